@@ -46,6 +46,7 @@ OTHER = {
     "chat": "off",
     "max_new_tokens": "9",
     "speculative": "off",
+    "texts": "own",
     "device": "cuda",
     "device_map": "auto",
     "seq_len": "77",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_touchstone.checkpoints import resolve
-from pytest_touchstone.engines.settings import Dtype, ModelSettings, Speculative
+from pytest_touchstone.engines.settings import Dtype, ModelSettings, Speculative, Texts
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.compat import quiet
 from pytest_touchstone.engines.transformers.generation.batch import BatchGenerator
@@ -32,11 +32,13 @@ def engine_for(
     dtype: Dtype = "auto",
     batch: int | None = None,
     speculative: Speculative = "auto",
+    texts: Texts = "auto",
     together: bool = True,
 ) -> CausalEngine:
     """An engine of its own; not ``together``, each request is computed by itself."""
     (info,) = resolve(str(folder), seq_len=None)
-    settings = ModelSettings(device=device, batch=batch, threads=1, dtype=dtype, speculative=speculative)
+    how: dict[str, Any] = {"speculative": speculative, "texts": texts}
+    settings = ModelSettings(device=device, batch=batch, threads=1, dtype=dtype, **how)
     return CausalEngine(info, load_weights(info, settings), settings, together=together)
 
 

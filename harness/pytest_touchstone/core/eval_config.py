@@ -56,7 +56,7 @@ PRIORITIES: Final = ("high", "medium", "low")
 ROWS: Final = ("limit", "shots", "max_new_tokens")
 """The settings of a run that a benchmark may have for itself."""
 
-RECORDED: Final = (*ROWS, "judged_by")
+RECORDED: Final = (*ROWS, "judged_by", "texts_by")
 """Those that its results are told to have."""
 
 
@@ -68,7 +68,8 @@ class Asking:
     ``left_out`` is the reason for which the benchmark is not asked at all. ``seconds`` is the time after which its
     items end as ``timeout``. Without ``samples`` the journal keeps neither prompts nor answers. ``metrics`` are those
     that the benchmark's own log shows (all for none), ``output_path`` is a further place for its results.
-    ``think_end`` is the run's, and ``judged_by`` who judges in it, and what is asked there.
+    ``think_end`` is the run's, ``judged_by`` who judges in it, and what is asked there, and ``texts_by`` who writes its
+    texts, where this process does not.
     """
 
     limit: int | float | str | None = None
@@ -82,6 +83,7 @@ class Asking:
     output_path: str | None = None
     think_end: str = AUTO
     judged_by: str | None = None
+    texts_by: str | None = None
 
     @property
     def settings(self) -> dict[str, Any]:

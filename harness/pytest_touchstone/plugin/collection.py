@@ -48,10 +48,11 @@ from pytest_touchstone.core.tasks import Tasks, declared_groups
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.engines.judging import JudgeInfo, judge_from_plain, judge_info
 from pytest_touchstone.engines.replicas import open_programs
+from pytest_touchstone.engines.texts import texts_by
 from pytest_touchstone.metrics.samples import sampled
 from pytest_touchstone.metrics.solutions import forms_of
 from pytest_touchstone.plugin import NO_CHECKPOINT
-from pytest_touchstone.plugin.options import Settings, check_base, check_served
+from pytest_touchstone.plugin.options import Settings, check_base, check_served, device_kind
 from pytest_touchstone.plugin.source_hash import code_of
 
 if TYPE_CHECKING:
@@ -191,7 +192,8 @@ class Collection:
                 options=settings.of_targets,
                 lasting=self.lasting,
             )
-            check_served(settings, series.infos, some_failed=bool(series.failed))
+            texts = self._texts_by(lambda: series.infos) is not None
+            check_served(settings, series.infos, some_failed=bool(series.failed), texts=texts)
             check_base(settings.base_model, series.infos, some_failed=bool(series.failed))
             self.checkpoints, self.failed = series.infos, series.failed
             self.deselected += series.left_out
@@ -217,9 +219,18 @@ class Collection:
         """Return the options of a benchmark that are not the run's: those of a file or of the demonstration, and the
         number of few-shot examples that --eval-tasks gives it; and who judges what it asks."""
         found = self._asking(spec)
+        if Generate in spec.asks:
+            found = replace(found, texts_by=self._texts_by(self.known_checkpoints))
         if not spec.judge or self.settings.judge is None:
             return found
         return replace(found, judged_by=self.known_judge().judged_by(spec.judge, self.settings.judge_tokens))
+
+    def _texts_by(self, infos: Callable[[], Sequence[CheckpointInfo]]) -> str | None:
+        """Return who writes the texts of these checkpoints; None for this process."""
+        model = self.settings.model
+        alone = self.settings.workers == 1 and model.engine is None and model.device_map is None
+        alone = alone and ":" not in model.device
+        return texts_by(model.texts, infos, alone=alone, cuda=device_kind(model.device) == "cuda")
 
     def _asking(self, spec: Benchmark) -> Asking:
         settings, found = self.settings, replace(AS_THE_RUN, think_end=self.settings.model.think_end)

@@ -288,8 +288,11 @@ def check_base(base: str | None, infos: Sequence[CheckpointInfo], *, some_failed
         )
 
 
-def check_served(settings: Settings, infos: Sequence[CheckpointInfo], *, some_failed: bool) -> None:
-    """Raise ``CheckpointError`` for an option of served models where there is none that takes it."""
+def check_served(
+    settings: Settings, infos: Sequence[CheckpointInfo], *, some_failed: bool, texts: bool
+) -> None:
+    """Raise ``CheckpointError`` for an option of served models where there is none that takes it; ``texts``: servers
+    write texts."""
     if not infos or some_failed:
         return
     served = [info for info in infos if info.served]
@@ -300,7 +303,7 @@ def check_served(settings: Settings, infos: Sequence[CheckpointInfo], *, some_fa
         (
             "--eval-server-args",
             settings.server_args,
-            started,
+            started or texts,
             "--checkpoint vllm:PATH, sglang:PATH or llama-server:PATH",
         ),
     ):

@@ -360,8 +360,13 @@ class EvalSession:
     def _opened(self) -> EnginePool:
         if self._pool is None:
             from pytest_touchstone.engines.replicas import open_pool
+            from pytest_touchstone.engines.texts import open_with_vllm
 
-            self._pool = open_pool(self.settings.model)
+            opened = None
+            if any(one.asking.texts_by for one in self.collection.loaded.values()):
+                how: dict[str, Any] = {"settings": self.settings.model, "run": self._lasting}
+                opened = functools.partial(open_with_vllm, arguments=self.settings.server_args or "", **how)
+            self._pool = open_pool(self.settings.model, opened)
         return self._pool
 
     def _opened_judge(self) -> RunJudge | None:

@@ -14,17 +14,18 @@ from typing import TYPE_CHECKING
 from pytest_touchstone.engines.settings import ModelSettings
 
 if TYPE_CHECKING:
-    from pytest_touchstone.engines.registry import EnginePool
+    from pytest_touchstone.engines.registry import EnginePool, Opened
     from pytest_touchstone.engines.sandbox.settings import SandboxSettings
     from pytest_touchstone.engines.sandbox.soundness import CheckedSandbox
 
 
-def open_pool(settings: ModelSettings) -> EnginePool:
-    """Return the engines of a session: those of replicas where the settings ask for any, else of this process."""
+def open_pool(settings: ModelSettings, opened: Opened | None = None) -> EnginePool:
+    """Return the engines of a session: those of replicas where the settings ask for any, else of this process, each
+    ``opened`` (``EnginePool``)."""
     from pytest_touchstone.engines.registry import EnginePool
 
     if settings.engine is None:
-        return EnginePool(settings)
+        return EnginePool(settings, opened)
     from pytest_touchstone.engines.replicas.engine import ReplicatedPool
 
     return ReplicatedPool(settings)

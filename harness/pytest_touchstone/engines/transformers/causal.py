@@ -18,7 +18,7 @@ from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Answer, Generate, Refusal, Request, RollingLoglikelihood, Turn
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.engines.base import Done, Receiver
-from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.settings import ModelSettings, finds_vllm
 from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.agreement import KnownWays, folder_for
 from pytest_touchstone.engines.transformers.attention_masks import Attention, attention_of
@@ -50,6 +50,15 @@ if TYPE_CHECKING:
 
 _PROBE_TOKENS: Final = 24
 
+VLLM_ON: Final = frozenset({"cuda"})
+"""The kinds of devices on which vLLM writes texts unless something else is asked for."""
+
+NO_VLLM: Final = (
+    "this process writes the texts, many times as slowly as vLLM would: pip install vllm, in an environment of its own "
+    "if need be, whose bin folder you put at the end of PATH, and pip install 'pytest-touchstone[http]'"
+)
+"""A note on texts on CUDA where ``--eval-texts`` finds no vLLM."""
+
 
 class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
     """Answers ``Loglikelihood``, ``RollingLoglikelihood`` and ``Generate``."""
@@ -79,6 +88,7 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
             self._note(
                 f"its tokenizer puts {what} after a text, which is left out: a text that is asked about goes on"
             )
+        self._texts = settings.texts
         self._generation: BatchGenerator | SequentialGenerator | None = None
         self._plain = PaddedScorer(loaded.model, self._needed, budget=self.budget, done=self.work_done)
         self._shared: PrefixTreeScorer | None = None
@@ -289,6 +299,8 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
         with a note.
         """
         if self._generation is None:
+            if self._model.device.type in VLLM_ON and self._texts == "auto" and not finds_vllm():
+                self._note(NO_VLLM)
             ends = ends_of(self._model, self._tokenizer)
             attention = attention_of(self._model)
             if self._shared is not None and isinstance(attention, Attention):

@@ -7,6 +7,7 @@ through the model at once; it is halved whenever memory runs out nevertheless.
 from __future__ import annotations
 
 import logging
+import os
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from pytest_touchstone.engines.machine_memory import bytes_of, free_bytes, shown
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.compat import layer_values
-from pytest_touchstone.engines.transformers.devices import neighbours
+from pytest_touchstone.engines.transformers.devices import choose_device, neighbours
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -240,6 +241,18 @@ def free_memory(device: Any) -> int | None:
 
         return int(torch.cuda.mem_get_info(device)[0])
     return free_bytes() if device.type == "cpu" else None
+
+
+def free_share(wanted: str) -> tuple[str, float]:
+    """Return the kind of device that ``--eval-device`` means, and the share of its memory that is free."""
+    device = choose_device(wanted)
+    if device.type == "cuda":
+        import torch
+
+        free, whole = torch.cuda.mem_get_info(device)
+    else:
+        free, whole = free_bytes() or 0, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return device.type, free / whole
 
 
 def release(device: Any) -> None:
