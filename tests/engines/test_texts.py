@@ -13,7 +13,7 @@ from pytest_touchstone.checkpoints import CheckpointInfo, resolve
 from pytest_touchstone.checkpoints.formats.base import Lasting
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Generate, GenerateAnswer, Loglikelihood
-from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.settings import ModelSettings, Texts
 from pytest_touchstone.engines.texts import open_with_vllm, texts_by
 from pytest_touchstone.engines.transformers import TransformersFactory, causal
 from tests.support.engines import engine_for
@@ -49,7 +49,8 @@ def opened(info: CheckpointInfo, run: Lasting) -> Any:
 def test_the_server_writes_texts_and_this_process_scores(
     notes: Path, info: CheckpointInfo, tmp_path: Path
 ) -> None:
-    own, passed = TransformersFactory().open(info, SETTINGS), {}
+    own = TransformersFactory().open(info, SETTINGS)
+    passed: dict[int, Any] = {}
     with Lasting(logs=tmp_path) as run:
         engine = opened(info, run)
         answers = engine.answer(ASKED, passed.__setitem__)
@@ -135,7 +136,8 @@ def test_on_cuda_a_note_says_that_vllm_is_not_there(
     engine.answer(ASKED[:1])
     assert engine.notes == []
     monkeypatch.setattr(causal, "VLLM_ON", {"cpu"})
-    for texts, told in (("auto", 1), ("own", 0)):
+    asked: tuple[tuple[Texts, int], ...] = (("auto", 1), ("own", 0))
+    for texts, told in asked:
         engine = engine_for(whole, texts=texts)
         engine.answer(ASKED[:1])
         assert sum(causal.NO_VLLM in note for note in engine.notes) == told

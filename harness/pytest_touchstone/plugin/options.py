@@ -296,14 +296,14 @@ def check_served(
     if not infos or some_failed:
         return
     served = [info for info in infos if info.served]
-    started = [info for info in served if info.served.get("child")]
+    started = list(infos) if texts else [info for info in served if info.served.get("child")]
     for flag, value, takes, what in (
         ("--eval-model-name", settings.model_name, served, "--checkpoint http://HOST:PORT/v1"),
         ("--eval-tokenizer", settings.tokenizer, served, "--checkpoint http://HOST:PORT/v1"),
         (
             "--eval-server-args",
             settings.server_args,
-            started or texts,
+            started,
             "--checkpoint vllm:PATH, sglang:PATH or llama-server:PATH",
         ),
     ):

@@ -35,7 +35,8 @@ def fuse_steps(model: Any) -> bool:
         return False
     model.step_kernels = None
     model.step_modules = tuple(model.model.modules())
-    model.__class__ = _stepping_class(type(model))
+    plain: Any = type(model)
+    model.__class__ = _stepping_class(plain)
     return True
 
 

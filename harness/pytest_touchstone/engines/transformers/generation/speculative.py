@@ -41,7 +41,7 @@ class SpeculativeStepper(DecodeStep):
     def proposes(self, rows: int) -> bool:
         """Return whether a pass of so many rows has proposals."""
         most = MOST_TOKENS.get(self._model.device.type, MOST_TOKENS["cpu"])
-        return rows * (self._model.drafts + 1) <= most
+        return bool(rows * (self._model.drafts + 1) <= most)
 
     def advance_all(self, groups: Groups) -> list[list[list[int | None]]]:
         """Return the next tokens of each sample: one, and those after it that were proposed correctly."""
