@@ -199,3 +199,10 @@ def test_a_layer_that_cannot_be_tried_stays(tmp_path: Path) -> None:
     before = logits(model)
     assert fuse(model) == 0
     assert torch.equal(logits(model), before)
+
+
+def test_a_model_without_such_layers_is_not_asked_for_any(tmp_path: Path) -> None:
+    model, passes = model_of("gpt2", tmp_path), []
+    model.base_model.register_forward_pre_hook(lambda *_: passes.append(1))
+    assert fuse(model) == 0
+    assert passes == []
