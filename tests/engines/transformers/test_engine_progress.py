@@ -10,7 +10,7 @@ from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.core.requests import FillMask, GenerateAnswer, Loglikelihood, Request
 from pytest_touchstone.engines.base import EngineProgress
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.engines.transformers import causal, scoring
+from pytest_touchstone.engines.transformers import scoring
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.masked import MaskedEngine
 from pytest_touchstone.engines.transformers.pool import load_weights
@@ -32,9 +32,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["CPU", "GPU"])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The order of work on a CPU, and on a GPU: steps in blocks, scores read after the next pass has begun."""
+    """The order of work on a CPU, and on a GPU: scores are read after the next pass has begun."""
     if request.param == "GPU":
-        monkeypatch.setattr(causal, "AHEAD", {DEVICE})
         monkeypatch.setattr(scoring, "_UNREAD", {DEVICE: 1})
 
 
