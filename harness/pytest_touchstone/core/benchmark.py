@@ -211,7 +211,8 @@ class Benchmark:
     of what items share (a text), for honest intervals; ``subsets`` the field that splits the results where its rows
     have several values of it (the sources of a set), without a place in the items' ids. ``tags`` are words by which
     benchmarks are chosen together, beside those that follow from ``asks`` (``core.tasks``). ``metrics`` names
-    the scores that the function may return, so that a gate's metrics are checked before it runs, not after it. ``shots`` are its few-shot examples. ``aggregate`` adds metrics, or
+    the scores that the function may return, so that a gate's metrics are checked before it runs, not after it.
+    ``shots`` are its few-shot examples. ``aggregate`` adds metrics, or
     replaces the mean of the score with the same name. ``keep`` selects the rows of a dataset that belong to the
     benchmark; ``prepare`` brings other forms of a row into the one that ``row`` describes. Rows with the field
     ``own_prompt`` bring the whole prompt, and there are no few-shot examples then. Of more than ``most_rows`` rows that

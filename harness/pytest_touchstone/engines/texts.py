@@ -123,13 +123,7 @@ class TextsByVllm(Engine):
     def progress(self) -> EngineProgress:
         """Return the work of both so far."""
         own, server = self._own.progress(), self._server.progress()
-        return replace(
-            own,
-            tokens=own.tokens + server.tokens,
-            steps=own.steps + server.steps,
-            generated=own.generated + server.generated,
-            trouble=server.trouble,
-        )
+        return EngineProgress(own.tokens + server.tokens, server.trouble)
 
     def too_long(self, requests: Sequence[Request]) -> list[int] | None:
         """Return the numbers of the requests whose contexts would be cut."""
