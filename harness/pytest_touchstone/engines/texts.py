@@ -123,7 +123,7 @@ class TextsByVllm(Engine):
     def progress(self) -> EngineProgress:
         """Return the work of both so far."""
         own, server = self._own.progress(), self._server.progress()
-        return EngineProgress(own.tokens + server.tokens, server.trouble)
+        return EngineProgress(tokens=own.tokens + server.tokens, trouble=server.trouble)
 
     def too_long(self, requests: Sequence[Request]) -> list[int] | None:
         """Return the numbers of the requests whose contexts would be cut."""
