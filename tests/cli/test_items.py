@@ -24,7 +24,7 @@ from pytest_touchstone.results.journal import Journal, read_journal
 from tests.support.every_eval_ever_schema import problems
 from tests.support.places import ROOT
 
-RUN = ROOT / "tests" / "results" / "former_version" / "20261122_041947_5582"
+RUN = ROOT / "tests" / "results" / "kept" / "20261122_041947_5582"
 
 
 FIRST = ("--benchmark", "gsm8k", "-n", "1")

@@ -14,23 +14,23 @@ from pytest_touchstone.cli import main
 from pytest_touchstone.reports.page.items import chunk_items, unpacked_text
 from tests.support.places import ROOT
 
-FORMER = ROOT / "tests" / "results" / "former_version" / "20261122_041947_5582"
+KEPT = ROOT / "tests" / "results" / "kept" / "20261122_041947_5582"
 
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    folder = Path(shutil.copytree(FORMER, "results/former"))
+    folder = Path(shutil.copytree(KEPT, "results/kept"))
     manifest = json.loads((folder / "run.json").read_text())
     (folder / "run.json").write_text(json.dumps({**manifest, "rootdir": str(ROOT)}))
     return folder
 
 
-def test_a_run_of_a_former_version_gets_a_page_with_what_its_benchmarks_tell(
+def test_a_run_gets_a_page_with_what_its_benchmarks_tell(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["page", "former"]) == 0
-    assert capsys.readouterr().out == "results/former/report.html\n"
+    assert main(["page", "kept"]) == 0
+    assert capsys.readouterr().out == "results/kept/report.html\n"
     page = (run / "report.html").read_text()
     texts = [chunk_items(unpacked_text(one)) for one in re.findall(r'id="texts-\d+-0">(.*?)<', page)]
     (arc, gsm8k, _, _) = texts
@@ -41,12 +41,12 @@ def test_a_run_of_a_former_version_gets_a_page_with_what_its_benchmarks_tell(
 def test_a_run_that_is_named_twice_and_one_that_is_not_there_are_one_line(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["page", "former", "results/former"]) == 4
+    assert main(["page", "kept", "results/kept"]) == 4
     told = capsys.readouterr().err
-    assert told == "touchstone: former, results/former: a run is named twice; name runs that differ\n"
-    assert main(["page", "formr"]) == 4
-    assert "did you mean 'former'?" in capsys.readouterr().err
-    assert main(["page", "former", "-o", "results"]) == 4
+    assert told == "touchstone: kept, results/kept: a run is named twice; name runs that differ\n"
+    assert main(["page", "kep"]) == 4
+    assert "did you mean 'kept'?" in capsys.readouterr().err
+    assert main(["page", "kept", "-o", "results"]) == 4
     assert capsys.readouterr().err.startswith("touchstone: cannot write results: ")
 
 
@@ -125,9 +125,9 @@ def test_view_opens_the_page_where_there_is_a_display_and_else_prints_its_path(
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     assert main(["view", "last"]) == 0
-    assert capsys.readouterr().out == "no browser could be started; open results/former/report.html\n"
+    assert capsys.readouterr().out == "no browser could be started; open results/kept/report.html\n"
     assert opened == []
     monkeypatch.setenv("DISPLAY", ":0")
-    assert main(["view", "former"]) == 0
-    assert capsys.readouterr().out == "results/former/report.html\n"
+    assert main(["view", "kept"]) == 0
+    assert capsys.readouterr().out == "results/kept/report.html\n"
     assert opened == [(run / "report.html").resolve().as_uri()]

@@ -206,11 +206,8 @@ def test_a_sequential_gate_asks_it_to_the_end() -> None:
     assert found.compared.comparison.new == pytest.approx(0.4737, abs=1e-4)
 
 
-def test_kept_items_have_the_facts_and_those_of_former_versions_can_be_read() -> None:
+def test_kept_items_have_the_facts() -> None:
     assert items_from_json(json.loads(json.dumps(items_json(old().items)))) == old().items
-    former = items_json(old().items)
-    del former["facts"]
-    assert items_from_json(former).facts == {}
 
 
 def test_code_that_a_file_of_results_names_is_not_run(

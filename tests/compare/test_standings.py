@@ -146,11 +146,12 @@ def test_of_checkpoints_that_lead_on_as_many_benchmarks_the_best_over_all_items_
     assert (best.checkpoint, best.leads, best.of, best.shared) == ("c0", 1, 2, False)
 
 
-def test_only_those_that_are_told_lead_and_those_of_former_versions() -> None:
+def test_only_those_that_are_told_lead() -> None:
     found = [one._asdict() for one in standings_of(rows(200, 300, 298))]
     assert leading(found) == set()
-    former = {"benchmark": "b", "metric": "acc", "checkpoint": "c1", "of": 3}
-    assert leading([*found, former]) == {("b", "c1")}
+    assert leading([*found, {**found[0], "checkpoint": "c1", "told": True}]) == {
+        (found[0]["benchmark"], "c1")
+    }
     assert best_checkpoint([]) is None
     assert best_checkpoint([Standing("s", "composite", "c", 2, True, "d", 0.01)]) is None
 

@@ -30,7 +30,6 @@ from pytest_touchstone.core.data_files import read_lines
 from pytest_touchstone.core.errors import DataError, HarnessError, JournalError
 from pytest_touchstone.core.eval_config import read_eval_config
 from pytest_touchstone.core.files import (
-    DamagedError,
     check_kind,
     has_checksum,
     load_module,
@@ -163,8 +162,7 @@ def test_what_was_written_comes_back(
 def test_a_flipped_bit_is_found_wherever_it_is(value: Any, where: int, bit: int) -> None:
     data = bytearray(with_checksum(json.dumps(value)[:-1].encode()))
     data[where % len(data)] ^= 1 << bit
-    with pytest.raises(DamagedError):
-        has_checksum(bytes(data))
+    assert not has_checksum(bytes(data))
 
 
 @pytest.mark.parametrize("end", ["", "\n"])

@@ -49,7 +49,7 @@ from pytest_touchstone.engines.sandbox.cache import TextFiles
 from pytest_touchstone.engines.transformers.agreement import _read as read_ways
 from pytest_touchstone.plugin.gate import read_schedules
 from pytest_touchstone.reports.progress import ProgressLine
-from pytest_touchstone.results.journal import placed_heads, placed_records, read_at
+from pytest_touchstone.results.journal import placed_records, read_at
 from pytest_touchstone.results.layout import place_in
 from pytest_touchstone.results.merging import read_share
 from pytest_touchstone.results.reuse import ItemKey, Kills, Reuse
@@ -64,7 +64,7 @@ from tests.support.recorded import FOLDER, SCORES, TEXTS, RecordedServer, answer
 from tests.support.runs import run
 from tests.support.tiny import pickle_weights, split_weights, tiny_adapter, tiny_causal, trainer_state
 
-RUN: Final = ROOT / "tests" / "results" / "former_version" / "20261122_041947_5582"
+RUN: Final = ROOT / "tests" / "results" / "kept" / "20261122_041947_5582"
 VERDICTS: Final = ROOT / "fixtures" / "conformance" / "verdicts"
 
 
@@ -739,7 +739,7 @@ def _journal(path: Path) -> None:
         assert read_at(place).item == record.item
     for line in damaged:
         check_refusal(HarnessError(line))
-    list(placed_heads(path))
+    list(placed_records(path, damaged, heads=True))
 
 
 def _saved(path: Path) -> None:

@@ -80,4 +80,4 @@ def test_a_processed_split_is_read(project: Project) -> None:
     (folder / "test.jsonl").write_text("".join(json.dumps({"n": n}) + "\n" for n in range(3)))
     assert project.run("-k", "human").ret == 0
     [found] = project.summary["results"]
-    assert (found["scored"], found["pack"]["path"]) == (3, "data/humaneval/processed/test.jsonl")
+    assert (found["scored"], found["dataset"]["path"]) == (3, "data/humaneval/processed/test.jsonl")

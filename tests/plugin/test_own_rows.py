@@ -63,7 +63,7 @@ def test_rows_in_the_file_and_beside_it_are_run_and_named_as_the_benchmarks_own(
 ) -> None:
     results, records = run(pytester)
     assert {name: one["scored"] for name, one in results.items()} == {"capitals": 3, "named": 2}
-    assert [one["pack"]["origin"] for one in results.values()] == ["the benchmark's own"] * 2
+    assert [one["dataset"]["origin"] for one in results.values()] == ["the benchmark's own"] * 2
     assert results["named"]["no_answer"] == 1
     assert results["named"]["metrics"].keys() == {"right"}
     asked = records["named/0"].exchanges[0]["request"]

@@ -149,7 +149,7 @@ def test_a_run_that_is_refused_after_it_was_collected_leaves_no_folder(project: 
 
 
 def test_what_is_left_of_a_run_in_its_folder_is_no_other_runs(project: Project) -> None:
-    """A folder with the files of a run of a former version, which has no claim."""
+    """A folder with the files of a run, which has no claim."""
     (project.path / "results" / "mine" / "items").mkdir(parents=True)
     assert project.run("--eval-run-id", "mine").ret == 4
     assert [path.name for path in project.runs[0].iterdir()] == ["items"]

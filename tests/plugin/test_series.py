@@ -80,7 +80,7 @@ def test_steps_that_are_not_there_are_one_line(project: Project, runs: Path) -> 
 def check_not_recognised(project: Project, result: pytest.RunResult, name: str) -> None:
     """Everything says that the configuration of this one cannot be read."""
     result.stdout.fnmatch_lines([f"failed*{name} failed to load: *config.json:*"])
-    (path,) = [one["path"] for one in project.summary["broken"] if one["name"] == name]
+    (path,) = [one["path"] for one in project.summary["failed_to_load"] if one["name"] == name]
     assert path == f"runs/a/{name}"
     (run,) = project.runs
     for file in ("details/errors.log", "report.html"):
@@ -89,7 +89,9 @@ def check_not_recognised(project: Project, result: pytest.RunResult, name: str) 
 
 def check_not_loaded(project: Project, result: pytest.RunResult, workers: int) -> None:
     """The second is an error of its six items, and of them alone."""
-    (message,) = [one["message"] for one in project.summary["broken"] if one["name"] == "checkpoint-200"]
+    (message,) = [
+        one["message"] for one in project.summary["failed_to_load"] if one["name"] == "checkpoint-200"
+    ]
     assert "model.norm.weight" in message
     assert len(project.summary["faults"]) == 6
     shown = result.parseoutcomes()["failed"]
@@ -108,7 +110,7 @@ def test_one_that_is_not_recognised_is_reported_and_the_rest_go_on(project: Proj
     assert result.ret == 9
     result.assert_outcomes(passed=12)
     check_not_recognised(project, result, "checkpoint-200")
-    assert len(project.summary["broken"]) == 1
+    assert len(project.summary["failed_to_load"]) == 1
     assert scored(project) == {"checkpoint-100": 6, "checkpoint-1000": 6}
 
 
@@ -118,7 +120,7 @@ def test_one_that_cannot_be_loaded_is_an_error_of_its_items_alone(project: Proje
     assert result.ret == 9
     assert result.parseoutcomes()["passed"] == 12
     check_not_loaded(project, result, 0)
-    assert len(project.summary["broken"]) == 1
+    assert len(project.summary["failed_to_load"]) == 1
     assert scored(project) == {"checkpoint-100": 6, "checkpoint-200": 0, "checkpoint-1000": 6}
 
 
@@ -131,7 +133,7 @@ def test_with_workers_both_are_reported_so_and_the_rest_go_on(project: Project, 
     assert result.parseoutcomes()["passed"] == 6
     check_not_recognised(project, result, "checkpoint-1000")
     check_not_loaded(project, result, 2)
-    assert len(project.summary["broken"]) == 2
+    assert len(project.summary["failed_to_load"]) == 2
     assert scored(project) == {"checkpoint-100": 6, "checkpoint-200": 0}
 
 

@@ -70,7 +70,7 @@ def test_a_run_with_a_file_of_benchmarks_has_the_results_of_each_at_its_top(tmp_
     assert "checkpoint-100_results.json" not in names
 
 
-def test_a_folder_of_a_former_version_keeps_its_files_where_they_are(tmp_path):
+def test_a_folder_keeps_its_files_where_they_are(tmp_path):
     (tmp_path / "errors.log").write_text("before")
     write_results(sample(1), tmp_path)
     assert (tmp_path / "errors.log").read_text() != "before"
@@ -128,7 +128,7 @@ def test_a_benchmark_file_has_all_checkpoints_and_groups(tmp_path):
     write_results(sample(2), tmp_path)
     data = read(tmp_path / "details" / "mmlu_stem_results.json")
     assert (data["name"], data["kind"]) == ("mmlu_stem", "benchmark")
-    assert data["pack"]["rows"] == 32
+    assert data["dataset"]["rows"] == 32
     assert len(data["results"]) == 2 * (len(SUBJECTS) + 1)
 
 

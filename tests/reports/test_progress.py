@@ -325,7 +325,8 @@ def test_every_shard_is_counted_and_an_item_once(tmp_path):
 
 
 def test_a_line_still_being_written_counts_when_it_is_whole(tmp_path):
-    shard = tmp_path / "items-a.jsonl"
+    shard = tmp_path / "items" / "items-a.jsonl"
+    shard.parent.mkdir()
     whole = json.dumps({"item": "a", "status": "scored"}) + "\n"
     tally = Tally(tmp_path)
     for end in range(len(whole)):

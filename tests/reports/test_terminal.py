@@ -613,7 +613,7 @@ def test_after_a_gate_comes_the_baseline_or_the_items_that_were_lost(decision: s
         "measured": 1,
         "shrunk": 1,
         "runs": 1,
-        "contenders": 1,
+        "candidates": 1,
     }
     line = {"checkpoint": "checkpoint-100", "benchmark": "b", "metric": "acc", "verdict": "worse", "why": ""}
     failed = {**line, "fails": ["worse"], "against": old}

@@ -17,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_touchstone.core.errors import JournalError
+from pytest_touchstone.core.files import has_checksum, with_checksum
 from pytest_touchstone.results.journal import (
     Following,
     Journal,
@@ -24,7 +25,6 @@ from pytest_touchstone.results.journal import (
     latest,
     line_of,
     read_journal,
-    read_line,
 )
 from pytest_touchstone.results.records import STATUSES, Record
 from pytest_touchstone.results.store_entry import read_scores
@@ -69,20 +69,19 @@ def test_any_prefix_of_a_file_reads_as_a_prefix_of_its_records(
 
 
 def test_a_broken_line_that_is_not_the_last_is_an_error_with_its_place(tmp_path: Path) -> None:
-    shard = tmp_path / "items-main.jsonl"
-    shard.write_text('{"schema":1,"kind":"item"\n{"schema":1}\n')
+    journal_at(tmp_path, b'{"schema":1,"kind":"item"\n{"schema":1}\n')
     with pytest.raises(JournalError, match=r"items-main.jsonl, line 1"):
         read_journal(tmp_path)
 
 
 @pytest.mark.parametrize(
-    "line", ["[]", '{"schema":99,"kind":"item"}', '{"schema":1,"kind":"item","item":"a"}']
+    "line", ['{"exchanges":[]}', '{"schema":99,"kind":"item"}', '{"schema":1,"kind":"item","item":"a"}']
 )
 def test_a_line_that_is_no_record_is_an_error(tmp_path: Path, line: str) -> None:
-    shard = tmp_path / "items-main.jsonl"
-    shard.write_text(line + "\n")
-    with pytest.raises(JournalError, match="line 1"):
-        read_journal(tmp_path)
+    journal_at(tmp_path, with_checksum(line[:-1].encode()))
+    for read in (read_scores, read_journal, lambda folder: Following(folder).new()):
+        with pytest.raises(JournalError, match="line 1"):
+            read(tmp_path)
 
 
 def test_records_are_chosen_by_their_fields_and_not_by_what_models_wrote(tmp_path: Path) -> None:
@@ -154,6 +153,14 @@ def test_a_writer_killed_in_mid_write_leaves_a_journal_that_reads_back(tmp_path:
     assert [record.item for record in records] == [str(n) for n in range(len(records))]
 
 
+def journal_at(folder: Path, content: bytes) -> Path:
+    """A journal with this content."""
+    shard = folder / "items" / "items-main.jsonl"
+    shard.parent.mkdir(exist_ok=True)
+    shard.write_bytes(content)
+    return shard
+
+
 def plain(item: str) -> Record:
     return Record(
         item=item, benchmark="b", example="b/0", checkpoint="c", status="scored", scores={"acc": 1.0}
@@ -167,11 +174,11 @@ def test_a_journal_that_grows_is_read_from_where_the_last_reading_ended(tmp_path
     with Journal(tmp_path, "main") as journal:
         journal.append(one)
         assert following.new() == [one]
-        with (tmp_path / "items-main.jsonl").open("a") as shard:
+        with journal.path.open("a") as shard:
             shard.write('{"schema": 1, "kind')
         assert following.new() == []
-        with (tmp_path / "items-main.jsonl").open("r+") as shard:
-            shard.truncate((tmp_path / "items-main.jsonl").stat().st_size - len('{"schema": 1, "kind'))
+        with journal.path.open("r+") as shard:
+            shard.truncate(journal.path.stat().st_size - len('{"schema": 1, "kind'))
         journal.append(two)
     with Journal(tmp_path, "gw0") as journal:
         journal.append(three)
@@ -204,34 +211,28 @@ def test_records_that_are_followed_share_what_they_have_in_common(tmp_path: Path
 
 def test_a_line_in_which_any_bit_has_flipped_is_no_record(tmp_path: Path) -> None:
     line = line_of(plain("a"))
-    assert read_line(line) == plain("a")
+    assert has_checksum(line)
     for bit in range(8 * (len(line) - 1)):
         flipped = bytearray(line)
         flipped[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(JournalError):
-            read_line(bytes(flipped))
-        shard = tmp_path / "items-main.jsonl"
-        shard.write_bytes(bytes(flipped) + line)
+        assert not has_checksum(bytes(flipped))
+        shard = journal_at(tmp_path, bytes(flipped) + line)
         if flipped.count(b"\n") == 1 and not bit % 97:
-            for read in (read_scores, partial(read_journal, exchanges=False)):
-                with pytest.raises(JournalError, match="line 1"):
+            for read in (read_scores, read_journal, partial(read_journal, exchanges=False)):
+                with pytest.raises(JournalError, match=f"{shard.name}, line 1: damaged"):
                     read(tmp_path)
 
 
-def former(record: Record) -> bytes:
-    """The record as versions without checksums wrote it."""
-    return line_of(record).partition(b',"crc32"')[0] + b"}\n"
-
-
-@pytest.mark.parametrize("scores", [{"acc": 9.0}, {"pass@1": -1}, {"anything": "1"}, {"acc": None}, []])
-def test_a_score_that_cannot_be_is_not_read_from_a_former_version(scores: Any) -> None:
-    assert read_line(former(plain("a"))) == plain("a")
-    with pytest.raises(JournalError, match="score"):
-        read_line(former(replace(plain("a"), scores=scores)))
+def test_a_line_without_its_checksum_is_no_record(tmp_path: Path) -> None:
+    journal_at(tmp_path, line_of(plain("a")).partition(b',"crc32"')[0] + b"}\n")
+    for read in (read_scores, read_journal, lambda folder: Following(folder).new()):
+        with pytest.raises(JournalError, match="line 1: damaged"):
+            read(tmp_path)
 
 
 def test_what_is_no_file_of_lines_is_an_error_at_once(tmp_path: Path) -> None:
-    path = tmp_path / "items-main.jsonl"
+    path = tmp_path / "items" / "items-main.jsonl"
+    path.parent.mkdir()
     os.mkfifo(path)
     with pytest.raises(JournalError, match="no regular file"):
         read_journal(tmp_path)
@@ -240,6 +241,6 @@ def test_what_is_no_file_of_lines_is_an_error_at_once(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="cannot read"):
         read_scores(tmp_path)
     path.unlink()
-    path.write_text('{"schema":1,"kind":"item","item":' + "[" * 100_000 + "\n")
+    path.write_bytes(with_checksum(b'{"schema":1,"kind":"item","item":' + b"[" * 100_000))
     with pytest.raises(JournalError, match="nests deeper"):
         read_journal(tmp_path)

@@ -19,7 +19,7 @@ from pytest_touchstone.results.summary import Summary, load_summary
 from tests.support.places import ROOT
 from tests.support.summaries import SUBJECTS, checkpoint_row, sample
 
-FORMER = Path(__file__).parent / "former_version" / "20261122_041947_5582"
+KEPT = Path(__file__).parent / "kept" / "20261122_041947_5582"
 
 
 def read(text: str) -> list[dict[str, str]]:
@@ -127,16 +127,16 @@ def test_the_document_has_the_columns_in_their_order() -> None:
     assert named == list(COLUMNS)
 
 
-def test_a_run_of_a_former_version_has_rows_and_the_command_prints_them(
+def test_a_run_has_rows_and_the_command_prints_them(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["report", str(FORMER), "--csv"]) == 0
+    assert main(["report", str(KEPT), "--csv"]) == 0
     printed = capfd.readouterr().out
     assert {line["benchmark"] for line in read(printed)} >= {"arc_easy"}
-    write_results(load_summary(FORMER), tmp_path)
+    write_results(load_summary(KEPT), tmp_path)
     assert (tmp_path / "results.csv").read_bytes() == printed.encode()
 
 
 def test_two_forms_at_once_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["report", str(FORMER), "--csv", "--json"]) == 4
+    assert main(["report", str(KEPT), "--csv", "--json"]) == 4
     assert capsys.readouterr().err == "touchstone: --json and --csv: give one of them\n"

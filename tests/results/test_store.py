@@ -95,18 +95,6 @@ def test_checkpoints_without_a_fingerprint_are_kept_beside_each_other(tmp_path: 
     assert store.find() == both
 
 
-def test_a_former_entry_without_a_fingerprint_keeps_its_items(tmp_path: Path) -> None:
-    store = ResultStore(tmp_path)
-    one = saved(fingerprint="", checkpoint="m1")
-    path = store.save(one, items())
-    former = path.with_name(path.name.replace("@m1", ""))
-    path.rename(former)
-    path.with_suffix(".items.json").rename(former.with_suffix(".items.json"))
-    assert store.items(store.find()[0]) == items()
-    store.remove(one)
-    assert store.find() == []
-
-
 def test_a_removed_entry_is_gone_and_removing_it_again_is_no_error(tmp_path: Path) -> None:
     store = ResultStore(tmp_path)
     store.save(saved(), items())
@@ -258,12 +246,6 @@ def test_a_torn_last_line_is_left_out_and_a_broken_one_is_named(tmp_path: Path) 
     shard.write_bytes(b"{}\n" + whole)
     with pytest.raises(JournalError, match=r"items-main\.jsonl, line 1: "):
         read_scores(tmp_path)
-
-
-def test_a_line_with_its_fields_in_another_order_is_read_whole(tmp_path: Path) -> None:
-    line = '{"kind":"item","row":"r","schema":1,"item":"i","benchmark":"b","example":"e","checkpoint":"c",'
-    (tmp_path / "items-main.jsonl").write_text(f'{line}"status":"scored","scores":{{"acc":1.0}}}}\n')
-    assert read_scores(tmp_path)["c", "b"].items.scores == {"acc": [1.0]}
 
 
 def test_of_a_run_in_several_shards_just_the_lines_that_are_asked_for_are_read(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ FREQUENT = [0] * N
 
 
 def chosen(answers: Sequence[int], *, facts: bool = True, **more: Any) -> BenchmarkScores:
-    """A result by the classes that were chosen, with macro F1 as its primary metric; without ``facts`` the items are as
-    former versions kept them."""
+    """A result by the classes that were chosen, with macro F1 as its primary metric; without ``facts`` the items have
+    nothing that it is made of."""
     more.setdefault("benchmark", "rare")
     made = entry({"acc": [float(a == b) for a, b in zip(RIGHT, answers, strict=True)]}, **more)
     found = macro_f1([(0.0, a, b) for a, b in zip(RIGHT, answers, strict=True)])

@@ -73,8 +73,8 @@ def standings_of(entries: Iterable[BenchmarkScores], alpha: float = ALPHA) -> li
 
 def leading(rows: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
     """Return benchmark and checkpoint of each best one that is told from all others; ``rows`` are standings in plain
-    form. Those of former versions had no others."""
-    return {(row["benchmark"], row["checkpoint"]) for row in rows if row.get("told", True)}
+    form."""
+    return {(row["benchmark"], row["checkpoint"]) for row in rows if row["told"]}
 
 
 def _of_benchmark(entries: Sequence[BenchmarkScores], alpha: float) -> Standing | None:

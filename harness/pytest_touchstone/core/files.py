@@ -1,8 +1,7 @@
 """Files: written whole or not at all, with a checksum, in pieces; read in bounded time and memory; safe names for them.
 
 The last member of a checked JSON object, ``"crc32"``, is the CRC-32 of all bytes before it. A bit that has flipped on
-the disk is no score. Files that have no such end (of former versions, or written anew by somebody else) are read
-without it.
+the disk is no score. Files that have no such end, since somebody has written them anew, are read without it.
 
 JSON with long lists is written and read in pieces: a run has columns of a million entries.
 
@@ -20,7 +19,6 @@ import importlib.util
 import io
 import json
 import math
-import operator
 import os
 import re
 import stat
@@ -42,7 +40,7 @@ _BLOCK: Final = 1 << 20
 """The bytes that are written at once, of a content in small pieces."""
 
 SCHEMA: Final = 1
-"""The version of all forms of files that are written; a change that former versions cannot read raises it."""
+"""The version of all forms of files that are written; a change that other versions cannot read raises it."""
 
 
 def shown_path(path: Path) -> str:
@@ -338,8 +336,6 @@ def _too_deep() -> ValueError:
 
 _MARK: Final = b',"crc32":"'
 _TAIL: Final = len(_MARK) + len('01234567"}\n')
-_LIKE: Final = 5
-"""The bytes of the mark that are left of it where it is damaged itself."""
 
 
 class DamagedError(ValueError):
@@ -364,14 +360,9 @@ def pieces_with_checksum(pieces: Iterable[str]) -> Iterator[str]:
 
 
 def has_checksum(data: bytes) -> bool:
-    """Return whether the object has a checksum, which is then right; raises ``DamagedError`` where it is wrong."""
+    """Return whether the object ends in the checksum of all before it."""
     end = len(data) - _TAIL
-    if data.startswith(_MARK, max(end, 0)):
-        if data.endswith(b'%08x"}\n' % zlib.crc32(memoryview(data)[:end])):
-            return True
-    elif sum(map(operator.eq, _MARK, data[max(end, 0) :])) < _LIKE:
-        return False
-    raise DamagedError("damaged, its checksum is of other content")
+    return end > 0 and data[end:] == b'%b%08x"}\n' % (_MARK, zlib.crc32(memoryview(data)[:end]))
 
 
 def write_checked(path: Path, value: Mapping[str, Any], *, indent: int | None = None) -> None:
@@ -388,8 +379,8 @@ def read_checked(path: Path) -> Any:
     The checksum of a file that somebody has written anew says nothing of it.
     """
     data = read_regular(path)
-    if data[-_TAIL:].startswith(_MARK):
-        has_checksum(data)
+    if data[-_TAIL:].startswith(_MARK) and not has_checksum(data):
+        raise DamagedError("damaged, its checksum is of other content")
     content = parsed(data)
     if isinstance(content, dict):
         content.pop("crc32", None)

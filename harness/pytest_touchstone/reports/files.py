@@ -40,7 +40,7 @@ import hashlib
 import io
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_args
 
@@ -78,7 +78,6 @@ from pytest_touchstone.results.summary import (
     Summary,
     base_name,
     finite,
-    keyed,
     reached,
     summary_json,
 )
@@ -143,8 +142,8 @@ def _write(folder: Path, files: Mapping[str, Any], at_top: Container[str] = ()) 
 
 def benchmark_facts(summary: Summary, declaration: Declaration) -> dict[str, Any]:
     """Return the results of one benchmark, as its file has them."""
-    results = [keyed(result) for result in summary.results if result.benchmark == declaration.name]
-    plain: dict[str, Any] = finite(keyed(declaration))
+    results = [asdict(result) for result in summary.results if result.benchmark == declaration.name]
+    plain: dict[str, Any] = finite(asdict(declaration))
     return {
         "schema": SCHEMA,
         "kind": "benchmark",

@@ -324,7 +324,7 @@ def _metric(name: str, how: Aggregation, declaration: Declaration, scored: Seque
     clusters = _clusters(declaration, having)
     try:
         values = [_value(record, how) for record in having] if how.beside else _values(how.of, having)
-    except KeyError as error:  # records of former versions, or a benchmark that does not tell it
+    except KeyError as error:  # a benchmark that does not tell it
         why = f"an item has no {error} beside its score"
         return as_metric(name, Estimate(None, None, None, None, "none", why), len(having))
     return as_metric(name, _estimate(how, function, values, clusters), len(having))

@@ -5,8 +5,7 @@ opened for appending, so that ``kill -9`` leaves at worst one torn last line. Sh
 second, after a batch, in case of power cuts. Nothing is appended after a write or sync that the disk has refused: a
 line would go on where another one was torn, and a system may forget what it could not sync.
 
-Each line ends with the CRC-32 of all before it, ``"crc32"``: a bit that has flipped on the disk is no score. Lines of
-former versions have none; their scores are checked by their ranges.
+Each line ends with the CRC-32 of all before it, ``"crc32"``: a bit that has flipped on the disk is no score.
 
 Of a request's long text the journal has the end, and a hash (``journalled``).
 
@@ -20,36 +19,25 @@ import hashlib
 import json
 import sys
 import time
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, NamedTuple
 
 from pytest_touchstone.core import disk
 from pytest_touchstone.core.errors import JournalError
-from pytest_touchstone.core.files import (
-    DamagedError,
-    check_kind,
-    has_checksum,
-    open_regular,
-    parsed,
-    with_checksum,
-)
+from pytest_touchstone.core.files import check_kind, has_checksum, open_regular, parsed, with_checksum
 from pytest_touchstone.results.layout import ITEMS, places_in
-from pytest_touchstone.results.records import FIELDS, STATUSES, Record, check_ranges, from_json, to_json
+from pytest_touchstone.results.records import Record, from_json, to_json
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _EXCHANGES: Final = b'"exchanges":'
-_REST: Final = b',"message":'
-_BEGIN: Final = b'{"schema":'
+_MESSAGE: Final = b'"message":'
 _MOST_LINE: Final = 1 << 28
 """The bytes that a line may have; a file without line breaks is no journal, however long it is."""
 
 _PIECE: Final = 1 << 20
 """The bytes of a line that are read at once."""
-
-HEAD: Final = frozenset(FIELDS[: FIELDS.index("message")])
-"""The fields before the message, by which records are scored and compared."""
 
 _ALIKE: Final = (
     *("benchmark", "checkpoint", "status", "group", "reused_from"),
@@ -133,14 +121,6 @@ def line_of(record: Record) -> bytes:
     return with_checksum(_ENCODER.encode(to_json(record))[:-1].encode("utf-8", "backslashreplace"))
 
 
-def check_line(line: bytes) -> bool:
-    """Return whether a line has a checksum, which is then right; raises ``JournalError`` for a damaged line."""
-    try:
-        return has_checksum(line)
-    except DamagedError as error:
-        raise JournalError(f"{error}; the same command asks for the item again") from None
-
-
 def read_journal(directory: Path, *, exchanges: bool = True) -> list[Record]:
     """Return the records of every file of a run, file by file, in the order written, without a torn last line.
 
@@ -165,8 +145,8 @@ def each_record(
     wanted = _wanted(kind, having or {})
     for path in journal_files(directory):
         for place, line in _lines(RecordPlace(path, 1, 0)):
-            if wanted(line) or not _is_sound(line):
-                yield _read(place, line, exchanges=exchanges)
+            if wanted(line) or not has_checksum(line):
+                yield _read(place, line, None if exchanges else _EXCHANGES)
 
 
 def journal_files(directory: Path) -> list[Path]:
@@ -219,30 +199,33 @@ def _line(file: IO[bytes]) -> bytes:
 
 
 def _read(
-    place: RecordPlace,
-    line: bytes,
-    *,
-    exchanges: bool = False,
-    keep: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+    place: RecordPlace, line: bytes, until: bytes | None, keep: Callable[[Any], Any] | None = None
 ) -> Record:
-    """Return the record of a line, of whose object ``keep`` makes another.
+    """Return the record of a line: the fields before a name that nearly all bytes come after, as ``keep`` has them.
 
     Raises ``JournalError`` naming the place where it is no record.
     """
     try:
-        checked = check_line(line)
-        found = _object(line) if exchanges else _beginning(line, checked=checked)
-        return _record(found if keep is None else keep(found), checked=checked)
+        if not has_checksum(line):
+            raise JournalError(
+                "damaged, its crc32 is of other content; the same command asks for the item again"
+            )
+        found = _object(line, until)
+        return from_json(found if keep is None else keep(found))
     except (JournalError, ValueError) as error:
         raise JournalError(f"{place.path}, line {place.line}: {error}") from error
 
 
-def _is_sound(line: bytes) -> bool:
-    try:
-        has_checksum(line)
-    except DamagedError:
-        return False
-    return True
+def _object(line: bytes, until: bytes | None) -> Any:
+    end = line.find(until) if until is not None else 0
+    if end > 0:
+        # Where the name is that of a field inside another, that one is still open, and this is no JSON.
+        with contextlib.suppress(ValueError):
+            return parsed(line[:end].rstrip(b", ") + b"}")
+    found = parsed(line)
+    if until is not None and isinstance(found, dict):
+        found.pop("exchanges", None)
+    return found
 
 
 def _wanted(kind: str | None, having: Mapping[str, Iterable[str]]) -> Callable[[bytes], bool]:
@@ -284,13 +267,14 @@ class Following:
         """Yield the same one by one, each with its file."""
         for path in journal_files(self._directory):
             for place, line in _lines(self._next.get(path, RecordPlace(path, 1, 0))):
-                record = _read(place, line, keep=self._shared)
+                record = _read(place, line, _EXCHANGES, self._shared)
                 self._next[path] = RecordPlace(path, place.line + 1, place.offset + len(line))
                 yield path, record
 
-    def _shared(self, found: dict[str, Any]) -> dict[str, Any]:
+    def _shared(self, found: Any) -> Any:
         """Return a record's object, with what other records have too as the same object."""
-        found.setdefault("exchanges", [])  # they were not read: else each record makes a list of its own
+        check_kind(found, "item", JournalError)
+        found["exchanges"] = []  # else each record makes a list of its own
         if self._told is not None and found.get("told") is not None:
             found["told"] = {
                 name: value for name, value in found["told"].items() if name in self._told
@@ -309,14 +293,6 @@ class Following:
         return found
 
 
-def read_line(line: bytes) -> Record:
-    """Return the record of one line. Raises ``JournalError`` where it is none, or damaged."""
-    try:
-        return _record(_object(line), checked=check_line(line))
-    except ValueError as error:
-        raise JournalError(f"no record: {error}") from error
-
-
 def latest(records: Iterable[Record]) -> dict[str, Record]:
     """Return one record per item: the last, except that a scored one stays when a later record says it was lost."""
     kept: dict[str, Record] = {}
@@ -328,14 +304,19 @@ def latest(records: Iterable[Record]) -> dict[str, Record]:
     return kept
 
 
-def placed_records(path: Path, damaged: list[str] | None = None) -> Iterator[tuple[Record, RecordPlace]]:
+def placed_records(
+    path: Path, damaged: list[str] | None = None, *, heads: bool = False
+) -> Iterator[tuple[Record, RecordPlace]]:
     """Yield the records of a file, without exchanges, each with its place.
 
-    Lines that are no records are named in ``damaged``; without it raises ``JournalError`` as ``read_journal`` does.
+    With ``heads`` they have the fields before the message alone, by which items are scored and compared: a comparison
+    of many checkpoints reads very many lines. Lines that are no records are named in ``damaged``; without it raises
+    ``JournalError`` as ``read_journal`` does.
     """
+    until = _MESSAGE if heads else _EXCHANGES
     for place, line in _lines(RecordPlace(path, 1, 0)):
         try:
-            record = _read(place, line)
+            record = _read(place, line, until)
         except JournalError as error:
             if damaged is None:
                 raise
@@ -344,37 +325,14 @@ def placed_records(path: Path, damaged: list[str] | None = None) -> Iterator[tup
         yield record, place
 
 
-def placed_heads(path: Path, told: Container[str] = ()) -> Iterator[tuple[dict[str, Any], RecordPlace]]:
-    """Yield the first fields of the records of a file, ``HEAD``, each with its place; raises ``JournalError``.
-
-    A comparison of many checkpoints reads very many lines, and needs no more of them, but of the benchmarks in ``told``
-    what these have told beside the scores.
-    """
-    for place, line in _lines(RecordPlace(path, 1, 0)):
-        head = _head(place, line)
-        if head["benchmark"] in told:
-            head["told"] = _read(place, line).told
-        yield head, place
-
-
-def _head(place: RecordPlace, line: bytes) -> dict[str, Any]:
-    with contextlib.suppress(JournalError, ValueError):  # what is wrong is said below
-        end = line.find(_REST)
-        if end > 0 and check_line(line):
-            found = _object(line[:end] + b"}")
-            check_kind(found, "item", JournalError)
-            if found.keys() >= HEAD and found["status"] in STATUSES:
-                return found
-    record = _read(place, line)
-    return {name: getattr(record, name) for name in HEAD}
-
-
-def latest_placed(directory: Path, damaged: list[str] | None = None) -> dict[str, tuple[Record, RecordPlace]]:
-    """Return the records of a run with their places, by item, one each as ``latest`` chooses; ``damaged`` is as in
+def latest_placed(
+    directory: Path, damaged: list[str] | None = None, *, heads: bool = False
+) -> dict[str, tuple[Record, RecordPlace]]:
+    """Return the records of a run with their places, by item, one each as ``latest`` chooses; the rest is as in
     ``placed_records``."""
     kept: dict[str, tuple[Record, RecordPlace]] = {}
     for path in journal_files(directory):
-        for record, place in placed_records(path, damaged):
+        for record, place in placed_records(path, damaged, heads=heads):
             before = kept.get(record.item)
             if before is None or latest([before[0], record])[record.item] is record:
                 kept[record.item] = record, place
@@ -394,38 +352,10 @@ def read_at(place: RecordPlace) -> Record:
     try:
         with open_regular(place.path) as file:
             file.seek(place.offset)
-            return read_line(_line(file))
+            line = _line(file)
     except (OSError, JournalError) as error:
         raise JournalError(f"{place.path}, line {place.line}: {error}") from error
-
-
-def _record(found: dict[str, Any], *, checked: bool) -> Record:
-    record = from_json(found)
-    if not checked:
-        check_ranges(record)
-    return record
-
-
-def _object(line: bytes) -> dict[str, Any]:
-    found = parsed(line.decode("utf-8"))
-    if not isinstance(found, dict):
-        raise JournalError("not a JSON object")
-    return found
-
-
-def _beginning(line: bytes, *, checked: bool) -> dict[str, Any]:
-    """Return a line's object without the exchanges, which are its last field and nearly all of it.
-
-    They are not parsed where the line is as the journal writes it, a single object: two in one line are an error.
-    """
-    end = line.find(_EXCHANGES)
-    if end > 0 and (checked or line.find(_BEGIN, 1) < 0):
-        # Where the name is that of a field inside another, that one is still open, and this is no JSON.
-        with contextlib.suppress(ValueError):
-            return _object(line[:end].rstrip(b", ") + b"}")
-    found = _object(line)
-    found.pop("exchanges", None)
-    return found
+    return _read(place, line, None)
 
 
 # Requests

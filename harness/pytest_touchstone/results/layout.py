@@ -16,8 +16,7 @@ in-flight-WHO.json  what a process computes now, left where it was killed (``res
 quarantine.txt      items that ran alone, because a worker died with them
 run.log             what happened when: begin, what was left out, dead workers, end
 
-A run with --eval-config has its logs and the results of benchmarks at the top, where those who read them look. Runs of
-former versions have everything there.
+A run with --eval-config has its logs and the results of benchmarks at the top, where those who read them look.
 """
 
 from __future__ import annotations
@@ -32,15 +31,14 @@ DETAILS: Final = "details"
 
 def place_in(folder: Path, name: str) -> Path:
     """Return where a file of a run is, or belongs."""
-    old = folder / name
-    return old if name in TOP or old.exists() else folder / DETAILS / name
+    at_top = folder / name
+    return at_top if name in TOP or at_top.exists() else folder / DETAILS / name
 
 
 def places_in(folder: Path, pattern: str) -> list[Path]:
-    """Return the files of a run whose names fit the pattern, those of the journal or among the details; first those of
-    a former version, which this one may have gone on from."""
+    """Return the files of a run whose names fit the pattern, those of the journal or among the details."""
     below = ITEMS if pattern.startswith(ITEMS) else DETAILS
-    return [*sorted(folder.glob(pattern)), *sorted(folder.glob(f"{below}/{pattern}"))]
+    return sorted(folder.glob(f"{below}/{pattern}"))
 
 
 def run_of(file: Path) -> Path:

@@ -6,9 +6,7 @@ A record is one JSON object per line, ``{"schema": 1, "kind": "item", ...}`` wit
 from __future__ import annotations
 
 import operator
-import re
-import sys
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeAlias
 
 from pytest_touchstone.core.errors import JournalError
@@ -50,7 +48,7 @@ class Record:
     the module that they import and the sandbox does not have.
 
     ``told`` is what the benchmark told of it beside its scores (``core.grade.told_by``), and ``length``, the characters
-    of its first question; None where it was not scored, and in records of former versions.
+    of its first question; None where it was not scored.
 
     ``reused_from`` is the run that scored it, if that is another one. ``exchanges`` holds each request with its
     answer, as plain data.
@@ -92,23 +90,6 @@ class Record:
 
 FIELDS: Final = tuple(Record.__dataclass_fields__)
 
-_KINDS: Final = {
-    "str": str,
-    "int": int,
-    "float": (int, float),
-    "dict": dict,
-    "list": list,
-    "None": type(None),
-}
-
-_DECLARED: Final[dict[str, Any]] = {
-    one.name: tuple(_KINDS.get(kind.partition("[")[0], str) for kind in one.type.split(" | "))
-    for one in fields(Record)
-}
-"""The kinds of each field's values."""
-
-_LARGEST: Final = sys.float_info.max
-
 _VALUES: Final = operator.attrgetter(*FIELDS)
 _KNOWN: Final = frozenset(FIELDS)
 
@@ -134,19 +115,3 @@ def from_json(data: dict[str, Any]) -> Record:
     if record.status not in STATUSES:
         raise JournalError(f"unknown status {record.status!r}; one of {', '.join(STATUSES)}")
     return record
-
-
-_SHARE: Final = re.compile(r"(\w+_)?acc(_\w+)?|exact_match(_\w+)?|em|(\w+_)?f1(_\w+)?|\w+@\d+")
-"""The names of scores that are shares of 1 in every benchmark."""
-
-
-def check_ranges(record: Record) -> None:
-    """Raise ``JournalError`` for scores and fields that no benchmark gives; for records that have no checksum."""
-    for name, kinds in _DECLARED.items():
-        if not isinstance(value := getattr(record, name), kinds):
-            raise JournalError(f"its field {name} is {str(value)[:60]!r}, of another kind")
-    for name, value in record.scores.items():
-        if not isinstance(value, (int, float)) or not -_LARGEST <= value <= _LARGEST:
-            raise JournalError(f"score {name} is {str(value)[:60]!r}, no number")
-        if _SHARE.fullmatch(name) and not 0 <= value <= 1:
-            raise JournalError(f"score {name} is {value!r}, no share of 1")

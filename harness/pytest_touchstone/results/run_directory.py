@@ -37,8 +37,6 @@ from pytest_touchstone.results.summary import (
     Collected,
     Declaration,
     check_manifest,
-    declaration_from_json,
-    keyed,
 )
 from pytest_touchstone.results.usage import Usage
 
@@ -220,7 +218,7 @@ class RunDirectory:
         data = {
             "schema": SCHEMA,
             "items": [[getattr(item, name) for name in COLUMNS] for item in items],
-            "declarations": {name: keyed(one) for name, one in declarations.items()},
+            "declarations": {name: asdict(one) for name, one in declarations.items()},
             "deselected": list(deselected),
         }
         write_checked(self.collected, data)
@@ -233,7 +231,7 @@ class RunDirectory:
             data = read_checked(self.collected)
             # Interned: benchmarks, checkpoints and groups are the same for very many, and records have all of them.
             items = [Collected(*map(_interned, row)) for row in data["items"]]
-            declarations = {name: declaration_from_json(one) for name, one in data["declarations"].items()}
+            declarations = {name: typed(Declaration, one) for name, one in data["declarations"].items()}
             return items, declarations, list(map(str, data["deselected"]))
         except (
             OSError,

@@ -68,7 +68,7 @@ class ResultStore:
 
     def items(self, saved: StoredResult) -> ItemScores:
         """Return the scores of an entry. Raises ``DataError`` where they are gone or broken."""
-        path = self._written(saved).with_suffix(_ITEMS)
+        path = self._path(saved).with_suffix(_ITEMS)
         try:
             return items_from_json(read_checked(path))
         except (OSError, ValueError, HarnessError) as error:
@@ -78,7 +78,7 @@ class ResultStore:
 
     def remove(self, saved: StoredResult) -> None:
         """Remove an entry; do nothing where it is gone already."""
-        path = self._written(saved)
+        path = self._path(saved)
         for one in (path, path.with_suffix(_ITEMS)):
             disk.unlink(one)
         if path.parent.is_dir():
@@ -101,12 +101,6 @@ class ResultStore:
         if saved.fingerprint:
             return self.folder / saved.fingerprint[:_PREFIX] / f"{name}.json"
         return self.folder / "unknown" / f"{name}@{file_name(saved.checkpoint)}.json"
-
-    def _written(self, saved: StoredResult) -> Path:
-        """Return where an entry lies: of one without a fingerprint, files had no checkpoint's name before."""
-        path = self._path(saved)
-        former = path.with_name(f"{file_name(saved.benchmark)}@{file_name(saved.run_id)}.json")
-        return former if not path.exists() and former.exists() else path
 
 
 @functools.cache

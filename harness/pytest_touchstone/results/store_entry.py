@@ -29,7 +29,7 @@ from pytest_touchstone.core.conditions import known_conditions, of_settings
 from pytest_touchstone.core.errors import HarnessError, JournalError
 from pytest_touchstone.core.files import SCHEMA, check_finite, check_kind, typed
 from pytest_touchstone.core.marks import asked, sizes_in
-from pytest_touchstone.results.journal import RecordPlace, journal_files, placed_heads, read_at
+from pytest_touchstone.results.journal import RecordPlace, latest_placed, read_at
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import SUMMARY, Declaration, Metric, Summary, wholes
 from pytest_touchstone.statistics.paired import signed_ranks
@@ -39,7 +39,7 @@ STUDIED: Final = (
     parse_composite("score", {**_REAL, "ko_lambada:lambada@1": 0.3}, "composite"),
     parse_composite("score_wiki", {**_REAL, "ko_lambada_wiki:lambada@1": 0.3}, "composite"),
 )
-"""The composites of results that do not name theirs: published ones, and those of versions that stored none."""
+"""The composites of results that do not name theirs, as published ones do not."""
 
 PUBLISHED: Final = "-imported"
 """The end of the fingerprint of a result that was read from a table, whose checkpoint nobody has seen."""
@@ -269,8 +269,7 @@ def stored_result(
 
 def other_measure(one: StoredResult, other: StoredResult, metric: str) -> str:
     """Why a soft score of two results is not the same measure, from the first one's view; empty where it is."""
-    made_of = LOGPROB_MARGIN if metric == SOFT else metric  # results of before have no mean of soft scores
-    if is_soft(metric) and not {metric, made_of} & one.metrics.keys():
+    if is_soft(metric) and metric not in one.metrics:
         return f"has no {metric}"
     mine, its = one.temperature, other.temperature
     if metric.removesuffix(MACRO) != P_RIGHT or mine is None or its is None or mine == its:
@@ -349,8 +348,8 @@ def items_of(records: Iterable[Record], beside: Iterable[str] = ()) -> ItemScore
     """Return the scores of scored records and the facts ``beside`` them, in order of the examples' ids."""
     ordered = sorted(records, key=lambda record: record.example)
     return ItemScores(
-        examples=[record.example for record in ordered],
-        rows=[record.row for record in ordered],
+        examples=[sys.intern(record.example) for record in ordered],  # other checkpoints have the same ones
+        rows=[sys.intern(record.row) for record in ordered],
         groups=[record.group for record in ordered],
         clusters=[record.cluster for record in ordered],
         scores=_columns([record.scores for record in ordered]),
@@ -411,33 +410,18 @@ class ScoredItems(NamedTuple):
 def read_scores(
     directory: Path, beside: Mapping[str, Collection[str]] = MappingProxyType({})
 ) -> dict[tuple[str, str], ScoredItems]:
-    """Return the scored items by checkpoint and benchmark, one record each as ``journal.latest`` chooses; ``beside`` as
-    ``beside_in`` gives it.
+    """Return the scored items by checkpoint and benchmark, one record each as ``journal.latest`` chooses.
 
-    Raises ``JournalError`` naming file and line for what is no record.
+    ``beside`` is as ``beside_in`` gives it. Raises ``JournalError`` naming file and line for what is no record.
     """
-    kept: dict[str, tuple[dict[str, Any], RecordPlace]] = {}
-    for path in journal_files(directory):
-        for head, place in placed_heads(path, beside):
-            item = head["item"]
-            if head["status"] != "lost" or item not in kept or kept[item][0]["status"] != "scored":
-                kept[item] = head, place
-    results: dict[tuple[str, str], list[tuple[dict[str, Any], RecordPlace]]] = {}
-    for head, place in kept.values():
-        if head["status"] == "scored":
-            results.setdefault((head["checkpoint"], head["benchmark"]), []).append((head, place))
+    results: dict[tuple[str, str], list[tuple[Record, RecordPlace]]] = {}
+    for record, place in latest_placed(directory, heads=not beside).values():
+        if record.status == "scored":
+            results.setdefault((record.checkpoint, record.benchmark), []).append((record, place))
     return {key: _scored(pairs, beside.get(key[1], ())) for key, pairs in results.items()}
 
 
-def _scored(pairs: list[tuple[dict[str, Any], RecordPlace]], beside: Collection[str]) -> ScoredItems:
-    pairs.sort(key=lambda pair: pair[0]["example"])
-    heads = [head for head, _ in pairs]
-    items = ItemScores(
-        examples=[sys.intern(head["example"]) for head in heads],  # other checkpoints have the same ones
-        rows=[sys.intern(head["row"]) for head in heads],
-        groups=[head["group"] for head in heads],
-        clusters=[head["cluster"] for head in heads],
-        scores=_columns([head["scores"] for head in heads]),
-        facts={name: [_fact(head["told"], name) for head in heads] for name in beside},
-    )
+def _scored(pairs: list[tuple[Record, RecordPlace]], beside: Collection[str]) -> ScoredItems:
+    pairs.sort(key=lambda pair: pair[0].example)
+    items = items_of((record for record, _ in pairs), beside)
     return ScoredItems(items, Lines(items.examples, [place for _, place in pairs]))

@@ -27,23 +27,20 @@ SUMMARY: Final = "summary.json"
 NOT_REACHED: Final = "not run: the session was stopped early"
 """The message of an item that is lost because the run was stopped."""
 
-KEYS: Final = {"dataset": "pack", "failed_to_load": "broken"}
-"""The keys that files have for fields of another name."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
     """A benchmark as plain data: the process that aggregates may never import its module.
 
     ``aggregate`` maps a metric to the plain form of its ``Aggregation``. ``composites`` are those that the benchmark
-    is part of, in plain form; None in results of versions that stored none.
+    is part of, in plain form; None of totals that say nothing of them.
 
     ``few_shot`` has the number and the source of the shots: {"num_fewshot": 5, "from": "mmlu/dev", "pick": "first",
     "sha256": ...}; reports read ``num_fewshot`` only. ``code`` is the hash of what scores (``plugin.source_hash``).
     ``extents`` has the benchmark's sizes by group, that of the whole under ""; ``own_rows`` describes its shipped
     rows, where none of them was published. ``scores`` are the names of the scores, if the benchmark's code shows them
     all. ``settings`` are those of the benchmark alone, in place of the run's: the demonstration's. ``file`` is the path
-    of its module; empty in results of former versions. ``temperature`` is that of ``p_right``, where there may be one.
+    of its module; empty where nobody knows it. ``temperature`` is that of ``p_right``, where there may be one.
     ``hub`` has the published dataset's ``path``, ``config`` and ``split`` on the Hub, nothing where there is none.
     """
 
@@ -283,18 +280,9 @@ def totals(summary: Summary) -> dict[str, int]:
     return {name: sum(getattr(result, name) for result in wholes(summary)) for name in names}
 
 
-def keyed(one: Summary | Result | Declaration) -> dict[str, Any]:
-    """Return the fields as plain data, under the keys that files have."""
-
-    def factory(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        return {KEYS.get(name, name): value for name, value in pairs}
-
-    return asdict(one, dict_factory=factory)
-
-
 def summary_json(summary: Summary) -> dict[str, Any]:
     """Return the summary as a JSON object; numbers that are not finite become null."""
-    plain: dict[str, Any] = finite(keyed(summary))
+    plain: dict[str, Any] = finite(asdict(summary))
     return {"schema": SCHEMA, "kind": "summary", **plain, "totals": totals(summary)}
 
 
@@ -302,9 +290,7 @@ def summary_from_json(data: Mapping[str, Any]) -> Summary:
     """Return the summary that ``summary_json`` wrote. Raises ``HarnessError`` saying what is wrong with any other."""
     check_kind(data, "summary")
     try:
-        data = finite(data)
-        parts = {name: [_fields(one) for one in data.get(name, ())] for name in ("results", "declarations")}
-        found = typed(Summary, {**_fields(data), **parts})
+        found = typed(Summary, finite(data))
         check_finite(found, *found.results, *(one for row in found.results for one in row.metrics.values()))
         check_manifest({**found.manifest, "checkpoints": found.checkpoints})
     except (ValueError, TypeError, AttributeError) as error:
@@ -354,11 +340,6 @@ def load_summary(directory: Path) -> Summary:
         raise HarnessError(f"{path}: {error}") from error
 
 
-def declaration_from_json(data: Mapping[str, Any]) -> Declaration:
-    """Return the declaration that ``keyed`` made plain. Raises ``ValueError`` or ``AttributeError`` for any other."""
-    return typed(Declaration, _fields(data))
-
-
 def finite(value: Any) -> Any:
     """Return the same plain data with None for every number that is not finite as a float: JSON has no NaN."""
     if isinstance(value, float):
@@ -370,8 +351,3 @@ def finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [finite(part) for part in value]
     return value
-
-
-def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
-    names = {key: name for name, key in KEYS.items()}
-    return {names.get(key, key): value for key, value in data.items()}

@@ -19,7 +19,7 @@ from tests.support.places import ROOT
 from tests.support.runs import run as made_up
 from tests.support.summaries import sample
 
-FORMER = ROOT / "tests" / "results" / "former_version" / "20261122_041947_5582"
+KEPT = ROOT / "tests" / "results" / "kept" / "20261122_041947_5582"
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_a_score_that_is_no_share_is_neither_right_nor_wrong(tmp_path: Path) -> 
 
 
 def test_the_row_of_an_item_is_the_datasets(tmp_path: Path) -> None:
-    item = next(one for one in pytest_touchstone.load(FORMER).items if one.benchmark == "arc_easy")
+    item = next(one for one in pytest_touchstone.load(KEPT).items if one.benchmark == "arc_easy")
     with pytest.raises(pytest_touchstone.HarnessError):
         _ = pytest_touchstone.load(made_up(tmp_path, "one", "a")).items[0].row
     assert set(item.row) >= {"question", "answerKey"}

@@ -26,7 +26,7 @@ from pytest_touchstone.results.summary import load_summary
 from tests.support.places import ROOT
 from tests.support.summaries import sample
 
-FORMER = ROOT / "tests" / "results" / "former_version" / "20261122_041947_5582"
+KEPT = ROOT / "tests" / "results" / "kept" / "20261122_041947_5582"
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def meta_of(page):
 
 
 def test_the_page_has_every_item_of_the_journal_with_its_scores():
-    page = run_page(load_summary(FORMER))
+    page = run_page(load_summary(KEPT))
     meta = meta_of(page)
     found = {}
     for part in meta["parts"]:
@@ -59,7 +59,7 @@ def test_the_page_has_every_item_of_the_journal_with_its_scores():
         for number, example in enumerate(columns["example"]):
             scores = {name: values[number] for name, values in columns["metrics"].items()}
             found[checkpoint, example] = scores, texts[number]["asked"][0]["kind"]
-    records = read_journal(FORMER)
+    records = read_journal(KEPT)
     assert {key: scores for key, (scores, _) in found.items()} == {
         (one.checkpoint, one.example): one.scores for one in records
     }

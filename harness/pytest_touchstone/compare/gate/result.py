@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from pytest_touchstone.core.errors import ExitCode
-from pytest_touchstone.core.files import SCHEMA
+from pytest_touchstone.core.files import SCHEMA, typed
 from pytest_touchstone.results.summary import finite
 from pytest_touchstone.statistics.power import Design, smallest_drop
 from pytest_touchstone.statistics.units import POINTS, MetricUnit, unit_of
@@ -182,36 +182,21 @@ def gate_json(gate: GateResult, text: str, code: int | None = None) -> dict[str,
     lines = [{"kind": line.kind, **_line_json(line)} for line in ordered(gate.lines)]
     exit_code = int(gate.exit_code) if code is None else code
     known = {"schema": SCHEMA, "decision": gate.decision, "exit_code": exit_code, "text": text}
-    found = asdict(gate)
-    found["broken"] = found.pop("fault")  # the key that files have
     pooled = [{"kind": line.kind, **_line_json(line)} for line in gate.pooled]
-    plain: dict[str, Any] = finite({**known, **found, "lines": lines, "pooled": pooled})
+    plain: dict[str, Any] = finite({**known, **asdict(gate), "lines": lines, "pooled": pooled})
     return plain
 
 
 def _line_json(line: GateLine) -> dict[str, Any]:
-    """The line as plain data; files have the key ``contenders`` for a baseline's ``candidates``."""
+    """The line as plain data."""
     plain = asdict(line) | {"sees": line.reach}
     del plain["design"], plain["alpha"]
-    if (against := plain["against"]) is not None:
-        against["contenders"] = against.pop("candidates")
     return plain
 
 
 def lines_from_json(plain: Mapping[str, Any], key: str = "lines") -> list[GateLine]:
     """The lines of the plain form, as they were; those of ``pooled`` by that key."""
-    found = []
-    for row in plain.get(key, ()):
-        known = {name: row[name] for name in GateLine.__dataclass_fields__ if name in row}
-        for name in ("fails", "invalid", "notes"):
-            known[name] = tuple(known.get(name, ()))
-        if known.get("verdict") == "cannot tell":  # a former word for it
-            known["verdict"] = "inconclusive"
-        if known.get("against") is not None:
-            against = dict(known["against"])
-            known["against"] = BaselineRef(candidates=against.pop("contenders"), **against)
-        found.append(GateLine(**known))
-    return found
+    return [typed(GateLine, row) for row in plain.get(key, ())]
 
 
 def shown_lines(plain: Mapping[str, Any]) -> list[GateLine]:
