@@ -8,12 +8,11 @@ target's folder is written, and it is written anew each time: a merge can be run
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from pytest_touchstone.core import disk
 from pytest_touchstone.core.conditions import unlike
@@ -35,9 +34,9 @@ from pytest_touchstone.results.journal import (
     latest,
     latest_placed,
     line_of,
-    read_line,
+    read_at,
 )
-from pytest_touchstone.results.layout import ITEMS, place_in, run_of
+from pytest_touchstone.results.layout import ITEMS, place_in
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.reuse import SETTINGS
 from pytest_touchstone.results.run_directory import RunDirectory
@@ -71,8 +70,7 @@ class ShardShare:
 
 def write_share(folder: Path, share: ShardShare) -> None:
     """Write the share; every worker writes the same."""
-    plain = {name: getattr(share, name) for name in ShardShare.__dataclass_fields__}
-    write_checked(place_in(folder, SHARE), {"schema": SCHEMA, "kind": "shard", **plain})
+    write_checked(place_in(folder, SHARE), {"schema": SCHEMA, "kind": "shard", **asdict(share)})
 
 
 def read_share(folder: Path) -> ShardShare | None:
@@ -95,7 +93,7 @@ FACTS: Final = ("version", "data", "few_shot", "code", SETTINGS)
 """The facts of a benchmark in a manifest."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ShardRun:
     """The folder of a shard, with what it says of itself."""
 
@@ -151,36 +149,22 @@ def find_parts(folders: Iterable[Path]) -> list[ShardRun]:
     """
     found: dict[Path, ShardRun] = {}
     for folder in folders:
-        own = [one for one in _runs_in(folder) if place_in(one, SHARE).is_file()]
-        if not own:
-            there = "is a run, but no shard" if (folder / "run.json").is_file() else "has no shard of a run"
+        paths = sorted(path for below in ("", "*/", "*/*/") for path in folder.glob(f"{below}run.json"))
+        parts = {path.resolve(): part for path in paths if (part := _part(path.parent)) is not None}
+        if not parts:
+            there = "is a run, but no shard" if folder / "run.json" in paths else "has no shard of a run"
             raise DataError(f"{shown_path(folder)} {there}; a run with --eval-shard makes one")
-        for one in own:
-            found.setdefault(one.resolve(), _part(one))
+        found |= parts
     return sorted(
         found.values(), key=lambda one: (one.share.number, one.manifest.get("began", 0), one.run_id)
     )
 
 
-def _runs_in(folder: Path) -> list[Path]:
-    if (folder / "run.json").is_file():
-        return [folder]
-    return sorted(path.parent for below in ("*", "*/*") for path in folder.glob(f"{below}/run.json"))
-
-
-def _part(folder: Path) -> ShardRun:
-    share = read_share(folder)
-    assert share is not None
+def _part(folder: Path) -> ShardRun | None:
+    if (share := read_share(folder)) is None:
+        return None
     directory = RunDirectory(folder)
-    manifest, (items, declarations, deselected) = directory.read_manifest(), directory.read_collected()
-    return ShardRun(
-        folder=folder,
-        manifest=manifest,
-        share=share,
-        items=items,
-        declarations=declarations,
-        deselected=deselected,
-    )
+    return ShardRun(folder, directory.read_manifest(), share, *directory.read_collected())
 
 
 def check_alike(parts: Sequence[ShardRun]) -> None:
@@ -254,27 +238,29 @@ def _left_by_kill(path: Path) -> bool:
     return path.is_dir() or (path.name.startswith(".") and path.suffix == ".tmp")
 
 
+Kept: TypeAlias = dict[str, tuple[Record, RecordPlace]]
+"""The record of each item that stays, and where it is."""
+
+
 def merge(parts: Sequence[ShardRun], target: Path) -> Merged:
     """Write the run of which these are the shards; return what was found. Raises ``HarnessError``."""
     directory = RunDirectory(target)
     found = Merged(folder=target, shards=len({one.share.number for one in parts}), whole=parts[0].share.items)
-    order: dict[str, int] = {}
-    owners: dict[str, set[int]] = {}
-    for part in parts:
-        for item, place in part.share.places.items():
-            order[item] = place
-            owners.setdefault(item, set()).add(part.share.number)
+    order = {item: place for part in parts for item, place in part.share.places.items()}
     records = _records(parts, found)
     found.items = sum(record.status != "lost" for record, _ in records.values())
-    found.missing = list(_missing(parts, records, owners))
-    found.notes += _versions(parts)
+    found.missing = list(_missing(parts, records, len(order)))
     collected = {item.item: item for part in parts for item in part.items}
-    items = sorted(collected.values(), key=lambda one: order.get(one.item, len(order)))
     directory.make()
     directory.write_manifest(_manifest(directory, parts))  # first: a merge that is stopped can be run again
-    _write_journal(target, [records[one.item] for one in items if one.item in records], parts)
-    deselected = dict.fromkeys(line for part in parts for line in part.deselected)
-    directory.write_collected(items, parts[0].declarations, list(deselected))
+    _write_journal(
+        target, [records[item] for item in collected if item in records], {one.run_id for one in parts}
+    )
+    directory.write_collected(
+        sorted(collected.values(), key=lambda one: order.get(one.item, len(order))),
+        parts[0].declarations,
+        list(dict.fromkeys(line for part in parts for line in part.deselected)),
+    )
     usage = [
         replace(row, who=f"{part.share.number}-{row.who}")
         for part in parts
@@ -284,79 +270,57 @@ def merge(parts: Sequence[ShardRun], target: Path) -> Merged:
     return found
 
 
-def _records(parts: Sequence[ShardRun], found: Merged) -> dict[str, tuple[Record, RecordPlace]]:
-    """Return the record of each item that stays, and where it is; what is double goes into ``found``."""
-    kept: dict[str, tuple[Record, RecordPlace]] = {}
+def _records(parts: Sequence[ShardRun], found: Merged) -> Kept:
+    """Return the records that stay; what is double goes into ``found``."""
+    kept: Kept = {}
     runs: dict[str, str] = {}
     known = {part.run_id for part in parts}
     for part in parts:
         for item, (record, place) in latest_placed(part.folder, found.notes).items():
-            before = kept.get(item)
-            if before is not None:
-                stays = latest([before[0], record])[item]
-                if before[0].status == record.status == "scored" and record.reused_from not in known:
-                    _note_double(found, item, (runs[item], part.shown), (before[0], record))
-                if stays is before[0]:
+            if item in kept:
+                before, _ = kept[item]
+                if before.status == record.status == "scored" and record.reused_from not in known:
+                    found.double += before.scores == record.scores
+                    if before.scores != record.scores:
+                        twice = Differing(item, (runs[item], part.shown), (before.scores, record.scores))
+                        found.differing.append(twice)
+                if latest([before, record])[item] is before:
                     continue
             kept[item], runs[item] = (record, place), part.shown
     return kept
 
 
-def _note_double(found: Merged, item: str, runs: tuple[str, str], records: tuple[Record, Record]) -> None:
-    if records[0].scores == records[1].scores:
-        found.double += 1
-    else:
-        found.differing.append(Differing(item, runs, (records[0].scores, records[1].scores)))
-
-
-def _missing(
-    parts: Sequence[ShardRun],
-    records: Mapping[str, tuple[Record, RecordPlace]],
-    owners: Mapping[str, set[int]],
-) -> Iterator[str]:
+def _missing(parts: Sequence[ShardRun], records: Kept, items: int) -> Iterator[str]:
+    """Yield a line for each shard that is not there, or not done, and for ``items`` fewer than those of the run."""
     of, whole = parts[0].share.count, parts[0].share.items
-    there = {part.share.number for part in parts}
-    for number in range(1, of + 1):
-        if number not in there:
-            yield f"shard {number}/{of} is missing"
-    for number in sorted(there):
-        own = [part for part in parts if part.share.number == number]
-        wanted = {item for part in own for item in part.share.places}
+    numbers = {part.share.number for part in parts}
+    yield from (f"shard {number}/{of} is missing" for number in range(1, of + 1) if number not in numbers)
+    for number in sorted(numbers):
+        same = [part for part in parts if part.share.number == number]
+        wanted = {item for part in same for item in part.share.places}
         gone = [item for item in wanted if item not in records or records[item][0].status == "lost"]
         if gone:
-            lines = dict.fromkeys(line for part in own for line in part.deselected)
+            lines = dict.fromkeys(line for part in same for line in part.deselected)
             why = f" ({listed(lines, 2, between='; ')})" if lines else ""
             yield (
                 f"shard {number}/{of}: {len(gone):,} of {count(len(wanted), 'item')} not scored{why}, such as "
                 f"{min(gone)}; the same command goes on"
             )
-    if len(there) == of and len(owners) < whole:
-        yield f"{count(whole - len(owners), 'item')} in no shard"
+    if len(numbers) == of and items < whole:
+        yield f"{count(whole - items, 'item')} in no shard"
 
 
-def _versions(parts: Sequence[ShardRun]) -> list[str]:
-    """Return a line for each package of which the shards had several versions."""
-    found: dict[str, dict[str, None]] = {}
-    for part in parts:
-        for name, version in part.manifest.get("versions", {}).items():
-            found.setdefault(name, {})[str(version)] = None
-    return [f"shards had {name} {listed(some)}" for name, some in found.items() if len(some) > 1]
+def _write_journal(target: Path, kept: Iterable[tuple[Record, RecordPlace]], runs: Collection[str]) -> None:
+    """Write the records in the order in which they are read, in place of those of a former merge.
 
-
-def _write_journal(
-    target: Path, kept: Iterable[tuple[Record, RecordPlace]], parts: Sequence[ShardRun]
-) -> None:
-    """Write the records, file by file, in place of those of a former merge.
-
-    One that a shard took from an earlier run of its own counts as scored in this run.
+    One that a shard took from one of these ``runs`` counts as scored in this run.
     """
-    known = {part.run_id for part in parts}
-    rank = {part.folder: number for number, part in enumerate(parts)}
-    rows = [(record.reused_from in known, place) for record, place in kept if record.status != "lost"]
-    rows.sort(key=lambda one: (rank[run_of(one[1].path)], one[1].path.name, one[1].offset))
+    places = sorted(place for record, place in kept if record.status != "lost")
+    records = map(read_at, places)
+    lines = (line_of(replace(one, reused_from=None) if one.reused_from in runs else one) for one in records)
     new = target / ITEMS / f"items-{MERGED}.jsonl"
     try:
-        write_atomic(new, _lines(rows))
+        write_atomic(new, lines)
         for old in journal_files(target):
             if old != new:
                 disk.unlink(old)
@@ -364,37 +328,22 @@ def _write_journal(
         raise JournalError(f"cannot write {new}: {error.strerror}") from error
 
 
-def _lines(rows: Iterable[tuple[bool, RecordPlace]]) -> Iterator[bytes]:
-    for path, some in itertools.groupby(rows, key=lambda one: one[1].path):
-        with path.open("rb") as source:
-            for own, place in some:
-                source.seek(place.offset)
-                line = source.readline()
-                yield line_of(replace(read_line(line), reused_from=None)) if own else line
-
-
 def _manifest(directory: RunDirectory, parts: Sequence[ShardRun]) -> dict[str, Any]:
-    first = parts[0]
-    rows = {row["name"]: row for part in parts for row in part.manifest.get("checkpoints", ())}
+    first, manifests = parts[0], [part.manifest for part in parts]
+    rows = {row["name"]: row for one in manifests for row in one.get("checkpoints", ())}
     order = {name: place for place, name in enumerate(first.share.checkpoints)}
-    plain = {**first.manifest, "run_id": directory.run_id}
-    plain["began"] = min(part.manifest.get("began", 0.0) for part in parts)
-    plain["settings"] = {**first.manifest.get(SETTINGS, {}), "shard": None}
-    plain["checkpoints"] = sorted(rows.values(), key=lambda row: order.get(row["name"], len(order)))
-    plain["benchmarks"] = {
-        name: row for part in parts for name, row in part.manifest.get("benchmarks", {}).items()
+    words = [str(word) for word in first.manifest.get("command", ())]
+    return {
+        **first.manifest,
+        "run_id": directory.run_id,
+        "began": min(one.get("began", 0.0) for one in manifests),
+        "settings": {**first.manifest.get(SETTINGS, {}), "shard": None},
+        "checkpoints": sorted(rows.values(), key=lambda row: order.get(row["name"], len(order))),
+        "benchmarks": {name: row for one in manifests for name, row in one.get("benchmarks", {}).items()},
+        "command": [
+            word
+            for before, word in zip(["", *words], words, strict=False)
+            if word.partition("=")[0] != FLAG != before
+        ],
+        MERGED: [{"run_id": part.run_id, "shard": part.share.name} for part in parts],
     }
-    plain["command"] = _without_shard(first.manifest.get("command", ()))
-    plain[MERGED] = [{"run_id": part.run_id, "shard": part.share.name} for part in parts]
-    return plain
-
-
-def _without_shard(words: Iterable[str]) -> list[str]:
-    given = iter(map(str, words))
-    kept = []
-    for word in given:
-        if word.partition("=")[0] != FLAG:
-            kept.append(word)
-        elif word == FLAG:
-            next(given, None)
-    return kept
