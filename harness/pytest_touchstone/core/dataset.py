@@ -9,7 +9,6 @@ a dataset ``NAME/FILE`` in a folder.
 from __future__ import annotations
 
 import hashlib
-import marshal
 import math
 import random
 from collections import Counter
@@ -43,14 +42,8 @@ OWN: Final = "the benchmark's own"
 FILE: Final = "file"
 """The field of rows that are grouped by it: the name of their file."""
 
-DIGEST: Final = 8
-"""The bytes of a hash that identify a row."""
-
-NUMBER: Final = 5
-"""The bytes of a row's number in its file."""
-
-BEFORE_ROW: Final = DIGEST + NUMBER
-"""The bytes of a packed example before its row."""
+DIGEST: Final = 16
+"""The hexadecimal digits of a hash that identify a row."""
 
 PROMPT: Final = "the benchmark's prompt"
 """The origin of few-shot rows that are part of a benchmark, whatever its data."""
@@ -65,57 +58,6 @@ class Example:
     group: str | None
     row: dict[str, Any]
     sha256: str
-
-
-class PackedExample(Example):
-    """An example of plain data, which is kept as few bytes and made anew for everyone who looks at it."""
-
-    __slots__ = ("_packed", "_place")
-
-    _place: str
-    _packed: bytes
-
-    @classmethod
-    def of(cls, place: str, group: str | None, packed: bytes) -> PackedExample:
-        """Return the example of a row that was ``packed`` behind the beginning of its hash and its number, which
-        follows ``place`` in its id."""
-        found = cls.__new__(cls)
-        for field, value in (("_place", place), ("group", group), ("_packed", packed)):
-            object.__setattr__(found, field, value)
-        return found
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "id":
-            return f"{self._place}{int.from_bytes(self._packed[DIGEST:BEFORE_ROW])}"
-        if name == "row":
-            return marshal.loads(self._packed[BEFORE_ROW:])
-        if name == "sha256":
-            return self._packed[:DIGEST].hex()
-        raise AttributeError(name)
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Example):
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in ("id", "group", "row", "sha256"))
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Example, (self.id, self.group, self.row, self.sha256)
-
-    def in_group(self, group: str) -> PackedExample:
-        """Return the example in another group."""
-        return PackedExample.of(self._place, group, self._packed)
-
-
-def example_of(place: str, number: int, group: str | None, row: dict[str, Any], digest: bytes) -> Example:
-    """Return the example of a row that nobody else has, whose id is ``place`` and ``number``; ``digest`` is the
-    beginning of the hash of what was read."""
-    try:
-        packed = digest + number.to_bytes(NUMBER) + marshal.dumps(row)
-    except ValueError:  # it has more than plain data
-        return Example(f"{place}{number}", group, row, digest.hex())
-    return PackedExample.of(place, group, packed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,20 +159,19 @@ def take_first(examples: Iterable[Example], limit: float | int | None) -> list[E
 
 def _load(spec: Benchmark, source: Dataset, data: str | None, *, scored: bool) -> DatasetRows | None:
     """The rows of one place, None where it has none."""
-    packs = scored and source.rows is None  # few-shot rows are looked at again and again
     if (own := own_lines(spec, source)) is not None:
-        return _checked(spec, Path(source.name).name or spec.name, OWN, *own, pack=packs, scored=scored)
+        return _checked(spec, Path(source.name).name or spec.name, OWN, *own, scored=scored)
     if data == HUB:
         if source.path is None:
             return None
-        return _checked(spec, source.name, HUB, source.path, _hub_lines(source), pack=packs, scored=scored)
+        return _checked(spec, source.name, HUB, source.path, _hub_lines(source), scored=scored)
     origin, folder = (SHIPPED, shipped("data")) if data is None else ("--eval-data", Path(data))
     files = data_files(folder, source.name, scored=scored)
     if not files:
         return None
     lines = [line for file in files for line in read_lines(file)]
     place = files[0] if len(files) == 1 else files[0].parent
-    return _checked(spec, source.name, origin, str(place), lines, pack=packs, scored=scored)
+    return _checked(spec, source.name, origin, str(place), lines, scored=scored)
 
 
 def _lacking(benchmark: str, name: str, folder: Path, why: str, *, scored: bool) -> str:
@@ -266,9 +207,9 @@ def _of_config(datasets: Any, hub: Dataset, config: str | None) -> Iterator[RawR
 
 
 def _checked(
-    spec: Benchmark, name: str, origin: str, path: str, lines: list[RawRow], *, pack: bool, scored: bool
+    spec: Benchmark, name: str, origin: str, path: str, lines: list[RawRow], *, scored: bool
 ) -> DatasetRows:
-    """The benchmark's rows among these lines, each checked; with ``pack`` nobody else has the lines.
+    """The benchmark's rows among these lines, each checked.
 
     A few-shot row, which is not ``scored``, need not have a group: it then serves all of them.
     """
@@ -276,10 +217,7 @@ def _checked(
     examples: list[Example] = []
     kept: list[RawRow] = []
     counts: dict[str | None, int] = {}
-    places: dict[str | None, str] = {}  # kept once: very many ids begin with them
     whole = hashlib.sha256()
-    # Rows of a benchmark's own, and what it prepares, may share large parts, of which bytes would be copies.
-    pack = pack and spec.prepare is None
     for line in lines:
         if spec.keep is not None and not spec.keep(line.data):
             continue
@@ -291,13 +229,8 @@ def _checked(
         group = _group(spec, line, row) if scored or spec.group in row or spec.group == FILE else None
         number = counts.get(group, 0)
         counts[group] = number + 1
-        digest = hashlib.sha256(canonical).digest()[:DIGEST]
-        place = places.setdefault(group, f"{spec.name}/{_place(spec, group)}")
-        examples.append(
-            example_of(place, number, group, row, digest)
-            if pack
-            else Example(f"{place}{number}", group, row, digest.hex())
-        )
+        digest = hashlib.sha256(canonical).hexdigest()[:DIGEST]
+        examples.append(Example(f"{spec.name}/{_place(spec, group)}{number}", group, row, digest))
     if spec.subsets is not None:
         examples = _by_subset(spec.subsets, kept, examples)
     if not examples:
@@ -353,11 +286,7 @@ def _by_subset(field: str, lines: Sequence[RawRow], examples: Sequence[Example])
                 f"{line.path}, row {line.number}: field {field!r} is {name!r}; the rows are of several sets, and each "
                 "names its own, as text"
             )
-        group = _plain(name)
-        if isinstance(example, PackedExample):
-            found.append(example.in_group(group))
-        else:
-            found.append(replace(example, group=group))
+        found.append(replace(example, group=_plain(name)))
     return found
 
 
