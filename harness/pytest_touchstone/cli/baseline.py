@@ -26,9 +26,9 @@ from pytest_touchstone.compare.baseline_source import (
     MAIN,
     NamedBaseline,
     list_named_baselines,
+    meant,
     open_source,
     pinned,
-    read_named_baseline,
     remove_named_baseline,
     set_named_baseline,
 )
@@ -53,6 +53,9 @@ from pytest_touchstone.results.run_directory import run_id_of
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.store_entry import StoredResult, composites_of
 from pytest_touchstone.results.summary import SUMMARY, load_summary
+
+MOST_NAME: Final = 200
+"""The signs of a person's name and address."""
 
 TOLD: Final = ("version", "data", "shots", "seed", "limit")
 """The conditions that a list shows; ``show --json`` has all."""
@@ -168,7 +171,8 @@ def accept_run(options: argparse.Namespace) -> Output:
         raise GateError(f"--because: give a reason, of at most {MOST_SIGNS} characters")
     summary = load_summary(folder)
     lines = _failed(options, lines_from_json(summary.gate or {}), summary.run_id)
-    project = next((one for one in _pyprojects() if one.is_file()), Path("pyproject.toml"))
+    projects = (above / "pyproject.toml" for above in (Path.cwd(), *Path.cwd().parents))
+    project = next(filter(Path.is_file, projects), Path("pyproject.toml"))
     config = read_gate_config(project, required=False)
     path = project.parent / config.accepted_file
     entries = {
@@ -233,25 +237,16 @@ def _failed(options: argparse.Namespace, lines: Sequence[GateLine], run_id: str)
     return found
 
 
-def _pyprojects() -> list[Path]:
-    here = Path.cwd()
-    return [folder / "pyproject.toml" for folder in (here, *here.parents)]
-
-
 def _who() -> str:
     """The person as git knows them, else as the system does."""
-    told = []
-    for name in ("user.name", "user.email"):
-        with suppress(OSError):
-            done = subprocess.run(
-                ["git", "config", name], capture_output=True, text=True, errors="replace", check=False
-            )
-            told.append(shown_text(done.stdout)[:100])
-    name, email = (*told, "", "")[:2]
-    if not name:
-        with suppress(OSError, KeyError):
-            name = getpass.getuser()
-    return f"{name or 'somebody'} <{email}>" if email else name or "somebody"
+    with suppress(OSError):
+        words = ["git", "var", "GIT_AUTHOR_IDENT"]
+        done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)
+        if named := shown_text(done.stdout.rpartition(" ")[0].rpartition(" ")[0]):
+            return named[:MOST_NAME]
+    with suppress(OSError, KeyError):
+        return getpass.getuser()
+    return "somebody"
 
 
 def _rank(options: argparse.Namespace) -> Output:
@@ -320,9 +315,8 @@ def best_first(saved: Sequence[StoredResult]) -> list[StoredResult]:
 
 def _meant(output: Path, target: str) -> tuple[NamedBaseline | None, list[StoredResult]]:
     """The baseline that a name or a run id means; raises ``GateError`` where it means nothing."""
-    saved, target = ResultStore(output).find(), run_id_of(target, output)
-    pin = read_named_baseline(output, target) if "/" not in target else None
-    found = pinned(pin, saved) if pin is not None else [one for one in saved if one.run_id == target]
+    target = run_id_of(target, output)
+    pin, found = meant(target, output, ResultStore(output).find())
     if pin is None and not found:
         raise GateError(f"{target}: no baseline and no run of that name is saved in {output}/")
     return pin, best_first(found)

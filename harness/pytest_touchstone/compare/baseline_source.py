@@ -17,8 +17,8 @@ name removes no result.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -32,14 +32,15 @@ from pytest_touchstone.core.files import (
     check_kind,
     read_checked,
     shown_path,
+    typed,
     write_checked,
 )
 from pytest_touchstone.core.text import did_you_mean, listed
 from pytest_touchstone.results.journal import latest, read_journal
 from pytest_touchstone.results.run_directory import LAST, run_id_of
 from pytest_touchstone.results.store import FOLDER, ResultStore
-from pytest_touchstone.results.store_entry import StoredResult, saved_from_json, saved_of
-from pytest_touchstone.results.summary import SUMMARY, Summary, summary_from_json
+from pytest_touchstone.results.store_entry import ItemScores, StoredResult, saved_from_json, saved_of
+from pytest_touchstone.results.summary import SUMMARY, load_summary
 
 NAMED: Final = "baselines"
 RESERVED: Final = ("best", "none", LAST)
@@ -72,7 +73,7 @@ def set_named_baseline(
     saved, run_id = ResultStore(output).find(), run_id_of(run_id, output)
     if any(one.run_id == name for one in saved):
         raise GateError(f"{name!r} is the id of a run; choose another name for the baseline")
-    mine = {one.checkpoint: one for one in saved if one.run_id == run_id}
+    mine = {one.checkpoint: one.fingerprint for one in saved if one.run_id == run_id}
     if not mine:
         raise GateError(
             f"{run_id}: no saved results of such a run in {output}; `touchstone baseline list` shows them"
@@ -81,14 +82,11 @@ def set_named_baseline(
         raise GateError(
             f"{run_id} has {len(mine)} checkpoints; name one with --checkpoint: {', '.join(mine)}"
         )
-    chosen = mine.get(checkpoint or next(iter(mine)))
-    if chosen is None:
+    checkpoint = checkpoint or next(iter(mine))
+    if checkpoint not in mine:
         raise GateError(f"{run_id} has no checkpoint {checkpoint!r}; it has {', '.join(mine)}")
-    pin = NamedBaseline(
-        name=name, run_id=run_id, checkpoint=chosen.checkpoint, fingerprint=chosen.fingerprint
-    )
-    scored = {result.benchmark: result.scored for result in pinned(pin, saved)}
-    former, fewer = replaced_baseline(output, name, scored)
+    pin = NamedBaseline(name=name, run_id=run_id, checkpoint=checkpoint, fingerprint=mine[checkpoint])
+    former, fewer = replaced_baseline(output, name, {one.benchmark: one.scored for one in pinned(pin, saved)})
     if former is not None and fewer and not replace:
         raise GateError(
             f"{name} is {former.checkpoint} of run {former.run_id}, and {run_id} has fewer items: {listed(fewer)}; "
@@ -125,10 +123,10 @@ def read_named_baseline(output: Path, name: str) -> NamedBaseline | None:
     try:
         data = read_checked(path)
         check_kind(data, "baseline")
-        return NamedBaseline(**{field: str(data[field]) for field in NamedBaseline.__dataclass_fields__})
+        return typed(NamedBaseline, data)
     except FileNotFoundError:
         return None
-    except (HarnessError, OSError, ValueError, KeyError, TypeError) as error:
+    except (HarnessError, OSError, ValueError) as error:
         raise GateError(f"{path}: cannot be read ({error}); set the baseline again") from None
 
 
@@ -148,7 +146,15 @@ def remove_named_baseline(output: Path, name: str) -> bool:
     return there
 
 
-def pinned(pin: NamedBaseline, saved: list[StoredResult]) -> list[StoredResult]:
+def meant(
+    text: str, output: Path, saved: Sequence[StoredResult]
+) -> tuple[NamedBaseline | None, list[StoredResult]]:
+    """The baseline of a name with its results, or those of the run with this id."""
+    pin = read_named_baseline(output, text) if "/" not in text else None
+    return pin, [one for one in saved if one.run_id == text] if pin is None else pinned(pin, saved)
+
+
+def pinned(pin: NamedBaseline, saved: Iterable[StoredResult]) -> list[StoredResult]:
     """The results that a name means."""
     return [
         one
@@ -169,33 +175,47 @@ def open_source(text: str, output: Path, *, folder: Path) -> BaselineSource:
 
     Raises ``HarnessError`` with one line that says what is missing or cannot be read.
     """
-    if text == "none":
-        return BaselineSource(name=text, kind="none")
-    if text == "best":
-        return _of_store(text, ResultStore(output))
+    if text in ("best", "none"):
+        return _best(text, ResultStore(output)) if text == "best" else BaselineSource(name=text, kind="none")
     text = run_id_of(text, output)
-    named = _of_name(text, output)
-    if named is not None:
-        return named
-    path = folder / text
+    store, path = ResultStore(output), folder / text
+    pin, mine = meant(text, output, store.find())
+    if mine:
+        return _run(text, mine, store)
+    if pin is not None:
+        raise GateError(
+            f"{text} names {pin.checkpoint} of run {pin.run_id}, whose saved results are gone; set it again"
+        )
+    run = path.parent if path.name == SUMMARY else path
+    for place in (run,) if "/" in text else (output / text, run):
+        if (place / SUMMARY).is_file():
+            return _of_run(text, place)
     if path.is_file():
         return _of_file(text, path)
+    if (path / FOLDER).is_dir():
+        return _best(text, ResultStore(path))
     if path.is_dir():
-        return _of_folder(text, path)
+        raise GateError(
+            f"{text} is the folder of no finished run (no {SUMMARY}), and no results folder (no {FOLDER}/)"
+        )
     raise _unknown(text, output)
 
 
+def _best(text: str, store: ResultStore) -> BaselineSource:
+    return replace(_run(text, store.find(), store), kind="best")
+
+
+def _run(text: str, saved: Sequence[StoredResult], store: ResultStore) -> BaselineSource:
+    return BaselineSource(name=text, kind="run", saved=saved, items=store.items, damaged=store.left_out)
+
+
 def _of_file(text: str, path: Path) -> BaselineSource:
-    if path.name == SUMMARY:
-        return _of_run(text, path.parent)
     try:
-        saved = saved_from_json(read_checked(path))
+        return _run(text, [saved_from_json(read_checked(path))], ResultStore(path.parent.parent.parent))
     except DamagedError as error:
         raise GateError(f"{text}: cannot be read ({error}); name another result") from None
     except (OSError, ValueError, HarnessError):
         return _of_results_file(text, path)
-    store = ResultStore(path.parent.parent.parent)
-    return BaselineSource(name=text, kind="run", saved=[saved], items=store.items)
 
 
 def _of_results_file(text: str, path: Path) -> BaselineSource:
@@ -208,42 +228,17 @@ def _of_results_file(text: str, path: Path) -> BaselineSource:
         ) from None
     if len(found) != 1:
         raise GateError(f"{text} has {len(found)} checkpoints; name a file with the results of one")
-    items = {entry.saved.benchmark: entry.items for entry in found[0].entries.values()}
-    saved = [entry.saved for entry in found[0].entries.values()]
-    return BaselineSource(name=text, kind="run", saved=saved, items=lambda one: items[one.benchmark])
+    return _of_pairs(text, [(entry.saved, entry.items) for entry in found[0].entries.values()])
 
 
-def _of_store(text: str, store: ResultStore) -> BaselineSource:
+def _of_pairs(text: str, pairs: Sequence[tuple[StoredResult, ItemScores]]) -> BaselineSource:
+    items = {(saved.checkpoint, saved.benchmark): scores for saved, scores in pairs}
     return BaselineSource(
-        name=text, kind="best", saved=store.find(), items=store.items, damaged=store.left_out
+        name=text,
+        kind="run",
+        saved=[saved for saved, _ in pairs],
+        items=lambda saved: items[saved.checkpoint, saved.benchmark],
     )
-
-
-def _of_folder(text: str, path: Path) -> BaselineSource:
-    if (path / SUMMARY).is_file():
-        return _of_run(text, path)
-    if (path / FOLDER).is_dir():
-        return _of_store(text, ResultStore(path))
-    raise GateError(
-        f"{text} is the folder of no finished run (no {SUMMARY}), and no results folder (no {FOLDER}/)"
-    )
-
-
-def _of_name(text: str, output: Path) -> BaselineSource | None:
-    """The run that has this id, or the baseline of this name; None where there is neither."""
-    if "/" in text:
-        return None
-    store = ResultStore(output)
-    saved = store.find()
-    pin = read_named_baseline(output, text)
-    mine = pinned(pin, saved) if pin is not None else [one for one in saved if one.run_id == text]
-    if mine:
-        return BaselineSource(name=text, kind="run", saved=mine, items=store.items, damaged=store.left_out)
-    if pin is not None:
-        raise GateError(
-            f"{text} names {pin.checkpoint} of run {pin.run_id}, whose saved results are gone; set it again"
-        )
-    return _of_run(text, output / text) if (output / text / SUMMARY).is_file() else None
 
 
 def _unknown(text: str, output: Path) -> GateError:
@@ -257,31 +252,14 @@ def _unknown(text: str, output: Path) -> GateError:
 
 def _of_run(text: str, folder: Path) -> BaselineSource:
     """A run by its folder."""
-    summary = _read_summary(folder)
-    store = ResultStore(folder.parent)
-    mine = [one for one in store.find() if one.run_id == summary.run_id]
-    if mine:
-        return BaselineSource(name=text, kind="run", saved=mine, items=store.items, damaged=store.left_out)
-    records = latest(read_journal(folder, exchanges=False)).values()
-    built = saved_of(summary, records)
-    if not any(items.examples for _, items in built):
-        raise GateError(f"{text}: the run has no scored items")
-    by_place = {_place(saved): items for saved, items in built}
-    return BaselineSource(
-        name=text,
-        kind="run",
-        saved=[saved for saved, _ in built],
-        items=lambda saved: by_place[_place(saved)],
-    )
-
-
-def _place(saved: StoredResult) -> tuple[str, str]:
-    return saved.checkpoint, saved.benchmark
-
-
-def _read_summary(folder: Path) -> Summary:
-    path = folder / SUMMARY
     try:
-        return summary_from_json(read_checked(path))
-    except (OSError, ValueError, AttributeError, HarnessError) as error:
-        raise GateError(f"{path}: cannot be read ({error}); name another run") from None
+        summary = load_summary(folder)
+    except HarnessError as error:
+        raise GateError(f"{error}; name another run") from None
+    store = ResultStore(folder.parent)
+    if mine := [one for one in store.find() if one.run_id == summary.run_id]:
+        return _run(text, mine, store)
+    pairs = saved_of(summary, latest(read_journal(folder, exchanges=False)).values())
+    if not any(items.examples for _, items in pairs):
+        raise GateError(f"{text}: the run has no scored items")
+    return _of_pairs(text, pairs)

@@ -18,7 +18,6 @@ import hashlib
 import importlib.util
 import io
 import json
-import math
 import os
 import re
 import stat
@@ -38,6 +37,9 @@ LONGEST_NAME: Final = 120
 
 _BLOCK: Final = 1 << 20
 """The bytes that are written at once, of a content in small pieces."""
+
+FINITE: Final[Any] = {"allow_inf_nan": False}
+"""The ``__pydantic_config__`` of dataclasses without infinities, as "inf" and what is too large become."""
 
 SCHEMA: Final = 1
 """The version of all forms of files that are written; a change that other versions cannot read raises it."""
@@ -294,15 +296,6 @@ def typed(kind: type[Kind], fields: object) -> Kind:
         place = ".".join(map(str, first["loc"]))
         raise ValueError(f"{place} is {str(first['input'])[:60]!r}: {first['msg']}") from None
     return found
-
-
-def check_finite(*parts: Any) -> None:
-    """Raise ``ValueError`` where a number of these dataclasses is not finite, as "inf" and what is too large become."""
-    for part in parts:
-        for name in part.__dataclass_fields__:
-            value = getattr(part, name)
-            if isinstance(value, float) and not math.isfinite(value):
-                raise ValueError(f"{name} is {value}")
 
 
 @functools.cache

@@ -164,7 +164,7 @@ class RunResults:
         shard or not to be kept; return them all."""
         store = ResultStore(self._directory.path.parent)
         keep = keep and self._manifest.get("settings", {}).get("shard") is None
-        results = saved_of(summary, records, codes={one.name: one.code for one in summary.declarations})
+        results = saved_of(summary, records)
         again = any(path.name == f"items-{AGAIN}.jsonl" for path in journal_files(self._directory.path))
         for saved, items in results if keep else ():
             # What speaks against a result may have been found after its last item.

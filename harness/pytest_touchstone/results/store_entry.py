@@ -27,11 +27,11 @@ from pytest_touchstone.core.aggregation import (
 from pytest_touchstone.core.composite import Composite, composites_from_plain, parse_composite
 from pytest_touchstone.core.conditions import known_conditions, of_settings
 from pytest_touchstone.core.errors import HarnessError, JournalError
-from pytest_touchstone.core.files import SCHEMA, check_finite, check_kind, typed
+from pytest_touchstone.core.files import SCHEMA, check_kind, typed
 from pytest_touchstone.core.marks import asked, sizes_in
 from pytest_touchstone.results.journal import RecordPlace, latest_placed, read_at
 from pytest_touchstone.results.records import Record
-from pytest_touchstone.results.summary import SUMMARY, Declaration, Metric, Summary, wholes
+from pytest_touchstone.results.summary import SUMMARY, Declaration, Metric, Scores, Summary, wholes
 from pytest_touchstone.statistics.paired import signed_ranks
 
 _REAL: Final = {"real_coref:real@1": 0.4, "real_coref:real@5": 0.3}
@@ -46,19 +46,17 @@ PUBLISHED: Final = "-imported"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredResult:
+class StoredResult(Scores):
     """One checkpoint on one benchmark in one run.
 
     ``conditions`` has everything but the checkpoint that the scores may depend on, by the names shown to people
     ("version", "data", "shots", "template", "seed", "seq_len", ...). ``aggregate`` is the declaration's: metric ->
-    the plain form of its ``Aggregation``; ``composites`` are plain too. ``metrics`` has the primary one first.
+    the plain form of its ``Aggregation``; ``composites`` are plain too.
 
     ``faults`` counts items that should have been scored and were not; ``items_sha256`` is over the ids and rows of
     those that were. ``code`` is the hash of what scores (``plugin.source_hash``). ``began`` is in seconds since 1970.
-    ``reused_from`` lists earlier runs that scored some or all of the items.
 
-    ``of`` is the number of items that the benchmark has with this data, 0 where not known; ``mark`` is the result's
-    (``core.marks``). ``skips_declared``: what was skipped the benchmark itself leaves out (``pytest.skip``, a mark), so
+    ``skips_declared``: what was skipped the benchmark itself leaves out (``pytest.skip``, a mark), so
     it is no part of it; an interim analysis (``--eval-gate-sequential``) skips what is one. ``temperature`` is that of
     ``p_right``, None where that is not known.
     """
@@ -66,26 +64,15 @@ class StoredResult:
     run_id: str
     directory: str
     began: float
-    checkpoint: str
     fingerprint: str
     path: str
     step: int | None
-    benchmark: str
-    primary: str
     conditions: dict[str, Any]
     aggregate: dict[str, dict[str, Any]]
-    metrics: dict[str, Metric]
-    collected: int
-    scored: int
-    skipped: int
     faults: int
-    invalid: str | None
     items_sha256: str
     code: str | None = None
-    reused_from: list[str] = field(default_factory=list)
     checkpoint_info: dict[str, Any] = field(default_factory=dict)
-    of: int = 0
-    mark: str = ""
     skips_declared: bool = False
     composites: list[dict[str, Any]] | None = None
     temperature: float | None = None
@@ -183,7 +170,6 @@ def saved_from_json(data: Mapping[str, Any]) -> StoredResult:
     check_kind(data, "saved")
     try:
         found = typed(StoredResult, data)
-        check_finite(found, *found.metrics.values())
     except ValueError as error:
         raise HarnessError(f"incomplete saved result: {error}") from None
     if found.primary not in found.metrics:
@@ -277,23 +263,15 @@ def other_measure(one: StoredResult, other: StoredResult, metric: str) -> str:
     return f"has {metric} at temperature {mine:g}, not {its:g}"
 
 
-def saved_of(
-    summary: Summary,
-    records: Iterable[Record],
-    *,
-    codes: Mapping[str, str] | None = None,
-) -> list[tuple[StoredResult, ItemScores]]:
-    """Return an entry for each checkpoint and benchmark of the run.
-
-    ``codes`` has the hash of what scored each benchmark.
-    """
+def saved_of(summary: Summary, records: Iterable[Record]) -> list[tuple[StoredResult, ItemScores]]:
+    """Return an entry for each checkpoint and benchmark of the run."""
     results: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         if record.status == "scored":
             results.setdefault((record.checkpoint, record.benchmark), []).append(record)
     beside = beside_in(summary)
     items = {key: items_of(own, beside.get(key[1], ())) for key, own in results.items()}
-    return entries_of(summary, items, codes=codes)
+    return entries_of(summary, items)
 
 
 def beside_in(summary: Summary) -> dict[str, tuple[str, ...]]:
@@ -303,10 +281,7 @@ def beside_in(summary: Summary) -> dict[str, tuple[str, ...]]:
 
 
 def entries_of(
-    summary: Summary,
-    scores: Mapping[tuple[str, str], ItemScores],
-    *,
-    codes: Mapping[str, str] | None = None,
+    summary: Summary, scores: Mapping[tuple[str, str], ItemScores]
 ) -> list[tuple[StoredResult, ItemScores]]:
     """Return the same from the scored items by checkpoint and benchmark."""
     rows = {row["name"]: row for row in summary.checkpoints}
@@ -334,7 +309,7 @@ def entries_of(
             faults=result.faults,
             invalid=result.invalid,
             items_sha256=items.digest(),
-            code=(codes or {}).get(result.benchmark),
+            code=declared[result.benchmark].code or None,
             reused_from=result.reused_from,
             of=result.of,
             mark=result.mark,

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from pytest_touchstone.core.data_files import DatasetInfo
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.files import SCHEMA, check_finite, check_kind, read_checked, typed
+from pytest_touchstone.core.files import FINITE, SCHEMA, check_kind, read_checked, typed
 from pytest_touchstone.core.marks import Extent
 from pytest_touchstone.results.usage import Usage
 
@@ -81,6 +81,8 @@ class Collected:
 class Metric:
     """A value, its 95 % interval and standard error, over ``n`` items; None where undefined, with ``why``."""
 
+    __pydantic_config__ = FINITE
+
     name: str
     value: float | None
     low: float | None
@@ -92,38 +94,52 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
+class Scores:
+    """The scores of one checkpoint on one benchmark, as results of a run and saved ones have them.
+
+    ``metrics`` has the primary one first. Of the items ``collected``, ``scored`` ones have scores, and ``skipped`` ones
+    are not to count. ``reused_from`` lists earlier runs that scored some or all of the items. ``invalid`` says why the
+    numbers must not be believed, None where nothing is known against them.
+
+    ``of`` is the number of items that the benchmark (or group) has with this data, 0 where not known. ``mark`` stands
+    beside every value over fewer items (``core.marks``).
+    """
+
+    __pydantic_config__ = FINITE
+
+    benchmark: str
+    checkpoint: str
+    primary: str
+    metrics: dict[str, Metric]
+    collected: int
+    scored: int
+    skipped: int
+    invalid: str | None = None
+    reused_from: list[str] = field(default_factory=list)
+    of: int = 0
+    mark: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result(Scores):
     """One checkpoint on one benchmark, or on one group of it (``group`` set).
 
     ``name`` is the benchmark's, with ``/GROUP`` for a group. The counts of items (``scored`` to ``lost``) add up to
-    ``collected``; ``reused`` of the scored ones come from earlier runs, ``reused_from``. ``metrics`` has the primary
-    one first.
+    ``collected``; ``skipped`` counts also those that are ``xfailed``, as pytest calls them. ``reused`` of the scored
+    ones come from earlier runs.
 
     ``truncated`` counts requests whose context was cut; ``outputs`` to ``unsandboxed`` count texts and programs as a
     ``Record`` does, and so does ``missing_modules``. ``weak_tests`` has the wrong programs that the tests of a scored
     task accept, by task.
     ``template`` is the way in which texts were asked for: "chat", "plain", "mixed", or None where none were.
 
-    ``skipped`` counts the items that are not to count, also those that are ``xfailed``, as pytest calls them.
-
     ``answered`` is the primary metric over the items without an ``unanswered`` text, None where there is no such text.
-
-    ``of`` is the number of items that the benchmark (or group) has with this data, 0 where not known, and
-    ``published`` the number of rows in the published set. ``mark`` stands beside every value over fewer items
-    (``core.marks``). ``invalid`` says why the numbers must not be believed, None where nothing is known
-    against them.
+    ``published`` is the number of rows in the published set.
     """
 
     name: str
-    benchmark: str
     group: str | None
-    checkpoint: str
     version: int
-    primary: str
-    metrics: dict[str, Metric]
-    collected: int
-    scored: int
-    skipped: int
     errors: int
     timeouts: int
     lost: int
@@ -149,13 +165,9 @@ class Result:
     unsandboxed: int = 0
     weak_tests: dict[str, list[str]] = field(default_factory=dict)
     missing_modules: dict[str, int] = field(default_factory=dict)
-    invalid: str | None = None
     reused: int = 0
-    reused_from: list[str] = field(default_factory=list)
     template: str | None = None
-    of: int = 0
     published: int | None = None
-    mark: str = ""
     xfailed: int = 0
 
     @property
@@ -190,6 +202,8 @@ class Summary:
     composite against the best so far, as ``compare.ranking`` describes it. ``leaders``: the
     best of several checkpoints, where it can be told (``compare.ranking``).
     """
+
+    __pydantic_config__ = FINITE
 
     run_id: str
     directory: str
@@ -291,7 +305,6 @@ def summary_from_json(data: Mapping[str, Any]) -> Summary:
     check_kind(data, "summary")
     try:
         found = typed(Summary, finite(data))
-        check_finite(found, *found.results, *(one for row in found.results for one in row.metrics.values()))
         check_manifest({**found.manifest, "checkpoints": found.checkpoints})
     except (ValueError, TypeError, AttributeError) as error:
         raise HarnessError(f"incomplete summary: {error}") from None
@@ -337,7 +350,7 @@ def load_summary(directory: Path) -> Summary:
             f"cannot read {path}: {error.strerror}; name the folder of a finished run"
         ) from error
     except (ValueError, HarnessError) as error:
-        raise HarnessError(f"{path}: {error}") from error
+        raise HarnessError(f"{path}: cannot be read ({error})") from error
 
 
 def finite(value: Any) -> Any:

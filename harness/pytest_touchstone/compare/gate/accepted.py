@@ -20,17 +20,19 @@ compares them. On the same items, asked alike:
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, NamedTuple, TypeAlias
+
+from pydantic import AfterValidator, Field
 
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.result import GateLine
 from pytest_touchstone.core.errors import GateError, HarnessError
 from pytest_touchstone.core.files import (
+    FINITE,
     SCHEMA,
     check_kind,
     open_regular,
@@ -62,23 +64,33 @@ FLOOR: Final = "floor "
 """The beginning of a reason to fail that needs no baseline."""
 
 
+def shown_text(text: str) -> str:
+    """Return the text in one line, without keys and signs that do not show."""
+    return one_line(masked(text))
+
+
+Text: TypeAlias = Annotated[str, Field(max_length=MOST_SIGNS), AfterValidator(shown_text)]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedDrop:
     """An entry of the file; ``before`` is its ``from``."""
 
-    benchmark: str
-    metric: str
+    __pydantic_config__ = FINITE
+
+    benchmark: Text
+    metric: Text
     before: float | None
     to: float
-    because: str
-    by: str
-    on: str
-    run: str
-    checkpoint: str
-    fingerprint: str
+    because: Text
+    by: Text
+    on: Text
+    run: Text
+    checkpoint: Text
+    fingerprint: Text
     items: int = 0
-    items_sha256: str = ""
-    conditions: dict[str, Any] = field(default_factory=dict)
+    items_sha256: Text = ""
+    conditions: dict[str, int | Text] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
@@ -125,7 +137,7 @@ def read_accepted(path: Path) -> tuple[AcceptedDrop, ...]:
     except FileNotFoundError:
         return ()
     except (OSError, ValueError, HarnessError) as error:
-        reason = f"larger than {MOST_BYTES >> 20} MiB" if _too_large(error) else _reason(error)
+        reason = getattr(error, "strerror", None) or error
         raise GateError(
             f"{shown_path(path)}: cannot be read ({reason}); mend it, or remove it and accept the drops again"
         ) from None
@@ -135,52 +147,24 @@ def read_accepted(path: Path) -> tuple[AcceptedDrop, ...]:
     return tuple(found)
 
 
-def _too_large(error: Exception) -> bool:
-    return isinstance(error, OSError) and "larger" in str(error.strerror)
-
-
-def _reason(error: Exception) -> str:
-    return str(getattr(error, "strerror", None) or error)
-
-
 def _entry(row: Any, where: str) -> AcceptedDrop:
-    if not isinstance(row, dict):
-        raise ValueError(f"{where} is no object")
-    names = {one.name for one in dataclasses.fields(AcceptedDrop)}
     try:
-        row = unsealed(row)
-        plain = {name: value for name, value in row.items() if name in names} | {"before": row.get("from")}
-        found = typed(AcceptedDrop, plain)
+        if not isinstance(row, dict):
+            raise ValueError("it is no object")
+        return typed(AcceptedDrop, unsealed(row) | {"before": row.get("from")})
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
-    for name, value in plain.items():
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ValueError(f"{where}: {name} is no finite number")
-        if isinstance(value, str) and len(value) > MOST_SIGNS:
-            raise ValueError(f"{where}: {name} is longer than {MOST_SIGNS} characters")
-    conditions: dict[str, Any] = {name: found.conditions[name] for name in ASKED if name in found.conditions}
-    if not all(isinstance(value, (int, str)) for value in conditions.values()):
-        raise ValueError(f"{where}: conditions has something else than numbers and texts")
-    texts: dict[str, Any] = {
-        name: shown_text(value) for name, value in plain.items() if isinstance(value, str)
-    }
-    return replace(found, conditions=conditions, **texts)
-
-
-def shown_text(text: str) -> str:
-    """Return the text in one line, without keys and signs that do not show."""
-    return one_line(masked(text))
 
 
 def write_accepted(path: Path, drops: Iterable[AcceptedDrop]) -> None:
     """Write the file; raises ``GateError`` where that cannot be."""
-    rows = []
-    for one in sorted(drops, key=lambda drop: (drop.benchmark, drop.metric)):
-        plain = dataclasses.asdict(one)
-        named = {"from" if name == "before" else name: value for name, value in plain.items()}
-        rows.append(sealed(named))
+    ordered = sorted(drops, key=lambda drop: (drop.benchmark, drop.metric))
+    rows = (
+        {"from" if name == "before" else name: value for name, value in asdict(one).items()}
+        for one in ordered
+    )
     try:
-        write_json(path, {"schema": SCHEMA, "kind": KIND, "accepted": rows})
+        write_json(path, {"schema": SCHEMA, "kind": KIND, "accepted": list(map(sealed, rows))})
     except OSError as error:
         raise GateError(f"{shown_path(path)}: cannot be written ({error.strerror})") from None
 
