@@ -23,7 +23,7 @@ import functools
 import json
 import shlex
 import tomllib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -162,6 +162,10 @@ EXPECTED: Final = {
 """The values that keys have, in words."""
 
 
+OFF: Final = "enabled is false"
+UNSELECTED: Final = "no entry of benchmarks selects it"
+
+
 @dataclass(frozen=True, slots=True)
 class Choice:
     """A benchmark, or a part of it, that a file enables: the place and the name there, and what ``--eval-tasks`` takes
@@ -263,14 +267,15 @@ def examined(path: Path, known: Collection[str]) -> tuple[EvalConfig | None, lis
             file = File.model_validate(_without(tables, [one["loc"] for one in faults]))
         except ValidationError:
             return None, lines
-    choices, off = _choices(file, known)
+    entries = list(_entries(file, known))
+    choices = tuple(dict.fromkeys(one for _, why, found in entries if not why for one in found))
+    off = tuple(dict.fromkeys((place, why) for place, why, _ in entries if why))
     lines += [f"{shown}: {line}" for line in _conflicts(choices)]
     if not lines and not choices and (file.tasks or file.benchmarks):
         lines.append(f"{shown}: no benchmark is enabled; set enabled to true in one of its entries")
-    unused = tuple(
-        one for one in _all_choices(file, known) if one.where not in {two.where for two in choices}
-    )
-    return EvalConfig(path, tuple(choices), tuple(off), file.settings, unused), lines
+    chosen = {one.where for one in choices}
+    unused = tuple(one for _, _, found in entries for one in found if one.where not in chosen)
+    return EvalConfig(path, choices, off, file.settings, unused), lines
 
 
 def _without(tables: Any, places: Iterable[tuple[int | str, ...]]) -> Any:
@@ -350,45 +355,26 @@ def _place(parts: Iterable[str | int]) -> str:
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
 
 
-def _choices(file: File, known: Collection[str]) -> tuple[list[Choice], list[tuple[str, str]]]:
-    """Return the choices, and the entries that are not enabled, with the reason."""
-    found: list[Choice] = []
-    off: list[tuple[str, str]] = []
+def _entries(file: File, known: Collection[str]) -> Iterator[tuple[str, str, list[Choice]]]:
+    """Yield the choices of each entry, with its place and the reason why they are not asked, empty where they are."""
     used: set[str] = set()
     for name, entry in (file.benchmarks or {}).items():
-        wanted = entry.tasks if entry.tasks is not None else [name]
-        used |= set(wanted)
+        place = f"benchmarks.{name}"
         if not entry.enabled:
-            off.append((f"benchmarks.{name}", "enabled is false"))
-            continue
-        for number, one in enumerate(wanted):
-            where = f"benchmarks.{name}" + ("" if entry.tasks is None else f".tasks[{number}]")
-            task = file.tasks.get(one)
-            if task is None:
-                found += _named(where, one, entry, known, one)
-            elif task.enabled:
-                found += _of_task(one, task, entry, known)
-            else:
-                off.append((f"tasks.{one}", "enabled is false"))
-    for name, entry in file.tasks.items():
-        if file.benchmarks is None and entry.enabled:
-            found += _of_task(name, entry, None, known)
-        elif file.benchmarks is None:
-            off.append((f"tasks.{name}", "enabled is false"))
-        elif name not in used:
-            off.append((f"tasks.{name}", "no entry of benchmarks selects it"))
-    return list(dict.fromkeys(found)), list(dict.fromkeys(off))
-
-
-def _all_choices(file: File, known: Collection[str]) -> list[Choice]:
-    """Return the choices of every entry, enabled or not."""
-    found = [choice for name, entry in file.tasks.items() for choice in _of_task(name, entry, None, known)]
-    for name, entry in (file.benchmarks or {}).items():
+            yield place, OFF, []
         for number, one in enumerate([name] if entry.tasks is None else entry.tasks):
-            if one not in file.tasks:
-                where = f"benchmarks.{name}" + ("" if entry.tasks is None else f".tasks[{number}]")
-                found += _named(where, one, entry, known, one)
-    return found
+            used.add(one)
+            if (task := file.tasks.get(one)) is None:
+                where = place if entry.tasks is None else f"{place}.tasks[{number}]"
+                yield place, "" if entry.enabled else OFF, _named(where, one, entry, known, one)
+            else:
+                on = entry.enabled and task.enabled
+                off = f"tasks.{one}" if entry.enabled else place
+                yield off, "" if on else OFF, _of_task(one, task, entry, known)
+    for name, entry in file.tasks.items():
+        if name not in used:
+            why = UNSELECTED if file.benchmarks is not None else "" if entry.enabled else OFF
+            yield f"tasks.{name}", why, _of_task(name, entry, None, known)
 
 
 def _of_task(name: str, task: Entry, above: Entry | None, known: Collection[str]) -> list[Choice]:
