@@ -35,7 +35,6 @@ from pytest_touchstone.results.merging import (
     merge,
     name_of,
 )
-from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult
 from pytest_touchstone.results.summary import Summary, load_summary, summary_json
@@ -154,12 +153,8 @@ def _summary(found: Merged, parts: Sequence[ShardRun], plan: GateConfig | None) 
     if plan is not None:
         summary = _judged(summary, kept, plan, found)
     write_results(summary)
-    write_code_files(found.folder, _scored(records))
+    write_code_files(found.folder, {one.item for one in records if one.status == "scored"})
     return summary
-
-
-def _scored(records: Sequence[Record]) -> set[str]:
-    return {one.item for one in records if one.status == "scored"}
 
 
 def _judged(

@@ -25,9 +25,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
-from pytest_touchstone.compare.candidate import BenchmarkScores
+from pytest_touchstone.compare.candidate import NO_ITEMS, BenchmarkScores
 from pytest_touchstone.compare.judge import ItemDifferences, item_differences, rows_of, score_name
 from pytest_touchstone.compare.prompts import OTHERS, PROMPTS, changed_text
 from pytest_touchstone.core.conditions import asked_otherwise
@@ -55,12 +55,11 @@ class BaselineSource:
     name: str
     kind: Literal["best", "run", "none"]
     saved: Sequence[StoredResult] = ()
-    items: Callable[[StoredResult], ItemScores] | None = None
+    items: Callable[[StoredResult], ItemScores] = lambda _: NO_ITEMS
     damaged: Sequence[str] = ()
 
     def load(self, saved: StoredResult) -> BenchmarkScores:
         """The result with its items; raises ``DataError`` where they are gone or cannot be read."""
-        assert self.items is not None
         return BenchmarkScores(saved, self.items(saved))
 
 
@@ -224,45 +223,32 @@ def _beside(new: BenchmarkScores, others: Sequence[StoredResult], source: Baseli
     if not others:
         return BaselineChoice(state="first")
     found = [
-        (same[-1], _overlap(new.items, source.load(same[-1]).items)) for same in _by_items(others).values()
+        (same[-1], *_overlap(new.items, source.load(same[-1]).items)) for same in _by_items(others).values()
     ]
-    lacking = [one for one in found if one[1].missing]
-    saved, overlap = max(lacking or found, key=lambda one: (one[1].missing, _age(one[0])))
-    part = f"{overlap.shared} of {overlap.shared + overlap.missing} items" if lacking else ""
+    lacking = [one for one in found if one[2]]
+    saved, shared, missing = max(lacking or found, key=lambda one: (one[2], _age(one[0])))
+    here, there = len(new.items.examples), shared + missing
+    extent = f"{shared} of {here} items"
+    if missing:
+        extent = f"{there} items, of which this run{f' of {here}' if here > shared else ''} has {shared}"
     noun = "result is" if len(others) == 1 else "results are"
     which = "" if len(others) == 1 else "such as "
-    note = (
-        f"{len(others)} earlier {noun} on other items and not used: {which}{origin(saved)}, {overlap.text()}"
-    )
+    note = f"{len(others)} earlier {noun} on other items and not used: {which}{origin(saved)}, {extent}"
     if not lacking:
         return BaselineChoice(state="first", reason=FIRST_ON_ITEMS, notes=(note,))
     return BaselineChoice(
         state="apart",
         reason=f"nothing was compared: no earlier result has just these items; {origin(saved)} has others",
-        part=part,
+        part=f"{shared} of {there} items",
         notes=(note,),
     )
 
 
-class _Overlap(NamedTuple):
-    """The numbers of items that two results share, and that only the earlier, or only the new one, has."""
-
-    shared: int
-    missing: int
-    extra: int
-
-    def text(self) -> str:
-        """The extent of the earlier one, in words."""
-        if not self.missing:
-            return f"{self.shared} of {self.shared + self.extra} items"
-        here = "this run" if not self.extra else f"this run of {self.shared + self.extra}"
-        return f"{self.shared + self.missing} items, of which {here} has {self.shared}"
-
-
-def _overlap(mine: ItemScores, other: ItemScores) -> _Overlap:
+def _overlap(mine: ItemScores, other: ItemScores) -> tuple[int, int]:
+    """The numbers of items that two results share, and that only the other has."""
     rows = dict(zip(other.examples, other.rows, strict=True))
     shared = sum(rows.get(name) == row for name, row in zip(mine.examples, mine.rows, strict=True))
-    return _Overlap(shared, len(other.examples) - shared, len(mine.examples) - shared)
+    return shared, len(other.examples) - shared
 
 
 def comparable(new: StoredResult, results: Iterable[StoredResult]) -> list[StoredResult]:

@@ -59,7 +59,7 @@ def other_prompts(baseline: BenchmarkScores, new: BenchmarkScores) -> OtherPromp
     if same or not all(folder is not None and folder.is_dir() for folder in folders):
         return None
     before, after = (
-        _requests_of(folder.resolve(), _size(folder), saved.benchmark, saved.checkpoint)
+        _requests_of(folder.resolve(), journal_size(folder), saved.benchmark, saved.checkpoint)
         for folder, saved in zip(folders, sides, strict=True)
         if folder is not None
     )
@@ -89,10 +89,6 @@ def edited_text(baseline: BenchmarkScores, new: BenchmarkScores) -> str:
     folders = [answers_of(saved) for saved in sides]
     known = all(folder is not None and folder.is_dir() for folder in folders)
     return EDITED if before and after and before != after and not known else ""
-
-
-def _size(folder: Path) -> int:
-    return journal_size(folder)
 
 
 @functools.lru_cache(maxsize=16)

@@ -19,10 +19,11 @@ import functools
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, MISSING, dataclass, field, fields
 from pathlib import Path
 from random import Random
-from typing import Any, Final, Literal, NamedTuple, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, cast
+from types import MappingProxyType
+from typing import Any, Final, Literal, NamedTuple, ParamSpec, TypeAlias, TypeVar, cast
 
 import pytest
 
@@ -273,38 +274,16 @@ class Benchmark:
         return scores.get(self.primary_score) if better else None
 
 
-class OptionalFields(TypedDict, total=False):
-    """The fields of ``Benchmark`` that a declaration may leave out."""
-
-    metrics: tuple[str, ...]
-    row: Any
-    shots: Shots
-    published: Published
-    group: str | None
-    subsets: str | None
-    tags: tuple[str, ...]
-    cluster: str | None
-    aggregate: Mapping[str, Aggregation]
-    keep: Callable[[dict[str, Any]], bool] | None
-    prepare: Callable[[dict[str, Any]], Any] | None
-    own_prompt: str | None
-    missing: str
-    most_rows: int | None
-    needs: Mapping[str, str]
-    most_unusable: float
-    temperature: float | None
-    grader: Grader | None
-    solution: Solution | None
-    judge: Any
-    rule: str
-    folder: Path
-
-
 GROUPED: Final = {
     "shots=Shots(5, shot=..., pick=...)": ("num_fewshot", "fewshot", "shot", "pick", "lm_eval"),
     "published=Published(1319, paper=..., source=...)": ("paper", "source", "published_rows", "own_rows"),
 }
 """What stands in a group, under the names by which one may look for it."""
+
+OPTIONAL: Final = frozenset(
+    one.name for one in fields(Benchmark) if one.default is not MISSING or one.default_factory is not MISSING
+)
+"""The fields of a benchmark that a declaration may leave out."""
 
 EXAMPLES: Final = {"name": '"NAME"', "version": "version=1", "asks": "asks=Loglikelihood"}
 """The arguments that every declaration has, as one writes them."""
@@ -316,6 +295,11 @@ def _complete(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
 
     @functools.wraps(function)
     def checked(*args: _Given.args, **more: _Given.kwargs) -> _Made:
+        if unknown := sorted(more.keys() - signature.parameters):
+            group = next((text for text, fields in GROUPED.items() if unknown[0] in fields), "")
+            near = f"write {group}" if group else did_you_mean(unknown[0], signature.parameters)
+            where = f"benchmark {args[0]!r}" if args else "@benchmark"
+            raise BenchmarkError(f"{where}: unknown field {unknown[0]!r}; {near}".rstrip("; "))
         try:
             known = signature.bind_partial(*args, **more).arguments
         except TypeError as error:
@@ -342,7 +326,28 @@ def benchmark(
     primary: str = PASSED,
     data: Dataset | Path | str | None = None,
     rows: Rows | None = None,
-    **more: Unpack[OptionalFields],
+    metrics: tuple[str, ...] = (),
+    row: Any = None,
+    shots: Shots = Shots(),
+    published: Published = Published(),
+    group: str | None = None,
+    subsets: str | None = None,
+    tags: tuple[str, ...] = (),
+    cluster: str | None = None,
+    aggregate: Mapping[str, Aggregation] = MappingProxyType({}),
+    keep: Callable[[dict[str, Any]], bool] | None = None,
+    prepare: Callable[[dict[str, Any]], Any] | None = None,
+    own_prompt: str | None = None,
+    missing: str = "",
+    most_rows: int | None = None,
+    needs: Mapping[str, str] = MappingProxyType({}),
+    most_unusable: float = MOST_UNUSABLE,
+    temperature: float | None = None,
+    grader: Grader | None = None,
+    solution: Solution | None = None,
+    judge: Any = (),
+    rule: str = "",
+    folder: Path | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Declare the decorated generator function as a benchmark; the arguments are the fields of ``Benchmark``.
 
@@ -351,21 +356,19 @@ def benchmark(
 
     Raises ``BenchmarkError`` when a field is unknown or wrong.
     """
+    more = {key: value for key, value in locals().items() if key in OPTIONAL}
     several = isinstance(asks, Iterable) and not isinstance(asks, (str, type))
     kinds: tuple[Any, ...] = tuple(cast(Iterable[Any], asks)) if several else (asks,)
     _check(name, kinds, primary, more)
     if rows is not None and data is not None:
         raise BenchmarkError(f"benchmark {name!r}: data and rows: give one of them")
     given = _dataset(name, data if rows is None else Dataset(rows=rows))
-    questions = _questions(name, kinds, more.get("judge", ()))
+    more |= {"judge": _questions(name, kinds, judge), "aggregate": dict(aggregate), "needs": dict(needs)}
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        more["judge"] = questions
-        more.setdefault("rule", inspect.getdoc(function) or "")
-        more.setdefault("folder", _folder(function))
+        more["rule"], more["folder"] = rule or inspect.getdoc(function) or "", folder or _folder(function)
         return declare(
-            function,
-            Benchmark(name=name, version=version, data=given, asks=kinds, primary=primary, **more),
+            function, Benchmark(name=name, version=version, data=given, asks=kinds, primary=primary, **more)
         )
 
     return decorate
@@ -395,28 +398,24 @@ def _check(name: str, kinds: Iterable[object], primary: str, more: Mapping[str, 
             raise BenchmarkError(f"{where}: asks={kind!r} is no kind of request; use {known}")
     if "/" in name or "[" in name or not name:
         raise BenchmarkError(f"benchmark name {name!r}: use letters, digits, '_' and '-'")
-    if unknown := sorted(set(more) - OptionalFields.__annotations__.keys()):
-        group = next((text for text, fields in GROUPED.items() if unknown[0] in fields), "")
-        near = f"write {group}" if group else did_you_mean(unknown[0], Benchmark.__dataclass_fields__)
-        raise BenchmarkError(f"{where}: unknown field {unknown[0]!r}; {near}".rstrip("; "))
     for group, kind in (("shots", Shots), ("published", Published)):
-        if not isinstance(given := more.get(group, kind()), kind):
+        if not isinstance(given := more[group], kind):
             raise BenchmarkError(f"{where}: {group}={given!r}; write {group}={kind.__name__}(...)")
-    temperature = more.get("temperature")
+    temperature = more["temperature"]
     numeric = isinstance(temperature, int | float) and 0 < temperature < float("inf")
     if temperature is not None and not numeric:
         raise BenchmarkError(f"{where}: temperature={temperature!r}; give a number above 0")
-    metrics = more.get("metrics", ())
+    metrics = more["metrics"]
     if isinstance(metrics, str) or not all(isinstance(metric, str) for metric in metrics):
         raise BenchmarkError(f"{where}: metrics={metrics!r}; give the names of its scores in a tuple")
-    tags = more.get("tags", ())
+    tags = more["tags"]
     if isinstance(tags, str) or not all(isinstance(tag, str) and _TAG.fullmatch(tag) for tag in tags):
         raise BenchmarkError(f"{where}: tags={tags!r}; give words of letters, digits, '_' and '-' in a tuple")
-    if metrics and primary not in (*metrics, *more.get("aggregate", ())):
+    if metrics and primary not in (*metrics, *more["aggregate"]):
         raise BenchmarkError(
             f"{where}: its primary score {primary!r} is not among its metrics: {', '.join(metrics)}"
         )
-    for one in more.get("aggregate", {}).values():
+    for one in more["aggregate"].values():
         one.plain()  # raises for a function that could not be found again
     if more.get("subsets") and more.get("group"):
         raise BenchmarkError(f"{where}: group and subsets: give one of them")

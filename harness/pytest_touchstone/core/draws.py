@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, Final, TypeAlias
 
@@ -89,19 +89,43 @@ class Wanted:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Drawn:
-    """The examples before each row, by the row's id, and what results tell of them: how they were picked, with a hash
-    over them."""
+SEPARATOR: Final = "\n\n"
 
+
+@dataclass(frozen=True, slots=True)
+class DrawnShots:
+    """The few-shot examples of one benchmark: so many before each row, by the row's id; what results ``told`` of
+    them: how they were picked, with a hash over them."""
+
+    count: int
     before: Mapping[str, Sequence[Example]]
     told: Mapping[str, Any]
 
+    def description(self) -> dict[str, Any]:
+        """The few-shot examples as results describe them."""
+        return {"num_fewshot": self.count, **self.told}
 
-Draw: TypeAlias = Callable[[Wanted], Drawn]
+    def few_shot(self, spec: Benchmark, example: Example, sampling: Sampling = GREEDY) -> FewShot:
+        """The argument ``fewshot`` for one example, with the run's ``sampling``.
+
+        Each example of the prompt is followed by a blank line. As a chat it is a question of the user and an answer
+        of the assistant, unless the benchmark renders its examples in one piece.
+        """
+        shot = spec.shots.shot
+        shots = self.before[example.id] if self.count and shot is not None else ()
+        rendered = [_example_of(shot, one) for one in shots]
+        text = "".join((one.text if isinstance(one, Shot) else one) + SEPARATOR for one in rendered)
+        pairs = (one.turns or (one.question, one.answer) for one in rendered if isinstance(one, Shot))
+        turns = tuple(
+            turn for asked, said in pairs for turn in (Turn("user", asked), Turn("assistant", said))
+        )
+        return FewShot(text, turns, sampling.of(spec.name, example.id))
 
 
-def touchstone(wanted: Wanted) -> Drawn:
+Draw: TypeAlias = Callable[[Wanted], DrawnShots]
+
+
+def touchstone(wanted: Wanted) -> DrawnShots:
     """Draw once per group, from the run's seed; or for each row, as a function of the benchmark does."""
     if callable(wanted.spec.shots.pick):
         return _own(wanted, wanted.spec.shots.pick)
@@ -116,10 +140,10 @@ def touchstone(wanted: Wanted) -> Drawn:
     if wanted.own:
         before = {name: [shot for shot in shots if shot.id != name] for name, shots in before.items()}
     before = {name: shots[: wanted.count] for name, shots in before.items()}
-    return Drawn(before, {"pick": spec.shots.pick, "sha256": _sha256(lines)})
+    return DrawnShots(wanted.count, before, {"pick": spec.shots.pick, "sha256": _sha256(lines)})
 
 
-def _own(wanted: Wanted, pick: ShotPick) -> Drawn:
+def _own(wanted: Wanted, pick: ShotPick) -> DrawnShots:
     """Let the benchmark's function pick each row's examples, among rows without that one.
 
     Raises ``ShotsError`` for another number of rows, or for rows that are none of these.
@@ -141,10 +165,10 @@ def _own(wanted: Wanted, pick: ShotPick) -> Drawn:
                 f"{found.count(None)} of them unknown; return {wanted.count} of the rows that it is given"
             )
     lines = (f"{name}\t{shot.sha256}" for name, shots in before.items() for shot in shots)
-    return Drawn(before, {"pick": wanted.spec.shots.picked, "sha256": _sha256(lines)})
+    return DrawnShots(wanted.count, before, {"pick": wanted.spec.shots.picked, "sha256": _sha256(lines)})
 
 
-def lm_eval(wanted: Wanted) -> Drawn:
+def lm_eval(wanted: Wanted) -> DrawnShots:
     """Draw for each row, as lm-evaluation-harness draws for the benchmark's task.
 
     Raises ``ShotsError`` where the task, or the rows that it draws from, are not known.
@@ -174,7 +198,7 @@ def lm_eval(wanted: Wanted) -> Drawn:
     rows = len(wanted.chosen.examples)
     if not wanted.own and task.rows not in (None, rows):
         told["part"] = f"{rows:,} of {task.rows:,} rows"
-    return Drawn(before, told)
+    return DrawnShots(wanted.count, before, told)
 
 
 def _sampled(
@@ -212,45 +236,6 @@ def draw_of(value: str, seed: int) -> tuple[Draw, int]:
     """
     name, _, own = value.partition(":")
     return DRAWS[name], int(own or LM_EVAL_SEED) if name == LM_EVAL else seed
-
-
-# Few-shot examples
-
-
-SEPARATOR = "\n\n"
-
-
-@dataclass(frozen=True, slots=True)
-class DrawnShots:
-    """The few-shot examples of one benchmark: so many before each row, by the row's id; what results ``told`` of
-    them."""
-
-    count: int
-    before: Mapping[str, Sequence[Example]]
-    told: Mapping[str, Any]
-
-    def description(self) -> dict[str, Any]:
-        """The few-shot examples as results describe them, with a hash over those that were drawn."""
-        return {"num_fewshot": self.count, **self.told}
-
-    def few_shot(self, spec: Benchmark, example: Example, sampling: Sampling = GREEDY) -> FewShot:
-        """The argument ``fewshot`` for one example, with the run's ``sampling``.
-
-        Each example of the prompt is followed by a blank line. As a chat it is a question of the user and an answer
-        of the assistant, unless the benchmark renders its examples in one piece.
-        """
-        rendered = self._rendered(spec, example)
-        text = "".join((one.text if isinstance(one, Shot) else one) + SEPARATOR for one in rendered)
-        pairs = (one.turns or (one.question, one.answer) for one in rendered if isinstance(one, Shot))
-        turns = tuple(
-            turn for asked, said in pairs for turn in (Turn("user", asked), Turn("assistant", said))
-        )
-        return FewShot(text, turns, sampling.of(spec.name, example.id))
-
-    def _rendered(self, spec: Benchmark, example: Example) -> list[str | Shot]:
-        if not self.count or spec.shots.shot is None:
-            return []
-        return [_example_of(spec.shots.shot, shot) for shot in self.before[example.id]]
 
 
 def _example_of(shot: Callable[[Any], str | Shot], example: Example) -> str | Shot:
@@ -308,6 +293,5 @@ def draw_shots(
         )
     way, seed = draw_of(draw, seed)
     wanted = Wanted(spec, count, seed, dataset, source)
-    drawn = way(wanted)
-    origin = f"{wanted.chosen.info.name}, {wanted.chosen.info.origin}"
-    return DrawnShots(count, drawn.before, {"from": origin, **drawn.told})
+    drawn, info = way(wanted), wanted.chosen.info
+    return replace(drawn, told={"from": f"{info.name}, {info.origin}", **drawn.told})

@@ -37,6 +37,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
 from pytest_touchstone.core.errors import BenchmarkError, WireError
+from pytest_touchstone.core.files import typed
 
 MASK: Final = "[MASK]"
 """The mask in data and benchmarks; the engine puts the checkpoint's own mask token in its place."""
@@ -560,39 +561,31 @@ VERDICT_KINDS: Final = tuple(kind.__name__ for kind in NOT_OF_CHECKPOINTS)
 """Their names, as in journals: the answers are verdicts on what the checkpoint said."""
 
 
-def answer_from_plain(kind: str, plain: dict[str, Any]) -> Answer | Refusal:  # noqa: PLR0911 -- one per kind
+ANSWERS: Final[Mapping[str, type[Answer]]] = {
+    "Loglikelihood": LoglikelihoodAnswer,
+    "RollingLoglikelihood": RollingAnswer,
+    "PseudoLoglikelihood": RollingAnswer,
+    "FillMask": FillMaskAnswer,
+    "Generate": GenerateAnswer,
+    "RunProgram": RunProgramAnswer,
+    "Judge": JudgeAnswer,
+}
+"""The kinds of answer by the names of the kinds of request, as journals have these."""
+
+
+def answer_from_plain(kind: str, plain: dict[str, Any]) -> Answer | Refusal:
     """The answer to a request of this kind from its plain data; a ``Refusal`` where that is none.
 
     Numbers that JSON does not have (infinities) come as text.
     """
     if set(plain) == {"reason"}:
         return Refusal(plain["reason"])
-    made = dict(plain)
-    if "logprob" in made:
-        made["logprob"] = float(made["logprob"])
+    if kind not in ANSWERS:
+        return Refusal(f"the stored answer is to a {kind}, which is no kind of request")
     try:
-        match kind:
-            case "Loglikelihood":
-                return LoglikelihoodAnswer(**made)
-            case "RollingLoglikelihood" | "PseudoLoglikelihood":
-                return RollingAnswer(**made)
-            case "FillMask":
-                made["candidates"] = tuple(Candidate(**one) for one in made["candidates"])
-                return FillMaskAnswer(**made)
-            case "Generate":
-                made["samples"] = tuple(Generated(**one) for one in made["samples"])
-                return GenerateAnswer(**made)
-            case "RunProgram":
-                made["weak_tests"] = tuple(made.get("weak_tests", ()))
-                return RunProgramAnswer(**made)
-            case "Judge":
-                made["choices"] = tuple(made["choices"])
-                logprobs = made.get("logprobs")
-                made["logprobs"] = None if logprobs is None else tuple(map(float, logprobs))
-                return JudgeAnswer(**made)
-    except (KeyError, TypeError) as error:
+        return typed(ANSWERS[kind], plain)
+    except ValueError as error:
         return Refusal(f"the stored answer is no answer to a {kind}: {error}")
-    return Refusal(f"the stored answer is to a {kind}, which is no kind of request")
 
 
 # Requests and answers as plain builtins

@@ -20,6 +20,7 @@ from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.ranking import changes_of
 from pytest_touchstone.compare.standings import standings_of
 from pytest_touchstone.core import eval_config
+from pytest_touchstone.core.aggregation import facts_beside
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.engines.registry import identity
 from pytest_touchstone.results.aggregate import summarize
@@ -29,7 +30,7 @@ from pytest_touchstone.results.reuse import benchmarks_of
 from pytest_touchstone.results.run_directory import RunDirectory, command_words, environment
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult, saved_of
-from pytest_touchstone.results.summary import Collected, Declaration, Summary
+from pytest_touchstone.results.summary import Collected, Summary
 from pytest_touchstone.results.traces import AGAIN
 
 
@@ -42,8 +43,9 @@ class RunResults:
         self.checkpoints = {item.checkpoint for item in self.items}
         self._directory = directory
         self._manifest = directory.read_manifest()
+        told = {name for one in self.declarations.values() for name in facts_beside(one.aggregate)}
         # Two readers: the one that tells of records is asked only where somebody wants to be told.
-        self._journal = Following(directory.path, told=_beside(self.declarations))
+        self._journal = Following(directory.path, told=told)
         self._telling = Following(directory.path)
         self._records: dict[Path, list[Record]] = {}
         self._told: set[str] = set()
@@ -200,9 +202,3 @@ class RunResults:
                     record = known[item.item] = Record(**asdict(item), status="lost", message=why(item.item))
                     journal.append(record)
             journal.sync()
-
-
-def _beside(declarations: Mapping[str, Declaration]) -> set[str]:
-    """Return the names of what aggregations take beside scores."""
-    plain = (how for one in declarations.values() for how in one.aggregate.values())
-    return {name for how in plain for name in how.get("beside", ())}
