@@ -106,7 +106,12 @@ def test_the_summary_file_names_the_best_checkpoints(tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(None, "No such file"), ("{", "summary.json: "), ("[]", "not a JSON object"), ("{}", "schema=None")],
+    [
+        (None, "No such file"),
+        ("{", "summary.json: "),
+        ("[]", "no summary of schema 1"),
+        ("{}", "schema=None"),
+    ],
 )
 def test_a_folder_without_a_summary_is_refused_with_its_path(tmp_path, content, said):
     if content is not None:

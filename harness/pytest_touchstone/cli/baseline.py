@@ -203,31 +203,25 @@ def _failed(options: argparse.Namespace, lines: Sequence[GateLine], run_id: str)
     check_names(
         options.benchmark, dict.fromkeys(one.benchmark for one in lines), f"accept, {run_id}", "benchmark"
     )
-    found = []
+    same = [one for one in lines if one.benchmark in options.benchmark]
+    for field in ("metric", "checkpoint"):
+        if (wanted := getattr(options, field)) is not None:
+            check_names([wanted], [getattr(one, field) for one in same], f"accept, {run_id}", field)
+            same = [one for one in same if getattr(one, field) == wanted]
+    dropped = [
+        replace(one, fails=one.fails or (one.accepted,))
+        for one in same
+        if (one.fails or one.accepted) and not one.invalid and one.value is not None
+    ]
     for name in dict.fromkeys(options.benchmark):
-        same = [one for one in lines if one.benchmark == name]
-        if options.metric is not None:
-            check_names([options.metric], [one.metric for one in same], f"accept, {name}", "metric")
-        if options.checkpoint is not None:
-            check_names([options.checkpoint], [one.checkpoint for one in same], "accept", "checkpoint")
-        meant = [
-            replace(one, fails=one.fails or (one.accepted,))
-            for one in same
-            if (one.fails or one.accepted)
-            and not one.invalid
-            and one.value is not None
-            and options.metric in (None, one.metric)
-            and options.checkpoint in (None, one.checkpoint)
-        ]
-        if not meant:
+        checkpoints = dict.fromkeys(one.checkpoint for one in dropped if one.benchmark == name)
+        if not checkpoints:
             raise GateError(
                 f"{name}: no drop of it has failed the gate in {run_id}; there is nothing to accept"
             )
-        if len({one.checkpoint for one in meant}) > 1:
-            names = ", ".join(one.checkpoint for one in meant)
-            raise GateError(f"{name} has failed for {names}; name one with --checkpoint")
-        found += meant
-    return found
+        if len(checkpoints) > 1:
+            raise GateError(f"{name} has failed for {', '.join(checkpoints)}; name one with --checkpoint")
+    return dropped
 
 
 def _who() -> str:

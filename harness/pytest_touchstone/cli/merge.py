@@ -160,12 +160,11 @@ def _summary(found: Merged, parts: Sequence[ShardRun], plan: GateConfig | None) 
 def _judged(
     summary: Summary, kept: Sequence[tuple[StoredResult, ItemScores]], plan: GateConfig, found: Merged
 ) -> Summary:
-    output = found.folder.parent
     gate = decided(
         plan,
         [BenchmarkScores(*one) for one in kept],
         summary,
-        lambda: open_source(plan.baseline, output, folder=Path()),
+        lambda: open_source(plan.baseline, found.folder.parent, folder=Path()),
         dict,
     )
     against = [*found.missing, *(f"{row['name']} cannot be used" for row in summary.failed_to_load)]

@@ -138,12 +138,11 @@ def list_named_baselines(output: Path) -> list[NamedBaseline]:
 
 def remove_named_baseline(output: Path, name: str) -> bool:
     """Remove the name; return False where nothing had it."""
-    path = _path(output, name)
-    there = path.is_file()
-    if there:
-        disk.unlink(path)
-        disk.sync_folder(path.parent)
-    return there
+    if not (path := _path(output, name)).is_file():
+        return False
+    disk.unlink(path)
+    disk.sync_folder(path.parent)
+    return True
 
 
 def meant(

@@ -20,6 +20,7 @@ from pytest_touchstone.compare.formats.run import answers_of
 from pytest_touchstone.core.text import count
 from pytest_touchstone.results.item_view import prompt_hash
 from pytest_touchstone.results.journal import each_record, journal_size, latest
+from pytest_touchstone.results.store_entry import StoredResult
 
 _TEXTS: Final = ("context", "continuation", "prompt", "turns", "text")
 """The fields of a request that a checkpoint reads, each in full or as its hash."""
@@ -130,7 +131,7 @@ def _known_by(samples: BenchmarkScores, run: BenchmarkScores) -> BenchmarkScores
     rows = dict(zip(run.items.examples, run.items.rows, strict=True))
     same = {
         example: rows[example]
-        for example, prompt in _prompts_of_run(run)
+        for example, prompt in _prompts_of_run(run.saved, run.answers)
         if example in rows and prompt == theirs.get(example, {}).get("prompt_hash")
     }
     items = samples.items
@@ -138,13 +139,11 @@ def _known_by(samples: BenchmarkScores, run: BenchmarkScores) -> BenchmarkScores
     return replace(samples, items=replace(items, rows=known))
 
 
-def _prompts_of_run(run: BenchmarkScores) -> Iterator[tuple[str, str]]:
+def _prompts_of_run(saved: StoredResult, folder: Path) -> Iterator[tuple[str, str]]:
     """Yield the ids of a run's items, each with the hash of its first prompt."""
-    assert run.answers is not None
-    saved = run.saved
     mine = (
         record
-        for record in each_record(run.answers)
+        for record in each_record(folder)
         if record.benchmark == saved.benchmark and record.checkpoint == saved.checkpoint and not record.chat
     )
     for record in latest(mine).values():

@@ -121,12 +121,10 @@ def changes_of(
 def _metric_change(saved: StoredResult, metric: str, earlier: _Earlier) -> BestSoFarChange | None:
     value = saved.metrics[metric].value
     known = earlier.best(saved, metric)
-    if value is None or known is None:
+    before = known[0].metrics[metric].value if known is not None else None
+    if value is None or known is None or before is None:
         return None
-    best, of = known
-    before = best.metrics[metric].value
-    assert before is not None
-    how = saved.aggregation(metric)
+    (best, of), how = known, saved.aggregation(metric)
     change, unit = _moved(value, before, how)
     better = how.compared_higher_is_better
     name = (saved.benchmark, metric)

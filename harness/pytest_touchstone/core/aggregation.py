@@ -104,10 +104,14 @@ class Aggregation:
     def plain(self) -> dict[str, Any]:
         """The aggregation as plain data, without usual values; raises ``BenchmarkError`` for a nameless function."""
         found: dict[str, Any] = {"by": self.by, "of": self.of}
-        found |= {name: False for name in ("higher_is_better", "rises") if not getattr(self, name)}
-        found |= {"unit": self.unit} if self.unit else {}
-        found |= {"margin": self.margin} if self.margin is not None else {}
-        found |= {"beside": list(self.beside)} if self.beside else {}
+        told = {
+            "higher_is_better": (self.higher_is_better, True),
+            "rises": (self.rises, True),
+            "unit": (self.unit, ""),
+            "margin": (self.margin, None),
+            "beside": (list(self.beside), []),
+        }
+        found |= {name: value for name, (value, usual) in told.items() if value != usual}
         return found if self.function is None else {**found, "at": list(_place_of(self))}
 
     def resolve(self) -> Function | None:

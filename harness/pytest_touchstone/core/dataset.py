@@ -78,12 +78,9 @@ def load_dataset(spec: Benchmark, data: str | None) -> DatasetRows:
     if found is not None:
         return found
     name = spec.data.name
-    if data is None:
-        raise MissingDataError(f"{spec.name}: no data ({name}); {spec.missing or 'give --eval-data DIR'}")
-    if data == HUB:
-        raise MissingDataError(
-            f"{spec.name}: it names no dataset on the Hub; {spec.missing or 'give --eval-data DIR'}"
-        )
+    if data in (None, HUB):
+        what = f"no data ({name})" if data is None else "it names no dataset on the Hub"
+        raise MissingDataError(f"{spec.name}: {what}; {spec.missing or 'give --eval-data DIR'}")
     raise MissingDataError(
         _lacking(spec.name, name, Path(data), "the data folder has no such file", scored=True)
     )

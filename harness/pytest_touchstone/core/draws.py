@@ -112,8 +112,8 @@ class DrawnShots:
         of the assistant, unless the benchmark renders its examples in one piece.
         """
         shot = spec.shots.shot
-        shots = self.before[example.id] if self.count and shot is not None else ()
-        rendered = [_example_of(shot, one) for one in shots]
+        drawn = self.before[example.id] if self.count else ()
+        rendered = [] if shot is None else [_example_of(shot, one) for one in drawn]
         text = "".join((one.text if isinstance(one, Shot) else one) + SEPARATOR for one in rendered)
         pairs = (one.turns or (one.question, one.answer) for one in rendered if isinstance(one, Shot))
         turns = tuple(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from pytest_touchstone.core.errors import OptionError
 from pytest_touchstone.core.text import listed
@@ -22,6 +22,9 @@ SLURM: Final = "SLURM_ARRAY_TASK_ID"
 KUBERNETES: Final = "JOB_COMPLETION_INDEX"
 GITLAB: Final = "CI_NODE_INDEX"
 GITHUB: Final = "TOUCHSTONE_JOB_INDEX"
+
+
+Reader: TypeAlias = Callable[[Mapping[str, str], int | None], tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,28 +87,20 @@ def _slurm(environ: Mapping[str, str], wanted: int | None) -> tuple[int, int]:
     return number - least + 1, count
 
 
-def _kubernetes(environ: Mapping[str, str], wanted: int | None) -> tuple[int, int]:
-    if wanted is None:
-        raise OptionError(
-            f"{FLAG} {AUTO}: {KUBERNETES} does not tell of how many; give the Job's completions: {FLAG} {AUTO}/5"
-        )
-    return _whole(environ, KUBERNETES) + 1, wanted
+def _numbered(name: str, first: int, total: str | None) -> Reader:
+    """A job whose number counts from 0 or 1, whose count is in another variable or must be given."""
 
+    def read(environ: Mapping[str, str], wanted: int | None) -> tuple[int, int]:
+        count = wanted if total is None else _whole(environ, total)
+        if count is None:
+            raise OptionError(
+                f"{FLAG} {AUTO}: {name} does not tell of how many; give the Job's completions: {FLAG} {AUTO}/5"
+            )
+        if wanted not in (None, count):
+            raise OptionError(f"{FLAG} {AUTO}/{wanted}: {total} is {count}; leave one of them out")
+        return _whole(environ, name) + 1 - first, count
 
-def _gitlab(environ: Mapping[str, str], wanted: int | None) -> tuple[int, int]:
-    return _whole(environ, GITLAB), _agreed(wanted, _whole(environ, "CI_NODE_TOTAL"), "CI_NODE_TOTAL")
-
-
-def _github(environ: Mapping[str, str], wanted: int | None) -> tuple[int, int]:
-    """GitHub's ``strategy.job-index`` counts from 0."""
-    total = _whole(environ, "TOUCHSTONE_JOB_TOTAL")
-    return _whole(environ, GITHUB) + 1, _agreed(wanted, total, "TOUCHSTONE_JOB_TOTAL")
-
-
-def _agreed(wanted: int | None, said: int, name: str) -> int:
-    if wanted not in (None, said):
-        raise OptionError(f"{FLAG} {AUTO}/{wanted}: {name} is {said}; leave one of them out")
-    return said
+    return read
 
 
 def _whole(environ: Mapping[str, str], name: str) -> int:
@@ -115,10 +110,10 @@ def _whole(environ: Mapping[str, str], name: str) -> int:
     return int(text)
 
 
-READERS: Final[Mapping[str, Callable[[Mapping[str, str], int | None], tuple[int, int]]]] = {
+READERS: Final[Mapping[str, Reader]] = {
     SLURM: _slurm,
-    KUBERNETES: _kubernetes,
-    GITLAB: _gitlab,
-    GITHUB: _github,
+    KUBERNETES: _numbered(KUBERNETES, 0, None),
+    GITLAB: _numbered(GITLAB, 1, "CI_NODE_TOTAL"),
+    GITHUB: _numbered(GITHUB, 0, "TOUCHSTONE_JOB_TOTAL"),  # strategy.job-index counts from 0
 }
 """The variables that number a job, each with the function that reads its number and the count."""

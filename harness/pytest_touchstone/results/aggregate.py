@@ -187,10 +187,8 @@ def _results(bucket: _Bucket) -> list[Result]:
 
 def _result(bucket: _Bucket, group: str | None, records: list[Record]) -> Result:
     declaration = bucket.declaration
-    counted = _counted(records)
-    statuses, counts = counted.statuses, {name: counted.texts[name] for name in GENERATED}
-    extent = _extent(declaration, group)
-    scored = statuses["scored"]
+    counted, extent = _counted(records), _extent(declaration, group)
+    counts, texts = counted.counts, {name: counted.counts[name] for name in GENERATED}
     return Result(
         name=declaration.name if group is None else f"{declaration.name}/{group}",
         benchmark=declaration.name,
@@ -200,55 +198,55 @@ def _result(bucket: _Bucket, group: str | None, records: list[Record]) -> Result
         primary=declaration.primary,
         metrics=_metrics(declaration, records),
         collected=len(records),
-        scored=scored,
-        skipped=statuses["skipped"] + statuses["xfailed"],
-        xfailed=statuses["xfailed"],
-        errors=statuses["error"],
-        timeouts=statuses["timeout"],
-        lost=statuses["lost"],
-        truncated=counted.truncated,
+        scored=counts["scored"],
+        skipped=counts["skipped"] + counts["xfailed"],
+        xfailed=counts["xfailed"],
+        errors=counts["error"],
+        timeouts=counts["timeout"],
+        lost=counts["lost"],
+        truncated=counts["truncated"],
         seconds=math.fsum(counted.seconds),
         dataset=declaration.dataset,
         few_shot=declaration.few_shot,
-        **counts,
+        **texts,
         programs=dict(counted.programs.most_common()),  # the most frequent outcome first
-        unsandboxed=counted.unsandboxed,
+        unsandboxed=counts["unsandboxed"],
         weak_tests=counted.weak_tests,
         missing_modules=dict(counted.missing_modules.most_common()),
-        answered=_answered(declaration, records) if counts["unanswered"] else None,
-        invalid="; ".join(filter(None, (_invalid(counts, declaration.most_unusable), bucket.drift))) or None,
+        answered=_answered(declaration, records) if texts["unanswered"] else None,
+        invalid="; ".join(filter(None, (_invalid(texts, declaration.most_unusable), bucket.drift))) or None,
         reused=sum(counted.reused.values()),
         reused_from=sorted(filter(None, counted.reused)),
-        template=_template(counts),
+        template=_template(texts),
         of=extent.of,
         published=extent.published,
-        mark=mark(scored, extent, origin=declaration.dataset.origin, own=declaration.own_rows),
+        mark=mark(counts["scored"], extent, origin=declaration.dataset.origin, own=declaration.own_rows),
     )
 
 
 @dataclass(slots=True)
 class _Counted:
-    """The sums over records; ``weak_tests`` are those of scored tasks, and ``texts`` those of scored items."""
+    """The sums over records; ``counts`` has statuses, and the fields that count texts, contexts and programs.
 
-    statuses: Counter[str] = field(default_factory=Counter)
-    texts: Counter[str] = field(default_factory=Counter)
+    ``weak_tests`` are those of scored tasks, and texts those of scored items.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
     programs: Counter[str] = field(default_factory=Counter)
     missing_modules: Counter[str] = field(default_factory=Counter)
     reused: Counter[str] = field(default_factory=Counter)
     weak_tests: dict[str, list[str]] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)
-    truncated: int = 0
-    unsandboxed: int = 0
 
 
 def _counted(records: Iterable[Record]) -> _Counted:
     """Return the sums, for which each record is looked at once."""
     found = _Counted()
     for record in records:
-        found.statuses[record.status] += 1
+        found.counts[record.status] += 1
         found.seconds.append(record.seconds)
-        found.truncated += record.truncated
-        found.unsandboxed += record.unsandboxed
+        found.counts["truncated"] += record.truncated
+        found.counts["unsandboxed"] += record.unsandboxed
         if record.programs:
             found.programs.update(record.programs)
             found.missing_modules.update(record.missing_modules)
@@ -258,7 +256,7 @@ def _counted(records: Iterable[Record]) -> _Counted:
             found.weak_tests.update(record.weak_tests)
             for name in GENERATED:
                 if many := getattr(record, name):
-                    found.texts[name] += many
+                    found.counts[name] += many
     return found
 
 

@@ -239,10 +239,8 @@ def _wanted(kind: str | None, having: Mapping[str, Iterable[str]]) -> Callable[[
     fields = [[marked(name, text) for text in texts] for name, texts in having.items()]
 
     def wanted(line: bytes) -> bool:
-        if mark not in line:
-            return False
         end = line.find(_EXCHANGES)
-        return all(any(line.find(one, 0, end) >= 0 for one in texts) for texts in fields)
+        return mark in line and all(any(line.find(one, 0, end) >= 0 for one in texts) for texts in fields)
 
     return wanted
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -180,8 +180,9 @@ def saved_from_json(data: Mapping[str, Any]) -> StoredResult:
 def items_json(items: ItemScores) -> dict[str, Any]:
     """Return the scores as a JSON object."""
     # Not copied: they are long.
-    columns = {name: getattr(items, name) for name in ItemScores.__dataclass_fields__}
-    return {"schema": SCHEMA, "kind": "saved items", **columns}
+    return {"schema": SCHEMA, "kind": "saved items"} | {
+        one.name: getattr(items, one.name) for one in fields(items)
+    }
 
 
 def items_from_json(data: Mapping[str, Any]) -> ItemScores:

@@ -342,8 +342,6 @@ def load_summary(directory: Path) -> Summary:
     path = directory / SUMMARY
     try:
         data = read_checked(path)
-        if not isinstance(data, dict):
-            raise HarnessError("not a JSON object")
         return replace(summary_from_json(data), directory=str(directory))
     except OSError as error:
         raise HarnessError(

@@ -208,10 +208,9 @@ def drop_of(
 
 
 class _Measured(NamedTuple):
-    """A value as the gate compares it, and as it is with its upper limit where larger is better."""
+    """A value as the gate compares it, its upper limit where larger is better, and the sign that makes it so."""
 
     plain: float
-    turned: float
     most: float | None
     sign: int
 
@@ -222,16 +221,16 @@ def _measured(line: GateLine, saved: StoredResult | None) -> _Measured | None:
         return None
     if saved is None:
         half = None if line.low is None or line.high is None else (line.high - line.low) / 2
-        return _Measured(line.value, line.value, None if half is None else line.value + half, 1)
+        return _Measured(line.value, None if half is None else line.value + half, 1)
     how, metric = saved.aggregation(line.metric), saved.metrics.get(line.metric)
     sign = 1 if how.compared_higher_is_better else -1
     if not how.is_perplexity and metric is not None and metric.value is not None:
         limit = metric.high if sign > 0 else metric.low
-        return _Measured(metric.value, sign * metric.value, None if limit is None else sign * limit, sign)
+        return _Measured(metric.value, None if limit is None else sign * limit, sign)
     if how.is_perplexity and metric is not None and metric.value and metric.value > 0:
         value = -math.log(metric.value)
-        return _Measured(value, value, -math.log(metric.low) if metric.low else None, 1)
-    return None if line.difference is None else _Measured(line.value, sign * line.value, None, sign)
+        return _Measured(value, -math.log(metric.low) if metric.low else None, 1)
+    return None if line.difference is None else _Measured(line.value, None, sign)
 
 
 Further: TypeAlias = Callable[[BenchmarkScores, AcceptedDrop], bool | None]
@@ -258,7 +257,7 @@ def held(
     floor = value.sign * drop.to
     worse = further(entry, drop) if entry is not None else None
     if worse is None:
-        below = floor - value.turned > margin + ROUNDING
+        below = floor - value.sign * value.plain > margin + ROUNDING
         worse = below and (value.most is None or value.most < floor)
     if worse:
         reason = f"{fixed(value.plain, 4)} is worse than the {fixed(drop.to, 4)} that {drop.who} accepted on {drop.on}"

@@ -258,7 +258,7 @@ def _metrics(table: Mapping[str, Any], where: str) -> tuple[str, ...]:
     if "metric" in table and "metrics" in table:
         raise GateError(f"{where}: both metric and metrics are given; leave metric out")
     if "metric" in table:
-        return metric_names([_text(table, "metric", where)])
+        return metric_names([_value(table, "metric", where)])
     found = _texts(table, "metrics", where)
     if "metrics" in table and not all(found or ("",)):
         raise GateError(f"{where}: metrics is {table['metrics']!r}; name at least one metric")
@@ -279,17 +279,12 @@ def _inside(tables: Mapping[str, Any], names: Iterable[str], where: str) -> Mapp
     return tables
 
 
-def _text(table: Mapping[str, Any], key: str, where: str) -> str:
-    value = table[key]
-    if not isinstance(value, str) or not value:
-        raise GateError(f"{where}: {key} is {value!r}; give a text")
+def _value(
+    table: Mapping[str, Any], key: str, where: str, kind: type[Any] = str, what: str = "a text"
+) -> Any:
+    if not isinstance(value := table[key], kind) or value == "":
+        raise GateError(f"{where}: {key} is {value!r}; give {what}")
     return value
-
-
-def _switch(table: Mapping[str, Any], key: str, where: str) -> bool:
-    if not isinstance(table[key], bool):
-        raise GateError(f"{where}: {key} is {table[key]!r}; give true or false")
-    return bool(table[key])
 
 
 def _texts(table: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
@@ -314,14 +309,14 @@ def _share(table: Mapping[str, Any], key: str, where: str, *, least: float | Non
 
 
 _READERS: Final[Mapping[str, Callable[[Mapping[str, Any], str, str], Any]]] = {
-    "mode": _text,
-    "baseline": _text,
+    "mode": _value,
+    "baseline": _value,
     "allow": _texts,
     "margin": functools.partial(_share, least=0.0),
     "max_drop": functools.partial(_share, least=0.0),
     "alpha": _share,
-    "pooled": _switch,
-    "accepted": _text,
+    "pooled": functools.partial(_value, kind=bool, what="true or false"),
+    "accepted": _value,
 }
 
 
