@@ -479,7 +479,7 @@ def read_results(path: Path) -> None:
 
 
 def _own_table(name: str) -> Callable[[Path], Path]:
-    return lambda folder: Path(shutil.copy(RUN / name, folder))
+    return lambda folder: Path(shutil.copy(place_in(RUN, name), folder))
 
 
 def _again(path: Path) -> None:
