@@ -221,8 +221,8 @@ def _object(line: bytes, until: bytes | None) -> Any:
     if end > 0:
         # Where the name is that of a field inside another, that one is still open, and this is no JSON.
         with contextlib.suppress(ValueError):
-            return parsed(line[:end].rstrip(b", ") + b"}")
-    found = parsed(line)
+            return parsed(f"{line[:end].decode().rstrip(', ')}}}")
+    found = parsed(line.decode())
     if until is not None and isinstance(found, dict):
         found.pop("exchanges", None)
     return found
