@@ -230,11 +230,11 @@ def make_run(
 BUILD: Final = """
 import sys
 from pathlib import Path
-from pytest_touchstone.reports.page.builder import write_run
+from pytest_touchstone.reports.page.builder import run_page
 from pytest_touchstone.results.summary import load_summary
 summary = load_summary(Path(sys.argv[1]))
 if sys.argv[2] == "page":
-    write_run(summary)
+    Path(sys.argv[1], "report.html").write_text(run_page(summary), encoding="utf-8")
 """
 
 

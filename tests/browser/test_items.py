@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_touchstone.reports.page.items import unpacked
 from tests.support import pages
+from tests.support.pages import unpacked
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -38,7 +38,7 @@ def settled(page: Page, text: str) -> None:
 def columns(page: Page, part: int) -> dict[str, Any]:
     """What the page holds of a part, unpacked by Python."""
     text = page.evaluate("id => document.getElementById(id).textContent", f"columns-{part}")
-    found: dict[str, Any] = unpacked(text)
+    found: dict[str, Any] = json.loads(unpacked(text))
     return found
 
 

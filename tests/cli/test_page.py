@@ -11,7 +11,7 @@ import pytest
 
 from perf.page import make_run
 from pytest_touchstone.cli import main
-from pytest_touchstone.reports.page.items import chunk_items, unpacked_text
+from tests.support.pages import chunk_items, unpacked
 from tests.support.places import ROOT
 
 KEPT = ROOT / "tests" / "results" / "kept" / "20261122_041947_5582"
@@ -32,7 +32,7 @@ def test_a_run_gets_a_page_with_what_its_benchmarks_tell(
     assert main(["page", "kept"]) == 0
     assert capsys.readouterr().out == "results/kept/report.html\n"
     page = (run / "report.html").read_text()
-    texts = [chunk_items(unpacked_text(one)) for one in re.findall(r'id="texts-\d+-0">(.*?)<', page)]
+    texts = [chunk_items(unpacked(one)) for one in re.findall(r'id="texts-\d+-0">(.*?)<', page)]
     (arc, gsm8k, _, _) = texts
     assert [one.get("right") for one in arc[0]["asked"][0]["choices"]] == [True, None, None, None]
     assert gsm8k[0]["gold"] == "18"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
 import random
 from collections.abc import Sequence
 from typing import Any, Final
 
 from pytest_touchstone.reports.page.builder import assembled
-from pytest_touchstone.reports.page.items import CHUNK, chunk_text, packed, packed_text
+from pytest_touchstone.reports.page.items import BETWEEN, CHUNK, ENCODER, chunk_text, packed
 from pytest_touchstone.reports.page.payload import DataBlock
 from pytest_touchstone.results.records import STATUSES
 
@@ -34,6 +37,22 @@ def page(meta: Meta, blocks: Sequence[DataBlock]) -> str:
     """Return a page of this data, its summary a heading and a table."""
     table = "<table><thead><tr><th>metric</th></tr></thead><tbody><tr><td>acc</td></tr></tbody></table>"
     return assembled(f"<h1>Made up</h1><p class='faint'>The summary.</p>{table}", meta, blocks)
+
+
+def unpacked(signs: str) -> str:
+    """Return the text that ``packed`` was given."""
+    raw = base64.b85decode(signs.encode("ascii").translate(bytes.maketrans(b".,:", b"<>&")))
+    return gzip.decompress(raw).decode("utf-8")
+
+
+def chunk_items(text: str) -> list[dict[str, Any]]:
+    """Return the items that ``chunk_text`` was given."""
+    leads, *items = map(json.loads, text.split(BETWEEN))
+    each = [lead for lead, many in leads for _ in range(many)]
+    for item, lead in zip(items, each, strict=True):
+        if lead:
+            item["asked"][0]["question"] = lead + item["asked"][0]["question"]
+    return items
 
 
 def items_of(columns: dict[str, Any]) -> list[dict[str, Any]]:
@@ -101,7 +120,7 @@ def made(
             for number, name in enumerate(benchmarks):
                 place = len(meta["parts"])
                 columns, texts = _part(name, run * checkpoints + checkpoint, items, number * items, hostile)
-                chunks = [packed_text(chunk_text(some)) for some in texts]
+                chunks = [packed(chunk_text(some)) for some in texts]
                 names = [f"texts-{place}-{chunk}" for chunk in range(len(chunks))]
                 blocks += [DataBlock(f"columns-{place}", columns), *map(DataBlock, names, chunks)]
                 part = {"columns": f"columns-{place}", "texts": names, "run": run}
@@ -155,8 +174,8 @@ def _part(
         columns["length"].append(len(text["asked"][0]["question"]))
         texts.append(text)
     columns |= {"metrics": scores, "error": {"values": ["RuntimeError", "timeout"], "codes": errors}}
-    columns |= {"fields": fields, "place": None, "rank": [first, *[1] * (items - 1)]}
-    return packed(columns), [texts[first : first + CHUNK] for first in range(0, items, CHUNK)]
+    columns |= {"fields": fields, "rank": [first, *[1] * (items - 1)]}
+    return packed(ENCODER.encode(columns)), [texts[first : first + CHUNK] for first in range(0, items, CHUNK)]
 
 
 def _shots(group: int) -> str:

@@ -17,12 +17,13 @@ from pytest_touchstone.compare.pair import compare_pair
 from pytest_touchstone.reports.comparison import pooled
 from pytest_touchstone.reports.files import write_results
 from pytest_touchstone.reports.page.builder import comparison_page, run_page
-from pytest_touchstone.reports.page.items import chunk_items, unpacked, unpacked_text
-from pytest_touchstone.reports.page.payload import read
+from pytest_touchstone.reports.page.payload import PageItems
 from pytest_touchstone.reports.page.security import KeyFoundError, Redaction
 from pytest_touchstone.reports.page.summary import breakdown
-from pytest_touchstone.results.journal import read_journal
+from pytest_touchstone.results.journal import Journal, read_journal
+from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import load_summary
+from tests.support.pages import chunk_items, unpacked
 from tests.support.places import ROOT
 from tests.support.summaries import sample
 
@@ -52,8 +53,8 @@ def test_the_page_has_every_item_of_the_journal_with_its_scores():
     meta = meta_of(page)
     found = {}
     for part in meta["parts"]:
-        columns = unpacked(block(page, part["columns"]))
-        texts = [one for name in part["texts"] for one in chunk_items(unpacked_text(block(page, name)))]
+        columns = json.loads(unpacked(block(page, part["columns"])))
+        texts = [one for name in part["texts"] for one in chunk_items(unpacked(block(page, name)))]
         assert len(texts) == len(columns["example"]) == part["items"]
         checkpoint = meta["runs"][part["run"]]["checkpoints"][part["checkpoint"]]["name"]
         for number, example in enumerate(columns["example"]):
@@ -64,6 +65,21 @@ def test_the_page_has_every_item_of_the_journal_with_its_scores():
         (one.checkpoint, one.example): one.scores for one in records
     }
     assert {kind for _, kind in found.values()} == {"choices", "Generate", "FillMask"}
+
+
+def test_items_are_in_the_order_of_collection_each_with_its_last_record(tmp_path):
+    run = make_run(tmp_path / "a", 20, chosen=["texts"])
+    first, second, *_ = read_journal(run)
+    with Journal(run, "zz") as journal:
+        journal.append(replace(first, scores={"exact_match": 0.25}))
+        journal.append(replace(second, status="lost", scores={}))
+    collected, _, _ = RunDirectory(run).read_collected()
+    page = run_page(load_summary(run))
+    (part,) = meta_of(page)["parts"]
+    columns = json.loads(unpacked(block(page, part["columns"])))
+    assert columns["example"] == [one.example for one in collected]
+    assert columns["metrics"]["exact_match"][:2] == [0.25, second.scores["exact_match"]]
+    assert columns["status"] == [0] * 20
 
 
 def test_the_page_asks_for_nothing_and_runs_its_own_script_alone(runs):
@@ -131,10 +147,10 @@ def test_the_summary_divides_a_benchmark_by_length_and_fields(tmp_path):
     summary = load_summary(run)
     text = re.sub(r"\s+", " ", unescape(re.sub("<[^>]+>", " ", run_page(summary))))
     assert "by length of the question, and by fields of the data" in text
-    found = breakdown(read(summary, Redaction(), compared=False).parts)["texts"]
-    assert [one.field for one in found] == ["length"] * 3
-    assert sum(one.n for one in found) == 96
-    total = sum(one.mean * one.n for one in found if one.mean is not None)
+    found = breakdown(PageItems(Redaction()).read(summary, compared=False).parts)["texts"]
+    assert [one.label.partition(":")[0] for one in found] == ["length"] * 3
+    assert sum(one.counts[0] for one in found) == 96
+    total = sum(one.value * one.counts[0] for one in found if one.value is not None)
     assert total / 96 == pytest.approx(summary.results[-1].metrics["exact_match"].value)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,26 +10,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_touchstone.reports.page.items import (
+    ENCODER,
     SHARED,
-    DataRows,
     Kind,
     PagePart,
-    chunk_items,
     chunk_text,
     error_of,
+    fields_of,
     packed,
     ranks_of,
-    unpacked,
-    unpacked_text,
 )
 from pytest_touchstone.reports.page.security import Redaction
 from pytest_touchstone.results.records import Record
+from tests.support.pages import chunk_items, unpacked
 
 KEY = "sk-" + "a1B2c3D4" * 4
-
-
-def kind(rows=()):
-    return Kind("sums", "exact", "exact", DataRows(rows))
 
 
 def record(number, text="42", **fields):
@@ -53,18 +46,18 @@ def record(number, text="42", **fields):
 
 
 def part_of(records, rows=(), size=4, redaction=None, tell=None):
-    part = PagePart(kind(rows), "m", redaction or Redaction(), tell, size)
+    known = dict(rows)
+    kind = Kind("sums", "exact", "exact", fields_of(known.values()), {}, {})
+    part = PagePart(kind, "m", redaction or Redaction(), size)
     for one in records:
-        part.add(one, int(one.example.partition("/")[2]))
+        part.add(one, known.get(one.row, {}), tell)
     return part
 
 
 def items_of(part):
     """The items as the page's script reads them: columns, and the texts that belong to each."""
-    columns = unpacked(part.columns({}, ranks_of([part])))
-    texts = [one for chunk in part.chunks() for one in chunk_items(unpacked_text(chunk))]
-    places = columns["place"] or range(len(texts))
-    return columns, [texts[place] for place in places]
+    columns = json.loads(unpacked(part.columns(ranks_of([part]))))
+    return columns, [one for chunk in part.chunks() for one in chunk_items(unpacked(chunk))]
 
 
 def test_an_item_has_its_columns_and_what_is_read_of_it():
@@ -95,32 +88,11 @@ def test_an_item_has_its_columns_and_what_is_read_of_it():
     ]
 
 
-def test_columns_are_in_the_order_of_collection_and_say_where_the_texts_are():
-    numbers = list(range(11))
-    random.Random(1).shuffle(numbers)
-    records = [record(number) for number in numbers]
-    columns, texts = items_of(part_of(records))
-    assert columns["example"] == [f"sums/{number}" for number in range(11)]
-    assert [one["asked"][0]["question"] for one in texts] == [f"Sum {number}?" for number in range(11)]
-    assert items_of(part_of([record(number) for number in range(11)]))[0]["place"] is None
-
-
-@pytest.mark.parametrize("which", [0, 5, 9])
-def test_an_item_that_ran_again_has_its_last_record_and_stays_scored_when_it_is_said_to_be_lost(which):
-    records = [record(number) for number in range(10)]
-    again = record(which, "another", scores={"exact": 1})
-    columns, texts = items_of(part_of([*records, again, replace(again, status="lost", scores={})]))
-    assert len(texts) == 10
-    assert columns["right"][which] == 1
-    assert [one["asked"][0]["answers"][0]["text"] for one in texts].index("another") == which
-
-
 def test_a_key_in_an_answer_reaches_no_part_of_the_page_and_its_item_is_named():
     redaction = Redaction()
     records = [record(number, f"use {KEY} now" if number in (2, 5) else "42") for number in range(6)]
     records.append(record(6, status="error", scores={}, told=None, message=f"ValueError: bad {KEY}"))
-    part = part_of([*records, record(5, f"again {KEY}")], redaction=redaction)
-    columns, texts = items_of(part)
+    columns, texts = items_of(part_of(records, redaction=redaction))
     assert KEY not in f"{columns}{texts}"
     assert texts[2]["asked"][0]["answers"][0]["text"] == "use [redacted: looks like an API key] now"
     assert list(redaction.places) == ["sums/2 of m", "sums/5 of m", "sums/6 of m"]
@@ -160,16 +132,10 @@ def test_the_class_of_an_error_is_the_exceptions_the_faults_or_that_of_the_progr
 
 def test_fields_that_divide_the_rows_can_be_filtered_by():
     rows = [
-        (
-            str(number),
-            {"id": f"n{number}", "level": number, "source": "ab"[number % 2], "same": 1, "text": "x" * 99},
-        )
+        {"id": f"n{number}", "level": number, "source": "ab"[number % 2], "same": 1, "text": "x" * 99}
         for number in range(40)
     ]
-    found = DataRows(rows)
-    assert found.fields == ("level", "source")
-    assert found.get("3") == rows[3][1]
-    assert found.get("none") == {}
+    assert fields_of(rows) == ("level", "source")
 
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=60)
@@ -181,8 +147,8 @@ JSON = st.recursive(
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(JSON)
 def test_data_comes_back_and_needs_no_escape_in_html(value: object) -> None:
-    text = packed(value)
-    assert unpacked(text) == value
+    text = packed(ENCODER.encode(value))
+    assert json.loads(unpacked(text)) == value
     assert not set(text) & set("<>&'\"")
 
 

@@ -29,15 +29,13 @@ entry per item, in the order in which items were collected::
      "group": [INDEX of the benchmark's groups | null], "length": [CHARACTERS of the question], "seconds": [NUMBER],
      "tokens": [NUMBER of the answers], "error": {"values": [TEXT], "codes": [INDEX | null]}, "invalid": [1 | 0],
      "repeats": [NUMBER of samples], "passed": [NUMBER of those that are right | null], "rank": [STEP],
-     "fields": {NAME: {"values": [TEXT | NUMBER | BOOL], "codes": [INDEX | null]}},
-     "place": [PLACE] | null}
+     "fields": {NAME: {"values": [TEXT | NUMBER | BOOL], "codes": [INDEX | null]}}}
 
 ``rank`` has an example's place among those of the page, in the order that people expect, as the step from that of the
 item before. ``error`` is the class of the exception, the fault's status, or the outcome of the programs where not all
 passed.
-``place`` is the item's place among the texts, null where that is the item's own number: the chunk is place // size.
 
-A chunk of texts (``id="texts-PART-CHUNK"``) has texts of JSON with U+0000 between them: first
+A chunk of texts (``id="texts-PART-CHUNK"``) has those of ``size`` items: texts of JSON with U+0000 between them, first
 ``[[LEAD, NUMBER_OF_ITEMS]]``, the beginnings of first questions, each with the number of items in a row that share it,
 then an object per item::
 

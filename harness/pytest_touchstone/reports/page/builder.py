@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,10 +13,9 @@ from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.text import INVISIBLE, visible
 from pytest_touchstone.reports import formatting, gate, notes
-from pytest_touchstone.reports.charts import line_charts
 from pytest_touchstone.reports.language import said_html, spoken_name
-from pytest_touchstone.reports.page import payload
 from pytest_touchstone.reports.page.items import Tell
+from pytest_touchstone.reports.page.payload import DataBlock, JudgedPair, PageItems, judged
 from pytest_touchstone.reports.page.security import Redaction, own_text, policy, refuse_keys
 from pytest_touchstone.reports.page.summary import comparison_content, drawn, run_content
 from pytest_touchstone.reports.study.section import Section
@@ -41,12 +41,11 @@ def run_page(summary: Summary, tell: Tell | None = None, told: Sequence[str] = (
     Raises ``HarnessError`` where a setting holds what looks like a key, or the journal cannot be read.
     """
     refuse_keys(summary.manifest, summary.run_id)
-    redaction = Redaction()
-    several = len(summary.checkpoints) > 1
-    runs = [payload.read(summary, redaction, compared=several, tell=tell)]
-    text = _rendered("summary.html.j2", run_content(summary, runs[0].parts), redaction)
+    items = PageItems(redaction := Redaction())
+    run = items.read(summary, compared=len(summary.checkpoints) > 1, tell=tell)
+    text = _rendered("summary.html.j2", run_content(run), redaction)
     facts = {"title": f"Results of {summary.run_id}", "kind": "run", "notes": told}
-    return _page(text, runs, payload.judged(runs), facts, redaction)
+    return _page(text, items, judged(items.runs), facts, redaction)
 
 
 def comparison_page(
@@ -56,19 +55,15 @@ def comparison_page(
 
     Raises ``HarnessError`` where they have nothing in common, and as ``run_page`` does.
     """
-    redaction = Redaction()
-    for summary in summaries:
+    items = PageItems(redaction := Redaction())
+    for summary, tell in zip(summaries, tells, strict=True):
         refuse_keys(summary.manifest, summary.run_id)
-    runs = [
-        payload.read(summary, redaction, compared=True, tell=tell)
-        for summary, tell in zip(summaries, tells, strict=True)
-    ]
-    judged = payload.judged(runs)
-    text = _rendered("comparison.html.j2", comparison_content(runs, judged), redaction)
+        items.read(summary, compared=True, tell=tell)
+    pairs = judged(items.runs)
+    text = _rendered("comparison.html.j2", comparison_content(items.runs, pairs), redaction)
     ids = dict.fromkeys(summary.run_id for summary in summaries)
     title = f"{' and '.join(ids)}, side by side" if len(ids) > 1 else f"Checkpoints of {summaries[0].run_id}"
-    facts = {"title": title, "kind": "comparison", "notes": told}
-    return _page(text, runs, judged, facts, redaction)
+    return _page(text, items, pairs, {"title": title, "kind": "comparison", "notes": told}, redaction)
 
 
 def study_page(study: Study, sections: Sequence[Section]) -> str:
@@ -76,14 +71,28 @@ def study_page(study: Study, sections: Sequence[Section]) -> str:
 
     Raises ``HarnessError`` where a setting of a run holds what looks like a key.
     """
-    redaction = Redaction()
-    summaries, note = _study_runs(study)
+    items = PageItems(redaction := Redaction())
+    entries = (entry for point in study.points for entry in point.candidate.entries.values())
+    folders = dict.fromkeys(entry.answers for entry in entries if entry.answers is not None)
+    known = [folder for folder in folders if (folder / SUMMARY).is_file()]
+    size = sum(map(journal_size, known))
+    told = []
+    if size > MOST_BYTES:
+        told = [
+            f"The items of these {len(known)} runs ({size / 2**20:.0f} MiB) are not on this page: "
+            "`touchstone page RUN` makes one of a run, `touchstone page RUN RUN` of two side by side."
+        ]
+        known = []
+    summaries = []
+    for folder in known:
+        with suppress(HarnessError):  # its numbers come from elsewhere; only its items are left out
+            summaries.append(load_summary(folder))
     for summary in summaries:
         refuse_keys(summary.manifest, summary.run_id)
-    runs = [payload.read(summary, redaction, compared=False) for summary in summaries]
+        items.read(summary, compared=False)
     title = "Study of checkpoints"
-    text = _study(study, sections, title, [note] if note else [], redaction)
-    return _page(text, runs, [], {"title": title, "kind": "study", "notes": ()}, redaction)
+    text = _study(study, sections, title, told, redaction)
+    return _page(text, items, [], {"title": title, "kind": "study", "notes": ()}, redaction)
 
 
 def live_page(
@@ -105,42 +114,20 @@ def live_page(
 def _study(
     study: Study | None, sections: Sequence[Section], title: str, told: Sequence[str], redaction: Redaction
 ) -> str:
-    curves = drawn(line_charts(study)) if study is not None else []
+    curves = drawn(study) if study is not None else []
     data = {"sections": sections, "title": title, "told": told, "curves": curves}
     return _rendered("study.html.j2", data, redaction)
 
 
-def _study_runs(study: Study) -> tuple[list[Summary], str]:
-    """Return the runs whose items the page of a study holds, and a note where there are too many."""
-    entries = (
-        entry for series in study.series for one in series.points for entry in one.candidate.entries.values()
-    )
-    folders = dict.fromkeys(entry.answers for entry in entries if entry.answers is not None)
-    known = [folder for folder in folders if (folder / SUMMARY).is_file()]
-    size = sum(map(journal_size, known))
-    if size > MOST_BYTES:
-        return [], (
-            f"The items of these {len(known)} runs ({size / 2**20:.0f} MiB) are not on this page: "
-            "`touchstone page RUN` makes one of a run, `touchstone page RUN RUN` of two side by side."
-        )
-    found = []
-    for folder in known:
-        try:
-            found.append(load_summary(folder))
-        except HarnessError:  # its numbers come from elsewhere; only its items are left out
-            continue
-    return found, ""
-
-
 def _page(
     summary: str,
-    runs: Sequence[payload.PageRun],
-    judged: Sequence[payload.JudgedPair],
+    items: PageItems,
+    pairs: Sequence[JudgedPair],
     facts: Mapping[str, Any],
     redaction: Redaction,
 ) -> str:
     """Return the page around a summary that is HTML already."""
-    meta, blocks = payload.meta_and_blocks(runs, judged, facts)
+    meta, blocks = items.meta_and_blocks(pairs, facts)
     meta["notes"] = [*facts["notes"], *redaction.notes()]
     return assembled(summary, redaction.value(meta, "names"), blocks)
 
@@ -148,7 +135,7 @@ def _page(
 def assembled(
     summary: str,
     meta: Mapping[str, Any],
-    blocks: Sequence[payload.DataBlock],
+    blocks: Sequence[DataBlock],
     *,
     reload: int | None = None,
 ) -> str:
@@ -170,7 +157,7 @@ def assembled(
             style=Markup(style),
             scripts=[Markup(one) for one in scripts],
             summary=Markup(summary),
-            data=blocks and [payload.DataBlock("page-meta", _json(meta)), *blocks],
+            data=blocks and [DataBlock("page-meta", _json(meta)), *blocks],
         )
     )
     return text.lstrip()

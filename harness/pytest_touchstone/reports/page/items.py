@@ -1,4 +1,4 @@
-"""The items of runs as the page holds them: columns and compressed chunks of texts, read from the journal once.
+"""The items of runs as the page holds them: columns and compressed chunks of texts.
 
 The form is in the docstring of this package. A chunk of texts is packed as soon as it is full: JSON by gzip, which a
 browser unpacks by itself, in base85 with signs that HTML keeps, which ten lines of ours put back into bytes
@@ -40,54 +40,35 @@ Tell: TypeAlias = Callable[[Record, list[str]], Mapping[str, Any] | None]
 """Returns what the benchmark tells of an item whose record does not have it, or None with a note."""
 
 
-class DataRows:
-    """The rows of a dataset by their hashes; ``fields`` are those that one can filter by."""
+def fields_of(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the fields of a dataset's rows that one can filter by.
 
-    def __init__(self, rows: Iterable[tuple[str, dict[str, Any]]]) -> None:
-        self._rows: dict[str, str] = {}  # as JSON, which takes a fraction of the memory
-        values: dict[str, set[Any] | None] = {}
-        for digest, row in rows:
-            self._rows[digest] = ENCODER.encode(row)
-            for name, value in row.items():
-                known = values.setdefault(name, set())
-                if known is None or value is None:
-                    continue
-                if isinstance(value, (bool, int, float)) or (
-                    isinstance(value, str) and len(value) <= LONGEST
-                ):
-                    known.add(value)
-                else:
-                    values[name] = None
-        fields = (name for name, known in values.items() if known and self._told_apart(known))
-        self.fields = tuple(fields)[:MOST_FIELDS]
-
-    def _told_apart(self, values: set[Any]) -> bool:
-        """Return whether a field divides the rows: it has several values, and is no name that nearly each row has."""
-        named = all(isinstance(value, str) for value in values) and 2 * len(values) > len(self._rows)
-        return len(values) > 1 and not named
-
-    def get(self, digest: str) -> Mapping[str, Any]:
-        """Return the row with a hash; empty where the data does not have it."""
-        row: dict[str, Any] = json.loads(self._rows.get(digest, "{}"))
-        return row
-
-    def forget(self) -> None:
-        """Let go of the rows, when all items have been made; ``fields`` stay."""
-        self._rows.clear()
+    Such a field has several short values, and is no name that nearly each row has.
+    """
+    values: dict[str, set[Any]] = {}
+    long: set[str] = set()
+    size = 0
+    for row in rows:
+        size += 1
+        for name, value in row.items():
+            if isinstance(value, (bool, int, float)) or (isinstance(value, str) and len(value) <= LONGEST):
+                values.setdefault(name, set()).add(value)
+            elif value is not None:
+                long.add(name)
+    several = {name: found for name, found in values.items() if len(found) > 1 and name not in long}
+    named = {
+        name
+        for name, found in several.items()
+        if all(isinstance(value, str) for value in found) and 2 * len(found) > size
+    }
+    return tuple(name for name in several if name not in named)[:MOST_FIELDS]
 
 
-class Codes:
-    """A column of few different values: the values, and a number per item."""
-
-    def __init__(self, values: Iterable[Any]) -> None:
-        self._numbers: dict[Any, int] = {}
-        self._codes = [
-            None if value is None else self._numbers.setdefault(value, len(self._numbers)) for value in values
-        ]
-
-    def plain(self) -> dict[str, Any]:
-        """Return the column as the page has it."""
-        return {"values": list(self._numbers), "codes": self._codes}
+def coded(values: Iterable[Any]) -> dict[str, Any]:
+    """Return a column of few different values: the values, and a number per item."""
+    numbers: dict[Any, int] = {}
+    codes = [None if value is None else numbers.setdefault(value, len(numbers)) for value in values]
+    return {"values": list(numbers), "codes": codes}
 
 
 class ItemRow(NamedTuple):
@@ -110,87 +91,76 @@ class ItemRow(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """A benchmark as its items need it: the score that they are right by, and the rows of its dataset."""
+    """A benchmark as the page shows it: the score that items are right by, its metrics and groups so far, and the
+    fields of its rows."""
 
     name: str
     score: str
     right_by: str | None
-    rows: DataRows
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """The fields of the rows that one can filter by."""
-        return self.rows.fields
+    fields: tuple[str, ...]
+    metrics: dict[str, None]
+    groups: dict[str, int]
 
 
 class PagePart:
-    """The items of one checkpoint on one benchmark, by their numbers in the order of collection.
+    """The items of one checkpoint on one benchmark, in the order in which they are added."""
 
-    ``rows`` are as they came; ``add`` takes them.
-    """
-
-    def __init__(
-        self,
-        kind: Kind,
-        checkpoint: str,
-        redaction: Redaction,
-        tell: Tell | None = None,
-        size: int = CHUNK,
-    ) -> None:
+    def __init__(self, kind: Kind, checkpoint: str, redaction: Redaction, size: int = CHUNK) -> None:
         self.kind, self.checkpoint, self.size = kind, checkpoint, size
         self.rows: list[ItemRow] = []
-        self._redaction, self._tell = redaction, tell
-        self._places: dict[int, int] = {}
+        self._redaction = redaction
         self._open: list[Mapping[str, Any]] = []
         self._packed: list[str] = []
 
-    def __len__(self) -> int:
-        return len(self.rows)
+    def add(self, record: Record, data: Mapping[str, Any], tell: Tell | None = None) -> None:
+        """Take an item with its row of the dataset; ``tell`` is asked for what an old record does not have."""
+        if record.message:
+            record = replace(record, message=own_text(record.message))
+        right = is_right(record.scores.get(self.kind.right_by or ""))
+        told: Mapping[str, Any] | None = record.told
+        notes: list[str] = []
+        if told is None and tell is not None and record.status == "scored":
+            told = tell(record, notes)
+        told = told or {}
+        asked = asked_of(record, self.kind.right_by, right, lambda _count, _notes: told.get("right"), notes)
+        fields = {name: data[name] for name in self.kind.fields if name in data}
+        self.kind.metrics.update(dict.fromkeys(record.scores))
+        if record.group is not None:
+            self.kind.groups.setdefault(record.group, len(self.kind.groups))
+        self.rows.append(row_of(record, right, asked, told, fields))
+        self._open.append(texts_of(record, asked, told, data, notes))
+        if len(self._open) == self.size:
+            self._close()
 
-    @property
-    def numbers(self) -> Iterable[int]:
-        """The numbers of the items, as they came."""
-        return self._places
-
-    @property
-    def scores(self) -> dict[str, None]:
-        """The names of its scores."""
-        return dict.fromkeys(name for row in self.rows for name in row.scores)
-
-    def add(self, record: Record, number: int) -> None:
-        """Take an item; a later record of the same number replaces the former, unless it only says that it was lost."""
-        place = self._places.setdefault(number, len(self.rows))
-        if place == len(self.rows):
-            row, texts = self._made(record)
-            self.rows.append(row)
-            self._open.append(texts)
-            if len(self._open) == self.size:
-                self._close()
-        elif not (record.status == "lost" and self.rows[place].status == STATUSES.index("scored")):
-            self._replace(place, record)
-
-    def columns(self, groups: Mapping[str, int], ranks: Mapping[str, int]) -> str:
-        """Return the packed columns, the items in the order of their numbers; ``ranks`` are those of the examples."""
-        places = [place for _, place in sorted(self._places.items())]
-        rows = [self.rows[place] for place in places]
-        plain: dict[str, Any] = {"example": [row.example for row in rows]}
-        for name in ("status", "right", "length", "seconds", "tokens", "invalid", "repeats", "passed"):
-            plain[name] = [getattr(row, name) for row in rows]
+    def columns(self, ranks: Mapping[str, int]) -> str:
+        """Return the packed columns; ``ranks`` are those of the examples."""
+        rows, groups = self.rows, self.kind.groups
+        plain: dict[str, Any] = {
+            name: [getattr(row, name) for row in rows]
+            for name in (
+                "example",
+                "status",
+                "right",
+                "length",
+                "seconds",
+                "tokens",
+                "invalid",
+                "repeats",
+                "passed",
+            )
+        }
         scores = dict.fromkeys(name for row in rows for name in row.scores)
         plain["metrics"] = {name: [_short(row.scores.get(name)) for row in rows] for name in scores}
         plain["group"] = [None if row.group is None else groups[row.group] for row in rows]
-        plain["error"] = Codes(row.error for row in rows).plain()
-        plain["fields"] = {
-            name: Codes(row.fields.get(name) for row in rows).plain() for name in self.kind.fields
-        }
+        plain["error"] = coded(row.error for row in rows)
+        plain["fields"] = {name: coded(row.fields.get(name) for row in rows) for name in self.kind.fields}
         plain["rank"] = [
             after - before for before, after in pairwise([0, *(ranks[row.example] for row in rows)])
         ]
-        plain["place"] = None if places == list(range(len(places))) else places
         text = ENCODER.encode(plain)
         if has_key(text):
             text = ENCODER.encode(self._redaction.value(plain, f"{self.kind.name} of {self.checkpoint}"))
-        return packed_text(text)
+        return packed(text)
 
     def chunks(self) -> list[str]:
         """Return the packed texts; nothing can be added afterwards."""
@@ -198,42 +168,18 @@ class PagePart:
             self._close()
         return self._packed
 
-    def _made(self, record: Record) -> tuple[ItemRow, dict[str, Any]]:
-        if record.message:
-            record = replace(record, message=own_text(record.message))
-        right = is_right(record.scores.get(self.kind.right_by or ""))
-        data = self.kind.rows.get(record.row)
-        told: Mapping[str, Any] | None = record.told
-        notes: list[str] = []
-        if told is None and self._tell is not None and record.status == "scored":
-            told = self._tell(record, notes)
-        told = told or {}
-        asked = asked_of(record, self.kind.right_by, right, lambda _count, _notes: told.get("right"), notes)
-        fields = {name: data[name] for name in self.kind.fields if name in data}
-        return row_of(record, right, asked, told, fields), texts_of(record, asked, told, data, notes)
-
     def _close(self) -> None:
         text = chunk_text(self._open)
         if has_key(text):
-            rows = self.rows[len(self._packed) * self.size :]
-            cleaned = [
-                self._redaction.value(texts, f"{row.example} of {self.checkpoint}")
-                for row, texts in zip(rows, self._open, strict=True)
-            ]
-            text = chunk_text(cleaned)
-        self._packed.append(packed_text(text))
+            rows = self.rows[-len(self._open) :]
+            text = chunk_text(
+                [
+                    self._redaction.value(texts, f"{row.example} of {self.checkpoint}")
+                    for row, texts in zip(rows, self._open, strict=True)
+                ]
+            )
+        self._packed.append(packed(text))
         self._open = []
-
-    def _replace(self, place: int, record: Record) -> None:
-        """Put an item into the place of an earlier record of it: it ran again, which is rare."""
-        self.rows[place], texts = self._made(record)
-        chunk, number = divmod(place, self.size)
-        if chunk == len(self._packed):
-            self._open[number] = texts
-            return
-        items = chunk_items(unpacked_text(self._packed[chunk]))
-        items[number] = self._redaction.value(texts, f"{record.example} of {self.checkpoint}")
-        self._packed[chunk] = packed_text(chunk_text(items))
 
 
 def ranks_of(parts: Iterable[PagePart]) -> dict[str, int]:
@@ -347,9 +293,6 @@ def _program(exchange: Mapping[str, Any]) -> dict[str, Any]:
 
 ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
-_THEIRS: Final = b"<>&"
-_OURS: Final = b".,:"
-
 BETWEEN: Final = "\x00"
 """Stands between the items of a chunk: JSON never holds it as it is."""
 
@@ -357,26 +300,10 @@ SHARED: Final = 200
 """The characters that questions have in common before they are kept once: few-shot examples and instructions."""
 
 
-def packed(value: object) -> str:
-    """Return data as the page holds it."""
-    return packed_text(ENCODER.encode(value))
-
-
-def packed_text(text: str) -> str:
+def packed(text: str) -> str:
     """Return a text as the page holds it; the same text always gives the same signs."""
     raw = gzip.compress(text.encode("utf-8", "backslashreplace"), mtime=0)
-    return base64.b85encode(raw).translate(bytes.maketrans(_THEIRS, _OURS)).decode("ascii")
-
-
-def unpacked(text: str) -> Any:
-    """Return the data that ``packed`` was given."""
-    return json.loads(unpacked_text(text))
-
-
-def unpacked_text(signs: str) -> str:
-    """Return the text that ``packed_text`` was given."""
-    raw = base64.b85decode(signs.encode("ascii").translate(bytes.maketrans(_OURS, _THEIRS)))
-    return gzip.decompress(raw).decode("utf-8")
+    return base64.b85encode(raw).translate(bytes.maketrans(b"<>&", b".,:")).decode("ascii")
 
 
 def chunk_text(items: Sequence[Mapping[str, Any]]) -> str:
@@ -385,27 +312,17 @@ def chunk_text(items: Sequence[Mapping[str, Any]]) -> str:
     Of its first question an item has only what follows the beginning. So a page unpacks a third of the characters,
     searches each beginning once, and reads the JSON of few items.
     """
-    questions = [_first(item).get("question", "") for item in items]
+    questions = [item["asked"][0].get("question", "") if item.get("asked") else "" for item in items]
     leads: list[list[Any]] = []
     rest, lead = [], ""
-    for place, (item, text) in enumerate(zip(items, questions, strict=True)):
+    for place, (item, text) in enumerate(zip(items, questions, strict=True), start=1):
         if not lead or not text.startswith(lead):
-            lead = _shared(text, *questions[place + 1 : place + 2])
+            lead = _shared(text, *questions[place : place + 1])
         if not leads or leads[-1][0] != lead:
             leads.append([lead, 0])
         leads[-1][1] += 1
-        rest.append(_with_question(item, text[len(lead) :]) if lead else item)
+        rest.append({**item, "asked": _after(lead, item["asked"])} if lead else item)
     return BETWEEN.join(map(ENCODER.encode, [leads, *rest]))
-
-
-def chunk_items(text: str) -> list[Mapping[str, Any]]:
-    """Return the items that ``chunk_text`` was given."""
-    leads, *items = map(json.loads, text.split(BETWEEN))
-    each = [lead for lead, many in leads for _ in range(many)]
-    return [
-        _with_question(item, lead + _first(item)["question"]) if lead else item
-        for item, lead in zip(items, each, strict=True)
-    ]
 
 
 def _shared(text: str, following: str = "") -> str:
@@ -416,10 +333,6 @@ def _shared(text: str, following: str = "") -> str:
     return text[:length] if length >= SHARED else ""
 
 
-def _with_question(item: Mapping[str, Any], text: str) -> Mapping[str, Any]:
-    return {**item, "asked": [{**_first(item), "question": text}, *item["asked"][1:]]}
-
-
-def _first(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    asked = item.get("asked")
-    return asked[0] if asked else {}
+def _after(lead: str, asked: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    first, *others = asked
+    return [{**first, "question": first["question"][len(lead) :]}, *others]

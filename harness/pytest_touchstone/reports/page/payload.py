@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,11 +16,11 @@ from pytest_touchstone.compare.pair import PairComparison, compare_pair
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.reports.comparison import pair_facts
-from pytest_touchstone.reports.page.items import DataRows, Kind, PagePart, Tell, ranks_of
+from pytest_touchstone.reports.page.items import ENCODER, Kind, PagePart, Tell, fields_of, ranks_of
 from pytest_touchstone.reports.page.security import Redaction
 from pytest_touchstone.results.item_view import data_rows
-from pytest_touchstone.results.journal import each_record, latest
-from pytest_touchstone.results.records import STATUSES, Record
+from pytest_touchstone.results.journal import latest_placed, read_at
+from pytest_touchstone.results.records import STATUSES
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import Declaration, Summary
 
@@ -45,117 +46,110 @@ class PageRun:
     candidates: tuple[CheckpointResults, ...]
 
 
-def read(summary: Summary, redaction: Redaction, *, compared: bool, tell: Tell | None = None) -> PageRun:
-    """Return a run with its items; its journal is read once.
+class PageItems:
+    """The runs of a page with their items, which are read from their journals; ``kinds`` are the benchmarks."""
 
-    ``compared``: its checkpoints' results are wanted too. ``tell`` is asked for what old records do not have.
+    def __init__(self, redaction: Redaction) -> None:
+        self.runs: list[PageRun] = []
+        self.kinds: dict[str, Kind] = {}
+        self._redaction = redaction
 
-    Raises ``HarnessError`` where the journal cannot be read.
-    """
-    folder = Path(summary.directory)
-    collected, _, _ = RunDirectory(folder).read_collected()
-    places = {item.item: number for number, item in enumerate(collected)}
-    declared = {one.name: one for one in summary.declarations}
-    parts: dict[tuple[str, str], PagePart] = {}
-    kinds: dict[str, Kind] = {}
-    light: list[Record] = []
-    names = [str(row["name"]) for row in summary.checkpoints]
-    for record in each_record(folder, having={"checkpoint": names}):
-        if (number := places.get(record.item)) is None or record.benchmark not in declared:
-            continue
-        key = record.checkpoint, record.benchmark
-        if key not in parts:
-            if record.benchmark not in kinds:
-                kinds[record.benchmark] = _kind(summary, declared[record.benchmark])
-            parts[key] = PagePart(kinds[record.benchmark], record.checkpoint, redaction, tell)
-        parts[key].add(record, number)
+    def read(self, summary: Summary, *, compared: bool, tell: Tell | None = None) -> PageRun:
+        """Add a run, and return it.
+
+        ``compared``: its checkpoints' results are wanted too. ``tell`` is asked for what old records do not have.
+
+        Raises ``HarnessError`` where the journal cannot be read.
+        """
+        folder = Path(summary.directory)
+        collected, _, _ = RunDirectory(folder).read_collected()
+        records = latest_placed(folder)
+        names = [str(row["name"]) for row in summary.checkpoints]
+        parts: dict[tuple[str, str], PagePart] = {}
+        for declared in summary.declarations:
+            items = [
+                (*records[item.item], item.checkpoint)
+                for item in collected
+                if item.benchmark == declared.name and item.checkpoint in names and item.item in records
+            ]
+            if not items:
+                continue
+            rows = {digest: ENCODER.encode(row) for digest, row in data_rows(summary, declared.name)}
+            kind = self.kinds.setdefault(declared.name, _kind(declared, rows))
+            for record, place, checkpoint in items:
+                key = checkpoint, declared.name
+                if key not in parts:
+                    parts[key] = PagePart(kind, checkpoint, self._redaction)
+                parts[key].add(read_at(place), json.loads(rows.get(record.row, "{}")), tell)
+        found: dict[str, CheckpointResults] = {}
         if compared:
-            light.append(replace(record, exchanges=[]))
-    for kind in kinds.values():
-        kind.rows.forget()
-    known = (
-        {one.name: one for one in candidates_of(summary, latest(light).values(), folder)} if compared else {}
-    )
-    found = (
-        [known.get(name, CheckpointResults(name, f"run {summary.run_id}")) for name in names]
-        if compared
-        else []
-    )
-    return PageRun(summary, tuple(parts.values()), tuple(found))
+            wanted = [records[item.item][0] for item in collected if item.item in records]
+            found = {one.name: one for one in candidates_of(summary, wanted, folder)}
+        origin = f"run {summary.run_id}"
+        candidates = (found.get(name, CheckpointResults(name, origin)) for name in names if compared)
+        self.runs.append(PageRun(summary, tuple(parts.values()), tuple(candidates)))
+        return self.runs[-1]
 
-
-def _kind(summary: Summary, declared: Declaration) -> Kind:
-    rows = DataRows(data_rows(summary, declared.name))
-    how = aggregation_of(declared.aggregate, declared.primary)
-    return Kind(declared.name, how.of, how.of if how.higher_score_is_better else None, rows)
-
-
-def meta_and_blocks(
-    runs: Sequence[PageRun], found: Sequence[JudgedPair], facts: Mapping[str, Any]
-) -> tuple[dict[str, Any], list[DataBlock]]:
-    """Return the page's meta data and its blocks; ``facts`` are its title and kind."""
-    checkpoints = [[str(row["name"]) for row in run.summary.checkpoints] for run in runs]
-    kinds: dict[str, Kind] = {}
-    declared: dict[str, Declaration] = {}
-    for run in runs:
-        for part in run.parts:
-            kinds.setdefault(part.kind.name, part.kind)
-        declared |= {one.name: one for one in run.summary.declarations if one.name not in declared}
-    names = list(kinds)
-    groups = {name: dict[str, int]() for name in names}
-    for part in (part for run in runs for part in run.parts):
-        for group in dict.fromkeys(row.group for row in part.rows if row.group is not None):
-            groups[part.kind.name].setdefault(group, len(groups[part.kind.name]))
-    ranks = ranks_of(part for run in runs for part in run.parts)
-    blocks: list[DataBlock] = []
-    parts: list[dict[str, Any]] = []
-    scores: dict[str, dict[str, None]] = {name: {} for name in names}
-    for number, run in enumerate(runs):
-        for part in run.parts:
-            name = part.kind.name
-            scores[name] |= part.scores
-            place = len(parts)
-            texts = [DataBlock(f"texts-{place}-{chunk}", text) for chunk, text in enumerate(part.chunks())]
-            columns = DataBlock(f"columns-{place}", part.columns(groups[name], ranks))
-            blocks += [columns, *texts]
-            parts.append(
+    def meta_and_blocks(
+        self, found: Sequence[JudgedPair], facts: Mapping[str, Any]
+    ) -> tuple[dict[str, Any], list[DataBlock]]:
+        """Return the page's meta data and its blocks; ``facts`` are its title and kind."""
+        names = list(self.kinds)
+        ranks = ranks_of(part for run in self.runs for part in run.parts)
+        blocks: list[DataBlock] = []
+        parts: list[dict[str, Any]] = []
+        for number, run in enumerate(self.runs):
+            checkpoints = [str(row["name"]) for row in run.summary.checkpoints]
+            for part in run.parts:
+                place = len(parts)
+                texts = [
+                    DataBlock(f"texts-{place}-{chunk}", text) for chunk, text in enumerate(part.chunks())
+                ]
+                blocks += [DataBlock(f"columns-{place}", part.columns(ranks)), *texts]
+                parts.append(
+                    {
+                        "columns": f"columns-{place}",
+                        "texts": [one.id for one in texts],
+                        "run": number,
+                        "checkpoint": checkpoints.index(part.checkpoint),
+                        "benchmark": names.index(part.kind.name),
+                        "items": len(part.rows),
+                        "size": part.size,
+                    }
+                )
+        meta = {
+            "format": FORMAT,
+            **facts,
+            "runs": [
                 {
-                    "columns": columns.id,
-                    "texts": [one.id for one in texts],
-                    "run": number,
-                    "checkpoint": checkpoints[number].index(part.checkpoint),
-                    "benchmark": names.index(name),
-                    "items": len(part),
-                    "size": part.size,
+                    "id": run.summary.run_id,
+                    "label": run.summary.run_id,
+                    "checkpoints": [_checkpoint(one) for one in run.summary.checkpoints],
                 }
-            )
-    meta = {
-        "format": FORMAT,
-        **facts,
-        "runs": [
-            {
-                "id": run.summary.run_id,
-                "label": run.summary.run_id,
-                "checkpoints": [_checkpoint(one) for one in run.summary.checkpoints],
-            }
-            for run in runs
-        ],
-        "benchmarks": [
-            {
-                "name": name,
-                "primary": kind.score,
-                "metrics": list(scores[name]),
-                "groups": list(groups[name]),
-                "fields": list(kind.fields),
-                "higher_is_better": kind.right_by is not None,
-            }
-            for name, kind in kinds.items()
-        ],
-        "statuses": list(STATUSES),
-        "parts": parts,
-        "verdicts": verdicts(found, names),
-    }
-    return meta, blocks
+                for run in self.runs
+            ],
+            "benchmarks": [
+                {
+                    "name": kind.name,
+                    "primary": kind.score,
+                    "metrics": list(kind.metrics),
+                    "groups": list(kind.groups),
+                    "fields": list(kind.fields),
+                    "higher_is_better": kind.right_by is not None,
+                }
+                for kind in self.kinds.values()
+            ],
+            "statuses": list(STATUSES),
+            "parts": parts,
+            "verdicts": verdicts(found, names),
+        }
+        return meta, blocks
+
+
+def _kind(declared: Declaration, rows: Mapping[str, str]) -> Kind:
+    how = aggregation_of(declared.aggregate, declared.primary)
+    fields = fields_of(map(json.loads, rows.values()))
+    return Kind(declared.name, how.of, how.of if how.higher_score_is_better else None, fields, {}, {})
 
 
 def _checkpoint(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,57 +166,45 @@ def _checkpoint(row: Mapping[str, Any]) -> dict[str, Any]:
 # Verdicts
 
 
+Place: TypeAlias = tuple[int, int]
+
+
 class JudgedPair(NamedTuple):
     """Two checkpoints of the page, by run and number in it, and their comparison over all items."""
 
-    a: tuple[int, int]
-    b: tuple[int, int]
+    a: Place
+    b: Place
     pair: PairComparison
 
 
 def judged(runs: Sequence[PageRun]) -> list[JudgedPair]:
-    """Return the comparisons of the checkpoints of all runs: of each two, or of some where they are many."""
-    places = {
-        (number, place): one
-        for number, run in enumerate(runs)
-        for place, one in enumerate(_named(run, several=len(runs) > 1))
-    }
+    """Return the comparisons of the checkpoints of all runs: of each two, or of some where they are many.
+
+    Where there are several runs, checkpoints have their run's id beside their names.
+    """
+    places: dict[Place, CheckpointResults] = {}
+    for number, run in enumerate(runs):
+        label = f" ({run.summary.run_id})" if len(runs) > 1 else ""
+        for place, one in enumerate(run.candidates):
+            places[number, place] = replace(one, name=f"{one.name}{label}")
+    names = {place: one.name for place, one in places.items()}
+    order = list(places)
     found = []
-    for a, b in _pairs(list(places), {at: one.name for at, one in places.items()}):
-        with suppress(DataError):  # they have no benchmark in common
-            found.append(JudgedPair(a, b, compare_pair(places[a], places[b])))
+    for number, a in enumerate(order):
+        for b in order[number + 1 :]:
+            neighbours = b == order[number + 1]
+            if len(order) <= ALL_PAIRS or number == 0 or neighbours or a == opposite(b, names):
+                with suppress(DataError):  # they have no benchmark in common
+                    found.append(JudgedPair(a, b, compare_pair(places[a], places[b])))
     return found
 
 
-def _named(run: PageRun, *, several: bool) -> list[CheckpointResults]:
-    """Return a run's checkpoints, each with the run's id where there are several runs."""
-    if not several:
-        return list(run.candidates)
-    return [replace(one, name=f"{one.name} ({run.summary.run_id})") for one in run.candidates]
-
-
-Place: TypeAlias = tuple[int, int]
-
-
-def _pairs(places: Sequence[Place], names: Mapping[Place, str]) -> Iterator[tuple[Place, Place]]:
-    for number, first in enumerate(places):
-        for second in places[number + 1 :]:
-            neighbours = second == places[number + 1]
-            if (
-                len(places) <= ALL_PAIRS
-                or number == 0
-                or neighbours
-                or first == opposite(second, places, names)
-            ):
-                yield first, second
-
-
-def opposite(place: Place, places: Iterable[Place], names: Mapping[Place, str]) -> Place | None:
+def opposite(place: Place, names: Mapping[Place, str]) -> Place | None:
     """Return the checkpoint of the first run that another run's is held against: the one of its name, else the
     first; None for those of the first run."""
     if place[0] == 0:
         return None
-    own = [one for one in places if one[0] == 0]
+    own = [one for one in names if one[0] == 0]
     short = names[place].rpartition(" (")[0]
     same = (one for one in own if names[one].rpartition(" (")[0] == short)
     return next(same, own[0] if own else None)

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from pytest_touchstone.checkpoints.config_files import step_of_row
 from pytest_touchstone.compare.formats import korean_mlm
+from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.compare.gate.result import shown_lines
 from pytest_touchstone.compare.pair import PairComparison
-from pytest_touchstone.compare.study.points import Axis
-from pytest_touchstone.core.aggregation import aggregation_of
+from pytest_touchstone.compare.study.points import Study
+from pytest_touchstone.compare.study.reading import TablesRead, make_study
 from pytest_touchstone.core.text import count
 from pytest_touchstone.reports import comparison, formatting, notes, standings
-from pytest_touchstone.reports.charts import Dot, LineChart, chart_key, curve_line
+from pytest_touchstone.reports.charts import line_charts
 from pytest_touchstone.reports.page.items import ItemRow, Kind, PagePart
 from pytest_touchstone.reports.page.payload import JudgedPair, PageRun, opposite
 from pytest_touchstone.reports.plots import draw_curves, svg
 from pytest_touchstone.results.run_directory import command_words
-from pytest_touchstone.results.summary import Declaration, Metric, Result, Summary, wholes
+from pytest_touchstone.results.summary import Declaration, Metric, Result, Summary
 from pytest_touchstone.statistics.intervals import mean_estimate
 
 FAULTS_SHOWN: Final = 200
@@ -46,15 +44,9 @@ MOST_BESIDE: Final = 5
 
 THIRDS: Final = 3
 
-ValueOf: TypeAlias = Callable[[ItemRow], Any]
 
-
-class TrackBar(NamedTuple):
-    """The places of value and interval on a track, in per cent of its width."""
-
-    tick: float
-    start: float
-    end: float
+TrackBar: TypeAlias = tuple[float, float, float]
+"""The places of value and interval on a track, in per cent of its width."""
 
 
 class SummaryRow(NamedTuple):
@@ -72,9 +64,10 @@ class SummaryRow(NamedTuple):
     strong: bool = True
 
 
-def run_content(summary: Summary, parts: Sequence[PagePart] = ()) -> dict[str, Any]:
-    """Return what the template shows; ``parts`` are the items of the run."""
-    shares = breakdown(parts)
+def run_content(run: PageRun) -> dict[str, Any]:
+    """Return what the template shows."""
+    summary, shares = run.summary, breakdown(run.parts)
+    results = ResultTable(tuple(one for one in run.candidates if one.entries))
     known = {str(info.get("name")): info for info in summary.checkpoints}
     return {
         "summary": summary,
@@ -94,10 +87,10 @@ def run_content(summary: Summary, parts: Sequence[PagePart] = ()) -> dict[str, A
         "warnings": notes.warnings(summary),
         "gate_lines": shown_lines(summary.gate or {}),
         "benchmarks": [
-            {**_benchmark(one, summary.results), "parts": _shares(shares.get(one.name, ()))}
+            {**_benchmark(one, summary.results), "parts": shares.get(one.name, ())}
             for one in summary.declarations
         ],
-        "curves": drawn(curves_of(summary)),
+        "curves": drawn(make_study(TablesRead(((summary.directory, results),)))),
         "composites": [_composite(one) for one in summary.composites],
         "composite_notes": _composite_notes(summary),
         "changed": formatting.shown_changes(summary),
@@ -220,59 +213,9 @@ def _rows(
     return rows
 
 
-def _shares(shares: Iterable[FieldShare]) -> list[SummaryRow]:
-    """Return a row per share, the field and its value on the first of each."""
-    rows: list[SummaryRow] = []
-    before = ""
-    for one in shares:
-        label = f"{one.field}: {one.value}"
-        bar = _bar(one.mean, one.low, one.high, (0.0, 1.0)) if 0 <= (one.mean or 0) <= 1 else None
-        method, counts = f"{one.method} interval", (one.n, "", "")
-        shown = "" if label == before else label
-        rows.append(
-            SummaryRow(shown, one.checkpoint, one.mean, one.low, one.high, method, bar, "", counts, False)
-        )
-        before = label
-    return rows
-
-
-def drawn(charts: Iterable[LineChart]) -> list[str]:
-    """Return the charts as elements of a page."""
-    return [svg(draw_curves(chart)) for chart in charts]
-
-
-def curves_of(summary: Summary) -> list[LineChart]:
-    """Return a chart for each benchmark's primary metric over the steps or epochs of the run's series."""
-    places = {str(row["name"]): row for row in summary.checkpoints}
-    axis: Axis = "epoch" if all(row.get("epoch") is not None for row in places.values()) else "step"
-    charts = []
-    for declared in summary.declarations:
-        series: dict[str, list[tuple[Dot, bool]]] = {}
-        for result in (one for one in wholes(summary) if one.benchmark == declared.name):
-            row, metric = places.get(result.checkpoint, {}), result.metrics[result.primary]
-            place = row.get("epoch") if axis == "epoch" else step_of_row(row) if row else None
-            if place is not None and metric.value is not None:
-                dot = Dot(place, metric.value, metric.low, metric.high, result.checkpoint)
-                valid = not (result.invalid or result.faults)
-                series.setdefault(row.get("series") or "", []).append((dot, valid))
-        charts.append(_curve(declared, series, axis))
-    return [chart for chart in charts if chart.lines]
-
-
-def _curve(declared: Declaration, series: Mapping[str, Sequence[tuple[Dot, bool]]], axis: Axis) -> LineChart:
-    """Return the chart of a benchmark, with a line for each series of several checkpoints."""
-    higher = aggregation_of(declared.aggregate, declared.primary).higher_is_better
-    made = [curve_line(name, dots, higher=higher) for name, dots in series.items() if len(dots) > 1]
-    lines = [line for line in made if line.dots]
-    values = [dot.value for line in lines for dot in line.dots]
-    return LineChart(
-        key=chart_key(declared.name),
-        title=f"{declared.name} {declared.primary}",
-        axis=axis,
-        lines=tuple(lines),
-        percent=all(0 <= value <= 1 for value in values),
-        higher_is_better=higher,
-    )
+def drawn(study: Study) -> list[str]:
+    """Return the curves of a study as elements of a page."""
+    return [svg(draw_curves(chart)) for chart in line_charts(study)]
 
 
 def _composite(one: Mapping[str, Any]) -> SummaryRow:
@@ -302,7 +245,8 @@ def _bar(
         return None
     left, right = scale
     ends = (value, value if low is None else low, value if high is None else high)
-    return TrackBar(*(min(100.0, max(0.0, 100 * (one - left) / (right - left))) for one in ends))
+    tick, start, end = (min(100.0, max(0.0, 100 * (one - left) / (right - left))) for one in ends)
+    return tick, start, end
 
 
 def _scale(metrics: Iterable[Metric]) -> tuple[float, float]:
@@ -319,79 +263,60 @@ def _scale(metrics: Iterable[Metric]) -> tuple[float, float]:
 # parts are only described: they say where to look among the items.
 
 
-class FieldShare(NamedTuple):
-    """The items of one checkpoint with one value of a field: their mean score with its interval, over ``n`` items."""
-
-    field: str
-    value: str
-    checkpoint: str
-    mean: float | None
-    low: float | None
-    high: float | None
-    method: str
-    n: int
-
-
-def breakdown(parts: Sequence[PagePart]) -> dict[str, list[FieldShare]]:
-    """Return the shares of each benchmark that has any, by its name."""
+def breakdown(parts: Sequence[PagePart]) -> dict[str, list[SummaryRow]]:
+    """Return a row for each share of the items of a benchmark that has any, by the benchmark's name."""
     names = dict.fromkeys(part.kind.name for part in parts)
-    shares = {name: _of_benchmark([part for part in parts if part.kind.name == name]) for name in names}
-    return {name: own for name, own in shares.items() if own}
+    return {name: _of_benchmark([part for part in parts if part.kind.name == name]) for name in names}
 
 
-def _of_benchmark(parts: Sequence[PagePart]) -> list[FieldShare]:
+def _of_benchmark(parts: Sequence[PagePart]) -> list[SummaryRow]:
     rows = [row for part in parts for row in part.rows]
-    shares: list[FieldShare] = []
-    for field, value_of in (("length", _third(rows)), *_fields(parts[0].kind, rows)):
-        counts = Counter(value for row in rows if (value := value_of(row)) is not None)
-        values = sorted((value for value, n in counts.items() if n >= FEWEST * len(parts)), key=_order)
-        if 1 < len(values) <= MOST_VALUES and len(shares) + len(values) * len(parts) <= MOST_ROWS:
-            shares += _field_shares(field, values, value_of, parts)
+    shares: list[SummaryRow] = []
+    for field, values, names in (("length", *_thirds(rows)), *_fields(parts[0].kind, rows)):
+        found: dict[Any, dict[str, list[ItemRow]]] = {}
+        checkpoints = (part.checkpoint for part in parts for _ in part.rows)
+        for checkpoint, value, row in zip(checkpoints, values, rows, strict=True):
+            if value is not None:
+                found.setdefault(value, {}).setdefault(checkpoint, []).append(row)
+        kept = [one for one in found if sum(map(len, found[one].values())) >= FEWEST * len(parts)]
+        if 1 < len(kept) <= MOST_VALUES and len(shares) + len(kept) * len(parts) <= MOST_ROWS:
+            for value in sorted(kept, key=lambda one: (isinstance(one, str), one)):
+                shares += _shares(f"{field}: {names.get(value, value)}", found[value], parts[0].kind.score)
     return shares
 
 
-def _fields(kind: Kind, rows: Sequence[ItemRow]) -> Iterator[tuple[str, ValueOf]]:
+def _fields(kind: Kind, rows: Sequence[ItemRow]) -> Iterator[tuple[str, list[Any], Mapping[Any, str]]]:
     groups = {row.group for row in rows if row.group is not None}
     for name in kind.fields:
-        pairs = {(row.fields.get(name), row.group) for row in rows}
+        values = [row.fields.get(name) for row in rows]
+        pairs = set(zip(values, (row.group for row in rows), strict=True))
         if not groups or len(pairs) > len(groups):  # else it is what the groups say already
-            yield name, partial(_field, name)
+            yield name, values, {}
 
 
-def _field(name: str, row: ItemRow) -> Any:
-    return row.fields.get(name)
-
-
-def _third(rows: Sequence[ItemRow]) -> ValueOf:
-    """Return a function to the third of the lengths that an item is in, in words; None where lengths hardly differ."""
+def _thirds(rows: Sequence[ItemRow]) -> tuple[list[int], Mapping[int, str]]:
+    """Return the number of the third of the lengths that each item is in, and what each is; all one where lengths
+    hardly differ."""
     lengths = sorted(row.length for row in rows)
     limits = [lengths[len(lengths) * part // THIRDS - 1] for part in (1, 2)] if len(lengths) >= THIRDS else []
     if not limits or not lengths[0] < limits[0] < limits[1] < lengths[-1]:
-        return lambda _: None
+        return [0] * len(rows), {}
     low, high = limits
     names = (f"to {count(low, 'character')}", f"{low + 1:,} to {high:,}", f"above {high:,}")
-    return lambda row: names[(row.length > low) + (row.length > high)]
+    return [(row.length > low) + (row.length > high) for row in rows], dict(enumerate(names))
 
 
-def _order(value: Any) -> tuple[Any, ...]:
-    """Return the order of values: lengths as they rise, numbers, then texts."""
-    if isinstance(value, (int, float)):
-        return 0, value, ""
-    first = str(value).partition(" ")[0]
-    return 1, {"to": 0, "above": 2}.get(first, 1), str(value)
-
-
-def _field_shares(
-    field: str, values: Sequence[Any], value_of: ValueOf, parts: Sequence[PagePart]
-) -> Iterator[FieldShare]:
-    for value in values:
-        for part in parts:
-            score = part.kind.score
-            rows = [row for row in part.rows if value_of(row) == value and score in row.scores]
-            if rows:
-                mean = mean_estimate([row.scores[score] for row in rows], [row.cluster for row in rows])
-                limits = (mean.value, mean.low, mean.high, mean.method)
-                yield FieldShare(field, str(value), part.checkpoint, *limits, len(rows))
+def _shares(label: str, found: Mapping[str, Sequence[ItemRow]], score: str) -> Iterator[SummaryRow]:
+    """Yield a row per checkpoint with the mean score, the label on the first."""
+    for checkpoint, items in found.items():
+        rows = [row for row in items if score in row.scores]
+        if rows:
+            mean = mean_estimate([row.scores[score] for row in rows], [row.cluster for row in rows])
+            limits = (mean.value, mean.low, mean.high)
+            bar = _bar(*limits, (0.0, 1.0)) if 0 <= (mean.value or 0) <= 1 else None
+            counts, method = (len(rows), "", ""), f"{mean.method} interval"
+            yield SummaryRow(label, checkpoint, *limits, method, bar, "", counts, False)
+            label = ""
 
 
 # Several runs side by side
@@ -404,7 +329,7 @@ def comparison_content(runs: Sequence[PageRun], judged: Sequence[JudgedPair]) ->
         for found in judged
         for at, one in ((found.a, found.pair.baseline), (found.b, found.pair.new))
     }
-    shown = [one for one in judged if one.a == opposite(one.b, list(names), names)]
+    shown = [one for one in judged if one.a == opposite(one.b, names)]
     manifests = {run.summary.run_id: run.summary.manifest for run in runs}
     return {
         "runs": [(name, " ".join(command_words(one))) for name, one in manifests.items()],

@@ -65,8 +65,7 @@ class Part {
 
   /** The chunk of an item's texts, and its place in it. */
   place(item) {
-    const place = this.columns.place?.[item] ?? item;
-    return [this.texts[Math.floor(place / this.size)], place % this.size];
+    return [this.texts[Math.floor(item / this.size)], item % this.size];
   }
 
   status(item) {
