@@ -18,7 +18,6 @@ from pytest_touchstone.reports.charts import (
     chart_key,
     curve_line,
     extent,
-    is_pass_at,
     line_charts,
     ticks,
 )
@@ -71,8 +70,6 @@ def test_every_pass_at_k_of_a_result_is_a_bar(tmp_path: Path) -> None:
     (tmp_path / "m_results.json").write_text(results, encoding="utf-8")
     (chart,) = bar_charts(study_of([str(tmp_path / "m_results.json")], output=tmp_path))
     assert [name for name, _ in chart.bars] == ["pass@1", "pass@5", "pass@10"]
-    assert is_pass_at("pass_at_5")
-    assert not is_pass_at("pass@1_strict")
 
 
 def test_a_checkpoint_without_a_measure_has_no_bar_and_no_dot(tmp_path: Path) -> None:
@@ -81,7 +78,7 @@ def test_a_checkpoint_without_a_measure_has_no_bar_and_no_dot(tmp_path: Path) ->
     (lambada,) = (chart for chart in line_charts(study) if chart.title == "LAMBADA@1")
     assert [dot.place for dot in lambada.lines[0].dots] == [1.0, 3.0]
     (bars,) = (chart for chart in bar_charts(study) if chart.key == "ko_lambada")
-    assert [bar.value for bar in bars.bars[0][1]] in ([0.35, None, 0.35], [0.35, 0.35])
+    assert [bar and bar.value for bar in bars.bars[0][1]] in ([0.35, None, 0.35], [0.35, 0.35])
 
 
 def test_of_very_many_checkpoints_bars_show_the_first_the_best_and_the_last_of_each_series(

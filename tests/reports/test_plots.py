@@ -14,19 +14,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_touchstone.cli import main
+from pytest_touchstone.compare.study.points import Value
 from pytest_touchstone.reports import png
-from pytest_touchstone.reports.charts import Bar, BarChart, CurveLine, Dot, LineChart
+from pytest_touchstone.reports.charts import BarChart, CurveLine, Dot, LineChart
 from pytest_touchstone.reports.plots import WIDTH, Picture, Words, draw_bars, draw_curves, svg
 from tests.support.published import published
+
+
+def bar(value: float) -> Value:
+    return Value(value=value, low=value - 0.05, high=value + 0.05, stderr=None, n=9, method="")
+
 
 BARS = BarChart(
     key="passes",
     title="humaneval",
     groups=tuple(f"checkpoint_epoch_{number}" for number in range(20)),
-    bars=tuple(
-        (f"pass@{k}", tuple(Bar(0.1 + 0.02 * n, 0.05 + 0.02 * n, 0.15 + 0.02 * n) for n in range(20)))
-        for k in (1, 5, 10)
-    ),
+    bars=tuple((f"pass@{k}", tuple(bar(0.1 + 0.02 * n) for n in range(20))) for k in (1, 5, 10)),
     sections=((0, "baseline"), (10, "critic")),
 )
 CHART = LineChart(

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pytest_touchstone.compare.study.points import Axis, Measure, Point, Series, Study, Value, value_of
+from pytest_touchstone.compare.study.points import Measure, Point, Series, Study, Value, value_of
 from pytest_touchstone.core.composite import COMPOSITE
 
 LIMITS: Final = "95 % intervals"
@@ -58,25 +58,17 @@ class LineChart:
         return any(dot.low is not None and dot.high is not None for line in self.lines for dot in line.dots)
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """A value with its limits where they are known; None where it was not measured."""
-
-    value: float | None
-    low: float | None = None
-    high: float | None = None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarChart:
-    """Bars by checkpoint: ``groups`` are the names below, ``bars`` has a row of them for each metric.
+    """Bars by checkpoint: ``groups`` are the names below, ``bars`` has a row of values for each metric, None where it
+    was not measured.
 
     ``sections`` are the series, each with the place of its first checkpoint; their names stand above."""
 
     key: str
     title: str
     groups: tuple[str, ...]
-    bars: tuple[tuple[str, tuple[Bar, ...]], ...]
+    bars: tuple[tuple[str, tuple[Value | None, ...]], ...]
     percent: bool = True
     sections: tuple[tuple[int, str], ...] = ()
 
@@ -86,13 +78,18 @@ def line_charts(study: Study) -> list[LineChart]:
     found = []
     for measure in study.measures:
         for axis in dict.fromkeys(series.axis for series in study.series):
-            lines = [
-                line
-                for series in study.series
-                if series.axis == axis and (line := line_of(study, series, measure)).dots
-            ]
+            lines = [line_of(study, series, measure) for series in study.series if series.axis == axis]
             if any(len(line.dots) > 1 for line in lines):
-                found.append(_chart(measure, axis, lines))
+                found.append(
+                    LineChart(
+                        key=chart_key(measure.key),
+                        title=measure.label,
+                        axis="checkpoint" if axis == "order" else axis,
+                        lines=tuple(line for line in lines if line.dots),
+                        percent=measure.share,
+                        higher_is_better=measure.higher_is_better,
+                    )
+                )
     keys = [chart.key for chart in found]
     return [replace(one, key=f"{one.key}-{one.axis}") if keys.count(one.key) > 1 else one for one in found]
 
@@ -122,17 +119,6 @@ def best_of(values: Iterable[float], *, higher: bool = True) -> int | None:
     return known.index(max(known) if higher else min(known)) if known else None
 
 
-def _chart(measure: Measure, axis: Axis, lines: Sequence[CurveLine]) -> LineChart:
-    return LineChart(
-        key=chart_key(measure.key),
-        title=measure.label,
-        axis="checkpoint" if axis == "order" else axis,
-        lines=tuple(lines),
-        percent=measure.share,
-        higher_is_better=measure.higher_is_better,
-    )
-
-
 def bar_charts(study: Study) -> list[BarChart]:
     """Return a chart for each benchmark with its measures that are shares, pass@k among them, and one of composites."""
     benchmarks = dict.fromkeys(one.benchmark for one in study.measures if one.metric != COMPOSITE)
@@ -146,45 +132,34 @@ def _measures(study: Study, benchmark: str) -> list[Measure]:
     """Return the measures of a benchmark, with every pass@k that results have."""
     known = [one for one in study.measures if one.benchmark == benchmark and one.share]
     entries = [point.candidate.entries.get(benchmark) for point in study.points]
-    names = dict.fromkeys(name for entry in entries if entry for name in entry.saved.metrics)
-    there = {one.metric for one in known}
-    more = sorted((name for name in names if is_pass_at(name) and name not in there), key=_pass_order)
-    return [
-        *known,
-        *(Measure(benchmark=benchmark, metric=name, label=name, primary=False) for name in more),
-    ]
+    names = {name for entry in entries if entry for name in entry.saved.metrics}
+    passes = {name: int(found[1]) for name in names if (found := _PASS_AT.fullmatch(name))}
+    more = sorted(passes.keys() - {one.metric for one in known}, key=lambda name: passes[name])
+    return known + [Measure(benchmark=benchmark, metric=one, label=one, primary=False) for one in more]
 
 
-def is_pass_at(metric: str) -> bool:
-    """Return whether a metric is a pass@k."""
-    return re.fullmatch(r"pass(@|_at_)\d+", metric) is not None
-
-
-def _pass_order(metric: str) -> int:
-    return int(re.sub(r"\D", "", metric))
+_PASS_AT: Final = re.compile(r"pass(?:@|_at_)(\d+)")
 
 
 def _bars(study: Study, key: str, measures: Sequence[Measure]) -> BarChart | None:
     points = [point for point in study.points if any(_value(study, point, measure) for measure in measures)]
-    if not points or not measures:
+    if not points:
         return None
     few = len(points) <= MOST_BARS
     points = points if few else _chosen(study, points, measures[0])
-    rows = tuple(
-        (one.label.removeprefix(f"{key} "), tuple(_bar(_value(study, point, one)) for point in points))
-        for one in measures
-    )
     series = [point.series for point in points]
     sections = tuple((series.index(name), name) for name in dict.fromkeys(series))
-    sections = sections if any(series.count(name) > 1 for _, name in sections) else ()
+    sections = sections if len(sections) < len(series) else ()
     # Below a series that stands above its group the checkpoint's own name will do, if it is the only one there.
-    shorts = [(point.series if sections else "", point.short) for point in points]
-    unique = len(set(shorts)) == len(points)
+    shorts = {(point.series if sections else "", point.short) for point in points}
     return BarChart(
         key=chart_key(key),
         title=key if few else f"{key}: first, best {measures[0].label} and last of each series",
-        groups=tuple(point.short if unique else point.name for point in points),
-        bars=rows,
+        groups=tuple(point.short if len(shorts) == len(points) else point.name for point in points),
+        bars=tuple(
+            (one.label.removeprefix(f"{key} "), tuple(_value(study, point, one) for point in points))
+            for one in measures
+        ),
         sections=sections,
     )
 
@@ -204,10 +179,6 @@ def _chosen(study: Study, points: Sequence[Point], measure: Measure) -> list[Poi
 def _value(study: Study, point: Point, measure: Measure) -> Value | None:
     value = study.value(point, measure) or (None if measure.composite else value_of(point.candidate, measure))
     return None if value is None or value.invalid else value
-
-
-def _bar(value: Value | None) -> Bar:
-    return Bar(None) if value is None else Bar(value.value, value.low, value.high)
 
 
 def chart_key(text: str) -> str:
@@ -237,12 +208,7 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 def extent(chart: LineChart) -> tuple[float, float]:
     """Return the least and the greatest number that a chart shows, its intervals included."""
-    numbers = list(_numbers(chart))
+    dots = [dot for line in chart.lines for dot in line.dots]
+    numbers = [dot.value for line in chart.lines for dot in line.invalid]
+    numbers += [one for dot in dots for one in (dot.value, dot.low, dot.high) if one is not None]
     return min(numbers), max(numbers)
-
-
-def _numbers(chart: LineChart) -> Iterator[float]:
-    for line in chart.lines:
-        yield from (dot.value for dot in line.invalid)
-        for dot in line.dots:
-            yield from (one for one in (dot.value, dot.low, dot.high) if one is not None)

@@ -13,14 +13,13 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from pytest_touchstone.compare.study.points import Study
+from pytest_touchstone.compare.study.points import Study, Value
 from pytest_touchstone.core.text import listed, place_text
 from pytest_touchstone.reports.charts import (
     LIMITS,
-    Bar,
     BarChart,
     CurveLine,
     Dot,
@@ -67,6 +66,7 @@ _SHAPES: Final = (
 )
 WHOLE_WIDTH: Final = 'width="100%"'
 
+_CROSS: Final = _SHAPES[5]
 _SMALL: Final = "M-1.5,0a1.5,1.5 0 1,0 3,0a1.5,1.5 0 1,0 -3,0z"
 
 XY: TypeAlias = tuple[float, float]
@@ -74,31 +74,27 @@ XY: TypeAlias = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Stroke:
-    """Lines through points; ``series`` gives its colour, None that of texts."""
+    """Lines through points, or with ``filled`` the area within them; ``series`` gives the colour, None that of texts.
+
+    ``title`` is shown to who points at it.
+    """
 
     runs: tuple[tuple[XY, ...], ...]
     series: int | None = None
     width: float = 1.0
     opacity: float = 1.0
     dashes: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Area:
-    """A filled area; ``title`` is shown to who points at it."""
-
-    points: tuple[XY, ...]
-    series: int
-    opacity: float = 1.0
+    filled: bool = False
     title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The mark of a series at a place, with a ring around its best; ``small``: of many."""
+    """The mark of a series at a place, with a ring around its best; ``small``: of many. Without a series it is a grey
+    cross."""
 
     at: XY
-    series: int
+    series: int | None
     title: str = ""
     ring: bool = False
     small: bool = False
@@ -119,7 +115,7 @@ class Words:
     series: None = None
 
 
-Part: TypeAlias = Stroke | Area | Mark | Words
+Part: TypeAlias = Stroke | Mark | Words
 
 
 class Picture(NamedTuple):
@@ -283,7 +279,7 @@ def _band(line: CurveLine, series: int, panel: Panel) -> Iterator[Part]:
         upper = [(x.at(dot.place), y.at(dot.high or 0.0)) for dot in run]
         lower = [(x.at(dot.place), y.at(dot.low or 0.0)) for dot in reversed(run)]
         if len(run) > 1:
-            yield Area((*upper, *lower), series, 0.12)
+            yield Stroke(((*upper, *lower),), series, opacity=0.12, filled=True)
         elif run:
             yield Stroke(((*upper, *lower),), series, 1.5, 0.6)
 
@@ -298,23 +294,15 @@ def _curve(chart: LineChart, series: int, panel: Panel) -> Iterator[Part]:
         text = f"{where}: {_with_limits(chart, dot)}{', the best of its series' if best else ''}"
         text += f" ({dot.name})" if dot.name else ""
         yield Mark(at, series, text, best and len(points) > 1, len(points) > DENSE)
-    if line.invalid:
-        yield Stroke(tuple(_crosses(panel, line.invalid)), width=1.5, opacity=0.55)
+    for dot in line.invalid:
+        yield Mark((panel.x.at(dot.place), panel.y.at(dot.value)), None)
 
 
-def _crosses(panel: Panel, dots: Sequence[Dot]) -> Iterator[tuple[XY, XY]]:
-    """Yield the strokes of a cross at each dot."""
-    for dot in dots:
-        x, y = panel.x.at(dot.place), panel.y.at(dot.value)
-        yield (x - 4, y - 4), (x + 4, y + 4)
-        yield (x - 4, y + 4), (x + 4, y - 4)
-
-
-def _with_limits(chart: LineChart | BarChart, dot: Dot | Bar) -> str:
+def _with_limits(chart: LineChart | BarChart, dot: Dot | Value) -> str:
     """Return a value with its interval, where that is known."""
     known = dot.low is not None and dot.high is not None
     limits = f" [{shown(chart, dot.low or 0.0)}, {shown(chart, dot.high or 0.0)}]" if known else ""
-    return f"{shown(chart, dot.value or 0.0)}{limits}"
+    return f"{shown(chart, dot.value)}{limits}"
 
 
 def _legend(
@@ -346,15 +334,20 @@ def _legend(
 
 def draw_bars(chart: BarChart, front: str = "bars") -> Picture:
     """Return grouped bars with their intervals, in rows of ``LONGEST_ROW`` checkpoints at most."""
-    rows = _bar_rows(chart)
+    rows: list[tuple[int, int]] = []
+    for start, end in pairwise([*(start for start, _ in chart.sections or ((0, ""),)), len(chart.groups)]):
+        if rows and end - rows[-1][0] <= LONGEST_ROW:  # a series stays whole where it fits
+            rows[-1] = rows[-1][0], end
+        else:
+            rows += [(at, min(at + LONGEST_ROW, end)) for at in range(start, end, LONGEST_ROW)]
     most = max(end - start for start, end in rows)
     width = min(1600, max(450, 120 + most * (28 + 16 * len(chart.bars))))
     longest = max(map(len, labels(chart.groups)))
     steep = most * (longest + 2) * LETTER > width
     below = 24 + (0.77 * LETTER * longest if steep else 0)
-    values = [one for _, row in chart.bars for bar in row for one in (bar.value, bar.low, bar.high)]
-    known = [0.0, *(one for one in values if one is not None)]
-    levels = ticks(min(known), max(known))
+    bars = [bar for _, row in chart.bars for bar in row if bar is not None]
+    known = [one for bar in bars for one in (bar.value, bar.low, bar.high) if one is not None]
+    levels = ticks(min(0.0, *known), max(0.0, *known))
     parts: list[Part] = [Words((LEFT, 18), heading(chart), size=14, bold=True)]
     top = float(TOP + ROW)
     for row in rows:
@@ -367,26 +360,10 @@ def draw_bars(chart: BarChart, front: str = "bars") -> Picture:
     if len(names) > 1:
         legend, bottom = _legend(names, top, width, BAR_ORDER)
         parts += legend
-    if any(bar.low is not None for _, row in chart.bars for bar in row):
+    if any(bar.low is not None for bar in bars):
         parts.append(Words((LEFT, bottom + 14), f"bars: {LIMITS}", opacity=0.75))
     about = f"{', '.join(names)} of {len(chart.groups)} checkpoints."
     return Picture(f"{front}_{chart.key}", heading(chart), about, width, bottom + 20, parts)
-
-
-def _bar_rows(chart: BarChart) -> list[tuple[int, int]]:
-    """Return the groups of each row: whole series as long as they fit."""
-    ends = [*(start for start, _ in chart.sections if start), len(chart.groups)]
-    rows, start, last = [], 0, 0
-    for end in ends:
-        if end - start > LONGEST_ROW and last > start:
-            rows.append((start, last))
-            start = last
-        while end - start > LONGEST_ROW:
-            part = math.ceil((end - start) / math.ceil((end - start) / LONGEST_ROW))
-            rows.append((start, start + part))
-            start += part
-        last = end
-    return [*rows, (start, last)] if last > start else rows
 
 
 def _bar_row(chart: BarChart, row: tuple[int, int], panel: Panel, steep: bool) -> Iterator[Part]:
@@ -396,7 +373,7 @@ def _bar_row(chart: BarChart, row: tuple[int, int], panel: Panel, steep: bool) -
     errors: list[tuple[XY, ...]] = []
     for place, (name, bars) in enumerate(chart.bars):
         for group, bar in enumerate(bars[start:end]):
-            if bar.value is None:
+            if bar is None:
                 continue
             left = group - 0.4 + (place + 0.04) * wide
             title = f"{chart.groups[start + group]}, {name}: {_with_limits(chart, bar)}"
@@ -420,9 +397,10 @@ def _bar_row(chart: BarChart, row: tuple[int, int], panel: Panel, steep: bool) -
             yield Words((x.at(max(place, start) - start - 0.45), y.end - 6), shortened(name), size=11)
 
 
-def _box(corner: XY, opposite: XY, series: int, title: str = "") -> Area:
+def _box(corner: XY, opposite: XY, series: int, title: str = "") -> Stroke:
     (left, bottom), (right, top) = corner, opposite
-    return Area(((left, bottom), (left, top), (right, top), (right, bottom)), series, 1.0, title)
+    points = ((left, bottom), (left, top), (right, top), (right, bottom))
+    return Stroke((points,), series, filled=True, title=title)
 
 
 # SVG
@@ -451,8 +429,11 @@ def svg(picture: Picture, *, alone: bool = False) -> str:
 
 
 def _element(part: Part) -> str:
-    title = f"<title>{escape(part.title)}</title>" if isinstance(part, (Area, Mark)) and part.title else ""
+    title = "" if isinstance(part, Words) or not part.title else f"<title>{escape(part.title)}</title>"
     match part:
+        case Stroke(runs, _, _, opacity, _, True):
+            how = f' fill-opacity="{opacity:g}"' * (opacity < 1)
+            return f'<path d="{_run(runs[0])}z"{how}>{title}</path>'
         case Stroke(runs, _, width, opacity, dashes):
             how = f'fill="none" stroke="currentColor" stroke-width="{width:g}"'
             how += f' stroke-opacity="{opacity:g}"' * (opacity < 1)
@@ -460,13 +441,11 @@ def _element(part: Part) -> str:
             if len(runs) == 1:
                 return f'<polyline points="{" ".join(map(_point, runs[0]))}" {how}/>'
             return f'<path d="{"".join(map(_run, runs))}" {how}/>' if runs else ""
-        case Area(points, _, opacity, _):
-            how = f' fill-opacity="{opacity:g}"' * (opacity < 1)
-            return f'<path d="{_run(points)}z"{how}>{title}</path>'
         case Mark((x, y), series, _, ring, small):
-            shape = _SMALL if small else _SHAPES[series % len(_SHAPES)]
+            shape = _SMALL if small else _CROSS if series is None else _SHAPES[series % len(_SHAPES)]
             around = '<circle r="8" fill="none" stroke="currentColor" stroke-width="1.5"/>' * ring
-            mark = f'<path d="{shape}" stroke="currentColor" stroke-width="1.4"/>'
+            grey = ' stroke-opacity="0.55"' * (series is None)
+            mark = f'<path d="{shape}" stroke="currentColor" stroke-width="1.4"{grey}/>'
             return f'<g transform="translate({x:.1f},{y:.1f})">{title}{around}{mark}</g>'
         case Words((x, y), text, anchor, size, bold, middle, opacity, angle):
             how = f' text-anchor="{anchor}"' * (anchor != "start") + f' font-size="{size}"' * (size != 12)

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_touchstone.reports.plots import COLOURS, Area, Mark, Picture, Stroke, Words
+from pytest_touchstone.reports.plots import COLOURS, Mark, Picture, Stroke, Words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,7 +62,7 @@ def png(picture: Picture) -> bytes:
         axes.set_ylim(picture.height, 0)
         for depth, part in enumerate(picture.parts):
             match part:
-                case Stroke() | Area():
+                case Stroke():
                     _add_lines(axes, part, depth)
                 case Mark():
                     _add_mark(axes, part, depth)
@@ -80,12 +80,12 @@ def _colour(series: int | None) -> str:
     return TEXT if series is None else COLOURS[series % len(COLOURS)]
 
 
-def _add_lines(axes: Axes, part: Stroke | Area, depth: int) -> None:
+def _add_lines(axes: Axes, part: Stroke, depth: int) -> None:
     from matplotlib.collections import LineCollection, PolyCollection
 
     collection: Any
-    if isinstance(part, Area):
-        collection = PolyCollection([part.points], facecolors=_colour(part.series), linewidths=0)
+    if part.filled:
+        collection = PolyCollection(part.runs, facecolors=_colour(part.series), linewidths=0)
     else:
         dashes = (0, tuple(one / part.width for one in part.dashes)) if part.dashes else "solid"
         width = part.width * POINT
@@ -99,13 +99,14 @@ def _add_lines(axes: Axes, part: Stroke | Area, depth: int) -> None:
 def _add_mark(axes: Axes, part: Mark, depth: int) -> None:
     style: Any = {
         "color": _colour(part.series),
+        "alpha": 0.55 if part.series is None else 1,
         "zorder": depth,
         "linestyle": "none",
         "scalex": False,
         "scaley": False,
     }
-    size = 3 if part.small else 9
-    axes.plot(*part.at, marker=MARKS[part.series % len(MARKS)], markersize=size * POINT, **style)
+    size, marker = 3 if part.small else 9, "x" if part.series is None else MARKS[part.series % len(MARKS)]
+    axes.plot(*part.at, marker=marker, markersize=size * POINT, **style)
     if part.ring:
         axes.plot(*part.at, marker="o", markersize=16 * POINT, fillstyle="none", **style)
 
