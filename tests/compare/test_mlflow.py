@@ -20,7 +20,7 @@ def in_mlflow(summary: Summary) -> list[Any]:
     return [
         run(one.name, one.params, {point.name: point.value for point in one.points}, tags, kind=one.kind)
         for one in reversed(tracked_runs(summary, {}, {}))
-        for tags in [{**one.all_tags, IDENTITY: identity(summary)}]
+        for tags in [{**one.tags, IDENTITY: identity(summary)}]
     ]
 
 

@@ -64,7 +64,7 @@ def test_a_server_that_is_down_wrong_or_silent_costs_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int | None, why: str
 ) -> None:
     folder = runs.run(tmp_path, "r", "a")
-    kept = {path.name: path.read_bytes() for path in folder.iterdir()}
+    kept = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     with stub(status or None) as address:
         nobody = f"http://127.0.0.1:{free_port()}"
         monkeypatch.setenv("MLFLOW_TRACKING_URI", nobody if status == 0 else address)
@@ -74,7 +74,7 @@ def test_a_server_that_is_down_wrong_or_silent_costs_one_line(
     assert why in text
     assert f"`touchstone track {folder} --mlflow` sends" in text
     assert "\n" not in text
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == kept
+    assert {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == kept
 
 
 @pytest.mark.slow

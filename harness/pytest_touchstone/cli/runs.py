@@ -21,8 +21,8 @@ from pytest_touchstone.cli.command import (
 )
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.text import count, one_line
-from pytest_touchstone.reports.trackers.payload import PLACE, Tracker, place_option
-from pytest_touchstone.reports.trackers.sending import TrackOutcome, track, trackers
+from pytest_touchstone.reports.trackers.payload import PLACE, Sent, Tracker, place_option
+from pytest_touchstone.reports.trackers.sending import track, trackers
 from pytest_touchstone.results.aggregate import COLLECTED, ended, summary_so_far
 from pytest_touchstone.results.layout import run_of
 from pytest_touchstone.results.live import goes_on
@@ -208,18 +208,15 @@ def _named_trackers(options: argparse.Namespace, settings: dict[str, Any]) -> li
 
 
 def _sent(folder: Path, tracker: Tracker, settings: dict[str, Any]) -> dict[str, Any]:
-    outcome = track(folder, tracker, settings)
-    return {"tracker": tracker.name, **asdict(outcome.sent), "left_out": outcome.left_out} | {
-        "text": _text(tracker, outcome)
-    }
+    sent = track(folder, tracker, settings)
+    return {"tracker": tracker.name, **asdict(sent), "text": _text(tracker, sent)}
 
 
-def _text(tracker: Tracker, outcome: TrackOutcome) -> str:
-    sent = outcome.sent
+def _text(tracker: Tracker, sent: Sent) -> str:
     if sent.new or sent.numbers or sent.files:
         old = f" ({sent.runs - sent.new} were there)" if 0 < sent.new < sent.runs else ""
         what = f"{count(sent.new, 'run')}{old}, {count(sent.numbers, 'number')}, {count(sent.files, 'file')} sent to"
     else:
         what = f"nothing to send: all {count(sent.runs, 'run')} of it are in"
-    left = f"; left out: {', '.join(outcome.left_out)}" if outcome.left_out else ""
+    left = f"; left out: {', '.join(sent.left_out)}" if sent.left_out else ""
     return f"{tracker.title}: {what} {sent.where}{left}"

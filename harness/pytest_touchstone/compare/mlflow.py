@@ -15,7 +15,7 @@ import importlib.util
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -62,25 +62,33 @@ def missing() -> str | None:
 
 
 @contextmanager
+def talking(patience: Mapping[str, str], place: Callable[[], str]) -> Iterator[None]:
+    """Set a client's own variables that are not set, and raise ``TrackerError`` for all that goes wrong with it."""
+    added = {name: value for name, value in patience.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    except HarnessError:
+        raise
+    except Exception as error:  # whatever the server answered
+        raise TrackerError(f"{place()}: {reason(error)}") from error
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+@contextmanager
 def client() -> Iterator[Any]:
     """An ``MlflowClient``; raises ``TrackerError`` where it is missing, and for all that goes wrong with it."""
     if (lacking := missing()) is not None:
         raise TrackerError(lacking)
-    added = {name: value for name, value in PATIENCE.items() if name not in os.environ}
-    os.environ.update(added)
-    try:
+    place = without_password(os.environ.get(ADDRESS, "MLflow"))
+    with talking(PATIENCE, lambda: place):
         from mlflow import MlflowClient
 
         one = MlflowClient()
-        try:
-            yield one
-        except HarnessError:
-            raise
-        except Exception as error:  # whatever the server answered
-            raise TrackerError(f"{place_of(one)}: {reason(error)}") from error
-    finally:
-        for name in added:
-            os.environ.pop(name, None)
+        place = place_of(one)
+        yield one
 
 
 def search(client: Any, experiment: str, wanted: str = "") -> Iterator[Any]:

@@ -7,7 +7,7 @@ log), it stays out of all that is shown or kept.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 MARK: Final = "[redacted: looks like {}]"
@@ -84,6 +84,17 @@ def without_keys(text: str) -> str:
         if any(literal in text for literal in one.literals):
             text = one.form.sub(MARK.format(one.name), text)
     return text
+
+
+def each_text(value: Any, change: Callable[[str], str]) -> Any:
+    """Return plain data with every text in it changed, names included."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {each_text(name, change): each_text(one, change) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [each_text(one, change) for one in value]
+    return value
 
 
 # What the words before it say

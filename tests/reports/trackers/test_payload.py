@@ -14,7 +14,6 @@ from pytest_touchstone.compare.mlflow import tracker_name
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.reports.trackers.payload import (
     ResultFiles,
-    TrackedPlace,
     TrackedRun,
     identity,
     tracked_runs,
@@ -55,7 +54,7 @@ def test_every_number_of_the_run_is_sent_once_with_its_interval() -> None:
 
 def test_a_result_has_the_parameters_of_its_checkpoint_and_how_texts_were_asked_for() -> None:
     run = series_of(1, val_loss=1.25)
-    place = TrackedPlace("checkpoint-100", "winogrande")
+    place = ("checkpoint-100", "winogrande")
     asked = {"num_samples": 20, "temperature": 0.2, "max_new_tokens": 512}
     params = by_name(tracked_runs(run, {}, {place: ResultFiles({}, asked)}))[
         "eval_winogrande_checkpoint-100"
@@ -72,7 +71,7 @@ def test_a_result_has_the_parameters_of_its_checkpoint_and_how_texts_were_asked_
 def test_the_limit_of_new_tokens_is_the_one_that_was_used() -> None:
     run = series_of(1)
     run.manifest.setdefault("settings", {})["max_new_tokens"] = 64
-    place = TrackedPlace("checkpoint-100", "winogrande")
+    place = ("checkpoint-100", "winogrande")
     asked = {"num_samples": 1, "temperature": 0.0, "max_new_tokens": 512}
     found = by_name(tracked_runs(run, {}, {place: ResultFiles({}, asked)}))[
         "eval_winogrande_checkpoint-100"
@@ -82,7 +81,7 @@ def test_the_limit_of_new_tokens_is_the_one_that_was_used() -> None:
 
 def test_where_no_text_was_asked_for_nothing_is_said_of_samples() -> None:
     run = series_of(1)
-    place = TrackedPlace("checkpoint-100", "winogrande")
+    place = ("checkpoint-100", "winogrande")
     params = by_name(tracked_runs(run, {}, {place: ResultFiles({}, {})}))[
         "eval_winogrande_checkpoint-100"
     ].params
@@ -124,12 +123,12 @@ def test_an_invalid_result_is_sent_and_tagged_and_in_a_curve_has_a_name_of_its_o
     runs = tracked_runs(dataclasses.replace(run, results=results), {}, {})
     sent = by_name(runs)
     wrong = sent["eval_winogrande_checkpoint-200"]
-    assert (wrong.all_tags["valid"], wrong.all_tags["why_not_valid"]) == (
+    assert (wrong.tags["valid"], wrong.tags["why_not_valid"]) == (
         "false",
         "12 of 24 outputs were cut off",
     )
     assert "acc" in values(wrong)
-    assert sent["eval_winogrande_checkpoint-100"].all_tags["valid"] == "true"
+    assert sent["eval_winogrande_checkpoint-100"].tags["valid"] == "true"
     steps = {point.name: point.step for point in sent["series_a"].points if "winogrande/acc" in point.name}
     assert steps == {"winogrande/acc": 100, "not valid/winogrande/acc": 200}
     assert runs[0].why_not == "winogrande of checkpoint-200: 12 of 24 outputs were cut off"

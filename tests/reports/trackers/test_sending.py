@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,12 +48,9 @@ def test_what_looks_like_a_key_goes_too_and_other_bytes_stay() -> None:
     assert Secrets({}).removed_from(b"\xff\x00 a") == b"\xff\x00 a"
 
 
-def test_a_secret_is_found_in_a_file_also_where_blocks_meet(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_touchstone.reports.trackers.sending._BLOCK", 8)
+def test_a_secret_is_found_in_a_file(tmp_path: Path) -> None:
     path = tmp_path / "journal"
-    path.write_text("x" * 13 + "hf_planted_value" + "y" * 100)
+    path.write_text("x" * 13 + "\nhf_planted_value" + "y" * 100)
     assert Secrets(ENVIRONMENT).within([path]) == "HF_TOKEN"
     path.write_text("x" * 100)
     assert Secrets(ENVIRONMENT).within([path]) is None

@@ -17,7 +17,6 @@ from pytest_touchstone.compare.mlflow import TrackerError
 from pytest_touchstone.reports.trackers.payload import (
     MetricPoint,
     ResultFiles,
-    TrackedPlace,
     tracked_runs,
 )
 from pytest_touchstone.reports.trackers.wandb import WandB, artifact_name, steps_of
@@ -84,7 +83,7 @@ def send(tmp_path: Path, **settings: str) -> Any:
     """Send a run of a series of two checkpoints, with a file and a picture."""
     for name in ("tasks.csv", "summary.json", "curve.png"):
         (tmp_path / name).write_text(name)
-    place = TrackedPlace("checkpoint-100", "winogrande")
+    place = ("checkpoint-100", "winogrande")
     found = {place: ResultFiles({"tasks.csv": tmp_path / "tasks.csv"})}
     runs = tracked_runs(series_of(2), {"summary.json": tmp_path / "summary.json"}, found)
     return WandB().send("r@1.000", runs, settings, lambda: {"curve.png": tmp_path / "curve.png"})
@@ -116,7 +115,7 @@ def test_a_result_has_its_numbers_at_its_step_and_its_parameters_as_they_are(
             (point.step, point.name, point.value)
             for point in sorted(run.points, key=lambda point: point.step)
         ]
-        assert one.config == {**run.all_tags, **run.params}
+        assert one.config == {**run.tags, **run.params}
         assert all(1 <= len(tag) <= 64 for tag in one.tags)
         assert "valid:true" in one.tags
         assert one.exit_code == 0

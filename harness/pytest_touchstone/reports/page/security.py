@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.keys import has_key, keys_in, masked, without_keys
+from pytest_touchstone.core.keys import each_text, has_key, keys_in, masked, without_keys
 from pytest_touchstone.core.text import count, listed, without_home
 
 
@@ -40,13 +40,7 @@ class Redaction:
 
     def value(self, value: Any, place: str) -> Any:
         """Return plain data without keys in any text of it, names included."""
-        if isinstance(value, str):
-            return self.text(value, place)
-        if isinstance(value, Mapping):
-            return {self.value(name, place): self.value(one, place) for name, one in value.items()}
-        if isinstance(value, (list, tuple)):
-            return [self.value(one, place) for one in value]
-        return value
+        return each_text(value, lambda text: self.text(text, place))
 
     def notes(self) -> list[str]:
         """Return a line about what was taken out; none where nothing was."""

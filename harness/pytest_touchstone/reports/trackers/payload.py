@@ -15,15 +15,16 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from pytest_touchstone.compare.mlflow import METRICS, tracker_name
 from pytest_touchstone.core.text import count, listed
-from pytest_touchstone.results.rows import result_rows
+from pytest_touchstone.results.rows import ResultRow, result_rows
 from pytest_touchstone.results.store_entry import StoredResult, saved_of
-from pytest_touchstone.results.summary import Metric, Result, Summary, totals, wholes
+from pytest_touchstone.results.summary import Result, Summary, totals, wholes
 
 Kind: TypeAlias = Literal["run", "result", "composite", "series"]
 
@@ -43,31 +44,22 @@ class MetricPoint(NamedTuple):
 class TrackedRun:
     """A run in the tracker; ``key`` tells it from the others of the same run of ours.
 
-    ``params`` are plain values: texts, numbers, lists. ``why_not`` says why its numbers must not be believed, None
-    where nothing is known against them. ``files`` are its artifacts, by name.
+    ``params`` are plain values: texts, numbers, lists. ``tags`` say whether it is ``valid``. ``why_not`` says why its
+    numbers must not be believed, None where nothing is known against them. ``files`` are its artifacts, by name.
     """
 
     key: str
     name: str
     kind: Kind
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, Any]
+    tags: Mapping[str, str]
     points: tuple[MetricPoint, ...] = ()
-    tags: Mapping[str, str] = field(default_factory=dict)
     why_not: str | None = None
     files: Mapping[str, Path] = field(default_factory=dict)
 
-    @property
-    def all_tags(self) -> dict[str, str]:
-        """The tags, with whether it is valid, and why not."""
-        why = {} if self.why_not is None else {"why_not_valid": self.why_not}
-        return {**self.tags, "valid": str(self.why_not is None).lower(), **why}
 
-
-class TrackedPlace(NamedTuple):
-    """A checkpoint and a benchmark, or a composite."""
-
-    checkpoint: str
-    benchmark: str
+Place: TypeAlias = tuple[str, str]
+"""A checkpoint and a benchmark."""
 
 
 class ResultFiles(NamedTuple):
@@ -87,94 +79,63 @@ def identity(summary: Summary) -> str:
 
 
 def tracked_runs(
-    summary: Summary, files: Mapping[str, Path], found: Mapping[TrackedPlace, ResultFiles]
+    summary: Summary, files: Mapping[str, Path], found: Mapping[Place, ResultFiles]
 ) -> list[TrackedRun]:
     """Return what is sent of a run, the parent first; ``files`` are the run's own, ``found`` those of its results."""
-    steps = Steps(summary)
+    rows = {row.checkpoint: row for row in result_rows(summary)}.values()
+    fine = {row.series for row in rows if row.step is not None and row.step != int(row.step)}
+    steps = {row.checkpoint: Step.of(row, fine=row.series in fine) for row in rows}
+    measured = _measured(summary)
     return [
-        _parent(summary, files),
-        *_results(summary, steps, found),
-        *_composites(summary, steps),
-        *_series(summary, steps),
+        _parent(summary, measured, files),
+        *_results(summary, measured, steps, found),
+        *_composites(summary, measured, steps),
+        *_series(summary, measured, steps),
     ]
 
 
-class Steps:
-    """The steps of the checkpoints as whole numbers, as trackers take them; 0 for one that has no place in a series."""
+class Step(NamedTuple):
+    """The place of a checkpoint: its series, None without a place in one, and its step as a whole number, as trackers
+    take them; in thousandths where the series has fractions of an epoch, as the tag says."""
 
-    def __init__(self, summary: Summary) -> None:
-        rows = {row.checkpoint: row for row in result_rows(summary)}
-        self.series = {name: row.series for name, row in rows.items()}
-        self._places = {name: row.step for name, row in rows.items() if row.step is not None}
-        parts = {self.series[name] for name, place in self._places.items() if place != int(place)}
-        self._fine = {name for name, series in self.series.items() if series in parts}
+    series: str | None = None
+    step: int = 0
+    tags: Mapping[str, str] = MappingProxyType({})
 
-    def known(self, checkpoint: str) -> bool:
-        """Return whether the checkpoint has a place in a series."""
-        return checkpoint in self._places
-
-    def of(self, checkpoint: str) -> int:
-        """Return the step; in thousandths where the series has fractions of an epoch."""
-        return round(self._places.get(checkpoint, 0) * (THOUSANDTHS if checkpoint in self._fine else 1))
-
-    def tags(self, checkpoint: str) -> dict[str, str]:
-        """Return the tag about the unit of steps, where that is not the step itself."""
-        return {"step_unit": "thousandths of an epoch"} if checkpoint in self._fine else {}
+    @classmethod
+    def of(cls, row: ResultRow, *, fine: bool) -> Step:
+        """Return the step of a checkpoint by a row of its results."""
+        if row.step is None:
+            return cls()
+        unit = {"step_unit": "thousandths of an epoch"} if fine else {}
+        return cls(row.series, round(row.step * (THOUSANDTHS if fine else 1)), unit)
 
 
-def _parent(summary: Summary, files: Mapping[str, Path]) -> TrackedRun:
-    manifest, gate = summary.manifest, summary.gate or {}
-    failed = [one["name"] for one in summary.failed_to_load]
-    wrong = [f"{one.name} of {one.checkpoint}: {why}" for one in wholes(summary) if (why := why_not(one))]
-    wrong += [f"{name} failed to load" for name in failed]
-    tags = {
-        "kind": "run",
-        **_commit(manifest),
-        "checkpoints": listed(str(row.get("name")) for row in summary.checkpoints),
-        "benchmarks": listed(dict.fromkeys(one.benchmark for one in wholes(summary))),
-        "failed_to_load": ", ".join(failed),
-        "gate": str(gate.get("decision") or ""),
-        "gate_text": str(gate.get("text") or ""),
-    }
-    versions = manifest.get("versions") or {}
-    told = {f"versions.{name}": value for name, value in versions.items()}
-    # Parameters: as metrics they would be the first charts of an experiment, before its curves.
-    told |= {f"items.{name}": n for name, n in totals(summary).items()}
-    told |= {"seconds": round(summary.seconds, 1), "run_id": summary.run_id}
-    return TrackedRun(
-        key="run",
-        name=f"touchstone {summary.run_id}",
-        kind="run",
-        params=known(told),
-        tags=texts(tags),
-        why_not="; ".join(wrong) or None,
-        files=files,
-    )
+class Measured(NamedTuple):
+    """A benchmark of a checkpoint, or a composite: its values, and why they must not be believed, if known."""
+
+    checkpoint: str
+    name: str
+    values: Mapping[str, float | None]
+    why_not: str | None
+    composite: bool = False
 
 
-def _results(
-    summary: Summary, steps: Steps, found: Mapping[TrackedPlace, ResultFiles]
-) -> Iterator[TrackedRun]:
-    rows = {str(row.get("name")): row for row in summary.checkpoints}
-    groups: dict[TrackedPlace, list[Result]] = {}
-    for result in summary.results:
-        groups.setdefault(TrackedPlace(result.checkpoint, result.benchmark), []).append(result)
-    for saved, _ in saved_of(summary, ()):
-        place = TrackedPlace(saved.checkpoint, saved.benchmark)
-        of_place = groups[place]
-        (whole,) = (one for one in of_place if one.group is None)
-        more = found.get(place, ResultFiles({}))
-        step = steps.of(saved.checkpoint)
-        yield TrackedRun(
-            key=f"result/{saved.checkpoint}/{saved.benchmark}",
-            name=f"eval_{saved.benchmark}_{saved.checkpoint}",
-            kind="result",
-            params=_params(saved, rows.get(saved.checkpoint, {}), more.asked),
-            points=tuple(point for one in of_place for point in _of_result(one, step)),
-            tags=texts(_tags(saved, summary.manifest) | steps.tags(saved.checkpoint) | _undefined(of_place)),
-            why_not=why_not(whole),
-            files=more.files,
+def _measured(summary: Summary) -> list[Measured]:
+    """Return what was measured of each checkpoint, by the names that trackers take."""
+    found = []
+    for one in wholes(summary):
+        values = {tracker_name(metric.name): metric.value for metric in one.metrics.values()}
+        found.append(Measured(one.checkpoint, one.name, values, why_not(one)))
+    wrong = {(one.checkpoint, one.name): one.why_not for one in found}
+    for row in summary.composites:
+        names = dict.fromkeys(part["benchmark"] for part in row["parts"])
+        whys = [f"{name}: {why}" for name in names if (why := wrong.get((row["checkpoint"], name)))]
+        values = {tracker_name(row["name"]): row["value"]}
+        found.append(
+            Measured(row["checkpoint"], row["name"], values, "; ".join(whys) or None, composite=True)
         )
+    return found
 
 
 def why_not(result: Result) -> str | None:
@@ -183,40 +144,122 @@ def why_not(result: Result) -> str | None:
     return "; ".join(text for text in (result.invalid or "", faults) if text) or None
 
 
-def _of_result(result: Result, step: int) -> Iterator[MetricPoint]:
+def _run(
+    summary: Summary,
+    kind: Kind,
+    key: str,
+    name: str,
+    *,
+    params: Mapping[str, Any],
+    tags: Mapping[str, Any],
+    numbers: Iterable[tuple[int, Mapping[str, float | None]]] = (),
+    wrong: str | None,
+    files: Mapping[str, Path] = MappingProxyType({}),
+) -> TrackedRun:
+    """Return a run with what all have: the commit, whether it is valid, and the numbers that are defined."""
+    commit = summary.manifest.get("commit") or {}
+    told = (
+        {"commit": f"{commit['id']}{' with changes' * bool(commit.get('dirty'))}"} if commit.get("id") else {}
+    )
+    told |= {"valid": str(wrong is None).lower(), "why_not_valid": wrong or ""}
+    points = [(name, value, step) for step, values in numbers for name, value in values.items()]
+    return TrackedRun(
+        key=key,
+        name=name,
+        kind=kind,
+        params=known(params),
+        tags=texts({"kind": kind, **tags, **told}),
+        points=tuple(
+            MetricPoint(name, float(value), step)
+            for name, value, step in points
+            if value is not None and math.isfinite(value)
+        ),
+        why_not=wrong,
+        files=files,
+    )
+
+
+def _parent(summary: Summary, measured: Sequence[Measured], files: Mapping[str, Path]) -> TrackedRun:
+    gate = summary.gate or {}
+    failed = [one["name"] for one in summary.failed_to_load]
+    benchmarks = [one for one in measured if not one.composite]
+    wrong = [f"{one.name} of {one.checkpoint}: {one.why_not}" for one in benchmarks if one.why_not]
+    wrong += [f"{name} failed to load" for name in failed]
+    versions = summary.manifest.get("versions") or {}
+    return _run(
+        summary,
+        "run",
+        "run",
+        f"touchstone {summary.run_id}",
+        # Parameters: as metrics they would be the first charts of an experiment, before its curves.
+        params={
+            **{f"versions.{name}": value for name, value in versions.items()},
+            **{f"items.{name}": n for name, n in totals(summary).items()},
+            "seconds": round(summary.seconds, 1),
+            "run_id": summary.run_id,
+        },
+        tags={
+            "checkpoints": listed(str(row.get("name")) for row in summary.checkpoints),
+            "benchmarks": listed(dict.fromkeys(one.name for one in benchmarks)),
+            "failed_to_load": ", ".join(failed),
+            "gate": str(gate.get("decision") or ""),
+            "gate_text": str(gate.get("text") or ""),
+        },
+        wrong="; ".join(wrong) or None,
+        files=files,
+    )
+
+
+def _results(
+    summary: Summary,
+    measured: Sequence[Measured],
+    steps: Mapping[str, Step],
+    found: Mapping[Place, ResultFiles],
+) -> Iterator[TrackedRun]:
+    rows = {str(row.get("name")): row for row in summary.checkpoints}
+    wrong = {(one.checkpoint, one.name): one.why_not for one in measured}
+    for saved, _ in saved_of(summary, ()):
+        place = (saved.checkpoint, saved.benchmark)
+        results = [one for one in summary.results if (one.checkpoint, one.benchmark) == place]
+        more, step = found.get(place, ResultFiles({})), steps.get(saved.checkpoint, Step())
+        lacking = [
+            f"{one.name} {metric.name}: {metric.why or 'no value'}"
+            for one in results
+            for metric in one.metrics.values()
+            if metric.value is None
+        ]
+        yield _run(
+            summary,
+            "result",
+            f"result/{saved.checkpoint}/{saved.benchmark}",
+            f"eval_{saved.benchmark}_{saved.checkpoint}",
+            params=_params(saved, rows.get(saved.checkpoint, {}), more.asked),
+            numbers=[(step.step, numbers) for one in results for numbers in _numbers(one)],
+            tags={**_tags(saved), **step.tags, "undefined": "; ".join(lacking)},
+            wrong=wrong[place],
+            files=more.files,
+        )
+
+
+def _numbers(result: Result) -> Iterator[dict[str, float | None]]:
+    """Yield the numbers of each metric with its interval, then the counts of items."""
     front = "" if result.group is None else f"{tracker_name(result.group)}/"
     for metric in result.metrics.values():
-        yield from _of_metric(f"{front}{tracker_name(metric.name)}", metric, step)
-    counts = {name: getattr(result, name) for name in ("collected", "scored", "of", *_FAULTS)}
-    yield from _points({f"items/{front}{name}": number for name, number in counts.items()}, step)
+        name = f"{front}{tracker_name(metric.name)}"
+        yield {name: metric.value, f"n/{name}": metric.n} | (
+            _interval(name, asdict(metric)) if metric.n else {}
+        )
+    yield {f"items/{front}{name}": getattr(result, name) for name in COUNTS}
 
 
-_FAULTS: Final = ("skipped", "errors", "timeouts", "lost", "truncated", "no_answer", "at_limit")
+def _interval(name: str, values: Mapping[str, Any]) -> dict[str, float | None]:
+    return {f"interval/{name}/{end}": values.get(end) for end in ("low", "high", "stderr")}
 
 
-def _of_metric(name: str, metric: Metric, step: int) -> Iterator[MetricPoint]:
-    more = {
-        f"interval/{name}/{part}": getattr(metric, part) for part in ("low", "high", "stderr") if metric.n
-    }
-    yield from _points({name: metric.value, **more, f"n/{name}": metric.n}, step)
-
-
-def _points(numbers: Mapping[str, float | None], step: int) -> Iterator[MetricPoint]:
-    """Yield the numbers that are defined."""
-    for name, value in numbers.items():
-        if value is not None and math.isfinite(value):
-            yield MetricPoint(name, float(value), step)
-
-
-def _undefined(results: Iterable[Result]) -> dict[str, str]:
-    """Return the tag about metrics without a value."""
-    lacking = [
-        f"{one.name} {metric.name}: {metric.why or 'no value'}"
-        for one in results
-        for metric in one.metrics.values()
-        if metric.value is None
-    ]
-    return {"undefined": "; ".join(lacking)}
+COUNTS: Final = (
+    *("collected", "scored", "of", "skipped", "errors", "timeouts", "lost"),
+    *("truncated", "no_answer", "at_limit"),
+)
 
 
 def _params(saved: StoredResult, row: Mapping[str, Any], asked: Mapping[str, float] | None) -> dict[str, Any]:
@@ -227,7 +270,8 @@ def _params(saved: StoredResult, row: Mapping[str, Any], asked: Mapping[str, flo
     }
     if asked and settings["max_new_tokens"] is not None:  # in place of what the benchmark asks for
         asked = {**asked, "max_new_tokens": settings["max_new_tokens"]}
-    own = {
+    return {
+        **conditions,
         "checkpoint_path": row.get("path"),
         "checkpoint": saved.checkpoint,
         "dataset": saved.benchmark,
@@ -237,12 +281,16 @@ def _params(saved: StoredResult, row: Mapping[str, Any], asked: Mapping[str, flo
         "checkpoint_val_loss": row.get("val_loss"),
         "seq_len": row.get("seq_len"),
     }
-    return known({**conditions, **own})
 
 
-def _tags(saved: StoredResult, manifest: Mapping[str, Any]) -> dict[str, Any]:
+def _tags(saved: StoredResult) -> dict[str, Any]:
+    plain = {
+        "touchstone.conditions": saved.conditions,
+        "touchstone.aggregate": saved.aggregate,
+        "touchstone.composites": saved.composites,
+        METRICS: {tracker_name(name): [name, one.method] for name, one in saved.metrics.items()},
+    }
     return {
-        "kind": "result",
         "benchmark": saved.benchmark,
         "checkpoint": saved.checkpoint,
         "series": saved.checkpoint_info.get("series"),
@@ -250,95 +298,73 @@ def _tags(saved: StoredResult, manifest: Mapping[str, Any]) -> dict[str, Any]:
         "primary": saved.primary,
         "mark": saved.mark,
         "reused_from": ", ".join(saved.reused_from),
-        **_commit(manifest),
-        "touchstone.conditions": json.dumps(saved.conditions, ensure_ascii=False),
-        "touchstone.aggregate": json.dumps(saved.aggregate, ensure_ascii=False),
-        "touchstone.composites": json.dumps(saved.composites, ensure_ascii=False),
-        METRICS: json.dumps(
-            {tracker_name(name): [name, one.method] for name, one in saved.metrics.items()},
-            ensure_ascii=False,
-        ),
+        **{name: json.dumps(value, ensure_ascii=False) for name, value in plain.items()},
     }
 
 
-def _commit(manifest: Mapping[str, Any]) -> dict[str, str]:
-    commit = manifest.get("commit") or {}
-    if not commit.get("id"):
-        return {}
-    return {"commit": commit["id"] + (" with changes" if commit.get("dirty") else "")}
-
-
-def _composites(summary: Summary, steps: Steps) -> Iterator[TrackedRun]:
+def _composites(
+    summary: Summary, measured: Sequence[Measured], steps: Mapping[str, Step]
+) -> Iterator[TrackedRun]:
     rows = {str(row.get("name")): row for row in summary.checkpoints}
-    for one in summary.composites:
-        name, checkpoint = tracker_name(one["name"]), one["checkpoint"]
-        row = rows.get(checkpoint, {})
-        numbers = {name: one["value"]}
-        numbers |= {f"interval/{name}/{part}": one.get(part) for part in ("low", "high", "stderr")}
+    for one, found in zip(summary.composites, (one for one in measured if one.composite), strict=True):
+        checkpoint, name = one["checkpoint"], one["name"]
+        row, step = rows.get(checkpoint, {}), steps.get(checkpoint, Step())
         parts = [f"{part['weight']} {part['benchmark']}:{part['metric']}" for part in one["parts"]]
-        tags = {"kind": "composite", "composite": one["name"], "checkpoint": checkpoint}
-        tags |= {"fingerprint": row.get("fingerprint"), "series": row.get("series"), "mark": one.get("mark")}
-        yield TrackedRun(
-            key=f"composite/{checkpoint}/{one['name']}",
-            name=f"eval_{one['name']}_{checkpoint}",
-            kind="composite",
-            params=known(
-                {"checkpoint_path": row.get("path"), "checkpoint": checkpoint, "parts": " + ".join(parts)}
-            ),
-            points=tuple(_points(numbers, steps.of(checkpoint))),
-            tags=texts(tags | _commit(summary.manifest) | steps.tags(checkpoint)),
-            why_not=_composite_why_not(summary, one),
+        yield _run(
+            summary,
+            "composite",
+            f"composite/{checkpoint}/{name}",
+            f"eval_{name}_{checkpoint}",
+            params={"checkpoint_path": row.get("path"), "checkpoint": checkpoint, "parts": " + ".join(parts)},
+            numbers=[(step.step, {**found.values, **_interval(tracker_name(name), one)})],
+            tags={
+                "composite": name,
+                "checkpoint": checkpoint,
+                "fingerprint": row.get("fingerprint"),
+                "series": row.get("series"),
+                "mark": one.get("mark"),
+                **step.tags,
+            },
+            wrong=found.why_not,
         )
 
 
-def _composite_why_not(summary: Summary, composite: Mapping[str, Any]) -> str | None:
-    parts = {part["benchmark"] for part in composite["parts"]}
-    wrong = [
-        f"{one.name}: {why}"
-        for one in wholes(summary)
-        if one.checkpoint == composite["checkpoint"] and one.benchmark in parts and (why := why_not(one))
-    ]
-    return "; ".join(wrong) or None
-
-
-def _series(summary: Summary, steps: Steps) -> Iterator[TrackedRun]:
-    members: dict[str, list[str]] = {}
-    for name, series in steps.series.items():
-        if series is not None and steps.known(name):
-            members.setdefault(series, []).append(name)
-    for series, names in members.items():
-        at = {steps.of(name): name for name in reversed(names)}
+def _series(
+    summary: Summary, measured: Sequence[Measured], steps: Mapping[str, Step]
+) -> Iterator[TrackedRun]:
+    for series in dict.fromkeys(step.series for step in steps.values() if step.series is not None):
+        names = [name for name, step in steps.items() if step.series == series]
+        at = {steps[name].step: name for name in reversed(names)}
         if len(at) < 2:
             continue
-        points = [point for step, name in sorted(at.items()) for point in _curve(summary, name, step)]
-        wrong = [point.name for point in points if point.name.startswith(NOT_VALID)]
+        curve = [
+            (step, {f"{_front(one)}{name}": value for name, value in one.values.items()}, one.why_not)
+            for step, checkpoint in sorted(at.items())
+            for one in measured
+            if one.checkpoint == checkpoint
+        ]
+        wrong = sum(value is not None for _, values, why in curve if why for value in values.values())
         left_out = [name for name in names if name not in at.values()]
-        tags = {"kind": "series", "series": series, "checkpoints": listed(at.values(), len(at))}
-        tags |= {"left_out": f"{', '.join(left_out)}: at the step of another" if left_out else ""}
-        yield TrackedRun(
-            key=f"series/{series}",
-            name=f"series_{Path(series).name}",
-            kind="series",
-            params=known({"series": series, "checkpoints": len(at), "run_id": summary.run_id}),
-            points=tuple(points),
-            tags=texts(tags | _commit(summary.manifest) | steps.tags(names[0])),
-            why_not=f"{count(len(wrong), 'point')} of results that are not valid" if wrong else None,
+        yield _run(
+            summary,
+            "series",
+            f"series/{series}",
+            f"series_{Path(series).name}",
+            params={"series": series, "checkpoints": len(at), "run_id": summary.run_id},
+            numbers=[(step, values) for step, values, _ in curve],
+            tags={
+                "series": series,
+                "checkpoints": listed(at.values(), len(at)),
+                "left_out": f"{', '.join(left_out)}: at the step of another" if left_out else "",
+                **steps[names[0]].tags,
+            },
+            wrong=f"{count(wrong, 'point')} of results that are not valid" if wrong else None,
         )
 
 
-def _curve(summary: Summary, checkpoint: str, step: int) -> Iterator[MetricPoint]:
-    for result in wholes(summary):
-        if result.checkpoint == checkpoint:
-            front = f"{NOT_VALID}/" if why_not(result) else ""
-            values = {
-                f"{front}{tracker_name(result.name)}/{tracker_name(one.name)}": one.value
-                for one in result.metrics.values()
-            }
-            yield from _points(values, step)
-    for one in summary.composites:
-        if one["checkpoint"] == checkpoint:
-            front = f"{NOT_VALID}/" if _composite_why_not(summary, one) else ""
-            yield from _points({f"{front}{tracker_name(one['name'])}": one["value"]}, step)
+def _front(one: Measured) -> str:
+    """Return what stands before the names of values in a curve."""
+    return f"{NOT_VALID}/" * bool(one.why_not) + ("" if one.composite else f"{tracker_name(one.name)}/")
 
 
 def known(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -364,13 +390,14 @@ PLACE: Final = "touchstone"
 @dataclass(frozen=True, slots=True)
 class Sent:
     """The outcome: where it is, the number of the tracker's runs, of those that are new, and of numbers and files that
-    were sent now."""
+    were sent now; ``left_out`` are files that were not, with the reason."""
 
     where: str
     runs: int
     new: int
     numbers: int
     files: int
+    left_out: tuple[str, ...] = ()
 
 
 class Tracker(Protocol):

@@ -16,20 +16,21 @@ import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from pytest_touchstone.compare.study.reading import study_of
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import file_name
-from pytest_touchstone.core.keys import without_keys
+from pytest_touchstone.core.keys import each_text, without_keys
 from pytest_touchstone.reports import png
+from pytest_touchstone.reports.files import task_of
 from pytest_touchstone.reports.plots import study_pictures
 from pytest_touchstone.reports.trackers.mlflow import MLflow
 from pytest_touchstone.reports.trackers.payload import (
+    Place,
     ResultFiles,
     Sent,
-    TrackedPlace,
     TrackedRun,
     Tracker,
     identity,
@@ -37,7 +38,7 @@ from pytest_touchstone.reports.trackers.payload import (
 )
 from pytest_touchstone.reports.trackers.wandb import WandB
 from pytest_touchstone.reports.validity import token_limit
-from pytest_touchstone.results.journal import journal_files, latest, places, read_at, read_journal
+from pytest_touchstone.results.journal import RecordPlace, journal_files, latest_placed, read_at
 from pytest_touchstone.results.layout import place_in
 from pytest_touchstone.results.records import Record, to_json
 from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary, wholes
@@ -85,27 +86,29 @@ class Artifacts:
         drawn = {f"{one.name}.png": png.png(one) for one in study_pictures(study)}
         return {name: self._written(f"plots/{name}", data) for name, data in drawn.items()}
 
-    def of_results(self) -> dict[TrackedPlace, ResultFiles]:
+    def of_results(self) -> dict[Place, ResultFiles]:
         """Return the files of each result, by name, with what its first records tell.
 
         Raises ``OSError``, and ``HarnessError`` where the journal cannot be read.
         """
-        records: dict[TrackedPlace, list[Record]] = {}
-        for record in latest(read_journal(self._folder, exchanges=False)).values():
-            records.setdefault(TrackedPlace(record.checkpoint, record.benchmark), []).append(record)
-        lines = places(self._folder)
+        placed: dict[Place, list[tuple[Record, RecordPlace]]] = {}
+        for record, line in latest_placed(self._folder).values():
+            placed.setdefault((record.checkpoint, record.benchmark), []).append((record, line))
         several = len({result.checkpoint for result in wholes(self._summary)}) > 1
         found = {}
-        for number, (place, known) in enumerate(records.items()):
-            scored = [one for one in known if one.status == "scored"]
-            whole = [read_at(lines[one.item]) for one in scored[:FIRST]]
-            front = file_name(f"{place.checkpoint}_{place.benchmark}" if several else place.benchmark)
+        for number, ((checkpoint, benchmark), records) in enumerate(placed.items()):
+            lines = [line for record, line in records if record.status == "scored"][:FIRST]
+            whole = [read_at(line) for line in lines]
+            front = file_name(f"{checkpoint}_{benchmark}" if several else benchmark)
+            tasks = place_in(self._folder, f"{front}_tasks.csv")  # of programs
             files = {
-                "tasks.csv": self._own(f"{front}_tasks.csv") or item_table(known).encode(),
-                "samples.jsonl": self._samples(f"{front}_samples.jsonl") or _lines(map(_first, whole)),
+                "tasks.csv": tasks.read_bytes()
+                if tasks.is_file()
+                else item_table([one for one, _ in records]),
+                "samples.jsonl": b"".join(map(_samples, whole)),
             }
             written = {name: self._written(f"{number}/{name}", data) for name, data in files.items() if data}
-            found[place] = ResultFiles(written, _asked(whole))
+            found[checkpoint, benchmark] = ResultFiles(written, _asked(whole))
         return found
 
     def _written(self, name: str, data: bytes) -> Path:
@@ -114,30 +117,12 @@ class Artifacts:
         path.write_bytes(data if path.suffix in PACKED else self._secrets.removed_from(data))
         return path
 
-    def _own(self, name: str) -> bytes:
-        path = place_in(self._folder, name)
-        return path.read_bytes() if path.is_file() else b""
-
-    def _samples(self, name: str) -> bytes:
-        """Return the first sample of each of the first tasks, from a file of samples; nothing without one."""
-        path = place_in(self._folder, name)
-        if not path.is_file():
-            return b""
-        found: list[str] = []
-        with path.open(encoding="utf-8") as file:
-            for line in file:
-                if json.loads(line).get("sample", 0) == 0:
-                    found.append(line)
-                if len(found) == FIRST:
-                    break
-        return "".join(found).encode()
-
     def _secret_in_texts(self) -> str | None:
         """Return the variable whose value a record holds: within the page texts are packed, and not searched."""
         return self._secrets.within(journal_files(self._folder))
 
 
-def item_table(records: Sequence[Record]) -> str:
+def item_table(records: Sequence[Record]) -> bytes:
     """Return a row per item as CSV: what became of it, and its scores."""
     scores = list(dict.fromkeys(name for one in records for name in one.scores))
     text = io.StringIO()
@@ -146,18 +131,17 @@ def item_table(records: Sequence[Record]) -> str:
     for one in records:
         values = [one.scores.get(name, "") for name in scores]
         rows.writerow([one.example, one.group or "", one.status, one.seconds, *values, one.message or ""])
-    return text.getvalue()
+    return text.getvalue().encode("utf-8", "backslashreplace")
 
 
-def _first(record: Record) -> dict[str, Any]:
+def _samples(record: Record) -> bytes:
+    """Return an item as lines of JSON: its programs as in the run's own file, else its exchanges."""
     kept = ("example", "group", "status", "scores", "exchanges")
-    return {name: value for name, value in to_json(record).items() if name in kept}
-
-
-def _lines(rows: Iterable[dict[str, Any]]) -> bytes:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode(
-        "utf-8", "backslashreplace"
-    )
+    task = task_of(record).samples or [
+        {name: value for name, value in to_json(record).items() if name in kept}
+    ]
+    lines = "".join(json.dumps(sample, ensure_ascii=False) + "\n" for sample in task)
+    return lines.encode("utf-8", "backslashreplace")
 
 
 def _asked(records: Iterable[Record]) -> dict[str, float] | None:
@@ -180,7 +164,6 @@ SHORTEST: Final = 6
 _NAMES: Final = re.compile(
     r"(^|_)(API_?KEY|KEY|KEY_ID|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|PAT|CREDENTIALS?)(_|$)", re.IGNORECASE
 )
-_BLOCK: Final = 1 << 22
 
 
 class Secrets:
@@ -215,16 +198,12 @@ class Secrets:
         Raises ``OSError`` as the system does.
         """
         values = {value.encode(): name for value, name in self._names.items()}
-        longest = max(map(len, values), default=0)
         for path in paths if values else ():
             with path.open("rb") as file:
-                kept = b""
-                while block := file.read(_BLOCK):
-                    kept += block
+                for line in file:
                     for value, name in values.items():
-                        if value in kept:
+                        if value in line:
                             return name
-                    kept = kept[-longest:]
         return None
 
 
@@ -240,14 +219,7 @@ def trackers() -> tuple[Tracker, ...]:
     return (MLflow(), WandB())
 
 
-class TrackOutcome(NamedTuple):
-    """The numbers of what was sent, and the files that were not, with the reason."""
-
-    sent: Sent
-    left_out: list[str]
-
-
-def track(folder: Path, tracker: Tracker, settings: Mapping[str, Any]) -> TrackOutcome:
+def track(folder: Path, tracker: Tracker, settings: Mapping[str, Any]) -> Sent:
     """Send what a tracker does not have yet of a run that ended. Raises ``HarnessError``."""
     if (lacking := tracker.missing()) is not None:
         raise HarnessError(lacking)
@@ -261,26 +233,12 @@ def track(folder: Path, tracker: Tracker, settings: Mapping[str, Any]) -> TrackO
             raise HarnessError(f"{folder}: cannot be read: {error.strerror}") from error
         runs = [_without(secrets, one) for one in runs]
         sent = tracker.send(identity(summary), runs, settings, artifacts.pictures)
-    return TrackOutcome(sent, artifacts.left_out)
+    return replace(sent, left_out=tuple(artifacts.left_out))
 
 
 def _without(secrets: Secrets, one: TrackedRun) -> TrackedRun:
-    removed = secrets.removed
-    return replace(
-        one,
-        key=removed(one.key),
-        name=removed(one.name),
-        points=tuple(point._replace(name=removed(point.name)) for point in one.points),
-        params={name: _clean(secrets, value) for name, value in one.params.items()},
-        tags={name: removed(value) for name, value in one.tags.items()},
-        why_not=None if one.why_not is None else removed(one.why_not),
-    )
-
-
-def _clean(secrets: Secrets, value: Any) -> Any:
-    """Return a plain value with no key in its texts."""
-    if isinstance(value, str):
-        return secrets.removed(value)
-    if isinstance(value, Mapping):
-        return {secrets.removed(str(name)): _clean(secrets, one) for name, one in value.items()}
-    return [_clean(secrets, one) for one in value] if isinstance(value, list | tuple) else value
+    """Return a run with no key in any text of it."""
+    names = ("key", "name", "params", "tags", "why_not")
+    texts = {name: each_text(getattr(one, name), secrets.removed) for name in names}
+    points = (point._replace(name=secrets.removed(point.name)) for point in one.points)
+    return replace(one, **texts, points=tuple(points))

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_touchstone.compare.mlflow import TrackerError, reason, without_password
+from pytest_touchstone.compare.mlflow import TrackerError, talking, without_password
 from pytest_touchstone.core import disk
-from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.reports.trackers.payload import MetricPoint, Pictures, Sent, TrackedRun, place_name
 
@@ -60,35 +57,19 @@ class WandB:
         self, identity: str, runs: Sequence[TrackedRun], settings: Mapping[str, Any], pictures: Pictures
     ) -> Sent:
         """Send the runs, the parent last, with the pictures. Raises ``TrackerError``."""
-        with _package() as wandb:
-            sending = _Sending(wandb, identity, place_name(self, settings))
-            for one in runs[1:]:
-                sending.complete(one)
-            sending.complete(runs[0], pictures)
-            return sending.sent(len(runs))
+        place = "its own settings"
+        with talking(PATIENCE, lambda: place):
+            import wandb
 
-
-@contextmanager
-def _package() -> Iterator[Any]:
-    """The package; raises ``TrackerError`` for all that goes wrong with it."""
-    added = {name: value for name, value in PATIENCE.items() if name not in os.environ}
-    os.environ.update(added)
-    place = "its own settings"
-    try:
-        import wandb
-
-        place = without_password(str(wandb.setup().settings.base_url))
-        try:
-            yield wandb
-        finally:
-            wandb.teardown()
-    except HarnessError:
-        raise
-    except Exception as error:  # whatever the server answered
-        raise TrackerError(f"{place}: {reason(error)}") from error
-    finally:
-        for name in added:
-            os.environ.pop(name, None)
+            place = without_password(str(wandb.setup().settings.base_url))
+            try:
+                sending = _Sending(wandb, identity, place_name(self, settings))
+                for one in runs[1:]:
+                    sending.complete(one)
+                sending.complete(runs[0], pictures)
+                return sending.sent(len(runs))
+            finally:
+                wandb.teardown()
 
 
 class _Sending:
@@ -136,7 +117,6 @@ class _Sending:
         self._files += len(files)
 
     def _started(self, one: TrackedRun, run_id: str) -> Any:
-        tags = one.all_tags
         return self._wandb.init(
             project=self._project,
             group=self._identity,
@@ -144,8 +124,8 @@ class _Sending:
             name=one.name,
             id=run_id,
             resume=None if self._offline else "allow",
-            config={**tags, **one.params},
-            tags=[f"{name}:{tags[name]}"[:LONGEST_TAG] for name in TAGS if name in tags],
+            config={**one.tags, **one.params},
+            tags=[f"{name}:{one.tags[name]}"[:LONGEST_TAG] for name in TAGS if name in one.tags],
             notes=None if one.why_not is None else f"NOT VALID: {one.why_not}",
             settings=self._wandb.Settings(**SETTINGS),
         )
