@@ -10,10 +10,12 @@ formats, and whatever else is printed is escaped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
+from pytest_touchstone.compare.formats.run import composite_metric
 from pytest_touchstone.compare.gate.result import GateLine, shown_lines
+from pytest_touchstone.compare.metric import MetricComparison
 from pytest_touchstone.compare.pair import PairComparison
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.errors import ExitCode
@@ -22,7 +24,7 @@ from pytest_touchstone.reports.comparison import Cells, Flip, Flips
 from pytest_touchstone.reports.formatting import markdown_code, markdown_text
 from pytest_touchstone.reports.gate import difference_text, heading, reason_texts, standing
 from pytest_touchstone.reports.terminal import after_gate
-from pytest_touchstone.results.summary import Result, Summary, wholes
+from pytest_touchstone.results.summary import Metric, Result, Summary, wholes
 from pytest_touchstone.statistics.units import POINTS
 
 ROWS: Final = 100
@@ -123,22 +125,19 @@ def _scores(summary: Summary) -> list[str]:
         (
             markdown_code(result.checkpoint),
             " ".join(part for part in (markdown_code(result.benchmark), formatting.asked(result)) if part),
-            markdown_code(metric.name),
-            formatting.number(metric.value),
-            formatting.interval(metric.low, metric.high),
-            str(metric.n),
+            markdown_code(result.primary),
+            *_limits(result.metrics[result.primary]),
+            str(result.metrics[result.primary].n),
             ", ".join(_remarks(result)),
         )
         for result in wholes(summary)
-        for metric in [result.metrics[result.primary]]
     ]
     rows += [
         (
             markdown_code(one["checkpoint"]),
             markdown_code(one["name"]),
             "composite",
-            formatting.number(one["value"]),
-            formatting.interval(one["low"], one["high"]),
+            *_limits(composite_metric(one)),
             "",
             markdown_text(one.get("mark", "")),
         )
@@ -146,6 +145,10 @@ def _scores(summary: Summary) -> list[str]:
     ]
     head = ("checkpoint", "benchmark", "metric", "value", "95 % interval", "n", "")
     return [_table(head, rows)] if rows else []
+
+
+def _limits(metric: Metric) -> tuple[str, str]:
+    return formatting.number(metric.value), formatting.interval(metric.low, metric.high)
 
 
 def _remarks(result: Result) -> list[str]:
@@ -173,6 +176,7 @@ def _notes(summary: Summary) -> list[str]:
     lines = [
         notes.items(summary),
         *notes.demonstration(summary),
+        *notes.failed_to_load(summary),
         *notes.directions(summary),
         *notes.judged(summary),
         *notes.warnings(summary),
@@ -202,33 +206,33 @@ def comparison_page(pairs: Sequence[PairComparison], flips: Sequence[Flips] = ()
     return "\n\n".join(shown) + "\n"
 
 
-def _compared(pair: PairComparison, flips: Flips) -> Iterable[str]:
+def _compared(pair: PairComparison, flips: Flips) -> list[str]:
     a, b = pair.baseline, pair.new
-    yield f"### {markdown_text(b.name)} against {markdown_text(a.name)}"
-    yield ""
-    yield f"- A, the baseline: {markdown_text(a.name)} ({markdown_text(comparison.about(a))})"
-    yield f"- B: {markdown_text(b.name)} ({markdown_text(comparison.about(b))})"
-    yield ""
-    level = pair.lines[0].comparison.level
-    yield _cells(comparison.header(level))
-    yield "| " + " | ".join("---:" if name in _RIGHT else "---" for name in Cells._fields) + " |"
-    for line in pair.lines:
-        one = comparison.cells(line)
-        if about := comparison.about_values(pair, line):
-            one = one._replace(benchmark=f"{one.benchmark} ({about})")
-        yield _cells(one, bold=line.primary and one.verdict.startswith(("worse", "better")))
-    for line in pair.composites:
-        yield _cells(comparison.composite_cells(line))
-    yield ""
-    for title, text in comparison.lists(pair):
-        yield f"- **{title}**: {markdown_text(text)}" if title else f"  - {markdown_text(text)}"
-    if pair.mean is not None:
-        yield f"- **mean**: {markdown_text(comparison.mean(pair.mean))}"
-    if pair.pooled is not None:
-        yield f"- **pooled**: {markdown_text(comparison.pooled(pair.pooled))}"
-    yield from (f"- note: {markdown_text(text)}" for text in comparison.notes(pair))
-    for name, found in flips.items():
-        yield from _flips(name, found)
+    findings = [(f"**{title}**: " if title else "", text) for title, text in comparison.lists(pair)]
+    findings += [("**mean**: ", comparison.mean(pair.mean))] if pair.mean is not None else []
+    findings += [("**pooled**: ", comparison.pooled(pair.pooled))] if pair.pooled is not None else []
+    findings += [("note: ", text) for text in comparison.notes(pair)]
+    return [
+        f"### {markdown_text(b.name)} against {markdown_text(a.name)}",
+        "",
+        f"- A, the baseline: {markdown_text(a.name)} ({markdown_text(comparison.about(a))})",
+        f"- B: {markdown_text(b.name)} ({markdown_text(comparison.about(b))})",
+        "",
+        _cells(comparison.header(pair.lines[0].comparison.level)),
+        "| " + " | ".join("---:" if name in _RIGHT else "---" for name in Cells._fields) + " |",
+        *(_line(pair, line) for line in pair.lines),
+        *(_cells(comparison.composite_cells(line)) for line in pair.composites),
+        "",
+        *(f"{'- ' if title else '  - '}{title}{markdown_text(text)}" for title, text in findings),
+        *(line for name, found in flips.items() for line in _flips(name, found)),
+    ]
+
+
+def _line(pair: PairComparison, line: MetricComparison) -> str:
+    one = comparison.cells(line)
+    if about := comparison.about_values(pair, line):
+        one = one._replace(benchmark=f"{one.benchmark} ({about})")
+    return _cells(one, bold=line.primary and one.verdict.startswith(("worse", "better")))
 
 
 def _cells(one: Cells, *, bold: bool = False) -> str:
@@ -238,12 +242,8 @@ def _cells(one: Cells, *, bold: bool = False) -> str:
     return "| " + " | ".join(shown) + " |"
 
 
-def _flips(name: str, found: Sequence[Flip]) -> Iterable[str]:
-    yield ""
-    yield f"<details><summary>{markdown_text(name)}: items gained and lost</summary>"
-    yield ""
-    yield "| item | | question | A | B | gold |"
-    yield "| --- | --- | --- | --- | --- | --- |"
+def _flips(name: str, found: Sequence[Flip]) -> list[str]:
+    rows = []
     for flip in found:
         texts = (flip.question, flip.baseline, flip.new, flip.gold)
         shown = [
@@ -251,6 +251,14 @@ def _flips(name: str, found: Sequence[Flip]) -> Iterable[str]:
             for place, text in enumerate(texts)
         ]
         word = "gained" if flip.gained else "lost"
-        yield f"| {markdown_text(flip.example)} | {word} | {' | '.join(shown)} |"
-    yield ""
-    yield "</details>"
+        rows.append(f"| {markdown_text(flip.example)} | {word} | {' | '.join(shown)} |")
+    return [
+        "",
+        f"<details><summary>{markdown_text(name)}: items gained and lost</summary>",
+        "",
+        "| item | | question | A | B | gold |",
+        "| --- | --- | --- | --- | --- | --- |",
+        *rows,
+        "",
+        "</details>",
+    ]

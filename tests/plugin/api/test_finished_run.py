@@ -121,11 +121,14 @@ def test_problems_name_what_failed_and_the_table_says_so(tmp_path: Path) -> None
     )
     assert run.problems[2].startswith("error: evals/test_winogrande.py::test_winogrande[")
     assert run.left_out == ("humaneval: asks Generate, which checkpoint-100 (causal LM) cannot answer",)
-    for shown in (repr(run), run._repr_html_()):
-        assert "NOT VALID" in shown
-        assert "5 problems, in .problems: bad failed to load: no weights" in shown
-        assert "left out, in .left_out: humaneval" in shown
-    assert "runs/bad" not in repr(run)
+    shown = repr(run)
+    assert "NOT VALID" in shown
+    assert "5 problems, in .problems: bad failed to load: no weights" in shown
+    assert "left out, in .left_out: humaneval" in shown
+    assert "runs/bad" not in shown
+    notebook = run._repr_markdown_()
+    assert "**not valid**" in notebook
+    assert all(name in notebook for name in ("no weights", "9 of 9 outputs ended", "humaneval"))
 
 
 @pytest.mark.parametrize("decision", ["failed", "not valid", "mistake", "passed", "shown"])
@@ -145,7 +148,7 @@ def test_a_notebooks_table_escapes_what_names_have(tmp_path: Path) -> None:
     summary = load_summary(made_up(tmp_path, "one", "a"))
     named = [replace(one, checkpoint="<b>&") for one in summary.results]
     write_results(replace(summary, results=named), tmp_path)
-    assert "<td>&lt;b&gt;&amp;</td>" in pytest_touchstone.load(tmp_path)._repr_html_()
+    assert "| `<b>&` |" in pytest_touchstone.load(tmp_path)._repr_markdown_()
 
 
 def test_data_frames_have_the_results_and_the_items(run: pytest_touchstone.FinishedRun) -> None:

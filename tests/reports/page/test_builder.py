@@ -148,9 +148,9 @@ def test_the_summary_divides_a_benchmark_by_length_and_fields(tmp_path):
     text = re.sub(r"\s+", " ", unescape(re.sub("<[^>]+>", " ", run_page(summary))))
     assert "by length of the question, and by fields of the data" in text
     found = breakdown(PageItems(Redaction()).read(summary, compared=False).parts)["texts"]
-    assert [one.label.partition(":")[0] for one in found] == ["length"] * 3
-    assert sum(one.counts[0] for one in found) == 96
-    total = sum(one.value * one.counts[0] for one in found if one.value is not None)
+    assert [one["label"].partition(":")[0] for one in found] == ["length"] * 3
+    assert sum(one["counts"][0] for one in found) == 96
+    total = sum(one["metric"].value * one["counts"][0] for one in found)
     assert total / 96 == pytest.approx(summary.results[-1].metrics["exact_match"].value)
 
 

@@ -70,11 +70,12 @@ def _candidates(
         candidate.entries[saved.benchmark] = BenchmarkScores(saved, items, folder, own)
     for row in summary.composites:
         if row["checkpoint"] in found:
-            found[row["checkpoint"]].composites[row["name"]] = _composite(row)
+            found[row["checkpoint"]].composites[row["name"]] = composite_metric(row)
     return list(found.values())
 
 
-def _composite(row: Mapping[str, Any]) -> Metric:
+def composite_metric(row: Mapping[str, Any]) -> Metric:
+    """Return a composite of a run's summary as a metric."""
     sizes = {part["benchmark"]: part["n"] for part in row["parts"]}
     names = ("name", "value", "low", "high", "stderr", "method", "why")
     return Metric(**{name: row.get(name) for name in names}, n=sum(sizes.values()))  # type: ignore[arg-type]

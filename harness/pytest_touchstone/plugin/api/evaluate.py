@@ -20,12 +20,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from decimal import Decimal
 from multiprocessing import Pipe
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
 
 from pytest_touchstone.core.errors import ExitCode, HarnessError, OptionError
 from pytest_touchstone.core.files import shipped_evals
@@ -291,45 +291,38 @@ def _run(command: Sequence[str], live: LiveModel | None, *, progress: bool, verb
         theirs.close()
         lines: list[str] = []
 
-        def read() -> None:
-            for line in _lines(process):
-                lines.append(line)
-                if verbose or (progress and line.startswith("touchstone")):
-                    sys.stdout.write(line)
-                    sys.stdout.flush()
+        def read(output: IO[str]) -> None:
+            with output:
+                for line in output:
+                    lines.append(line)
+                    if verbose or (progress and line.startswith("touchstone")):
+                        sys.stdout.write(line)
+                        sys.stdout.flush()
 
+        reader = threading.Thread(target=read, args=(process.stdout,), name="touchstone-output", daemon=True)
+        reader.start()
         try:
-            if live is None:
-                read()
-            else:
+            if live is not None:
                 # The model answers in the caller's thread, where its device and its context belong.
-                reader = threading.Thread(target=read, name="touchstone-output", daemon=True)
-                reader.start()
                 serve(live, ours)
-                reader.join()
-            return process.wait(), "".join(lines)
+            code = process.wait()
+            reader.join()
+            return code, "".join(lines)
         except BaseException:
             ours.close()
-            _interrupt(process, read=live is not None)
+            _interrupt(process)
             raise
         finally:
-            for stream in (process.stdin, process.stdout):
-                if stream is not None:
-                    stream.close()
+            if process.stdin is not None:
+                process.stdin.close()
 
 
-def _lines(process: subprocess.Popen[str]) -> Iterator[str]:
-    assert process.stdout is not None
-    yield from process.stdout
-
-
-def _interrupt(process: subprocess.Popen[str], *, read: bool) -> None:
-    """Let the run write what it has, and end it; ``read``: a thread reads its output."""
+def _interrupt(process: subprocess.Popen[str]) -> None:
+    """Let the run write what it has, and end it."""
     if process.stdin is not None:
         process.stdin.close()
-    process.stdin = None
     try:
-        (process.wait if read else process.communicate)(timeout=PATIENCE)
+        process.wait(timeout=PATIENCE)
     except BaseException:  # too slow, or interrupted again
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

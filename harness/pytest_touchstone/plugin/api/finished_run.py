@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pytest_touchstone.compare.formats.run import composite_metric
 from pytest_touchstone.compare.gate.result import PASSING
 from pytest_touchstone.core.text import count
 from pytest_touchstone.plugin.api.items import Items, frame
 from pytest_touchstone.reports.formatting import interval, number, of_all, of_parts, own_rows
 from pytest_touchstone.results.rows import COLUMNS, ResultRow, result_rows
 from pytest_touchstone.results.run_directory import find_run
-from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary, wholes
+from pytest_touchstone.results.summary import SUMMARY, Metric, Summary, load_summary, wholes
 
 if TYPE_CHECKING:
     import pandas
 
 SHOWN: Final = ("checkpoint", "benchmark", "metric", "value", "95 % interval", "items", "")
-"""The columns of the table that a notebook shows."""
+"""The columns of the table that a prompt shows."""
 
 
 class FinishedRun:
@@ -107,46 +107,43 @@ class FinishedRun:
         ]
         return "\n".join(line.rstrip() for line in [self._title(), *lines, *self._told()])
 
-    def _repr_html_(self) -> str:
-        head = "".join(f"<th>{html.escape(cell)}</th>" for cell in SHOWN)
-        rows = ["".join(f"<td>{html.escape(cell)}</td>" for cell in row) for row in self._table()]
-        body = "".join(f"<tr>{row}</tr>" for row in rows)
-        told = "".join(f"<p>{html.escape(line)}</p>" for line in self._told())
-        return f"<p>{html.escape(self._title())}</p><table><tr>{head}</tr>{body}</table>{told}"
+    def _repr_markdown_(self) -> str:
+        from pytest_touchstone.reports.markdown import page
+
+        return page(self.summary)
 
     def _title(self) -> str:
         return f"run {self.run_id} in {self.directory}{'' if self._results_valid else ': NOT VALID'}"
 
     def _table(self) -> list[tuple[str, ...]]:
         """Return a row per checkpoint and benchmark with the primary metric, then one per composite."""
-        rows: list[tuple[str, ...]] = []
         own = own_rows(self.summary)
-        for one in wholes(self.summary):
-            metric = one.metrics[one.primary]
-            bad = "not valid" if one.invalid or one.faults else ""
-            value = (
-                number(metric.value),
-                interval(metric.low, metric.high),
+        rows = [
+            (
+                one.checkpoint,
+                one.name,
+                one.primary,
+                *_limits(one.metrics[one.primary]),
                 of_all(one, own=one.benchmark in own),
+                "not valid" if one.invalid or one.faults else "",
             )
-            rows.append((one.checkpoint, one.name, one.primary, *value, bad))
-        for composite in self.summary.composites:
-            value = (
-                number(composite["value"]),
-                interval(composite["low"], composite["high"]),
-                of_parts(composite),
-            )
-            rows.append((composite["checkpoint"], composite["name"], "composite", *value, ""))
-        return rows
+            for one in wholes(self.summary)
+        ]
+        return rows + [
+            (one["checkpoint"], one["name"], "composite", *_limits(composite_metric(one)), of_parts(one), "")
+            for one in self.summary.composites
+        ]
 
     def _told(self) -> list[str]:
-        problems = self.problems
-        said = (
-            [f"{count(len(problems), 'problem')}, in .problems: {problems[0].splitlines()[0]}"]
-            if problems
-            else []
-        )
-        return said + ([f"left out, in .left_out: {self.left_out[0]}"] if self.left_out else [])
+        lines = [f"left out, in .left_out: {text}" for text in self.left_out[:1]]
+        if problems := self.problems:
+            first = problems[0].splitlines()[0]
+            lines.insert(0, f"{count(len(problems), 'problem')}, in .problems: {first}")
+        return lines
+
+
+def _limits(metric: Metric) -> tuple[str, str]:
+    return number(metric.value), interval(metric.low, metric.high)
 
 
 def load(run: str | Path, *, output: str | Path = "results") -> FinishedRun:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from pytest_touchstone.compare.formats import korean_mlm
 from pytest_touchstone.compare.formats.base import ResultTable
+from pytest_touchstone.compare.formats.run import composite_metric
 from pytest_touchstone.compare.gate.result import shown_lines
 from pytest_touchstone.compare.pair import PairComparison
 from pytest_touchstone.compare.study.points import Study
@@ -20,7 +21,7 @@ from pytest_touchstone.reports.page.payload import JudgedPair, PageRun, opposite
 from pytest_touchstone.reports.plots import draw_curves, svg
 from pytest_touchstone.results.run_directory import command_words
 from pytest_touchstone.results.summary import Declaration, Metric, Result, Summary
-from pytest_touchstone.statistics.intervals import mean_estimate
+from pytest_touchstone.statistics.intervals import Estimate, mean_estimate
 
 FAULTS_SHOWN: Final = 200
 OPEN_GROUPS: Final = 60
@@ -45,23 +46,8 @@ MOST_BESIDE: Final = 5
 THIRDS: Final = 3
 
 
-TrackBar: TypeAlias = tuple[float, float, float]
-"""The places of value and interval on a track, in per cent of its width."""
-
-
-class SummaryRow(NamedTuple):
-    """A row of a table of results; ``counts`` are items, errors and skipped items, none for a composite."""
-
-    label: str
-    checkpoint: str
-    value: float | None
-    low: float | None
-    high: float | None
-    method: str
-    bar: TrackBar | None
-    mark: str = ""
-    counts: tuple[int | str, ...] = ()
-    strong: bool = True
+Row: TypeAlias = dict[str, Any]
+"""A row of a table of results, as the template has it (``_row``)."""
 
 
 def run_content(run: PageRun) -> dict[str, Any]:
@@ -91,7 +77,10 @@ def run_content(run: PageRun) -> dict[str, Any]:
             for one in summary.declarations
         ],
         "curves": drawn(make_study(TablesRead(((summary.directory, results),)))),
-        "composites": [_composite(one) for one in summary.composites],
+        "composites": [
+            _row(one["name"], one["checkpoint"], composite_metric(one), (0.0, 1.0), mark=one.get("mark", ""))
+            for one in summary.composites
+        ],
         "composite_notes": _composite_notes(summary),
         "changed": formatting.shown_changes(summary),
         "datasets": [
@@ -188,26 +177,22 @@ def _benchmark(declared: Declaration, results: Sequence[Result]) -> dict[str, An
 
 def _rows(
     label: str, name: str, results: Sequence[Result], scale: tuple[float, float] | None = None
-) -> list[SummaryRow]:
+) -> list[Row]:
     """Return a row per checkpoint, the label on the first."""
     scale = scale or _scale(result.metrics[name] for result in results)
     alike = len(results) > 1 and formatting.common_mark(results)  # said above the table
     rows = []
     for place, result in enumerate(results):
         metric, primary = result.metrics[name], name == result.primary
-        counts = (result.faults, result.skipped) if primary else ("", "")
         rows.append(
-            SummaryRow(
+            _row(
                 "" if place else label,
                 formatting.who(result, results),
-                metric.value,
-                metric.low,
-                metric.high,
-                f"{metric.method} interval",
-                _bar(metric.value, metric.low, metric.high, scale),
-                "NOT VALID" * bool(result.invalid) or ("" if alike else result.mark) * primary,
-                (metric.n, *counts),
-                primary and result.group is None,
+                metric,
+                scale,
+                mark="NOT VALID" * bool(result.invalid) or ("" if alike else result.mark) * primary,
+                counts=(metric.n, *((result.faults, result.skipped) if primary else ("", ""))),
+                strong=primary and result.group is None,
             )
         )
     return rows
@@ -216,14 +201,6 @@ def _rows(
 def drawn(study: Study) -> list[str]:
     """Return the curves of a study as elements of a page."""
     return [svg(draw_curves(chart)) for chart in line_charts(study)]
-
-
-def _composite(one: Mapping[str, Any]) -> SummaryRow:
-    value, low, high = (one[name] for name in ("value", "low", "high"))
-    bar = _bar(value, low, high, (0.0, 1.0))
-    return SummaryRow(
-        one["name"], one["checkpoint"], value, low, high, one["method"], bar, one.get("mark", "")
-    )
 
 
 def _composite_notes(summary: Summary) -> list[str]:
@@ -237,16 +214,31 @@ def _composite_notes(summary: Summary) -> list[str]:
     return [*dict.fromkeys(f"{one['name']} = {one['formula']}" for one in summary.composites), *best]
 
 
-def _bar(
-    value: float | None, low: float | None, high: float | None, scale: tuple[float, float]
-) -> TrackBar | None:
-    """Return value and interval on the scale; None without a value."""
-    if value is None:
-        return None
-    left, right = scale
-    ends = (value, value if low is None else low, value if high is None else high)
-    tick, start, end = (min(100.0, max(0.0, 100 * (one - left) / (right - left))) for one in ends)
-    return tick, start, end
+def _row(
+    label: str,
+    checkpoint: str,
+    metric: Metric | Estimate,
+    scale: tuple[float, float] | None,
+    *,
+    mark: str = "",
+    counts: tuple[int | str, ...] = (),
+    strong: bool = True,
+) -> Row:
+    """Return a row with the places of value and interval on the scale, in per cent of its width; ``counts`` are items,
+    errors and skipped items, none for a composite."""
+    left, right = scale or (0.0, 1.0)
+    value = metric.value or 0.0
+    ends = (value if one is None else one for one in (value, metric.low, metric.high))
+    places = [min(100.0, max(0.0, 100 * (end - left) / (right - left))) for end in ends]
+    return {
+        "label": label,
+        "checkpoint": checkpoint,
+        "metric": metric,
+        "bar": None if metric.value is None or scale is None else places,
+        "mark": mark,
+        "counts": counts,
+        "strong": strong,
+    }
 
 
 def _scale(metrics: Iterable[Metric]) -> tuple[float, float]:
@@ -263,15 +255,15 @@ def _scale(metrics: Iterable[Metric]) -> tuple[float, float]:
 # parts are only described: they say where to look among the items.
 
 
-def breakdown(parts: Sequence[PagePart]) -> dict[str, list[SummaryRow]]:
+def breakdown(parts: Sequence[PagePart]) -> dict[str, list[Row]]:
     """Return a row for each share of the items of a benchmark that has any, by the benchmark's name."""
     names = dict.fromkeys(part.kind.name for part in parts)
     return {name: _of_benchmark([part for part in parts if part.kind.name == name]) for name in names}
 
 
-def _of_benchmark(parts: Sequence[PagePart]) -> list[SummaryRow]:
+def _of_benchmark(parts: Sequence[PagePart]) -> list[Row]:
     rows = [row for part in parts for row in part.rows]
-    shares: list[SummaryRow] = []
+    shares: list[Row] = []
     for field, values, names in (("length", *_thirds(rows)), *_fields(parts[0].kind, rows)):
         found: dict[Any, dict[str, list[ItemRow]]] = {}
         checkpoints = (part.checkpoint for part in parts for _ in part.rows)
@@ -306,16 +298,14 @@ def _thirds(rows: Sequence[ItemRow]) -> tuple[list[int], Mapping[int, str]]:
     return [(row.length > low) + (row.length > high) for row in rows], dict(enumerate(names))
 
 
-def _shares(label: str, found: Mapping[str, Sequence[ItemRow]], score: str) -> Iterator[SummaryRow]:
+def _shares(label: str, found: Mapping[str, Sequence[ItemRow]], score: str) -> Iterator[Row]:
     """Yield a row per checkpoint with the mean score, the label on the first."""
     for checkpoint, items in found.items():
         rows = [row for row in items if score in row.scores]
         if rows:
             mean = mean_estimate([row.scores[score] for row in rows], [row.cluster for row in rows])
-            limits = (mean.value, mean.low, mean.high)
-            bar = _bar(*limits, (0.0, 1.0)) if 0 <= (mean.value or 0) <= 1 else None
-            counts, method = (len(rows), "", ""), f"{mean.method} interval"
-            yield SummaryRow(label, checkpoint, *limits, method, bar, "", counts, False)
+            scale = (0.0, 1.0) if 0 <= (mean.value or 0) <= 1 else None
+            yield _row(label, checkpoint, mean, scale, counts=(len(rows), "", ""), strong=False)
             label = ""
 
 
