@@ -24,8 +24,7 @@ from pytest_touchstone.compare.standings import leading
 from pytest_touchstone.core.aggregation import SOFT, aggregation_of
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.eval_config import LEFT_OUT
-from pytest_touchstone.core.text import count, listed
-from pytest_touchstone.engines.base import SLOW_WAYS
+from pytest_touchstone.core.text import listed
 from pytest_touchstone.reports import formatting, notes, tables, validity
 from pytest_touchstone.reports.formatting import command_lines, console_of, labelled, open_table, written
 from pytest_touchstone.reports.gate import print_decision, print_verdicts
@@ -344,9 +343,9 @@ def brief_lines(summary: Summary) -> list[FactLine]:
         "cut": notes.cut(summary),
         "no answer": "; ".join(notes.unanswered(summary)),
         "reasoning": "; ".join(notes.traces(summary)),
-        "weak tests": _weak_tests(summary),
+        "weak tests": listed(notes.weak_tests(summary), 2, between="; "),
         "modules": "; ".join(notes.missing_modules(summary)),
-        "slow": _slow_ways(summary),
+        "slow": listed(notes.slow_ways(summary), 2, between="; "),
         "prompts": "; ".join(notes.other_prompts(summary)),
         "samples": "; ".join(notes.unsampled(summary)),
         "note": listed([*notes.journal(summary), *notes.engines(summary)], 1, between="; "),
@@ -422,32 +421,6 @@ def _reused(summary: Summary) -> str:
     return (
         f"{number:,} of {totals(summary)['scored']:,} scores, from {listed(sorted(runs), 1)}" if found else ""
     )
-
-
-def _weak_tests(summary: Summary) -> str:
-    """Return the tasks of each benchmark whose tests accept wrong programs."""
-    tasks: dict[str, set[str]] = {}
-    for one in wholes(summary):
-        if one.weak_tests:
-            tasks.setdefault(one.benchmark, set()).update(one.weak_tests)
-    parts = [f"{name} {count(len(found), 'task')}" for name, found in tasks.items()]
-    return f"{listed(parts, NAMED)}: their tests accept a wrong program" if parts else ""
-
-
-def _slow_ways(summary: Summary) -> str:
-    """Return the slow ways that checkpoints had to take, with their costs."""
-    ways: dict[str, list[tuple[str, int, int]]] = {}
-    for row in summary.effort:
-        for one in row.engine.get("slow", ()):
-            ways.setdefault(one["way"], []).append((row.checkpoint, one["computed"], one["enough"]))
-    found = []
-    for way, costs in ways.items():
-        names, computed, enough = zip(*costs, strict=True)
-        what, unit = SLOW_WAYS[way]
-        found.append(
-            f"{_names(names)}: {what}, {sum(computed) / max(1, sum(enough)):.1f} times the {unit} needed"
-        )
-    return "; ".join(found)
 
 
 def _left_out(summary: Summary) -> list[str]:

@@ -80,7 +80,7 @@ def test_a_key_in_the_command_or_a_setting_is_refused_in_one_line():
     key = PLANTED["sk-"][0]
     for manifest, place in (
         ({"command": ["pytest", f"--key={key}"]}, "command"),
-        ({"settings": {"model": {"args": key}}}, "settings.model.args"),
+        ({"settings": {"model": {"args": key}}}, "settings.model"),
     ):
         with pytest.raises(HarnessError) as caught:
             refuse_keys(manifest, "first")

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pytest_touchstone.core.errors import HarnessError
@@ -58,25 +59,16 @@ def own_text(text: str) -> str:
 
 def refuse_keys(manifest: Mapping[str, Any], where: str) -> None:
     """Raise ``KeyFoundError`` where the command or a setting of a run holds what looks like a key."""
-    for name in ("command", "arguments", "settings"):
-        for path, text in _texts(manifest.get(name), name):
-            if (found := next(keys_in(text), None)) is not None:
-                kind, key = found
-                raise KeyFoundError(
-                    f"no page of {where}: {path} holds what looks like {kind} ({key[:SHOWN]}...); give keys by "
-                    f"the environment, take this one out of the run's files, then type `touchstone page {where}`"
-                )
-
-
-def _texts(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, Mapping):
-        for name, one in value.items():
-            yield from _texts(one, f"{path}.{name}")
-    elif isinstance(value, (list, tuple)):
-        for one in value:
-            yield from _texts(one, path)
+    given = {name: manifest.get(name) for name in ("command", "arguments")}
+    given |= {f"settings.{name}": value for name, value in manifest.get("settings", {}).items()}
+    for path, value in given.items():
+        text = json.dumps(value, ensure_ascii=False, default=str)
+        if (found := next(keys_in(text), None)) is not None:
+            kind, key = found
+            raise KeyFoundError(
+                f"no page of {where}: {path} holds what looks like {kind} ({key[:SHOWN]}...); give keys by "
+                f"the environment, take this one out of the run's files, then type `touchstone page {where}`"
+            )
 
 
 def policy(scripts: Sequence[str], style: str) -> str:
