@@ -26,16 +26,14 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_a_run_gets_a_page_with_what_its_benchmarks_tell(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_gets_a_page_with_its_items(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["page", "kept"]) == 0
     assert capsys.readouterr().out == "results/kept/report.html\n"
     page = (run / "report.html").read_text()
     texts = [chunk_items(unpacked(one)) for one in re.findall(r'id="texts-\d+-0">(.*?)<', page)]
     (arc, gsm8k, _, _) = texts
-    assert [one.get("right") for one in arc[0]["asked"][0]["choices"]] == [True, None, None, None]
-    assert gsm8k[0]["gold"] == "18"
+    assert len(arc[0]["asked"][0]["choices"]) == 4
+    assert "Janet" in gsm8k[0]["asked"][0]["question"]
 
 
 def test_a_run_that_is_named_twice_and_one_that_is_not_there_are_one_line(

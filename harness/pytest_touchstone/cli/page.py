@@ -126,15 +126,13 @@ def _target(text: str, output: Path) -> PageTarget:
 
 
 def _written(targets: Sequence[PageTarget], file: Path | None) -> Path:
-    from pytest_touchstone.plugin.api.view import Teller
     from pytest_touchstone.reports.page.builder import comparison_page, run_page
 
-    tells = [Teller(one.folder, one.summary.declarations) for one in targets]
     parts, notes = [one.part for one in targets], [note for one in targets for note in one.notes]
     if len(targets) == 1:
-        path, text = file or targets[0].page, run_page(parts[0], tells[0], notes)
+        path, text = file or targets[0].page, run_page(parts[0], notes)
     else:
-        path, text = file or Path(COMPARISON), comparison_page(parts, tells, notes)
+        path, text = file or Path(COMPARISON), comparison_page(parts, notes)
     try:
         write_atomic(path, text)
     except OSError as error:

@@ -155,7 +155,7 @@ def test_the_summary_divides_a_benchmark_by_length_and_fields(tmp_path):
 
 
 def test_runs_stand_side_by_side_with_their_verdicts_in_plain_html(runs):
-    page = comparison_page([load_summary(run) for run in runs], [None, None])
+    page = comparison_page([load_summary(run) for run in runs])
     meta = meta_of(page)
     assert (meta["kind"], [one["label"] for one in meta["runs"]]) == ("comparison", ["a", "b"])
     assert {part["run"] for part in meta["parts"]} == {0, 1}

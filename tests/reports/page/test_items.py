@@ -45,12 +45,12 @@ def record(number, text="42", **fields):
     return Record(**{**plain, **fields})
 
 
-def part_of(records, rows=(), size=4, redaction=None, tell=None):
+def part_of(records, rows=(), size=4, redaction=None):
     known = dict(rows)
     kind = Kind("sums", "exact", "exact", fields_of(known.values()), {}, {})
     part = PagePart(kind, "m", redaction or Redaction(), size)
     for one in records:
-        part.add(one, known.get(one.row, {}), tell)
+        part.add(one, known.get(one.row, {}))
     return part
 
 
@@ -88,6 +88,25 @@ def test_an_item_has_its_columns_and_what_is_read_of_it():
     ]
 
 
+def test_the_right_choice_is_the_one_that_the_benchmark_has_told():
+    choices = [
+        {
+            "kind": "Loglikelihood",
+            "request": {"context": "2 + 2 =", "continuation": f" {number}"},
+            "answer": {
+                "logprob": -1.0 - number,
+                "is_greedy": False,
+                "tokens": 1,
+                "truncated": 0,
+                "spans_join": False,
+            },
+        }
+        for number in (3, 4)
+    ]
+    _, (item,) = items_of(part_of([record(0, told={"right": [1]}, exchanges=choices)]))
+    assert [one.get("right", False) for one in item["asked"][0]["choices"]] == [False, True]
+
+
 def test_a_key_in_an_answer_reaches_no_part_of_the_page_and_its_item_is_named():
     redaction = Redaction()
     records = [record(number, f"use {KEY} now" if number in (2, 5) else "42") for number in range(6)]
@@ -96,19 +115,6 @@ def test_a_key_in_an_answer_reaches_no_part_of_the_page_and_its_item_is_named():
     assert KEY not in f"{columns}{texts}"
     assert texts[2]["asked"][0]["answers"][0]["text"] == "use [redacted: looks like an API key] now"
     assert list(redaction.places) == ["sums/2 of m", "sums/5 of m", "sums/6 of m"]
-
-
-def test_what_old_records_do_not_tell_is_asked_for():
-    asked = []
-
-    def tell(one, notes):
-        asked.append(one.example)
-        notes.append("started again")
-        return {"gold": "7"}
-
-    _, texts = items_of(part_of([record(0), record(1, told=None)], tell=tell))
-    assert asked == ["sums/1"]
-    assert (texts[1]["gold"], texts[1]["notes"]) == ("7", ["started again"])
 
 
 @pytest.mark.parametrize(

@@ -1,27 +1,22 @@
 """Items as people read them: records of the journal, and what the benchmark itself tells of them.
 
 The journal has requests, answers and scores, and what the benchmark told when it scored: the right choice, the gold
-answer, and what was read out of a text. Records of former versions, and benchmarks that tell nothing, have it not. Then
-the benchmark is started again, with the dataset's row and answers in which each choice in turn is the likeliest. The
-right one is the one for which it gives its primary score.
+answer, and what was read out of a text. Where a benchmark tells nothing it is started again, with the dataset's row and
+answers in which each choice in turn is the likeliest. The right one is the one for which it gives its primary score.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property, partial
-from pathlib import Path
+from functools import partial
 from typing import Any, Final
 
-from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.grade import told_by
 from pytest_touchstone.plugin.api.items import Item
-from pytest_touchstone.plugin.replay import Replay
 from pytest_touchstone.results.item_view import CANDIDATES, ItemView, Question, asked_of, is_cut, rest_of_row
 from pytest_touchstone.results.records import Record
-from pytest_touchstone.results.summary import Declaration, base_name
 
 UNLIKELY: Final = -1e6
 """The log-probability of the choices that a probe does not prefer."""
@@ -58,21 +53,6 @@ def _whole(item: Item, notes: list[str]) -> Record:
     except HarnessError as error:
         notes.append(f"the whole question is not known: {error}")
     return item.record
-
-
-def told_again(item: Item) -> dict[str, Any]:
-    """Return what the benchmark tells of an item when it is started again, in the form of ``Record.told``.
-
-    Raises ``HarnessError`` where that cannot be: the data or the benchmark have changed.
-    """
-    notes: list[str] = []
-    kinds = {one["kind"] for one in item.record.exchanges}
-    if kinds == {"Loglikelihood"} and len(item.record.exchanges) > 1 and item.right is not None:
-        rights = _rights(item, len(item.record.exchanges), notes)
-        if rights is None:
-            raise HarnessError(notes[-1])
-        return {"right": rights}
-    return told_by(item.again().returned) if "Generate" in kinds else {}
 
 
 def _rights(item: Item, count: int, notes: list[str]) -> list[int] | None:
@@ -121,35 +101,3 @@ def _told(
         notes.append(f"what was read out of the text is not known: {error}")
         return {}, None, others
     return dict(told.get("extracted", {})), told.get("gold"), others
-
-
-MOST: Final = 2000
-"""Items of a run that are started again; each takes about a millisecond and may take much more."""
-
-
-class Teller:
-    """Tells of the items of one run in the form of ``Record.told``."""
-
-    def __init__(self, folder: Path, declarations: Iterable[Declaration]) -> None:
-        hows = {one.name: aggregation_of(one.aggregate, one.primary) for one in declarations}
-        self._primary = {name: how.of for name, how in hows.items() if how.higher_score_is_better}
-        self._folder = folder
-        self._left = MOST
-
-    def __call__(self, record: Record, notes: list[str]) -> dict[str, Any] | None:
-        """Return what is told; None, with a note, where it cannot be known."""
-        if not self._left:
-            notes.append(f"what the benchmark tells was not recorded, and is shown of {MOST} items only")
-            return None
-        self._left -= 1
-        name = record.benchmark
-        primary = self._primary.get(name, self._primary.get(base_name(name)))
-        try:
-            return told_again(Item(record, primary, lambda: self._replay))
-        except HarnessError as error:
-            notes.append(f"what the benchmark tells is not known: {error}")
-            return None
-
-    @cached_property
-    def _replay(self) -> Replay:
-        return Replay(self._folder)

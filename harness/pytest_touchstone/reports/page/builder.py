@@ -14,7 +14,6 @@ from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.text import INVISIBLE, visible
 from pytest_touchstone.reports import formatting, gate, notes
 from pytest_touchstone.reports.language import said_html, spoken_name
-from pytest_touchstone.reports.page.items import Tell
 from pytest_touchstone.reports.page.payload import DataBlock, JudgedPair, PageItems, judged
 from pytest_touchstone.reports.page.security import Redaction, own_text, policy, refuse_keys
 from pytest_touchstone.reports.page.summary import comparison_content, drawn, run_content
@@ -32,33 +31,30 @@ MOST_BYTES: Final = 256 * 2**20
 """Journals that are larger in all stay out of the page of a study: their runs have pages of their own."""
 
 
-def run_page(summary: Summary, tell: Tell | None = None, told: Sequence[str] = ()) -> str:
+def run_page(summary: Summary, told: Sequence[str] = ()) -> str:
     """Return the page of a run; names, messages and texts of others cannot become markup.
 
-    ``tell`` is asked what the benchmark tells of items whose records of a former version do not have it; ``told`` are
-    notes for the reader.
+    ``told`` are notes for the reader.
 
     Raises ``HarnessError`` where a setting holds what looks like a key, or the journal cannot be read.
     """
     refuse_keys(summary.manifest, summary.run_id)
     items = PageItems(redaction := Redaction())
-    run = items.read(summary, compared=len(summary.checkpoints) > 1, tell=tell)
+    run = items.read(summary, compared=len(summary.checkpoints) > 1)
     text = _rendered("summary.html.j2", run_content(run), redaction)
     facts = {"title": f"Results of {summary.run_id}", "kind": "run", "notes": told}
     return _page(text, items, judged(items.runs), facts, redaction)
 
 
-def comparison_page(
-    summaries: Sequence[Summary], tells: Sequence[Tell | None], told: Sequence[str] = ()
-) -> str:
+def comparison_page(summaries: Sequence[Summary], told: Sequence[str] = ()) -> str:
     """Return the page of several runs side by side, the first of which is the baseline.
 
     Raises ``HarnessError`` where they have nothing in common, and as ``run_page`` does.
     """
     items = PageItems(redaction := Redaction())
-    for summary, tell in zip(summaries, tells, strict=True):
+    for summary in summaries:
         refuse_keys(summary.manifest, summary.run_id)
-        items.read(summary, compared=True, tell=tell)
+        items.read(summary, compared=True)
     pairs = judged(items.runs)
     text = _rendered("comparison.html.j2", comparison_content(items.runs, pairs), redaction)
     ids = dict.fromkeys(summary.run_id for summary in summaries)

@@ -11,10 +11,10 @@ import base64
 import gzip
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.core.keys import has_key
 from pytest_touchstone.reports.page.security import Redaction, own_text
@@ -35,9 +35,6 @@ WHOLE: Final = {"choices", "FillMask", "RollingLoglikelihood", "PseudoLoglikelih
 _NUMBER: Final = re.compile(r"\d+")
 _DIGITS: Final = 18
 _CLASS: Final = re.compile(r"\b([A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Warning))\b")
-
-Tell: TypeAlias = Callable[[Record, list[str]], Mapping[str, Any] | None]
-"""Returns what the benchmark tells of an item whose record does not have it, or None with a note."""
 
 
 def fields_of(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
@@ -112,16 +109,12 @@ class PagePart:
         self._open: list[Mapping[str, Any]] = []
         self._packed: list[str] = []
 
-    def add(self, record: Record, data: Mapping[str, Any], tell: Tell | None = None) -> None:
-        """Take an item with its row of the dataset; ``tell`` is asked for what an old record does not have."""
+    def add(self, record: Record, data: Mapping[str, Any]) -> None:
+        """Take an item with its row of the dataset."""
         if record.message:
             record = replace(record, message=own_text(record.message))
         right = is_right(record.scores.get(self.kind.right_by or ""))
-        told: Mapping[str, Any] | None = record.told
-        notes: list[str] = []
-        if told is None and tell is not None and record.status == "scored":
-            told = tell(record, notes)
-        told = told or {}
+        told, notes = record.told or {}, list[str]()
         asked = asked_of(record, self.kind.right_by, right, lambda _count, _notes: told.get("right"), notes)
         fields = {name: data[name] for name in self.kind.fields if name in data}
         self.kind.metrics.update(dict.fromkeys(record.scores))

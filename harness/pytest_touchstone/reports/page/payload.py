@@ -16,7 +16,7 @@ from pytest_touchstone.compare.pair import PairComparison, compare_pair
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.reports.comparison import pair_facts
-from pytest_touchstone.reports.page.items import ENCODER, Kind, PagePart, Tell, fields_of, ranks_of
+from pytest_touchstone.reports.page.items import ENCODER, Kind, PagePart, fields_of, ranks_of
 from pytest_touchstone.reports.page.security import Redaction
 from pytest_touchstone.results.item_view import data_rows
 from pytest_touchstone.results.journal import latest_placed, read_at
@@ -54,10 +54,10 @@ class PageItems:
         self.kinds: dict[str, Kind] = {}
         self._redaction = redaction
 
-    def read(self, summary: Summary, *, compared: bool, tell: Tell | None = None) -> PageRun:
+    def read(self, summary: Summary, *, compared: bool) -> PageRun:
         """Add a run, and return it.
 
-        ``compared``: its checkpoints' results are wanted too. ``tell`` is asked for what old records do not have.
+        ``compared``: its checkpoints' results are wanted too.
 
         Raises ``HarnessError`` where the journal cannot be read.
         """
@@ -80,7 +80,7 @@ class PageItems:
                 key = checkpoint, declared.name
                 if key not in parts:
                     parts[key] = PagePart(kind, checkpoint, self._redaction)
-                parts[key].add(read_at(place), json.loads(rows.get(record.row, "{}")), tell)
+                parts[key].add(read_at(place), json.loads(rows.get(record.row, "{}")))
         found: dict[str, CheckpointResults] = {}
         if compared:
             wanted = [records[item.item][0] for item in collected if item.item in records]
