@@ -7,7 +7,9 @@ taken from them where they leave the harness, not where they come in: scores and
 
 from __future__ import annotations
 
+import csv
 import difflib
+import io
 import json
 import os
 import re
@@ -145,6 +147,13 @@ def harmless(text: str) -> str:
 def cell(value: Any) -> Any:
     """Return a cell of CSV: a text that a spreadsheet would take for a formula gets a quote in front."""
     return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+
+
+def csv_text(rows: Iterable[Iterable[Any]], end: str = "\n") -> str:
+    """Return rows as CSV (RFC 4180) whose lines end so; None is an empty field, and no text is a formula."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator=end).writerows(map(cell, row) for row in rows)
+    return text.getvalue()
 
 
 def text_of_cell(value: str) -> str:

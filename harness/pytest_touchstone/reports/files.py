@@ -34,10 +34,8 @@ soon as its setup passed; this section comes from the journal and is the one to 
 
 from __future__ import annotations
 
-import csv
 import glob
 import hashlib
-import io
 import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -61,7 +59,7 @@ from pytest_touchstone.core.files import (
 from pytest_touchstone.core.keys import masked
 from pytest_touchstone.core.lm_eval_names import metrics_named
 from pytest_touchstone.core.requests import ProgramOutcome
-from pytest_touchstone.core.text import count, listed, visible
+from pytest_touchstone.core.text import count, csv_text, listed, visible
 from pytest_touchstone.metrics.samples import KS, pass_at
 from pytest_touchstone.reports.page.builder import FILE as PAGE
 from pytest_touchstone.reports.page.builder import run_page
@@ -283,15 +281,13 @@ def task_table(tasks: Sequence[TaskSamples]) -> str:
     """Return the table of tasks as CSV: pass@k for every k for which some task has enough samples."""
     most = max((len(task.samples) for task in tasks), default=0)
     ks = [f"pass@{k}" for k in KS if k <= most]
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(["task_id", "samples", "passed", *ks, *FAILURES])
+    rows: list[list[Any]] = [["task_id", "samples", "passed", *ks, *FAILURES]]
     for task in tasks:
         chances = pass_at(len(task.samples), task.passed)
         counts = [sum(sample["outcome"] == name for sample in task.samples) for name in FAILURES]
-        numbers = [chances.get(name, "") for name in ks]
-        rows.writerow([task.name, len(task.samples), task.passed, *numbers, *counts])
-    return text.getvalue()
+        numbers = [chances.get(name) for name in ks]
+        rows.append([task.name, len(task.samples), task.passed, *numbers, *counts])
+    return csv_text(rows)
 
 
 def sample_lines(tasks: Sequence[TaskSamples]) -> Iterator[str]:

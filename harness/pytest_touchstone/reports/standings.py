@@ -11,8 +11,6 @@ Names come from outside: each form escapes what it would take for markup, and no
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -29,7 +27,7 @@ from pytest_touchstone.compare.study.choice import ChoiceCost, costs_of, standin
 from pytest_touchstone.compare.study.points import Measure, Point, Study, Value
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.composite import COMPOSITE
-from pytest_touchstone.core.text import cell, count, listed, one_line
+from pytest_touchstone.core.text import count, csv_text, listed, one_line
 from pytest_touchstone.reports import formatting, tables
 from pytest_touchstone.reports.formatting import (
     NOTHING,
@@ -469,9 +467,5 @@ def csv_table(table: ScoreTable, *, stderr: bool = False) -> str:
         note = NOT_VALID if one.invalid else "best" if one.best else None
         return [one.value, *(getattr(one, name) for name in around), note]
 
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow([cell(one) for one in ["checkpoint", *head]])
-    for name, row in table.rows:
-        writer.writerow([cell(one) for one in [name, *(part for one in row for part in fields(one))]])
-    return text.getvalue()
+    rows = ([name, *(part for one in row for part in fields(one))] for name, row in table.rows)
+    return csv_text([["checkpoint", *head], *rows], "\r\n")

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -14,7 +12,7 @@ from typing import Any, Final
 
 from pytest_touchstone.checkpoints.config_files import step_of_row
 from pytest_touchstone.core.composite import COMPOSITE
-from pytest_touchstone.core.text import cell
+from pytest_touchstone.core.text import csv_text
 from pytest_touchstone.results.summary import Result, Summary, finite
 
 FILE: Final = "results.csv"
@@ -55,19 +53,13 @@ def result_rows(summary: Summary) -> list[ResultRow]:
 
 def results_csv(summary: Summary) -> str:
     """Return the rows as CSV (RFC 4180) with a header line; numbers unrounded, empty fields for None."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\r\n")
-    writer.writeheader()
-    writer.writerows(
-        {name: _field(value) for name, value in asdict(row).items()} for row in result_rows(summary)
-    )
-    return text.getvalue()
+    rows = (asdict(row).values() for row in result_rows(summary))
+    return csv_text([COLUMNS, *(map(_field, row) for row in rows)], "\r\n")
 
 
 def _field(value: Any) -> Any:
-    """Return what the file has for a value; a float is written with all its digits, and no text is a
-    formula."""
-    return str(value).lower() if isinstance(value, bool) else cell(finite(value))
+    """Return what the file has for a value; a float is written with all its digits."""
+    return str(value).lower() if isinstance(value, bool) else finite(value)
 
 
 def _of_results(summary: Summary, checkpoints: Mapping[str, Mapping[str, Any]]) -> Iterator[ResultRow]:

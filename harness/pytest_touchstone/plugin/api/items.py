@@ -88,11 +88,6 @@ class Item:
         return [prompt_of(one["request"]) for one in self.record.exchanges]
 
     @property
-    def requests(self) -> list[dict[str, Any]]:
-        """The requests as plain values."""
-        return [one["request"] for one in self.record.exchanges]
-
-    @property
     def answers(self) -> list[Answer | Refusal]:
         """The answers, in the order of the requests."""
         return [answer_from_plain(one["kind"], _said(one["answer"])) for one in self.record.exchanges]

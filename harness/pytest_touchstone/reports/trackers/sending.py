@@ -7,8 +7,6 @@ each result    tasks.csv (a row per item; of programs the run's own table), samp
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import re
@@ -23,6 +21,7 @@ from pytest_touchstone.compare.study.reading import study_of
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import file_name
 from pytest_touchstone.core.keys import each_text, without_keys
+from pytest_touchstone.core.text import csv_text
 from pytest_touchstone.reports import png
 from pytest_touchstone.reports.files import task_of
 from pytest_touchstone.reports.plots import study_pictures
@@ -125,13 +124,11 @@ class Artifacts:
 def item_table(records: Sequence[Record]) -> bytes:
     """Return a row per item as CSV: what became of it, and its scores."""
     scores = list(dict.fromkeys(name for one in records for name in one.scores))
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\n")
-    rows.writerow(["example", "group", "status", "seconds", *scores, "message"])
+    rows: list[list[Any]] = [["example", "group", "status", "seconds", *scores, "message"]]
     for one in records:
-        values = [one.scores.get(name, "") for name in scores]
-        rows.writerow([one.example, one.group or "", one.status, one.seconds, *values, one.message or ""])
-    return text.getvalue().encode("utf-8", "backslashreplace")
+        values = [one.scores.get(name) for name in scores]
+        rows.append([one.example, one.group, one.status, one.seconds, *values, one.message])
+    return csv_text(rows).encode("utf-8", "backslashreplace")
 
 
 def _samples(record: Record) -> bytes:
