@@ -476,12 +476,12 @@ def test_signs_beside_a_value_say_what_is_wrong_with_it():
         assert f" {sign} {tables.SIGNS[sign]}" in words(text)
 
 
-def test_a_long_report_of_many_has_a_table_of_all_metrics_per_benchmark():
-    lines = render(sample(9), 140, False, details=True).splitlines()
-    at = next(number for number, line in enumerate(lines) if "95 % interval" in line and "real@1" in line)
-    for name in ("real@1_", "real@5", "n/N"):
-        assert name in lines[at - 1] + lines[at]
-    assert len(rows_of(lines[at:], "real@1")) == 9
+def test_a_long_report_of_many_has_all_metrics_of_each_below_the_table_of_all():
+    text = render(sample(9), 140, False, details=True)
+    lines = text[text.index("95 % interval") :].splitlines()
+    for name in ("real@1_", "real@5"):
+        assert len([line for line in lines if line.split()[:1] and line.split()[0].startswith(name)]) >= 9
+    assert "1 group" in text or "groups" in text
 
 
 @pytest.mark.parametrize(("checkpoints", "form"), [(1, "95 % interval"), (4, "95 % interval"), (5, "n/N")])

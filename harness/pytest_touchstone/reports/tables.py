@@ -70,8 +70,12 @@ def row_count(summary: Summary) -> int:
     return len(shown) + len(summary.composites) + 2 * len(formatting.checkpoints(summary))
 
 
-def tables_by_benchmark(summary: Summary, width: int, *, details: bool) -> Iterator[tuple[str, str, Table]]:
+def tables_by_benchmark(
+    summary: Summary, width: int, *, details: bool, groups: bool
+) -> Iterator[tuple[str, str, Table]]:
     """Yield each checkpoint's name, what it is, and its table; the columns of all tables are equally wide.
+
+    Without ``groups`` the rows of benchmarks say how many groups there are.
 
     Of checkpoints with the same single benchmark it is the benchmark's name, what they all are, and their table.
     """
@@ -80,7 +84,7 @@ def tables_by_benchmark(summary: Summary, width: int, *, details: bool) -> Itera
         return
     shown = [len(_groups(summary, one, details)) for one in wholes(summary)]
     room = sum(min(number, MOST_GROUPS + 1) for number in shown) <= GROUP_LINES
-    most = len(summary.results) if details else MOST_GROUPS if room else 0
+    most = 0 if not groups else len(summary.results) if details else MOST_GROUPS if room else 0
     found = {
         name: list(_benchmark_rows(summary, name, details, most)) for name in formatting.checkpoints(summary)
     }
@@ -338,24 +342,6 @@ def tables_by_checkpoint(summary: Summary, width: int) -> Iterator[Table]:
         yield from _blocks(first, list(_columns(summary, same)), width, ends(summary, same))
 
 
-def metric_tables(summary: Summary, benchmark: str, width: int) -> Iterator[Table]:
-    """Yield the tables of all metrics of a benchmark, the primary one first with its interval and its items."""
-    same = [one for one in wholes(summary) if one.benchmark == benchmark]
-    primary = same[0].primary
-    names = dict.fromkeys(metric for one in same for metric in one.metrics)
-    first = TableColumn((("checkpoint",),), [TableCell(formatting.who(one, same)) for one in same])
-    columns = [_metric_column(same, primary), _interval(same, primary)]
-    own = benchmark in formatting.own_rows(summary)
-    columns.append(TableColumn(((ITEMS,),), [TableCell(formatting.of_all(one, own=own)) for one in same]))
-    for heading, field in (("err", "faults"), ("skip", "skipped")):
-        counts = [getattr(one, field) for one in same]
-        columns += (
-            [TableColumn(((heading,),), [TableCell(str(one)) for one in counts])] if any(counts) else []
-        )
-    columns += [_metric_column(same, name) for name in names if name != primary]
-    yield from _blocks(first, columns, width, ends(summary, [one.checkpoint for one in same]))
-
-
 def occurring(summary: Summary) -> list[str]:
     """Return the signs that occur in ``tables``, in the order of the legend."""
     names = in_order(summary)
@@ -420,22 +406,6 @@ def _composite_column(
     known = [one for one in values if one]
     spread = _spread([(one["low"], one["high"]) for one in known])
     return TableColumn((_folded(name), (COMPOSITE,), (formatting.of_parts(known[0]),)), cells, spread)
-
-
-def _metric_column(results: Sequence[Result], name: str) -> TableColumn:
-    cells = [
-        TableCell(
-            formatting.number(one.metrics[name].value) if name in one.metrics else "", "!" * bool(one.invalid)
-        )
-        for one in results
-    ]
-    return TableColumn((_folded(name),), cells)
-
-
-def _interval(results: Sequence[Result], name: str) -> TableColumn:
-    known = [one.metrics[name] for one in results]
-    cells = [TableCell(formatting.interval(one.low, one.high)) for one in known]
-    return TableColumn((("95 % interval",),), cells)
 
 
 def _spread(limits: Sequence[tuple[float | None, float | None]]) -> str:

@@ -127,29 +127,16 @@ def _results(summary: Summary, write: Write, width: int, details: bool) -> bool:
     most = MOST_ALIKE if tables.alike(summary) else MOST
     many = len(names) > most or (len(names) > 1 and tables.row_count(summary) > ON_A_SCREEN)
     many = many and (details or not tables.has_one_benchmark(summary))
-    (_many if many else _few)(summary, write, width, details)
-    return many
-
-
-def _few(summary: Summary, write: Write, width: int, details: bool) -> None:
-    for name, what, table in tables.tables_by_benchmark(summary, width, details=details):
-        write(_heading(name, what))
-        write(table)
-        write()
-
-
-def _many(summary: Summary, write: Write, width: int, details: bool) -> None:
-    for table in tables.tables_by_checkpoint(summary, width):
-        write(table)
-        write()
-    if not details:
-        return
-    for name in dict.fromkeys(one.benchmark for one in wholes(summary)):
-        same = [one for one in wholes(summary) if one.benchmark == name]
-        write(_heading(name, formatting.asked_alike(same)))
-        for table in tables.metric_tables(summary, name, width):
+    if many:
+        for table in tables.tables_by_checkpoint(summary, width):
             write(table)
             write()
+    if details or not many:
+        for name, what, table in tables.tables_by_benchmark(summary, width, details=details, groups=not many):
+            write(_heading(name, what))
+            write(table)
+            write()
+    return many
 
 
 def _heading(name: str, what: str) -> Text:
