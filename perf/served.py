@@ -152,7 +152,7 @@ def compare_choices(here: Side, served: Side) -> dict[str, Any]:
         both = [_logprobs(one.answers) for one in (mine, theirs)]
         differences += [abs(a - b) for a, b in zip(*both, strict=True)]
         for metric in [name for name in mine.scores if mine.scores[name] != theirs.scores.get(name)]:
-            gap = _gap(metric, mine.requests, mine.answers)
+            gap = _gap(metric, [exchange["request"] for exchange in mine.record.exchanges], mine.answers)
             (ties if gap < TIE else other).append(f"{mine.example} {metric}: best two {gap:.1e} apart")
     total = len(here.found.items)
     apart = len({line.split()[0] for line in (*ties, *other)})
