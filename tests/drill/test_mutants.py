@@ -88,9 +88,9 @@ MUTANTS: Final = (
         "the end after a refusal",
         journal.Journal, "_writable", "self._refused = error", "pass", errors.append_after_refusal,
     ),
-    Mutant("the checksum of lines", journal, "has_checksum", "raise DamagedError", "return True; raise DamagedError",
+    Mutant("the checksum of lines", journal, "_read", "not has_checksum(line)", "False",
            _flip("items-main")),
-    Mutant("the checksum of files", files, "read_checked", "has_checksum(data)", "pass", _flip("/fingerprints/")),
+    Mutant("the checksum of files", files, "read_checked", "has_checksum(data)", "True", _flip("/fingerprints/")),
     Mutant("the checkpoint in the key", reuse.Reuse, "_places", "(source.checkpoint, benchmark, example)",
            "next((key for key in stored.places if key[1:] == (benchmark, example)), None)", _crash_two),
     Mutant("the settings in the key", reuse, "_alike", "same_answers(*asked)", "True", errors.ask_otherwise),
@@ -99,8 +99,8 @@ MUTANTS: Final = (
            "write_checked(path, saved_json(saved)); write_checked(path.with_suffix(_ITEMS), items_json(items))",
            _crash),
     Mutant("the former merge until the new one is there", merging, "_write_journal",
-           "write_atomic(new, _lines(rows))", "[disk.unlink(old) for old in journal_files(target)]; "
-           "write_atomic(new, _lines(rows))", crashes.cut_merges),
+           "write_atomic(new, lines)", "[disk.unlink(old) for old in journal_files(target)]; "
+           "write_atomic(new, lines)", crashes.cut_merges),
     Mutant("the error of a packed text", cache.TextFiles, "find", ", zlib.error", "", _flip("/texts/")),
     Mutant("the claim of a folder", layer, "open_file", "os.O_EXCL if new", "os.O_TRUNC if new", errors.claim_at_once),
 )  # fmt: skip

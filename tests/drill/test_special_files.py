@@ -160,6 +160,7 @@ PATHS: Final = frozenset(
 PLAIN: Final = frozenset(
     (
         *(
+            "ENGINE",
             "NAME",
             "NAME,...",
             "NAME[,NAME]",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.mistakes import refused
-from tests.support.project import Project
+from tests.support.project import Project, declares_metrics
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,7 @@ from tests.support.project import Project
 def test_a_wrong_option_is_one_line_and_nothing_is_run(
     project: Project, arguments: list[str], words: list[str]
 ) -> None:
+    declares_metrics(project.path / "test_sums.py")
     refused(project.run(*arguments), *words)
     assert project.runs == []
 

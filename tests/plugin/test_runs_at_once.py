@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.forking import python
-from tests.support.project import ALONE, Project
+from tests.support.project import ALONE, Project, declares_metrics
 
 MEETING = """
 import os, time
@@ -142,6 +142,7 @@ def test_what_runs_nothing_claims_nothing(project: Project, words: list[str]) ->
 
 def test_a_run_that_is_refused_after_it_was_collected_leaves_no_folder(project: Project) -> None:
     """Its floor is of a metric that the benchmark has not, which is known only then."""
+    declares_metrics(project.path / "test_sums.py")
     (project.path / "gate.toml").write_text('[benchmarks.sums]\nfloors = ["nothing >= 0.5"]\n')
     refused = project.run("--eval-run-id", "mine", "--gate", "--eval-gate-config", "gate.toml")
     assert refused.ret == 4

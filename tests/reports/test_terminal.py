@@ -289,7 +289,13 @@ def test_a_legend_explains_the_signs_that_occur_and_no_others():
     whole = sample(2, faults=False)
     assert "legend" not in render(whole, 80, False)
     sampled = [replace(one, of=32, mark="24 of 32 items, sample of 99") for one in whole.results]
-    leader = {"benchmark": "winogrande", "metric": "acc", "checkpoint": "checkpoint-100", "of": 2}
+    leader = {
+        "benchmark": "winogrande",
+        "metric": "acc",
+        "checkpoint": "checkpoint-100",
+        "of": 2,
+        "told": True,
+    }
     text = words(render(replace(whole, results=sampled, leaders=[leader]), 80, False))
     assert re.search(
         r"legend best: told from each other .*; n/N items scored .*; sample: shipped rows, .* published items",
@@ -445,7 +451,13 @@ def test_series_stand_apart_and_kinds_of_checkpoints_have_tables_of_their_own():
 def test_the_best_of_a_column_is_marked_only_where_it_is_told():
     whole = sample(9, faults=False)
     assert "no best of a column is marked: none is told from all others" in words(render(whole, 100, False))
-    leader = {"benchmark": "mmlu_stem", "metric": "acc", "checkpoint": "checkpoint-500", "of": 9}
+    leader = {
+        "benchmark": "mmlu_stem",
+        "metric": "acc",
+        "checkpoint": "checkpoint-500",
+        "of": 9,
+        "told": True,
+    }
     text = render(replace(whole, leaders=[leader]), 100, False)
     [line] = [line for line in text.splitlines() if re.search(r"\d\*", line)]
     assert line.startswith("checkpoint-500 ")

@@ -13,7 +13,6 @@ import torch
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.engines.transformers import compat
 from pytest_touchstone.engines.transformers.gguf import gguf_tokenizer
 from pytest_touchstone.engines.transformers.loading import LoadedModel, load_model
 from tests.support.gguf_files import HEADS, LAYERS, LENGTH, model_keys, tensors_of, tokenizer_keys, write
@@ -251,13 +250,6 @@ def test_a_file_is_loaded_as_a_plain_model_that_may_be_packed(tmp_path: Path) ->
     assert getattr(model, "hf_quantizer", None) is None
     assert getattr(model.config, "quantization_config", None) is None
     model.config.to_dict()
-
-
-def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = written(tmp_path / "x.gguf", "llama", made("llama"))
-    monkeypatch.setattr(compat, "find_spec", lambda _name: None)
-    with pytest.raises(CheckpointError, match="needs the package gguf"):
-        loaded(path)
 
 
 @pytest.mark.parametrize("divisors", [[1.0], [1.0, 0.0, 1.0, 1.0]])
