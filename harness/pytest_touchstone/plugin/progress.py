@@ -39,8 +39,8 @@ INTERVAL: Final = 0.5
 class ProgressWriter:
     """Is told by the main thread what the process does; a thread of its own writes that."""
 
-    def __init__(self, directory: Path, who: str) -> None:
-        self._directory = directory
+    def __init__(self, directory: Path, who: str, *, writes: bool = True) -> None:
+        self._directory, self._writes = directory, writes
         self._state = ProcessProgress(who=who)
         self._sizes: Mapping[str, float] = {}
         self._doing: tuple[str, Engine | None, int] = ("", None, 0)  # the tokens are those of former engines
@@ -50,14 +50,15 @@ class ProgressWriter:
     @property
     def planned(self) -> bool:
         """Return whether the sizes of items are known."""
-        return self._thread is not None
+        return bool(self._sizes)
 
     def plan(self, items: Sequence[pytest.Item], sizes: Mapping[str, float]) -> None:
         """Begin to write, for a run of these items and their ``sizes_of``."""
         self._sizes, self._state.items = sizes, len(items)
         self._state.work = sum(sizes[batch_key(item.nodeid)] for item in items)
-        self._thread = threading.Thread(target=self._run, name="touchstone-progress-writer", daemon=True)
-        self._thread.start()
+        if self._writes:  # with -q nobody looks, and a thread cannot always be had
+            self._thread = threading.Thread(target=self._run, name="touchstone-progress-writer", daemon=True)
+            self._thread.start()
 
     @contextmanager
     def doing(self, what: str, engine: Engine | None = None) -> Iterator[None]:

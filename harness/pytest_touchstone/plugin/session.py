@@ -324,7 +324,7 @@ class EvalSession:
                 reuse=None if self.settings.no_cache else Reuse(self.directory.path),
                 # xdist's controller finds out by itself what kills a worker; what replicas compute kills them alone.
                 in_flight=None if self.worker or self.settings.engine else InFlight(self.directory.path, who),
-                progress=ProgressWriter(self.directory.path, who),
+                progress=ProgressWriter(self.directory.path, who, writes=self.config.get_verbosity() >= 0),
                 settings=self.settings.model,
             )
         )
