@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tarfile
 import textwrap
+import tomllib
 import venv
 import zipfile
 from dataclasses import dataclass
@@ -54,7 +55,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     (own,) = (folder / "venv" / "lib").glob("python*/site-packages")
     needed = folder / "needed"
     needed.mkdir()
-    for path in needed_files("pytest-touchstone"):
+    for path in needed_files():
         if path.exists() and not (needed / path.name).exists():
             (needed / path.name).symlink_to(path)
     (own / "needed.pth").write_text(f"{needed}\n")
@@ -68,22 +69,25 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     return Installed(wheel, sdist, folder / "venv")
 
 
-def needed_files(distribution: str) -> set[Path]:
-    """What lies in site-packages of all that a distribution depends on without extras."""
-    files, names = set[Path](), [distribution]
-    for name in names:  # grows
-        for line in metadata.requires(name) or ():
-            requirement = Requirement(line)
-            applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
-            if applies and requirement.name not in names:
-                names.append(requirement.name)
-                package = metadata.distribution(requirement.name)
-                tops = {
-                    file.parts[0]
-                    for file in package.files or ()
-                    if file.parts[0] not in ("..", "__pycache__")
-                }
-                files |= {Path(str(package.locate_file(top))) for top in tops}
+def needed_files() -> set[Path]:
+    """What lies in site-packages of all that the package depends on, and of the extra for Korean benchmarks."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    files, lines, names = (
+        set[Path](),
+        [*project["dependencies"], *project["optional-dependencies"]["korean"]],
+        set[str](),
+    )
+    for line in lines:  # grows
+        requirement = Requirement(line)
+        applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        if applies and requirement.name not in names:
+            names.add(requirement.name)
+            package = metadata.distribution(requirement.name)
+            lines += package.requires or []
+            tops = {
+                file.parts[0] for file in package.files or () if file.parts[0] not in ("..", "__pycache__")
+            }
+            files |= {Path(str(package.locate_file(top))) for top in tops}
     return files
 
 
