@@ -26,7 +26,6 @@ IMPORTED = (
     *(
         "pytest_touchstone.plugin.controller",
         "pytest_touchstone.plugin.execution",
-        "pytest_touchstone.plugin.pytest_hooks",
     ),
     *(
         "pytest_touchstone.plugin.reporters",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.plugin import dry_run
+from pytest_touchstone.plugin import planned
 from pytest_touchstone.reports.dry_run import DryRun, DryRunRow, SettingRow, render
 from tests.support.model_server import Style, serving
 
@@ -19,7 +19,7 @@ def test_nothing_is_scored_and_every_given_setting_has_its_origin(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOUCHSTONE_SEED", "7")
-    monkeypatch.setattr(dry_run, "is_shipped", lambda _: True)
+    monkeypatch.setattr(planned, "is_shipped", lambda _: True)
     (project.path / "pyproject.toml").write_text("[tool.touchstone]\nshots = 2\n[tool.pytest.ini_options]\n")
     result = project.run("--eval-dry-run", "--eval-limit", "3")
     assert result.ret == 0
@@ -79,7 +79,7 @@ def test_costs_and_what_cannot_be_asked_are_told_within_the_width(width: int) ->
 def test_items_that_are_too_long_are_counted_and_named(
     project: Project, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dry_run, "is_shipped", lambda _: True)
+    monkeypatch.setattr(planned, "is_shipped", lambda _: True)
     project.write()
     path = project.path / "data" / "sums" / "test.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()]
@@ -114,7 +114,7 @@ def test_says(example):
 def test_each_sample_is_a_request_and_what_a_file_says_of_a_benchmark_is_told(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dry_run, "is_shipped", lambda _: True)
+    monkeypatch.setattr(planned, "is_shipped", lambda _: True)
     (project.path / "test_sums.py").write_text(TEXTS)
     tasks = {"says": {"enabled": True, "tasks": ["says"], "limit": 12}}
     (project.path / "eval.json").write_text(json.dumps({"tasks": tasks}))

@@ -19,7 +19,7 @@ from pytest_touchstone.core.settings import of_table, settings_table
 from pytest_touchstone.core.tasks import Known, Tasks, declared_groups, shipped_names, tags_of, task_groups
 from pytest_touchstone.core.text import count
 from pytest_touchstone.plugin.listing import ListedBenchmark, find_benchmarks
-from pytest_touchstone.plugin.selection import faults_of, faults_of_unused
+from pytest_touchstone.plugin.selection import faults_of
 
 WIDE: Final = 100
 """The columns from which the table has versions, all tags and the number of metrics, two spaces apart."""
@@ -230,7 +230,7 @@ def validate_run(options: argparse.Namespace) -> Output:
     rows = rows_of(file, specs)
     names = {row["benchmark"].partition("/")[0] for row in rows}
     said = f"{shown_path(path)} is valid; it enables {count(len(names), 'benchmark')}"
-    unused = faults_of_unused(file, [(spec, declared_groups(spec, None)) for spec in specs])
+    unused = faults_of(file, file.unused, [(spec, declared_groups(spec, None)) for spec in specs])
     notes = [*file.notes, *(f"not enabled, so no mistake yet: {line}" for line in unused)]
     data = {"valid": True, "benchmarks": rows, "notes": notes}
     return Output(data, lambda: f"{said}\n\n{table_of(file, rows, notes)}")
@@ -247,7 +247,7 @@ def checked(path: Path, specs: Sequence[Benchmark]) -> tuple[EvalConfig, list[st
     if file is None:
         raise ConfigFileError(faults)
     known: list[Known] = [(spec, declared_groups(spec, None)) for spec in specs]
-    faults += faults_of(file, known)
+    faults += faults_of(file, file.choices, known)
     for name, value in file.settings.items():
         try:
             of_table({name: value}, f"{shown_path(path)}: settings", path.name)

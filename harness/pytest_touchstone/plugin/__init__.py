@@ -13,7 +13,6 @@ import argparse
 import copy
 import functools
 import os
-import sys
 import time
 import tomllib
 from collections.abc import Callable, Generator
@@ -39,6 +38,7 @@ NO_CHECKPOINT: Final = "no checkpoint; give --checkpoint PATH"
 OURS_ALONE: Final = "pytest_touchstone.plugin.default_files"
 """The plugin that ``touchstone run`` starts pytest with."""
 MEETING: Final = pytest.StashKey[dict[str, Any]]()
+SESSION: Final = pytest.StashKey["EvalSession"]()
 
 
 # Options: the long names are ours. Another plugin may have the short ones too: they are added when
@@ -92,10 +92,9 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, in
         code, message = pytest.ExitCode.USAGE_ERROR, str(error)
         raise
     finally:
-        if code and (hooks := sys.modules.get("pytest_touchstone.plugin.pytest_hooks")) is not None:
-            session: EvalSession | None = config.stash.get(hooks.SESSION, None)
-            if session is not None and not session.only_plans:
-                session.tell_failure(int(code), message)
+        session: Any = config.stash.get(SESSION, None)
+        if code and session is not None and not (session.worker or session.only_plans):
+            session.tell_failure(int(code), message)
 
 
 def _refuse_misspelt(parser: pytest.Parser, config: pytest.Config, args: list[str]) -> None:
@@ -153,18 +152,24 @@ def _add_short_names(parser: pytest.Parser) -> None:
 # Waking up
 
 
-def _check_system() -> None:
-    """Raise ``pytest.UsageError`` on a system that benchmarks do not run on."""
-    if UNSUPPORTED:
-        raise pytest.UsageError(UNSUPPORTED)
-
-
 def _session(config: pytest.Config) -> EvalSession:
-    _check_system()
-    from pytest_touchstone.plugin.pytest_hooks import session_of
+    """Return the session of this process; the first call makes it, with the hooks that go with it."""
+    if SESSION in config.stash:
+        return config.stash[SESSION]
+    if UNSUPPORTED:  # a system that benchmarks do not run on
+        raise pytest.UsageError(UNSUPPORTED)
+    session: EvalSession
+    if hasattr(config, "workerinput"):
+        from pytest_touchstone.plugin.session import WorkerSession
 
-    told = getattr(config, "workerinput", {}).get("touchstone") or config.stash.get(MEETING, {})
-    return session_of(config, told)
+        session = WorkerSession(config, config.workerinput.get("touchstone", {}))
+    else:
+        from pytest_touchstone.plugin.controller import Controller
+
+        session = Controller(config, config.stash[MEETING] if MEETING in config.stash else {})
+    config.pluginmanager.register(session)
+    config.stash[SESSION] = session
+    return session
 
 
 def _given(options: argparse.Namespace, word: str = "") -> bool:
@@ -313,7 +318,9 @@ def pytest_configure_node(node: Any) -> None:
 def _meeting(config: pytest.Config) -> dict[str, Any]:
     """Return what every worker is told: what the session says, or if there is none yet, where to begin one."""
     if _given(config.option) or _configured(project_file(config)) or _set_for_benchmarks(config):
-        return _session(config).for_workers()
+        controller: Any = _session(config)
+        told: dict[str, Any] = controller.for_workers()
+        return told
     run = config.invocation_params.dir / "results" / new_run_id(time.time())
     return config.stash.setdefault(MEETING, {"run": str(run), "token": new_token()})
 
@@ -373,10 +380,12 @@ def _configured(project: Path) -> bool:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_node_collection_finished(node: Any) -> None:
     if Path(_meeting(node.config)["run"], "details", "collected.json").is_file():
-        _session(node.config).workers_collected()
+        controller: Any = _session(node.config)
+        controller.workers_collected()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     if told := getattr(node, "workeroutput", {}).get("touchstone"):  # one that died has no output
-        _session(node.config).worker_ended(told)
+        controller: Any = _session(node.config)
+        controller.worker_ended(told)

@@ -14,19 +14,10 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from pytest_touchstone.core.benchmark import CHECKPOINT_FIXTURE
 from pytest_touchstone.core.requests import Generate
-from pytest_touchstone.plugin.collection import (
-    OWN_ARGUMENTS,
-    OWN_NAMES,
-    Collection,
-    argument_names,
-    checkpoint_of,
-    given_items,
-    given_of,
-    reusable,
-)
+from pytest_touchstone.plugin.collection import Collection
 from pytest_touchstone.plugin.options import device_kind
+from pytest_touchstone.plugin.planned import Planned, planned_of
 
 DEFAULT_SIZE: Final = 64
 """The most items of a batch: enough to fill the model's, few enough that progress shows and a crash costs little."""
@@ -118,37 +109,22 @@ def plan_batches(
     return batches
 
 
-ALONE_MARKS: Final = ("skip", "skipif", "xfail")
-"""Marks with which pytest decides about items one by one, so that they are never run for another item's sake."""
-
-
-def runs_alone(item: pytest.Item) -> bool:
-    """Return whether an item is never run for another's sake."""
-    return any(mark.name in ALONE_MARKS for mark in item.iter_markers())
-
-
-def batches_of(items: Sequence[pytest.Item], size: int, *, by_kind: bool) -> list[list[int]]:
+def batches_of(items: Sequence[Planned], size: int, *, by_kind: bool) -> list[list[int]]:
     """Return the batches of the items, as indices; items with a mark for which they run alone have a batch each."""
-    alone = [item.nodeid for item in items if runs_alone(item)]
+    alone = [item.nodeid for item in items if item.marked]
     kinds: dict[str, BatchKind] = {}
-    for item, given in given_items(items) if by_kind else ():
-        if Generate in given.loaded.spec.asks:
-            kinds[item.nodeid] = BatchKind(_text_key(item), GENERATING_SIZE)
-        elif size >= GPU_SIZE and stands_alone(item):
+    for item in items if by_kind else ():
+        name, loaded = item.info.name, item.given.loaded
+        if Generate in item.spec.asks:
+            # A step of the model takes about as long for few texts as for many, so those of several benchmarks go on
+            # together, but for benchmarks with a time limit.
+            together = item.stands_alone and item.limit is None
+            key = f"texts of {name}" if together else batch_key(item.nodeid)
+            kinds[item.nodeid] = BatchKind(key, GENERATING_SIZE)
+        elif size >= GPU_SIZE and item.stands_alone:
             # A benchmark's groups, each with examples of its own, are too few items to keep a GPU at work.
-            kinds[item.nodeid] = BatchKind(f"{given.loaded.spec.name} of {checkpoint_of(item).name}", size)
+            kinds[item.nodeid] = BatchKind(f"{loaded.spec.name} of {name}", size)
     return plan_batches([item.nodeid for item in items], size, alone, kinds)
-
-
-def _text_key(item: pytest.Item) -> str:
-    """Return what the items share whose texts are generated together: their checkpoint, else also their benchmark.
-
-    A step of the model takes about as long for few texts as for many, so those of several benchmarks go on together,
-    but for benchmarks with a time limit.
-    """
-    if (given := given_of(item)) is not None and given.loaded.asking.seconds is not None:
-        return batch_key(item.nodeid)
-    return f"texts of {checkpoint_of(item).name}" if stands_alone(item) else batch_key(item.nodeid)
 
 
 def interleave(items: list[pytest.Item], size: int, *, by_kind: bool) -> None:
@@ -160,63 +136,18 @@ def interleave(items: list[pytest.Item], size: int, *, by_kind: bool) -> None:
     batch of the second, and so on. So the checkpoints are compared early, and on the same items. The model is loaded
     once, even if the command line names other checkpoints between them. Nothing else moves.
     """
-    infos = {(info := checkpoint_of(item)).name: info for item, _ in given_items(items)}
-    keys = {name: info.model_key for name, info in infos.items()}
-    shared = {key for key, count in Counter(keys.values()).items() if count > 1}
-    if not shared:
-        return
-    moved = [
-        index
-        for index, item in enumerate(items)
-        if given_of(item) is not None and keys[checkpoint_of(item).name] in shared
-    ]
-    some = [items[index] for index in moved]
+    planned = {index: own for index, item in enumerate(items) if (own := planned_of(item)) is not None}
+    keys = {own.info.name: own.info.model_key for own in planned.values()}
+    models = Counter(keys.values())
+    moved = [index for index, own in planned.items() if models[own.info.model_key] > 1]
+    some = [planned[index] for index in moved]
     groups: dict[object, list[list[int]]] = {index: [[index]] for index in {*range(len(items))} - {*moved}}
     seen: Counter[str] = Counter()
-    for batch in batches_of(some, size, by_kind=by_kind):
+    for batch in batches_of(some, size, by_kind=by_kind) if moved else ():
         first = some[batch[0]]
-        name, own = checkpoint_of(first).name, batch_key(first.nodeid)
-        twins = own.replace(f"[{name}-", "[", 1)
-        groups.setdefault((keys[name], twins, seen[own]), []).append([moved[number] for number in batch])
-        seen[own] += 1
+        name, key = first.info.name, batch_key(first.nodeid)
+        twins = key.replace(f"[{name}-", "[", 1)
+        groups.setdefault((keys[name], twins, seen[key]), []).append([moved[number] for number in batch])
+        seen[key] += 1
     ordered = sorted(groups.values(), key=lambda group: group[0][0])
     items[:] = [items[index] for group in ordered for batch in group for index in batch]
-
-
-def give_arguments(items: Sequence[pytest.Item]) -> None:
-    """Give items the plugin's own arguments: pytest makes a fixture of each argument that an item lacks, at the cost
-    of a tenth of a trivial item.
-
-    Fixtures that ask for one of these get it from pytest, as ever.
-    """
-    for item in items:
-        if given_of(item) is None:
-            continue
-        params = item.callspec.params  # type: ignore[attr-defined]
-        own = {name: value for name, value in params.items() if name in OWN_NAMES}
-        item.funcargs.update(own)  # type: ignore[attr-defined]
-
-
-def needs_no_fixture(item: pytest.Item) -> bool:
-    """Return whether all arguments of a benchmark item are the plugin's or parameters."""
-    if given_of(item) is None or not isinstance(item, pytest.Function):
-        return False
-    return all(name in OWN_ARGUMENTS or name in item.callspec.params for name in argument_names(item))
-
-
-def stands_alone(item: pytest.Item) -> bool:
-    """Return whether a benchmark item needs nothing but its example and its checkpoint, and no fixture of its file."""
-    names = getattr(item, "fixturenames", ())
-    return reusable(item) and all(name in OWN_ARGUMENTS or name == CHECKPOINT_FIXTURE for name in names)
-
-
-def alike(item: pytest.Function, leader: pytest.Function) -> bool:
-    """Return whether the item can run under the leader's fixtures: the two differ in their examples only, or need no
-    fixtures."""
-    if checkpoint_of(item) is checkpoint_of(leader) and stands_alone(item) and stands_alone(leader):
-        return True
-    mine, its = item.callspec.params, leader.callspec.params
-    if mine.keys() != its.keys():
-        return False
-    # By value, since pytest renumbers the values of a plain parameter for every item.
-    return all(its[name] is value for name, value in mine.items() if name not in OWN_ARGUMENTS)

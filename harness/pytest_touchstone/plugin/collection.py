@@ -6,7 +6,7 @@ import functools
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
@@ -30,7 +30,6 @@ from pytest_touchstone.core.errors import (
     CheckpointError,
     DataError,
     MissingDataError,
-    SandboxError,
     ShotsError,
 )
 from pytest_touchstone.core.eval_config import (
@@ -42,12 +41,11 @@ from pytest_touchstone.core.eval_config import (
     is_shipped,
 )
 from pytest_touchstone.core.few_shot import FewShot, Sampling
-from pytest_touchstone.core.requests import NOT_OF_CHECKPOINTS, Generate, Judge, RunProgram
+from pytest_touchstone.core.requests import NOT_OF_CHECKPOINTS, Generate, Judge
 from pytest_touchstone.core.settings import ALL
 from pytest_touchstone.core.tasks import Tasks, declared_groups
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.engines.judging import JudgeInfo, judge_from_plain, judge_info
-from pytest_touchstone.engines.replicas import open_programs
 from pytest_touchstone.engines.texts import texts_by
 from pytest_touchstone.metrics.samples import sampled
 from pytest_touchstone.metrics.solutions import forms_of
@@ -159,7 +157,6 @@ class Collection:
     deselected: list[str] = field(default_factory=list)
     unasked: list[str] = field(default_factory=list)
     selected: bool = False
-    fault: str | None = None
     nothing: str | None = None
     sandbox: CheckedSandbox | None = None
     lasting: Lasting | None = None
@@ -284,9 +281,6 @@ class Given:
         """The few-shot examples of the example."""
         return self.loaded.shots.few_shot(self.loaded.spec, self.example, self.loaded.sampling)
 
-
-RESULT: Final = pytest.StashKey[str]()
-"""The name of the result that an item belongs to, stored on an item with parameters of the user's."""
 
 OWN_ARGUMENTS: Final[Mapping[str, Callable[[Given], Any]]] = {
     "example": lambda given: given.example.row,
@@ -471,119 +465,8 @@ def _code(metafunc: pytest.Metafunc) -> str:
     return code_of([form_of or metafunc.function, *fixtures], metafunc.config.rootpath)
 
 
-def result_of(item: pytest.Item, given: Given) -> str:
-    """Return the name of an item's result: its benchmark's, with the ids of the user's own parameters."""
-    return item.stash.get(RESULT, given.loaded.spec.name)
-
-
-def name_results(items: Iterable[pytest.Item], checkpoints: int) -> str | None:
-    """Note on each item with parameters of the user's which result it belongs to: each combination has its own.
-
-    Return a sentence where two combinations have one name, else None. With several ``checkpoints``, node ids have the
-    checkpoint's name.
-    """
-    seen: dict[str, list[str]] = {}
-    for item, given in given_items(items):
-        if reusable(item):
-            continue
-        callspec = item.callspec  # type: ignore[attr-defined]
-        parts = list(
-            callspec._idlist
-        )  # private: the public ``id`` joins them with a sign that they may contain
-        parts.reverse()
-        parts.remove(given.example.id)  # the last parameter, see generate(); the checkpoint's is the first
-        parts.reverse()
-        if checkpoints > 1:
-            parts.remove(checkpoint_of(item).name)
-        name = given.loaded.spec.name + (f"[{'-'.join(parts).replace('/', '_')}]" if parts else "")
-        if seen.setdefault(name, parts) != parts:
-            return f"two combinations of parameters are both named {name}; give their values other ids"
-        item.stash[RESULT] = name
-    return None
-
-
-def reusable(item: pytest.Item) -> bool:
-    """Return whether an item's checkpoint and example alone identify it, so that an earlier run's record is usable.
-
-    They do not if it has other parameters.
-    """
-    callspec = getattr(item, "callspec", None)
-    return callspec is not None and callspec.params.keys() <= OWN_NAMES
-
-
 def given_of(item: pytest.Item) -> Given | None:
     """Return the values that the plugin gave a benchmark item, None for any other item."""
     callspec = getattr(item, "callspec", None)
     given = callspec.params.get("example") if callspec is not None else None
     return given if isinstance(given, Given) else None
-
-
-def given_items(items: Iterable[pytest.Item]) -> Iterator[tuple[pytest.Item, Given]]:
-    """Return the benchmark items among these, each with what the plugin gave it."""
-    for item in items:
-        if (given := given_of(item)) is not None:
-            yield item, given
-
-
-def checkpoint_of(item: pytest.Item) -> CheckpointInfo:
-    """Return the checkpoint of a benchmark item."""
-    info = item.callspec.params[CHECKPOINT_FIXTURE]  # type: ignore[attr-defined]
-    assert isinstance(info, CheckpointInfo)
-    return info
-
-
-def argument_names(item: pytest.Item) -> tuple[str, ...]:
-    """Return the names of the arguments that pytest passes to the item's function."""
-    # Private: the public ``fixturenames`` also has fixtures that are no arguments.
-    return tuple(item._fixtureinfo.argnames)  # type: ignore[attr-defined]
-
-
-def drop_unsafe(items: list[pytest.Item], collection: Collection) -> list[pytest.Item]:
-    """Open the sandbox if any item runs programs.
-
-    Where that cannot be done safely, take those items out, note why, and return them.
-    """
-    specs = {item: given.loaded.spec for item, given in given_items(items)}
-    running = {item: spec.name for item, spec in specs.items() if RunProgram in spec.asks}
-    if not running or collection.sandbox is not None:
-        return []
-    try:
-        say = collection.lasting.say if collection.lasting is not None else print
-        collection.sandbox = open_programs(
-            collection.settings.sandbox_settings, collection.settings.model, say
-        )
-    except SandboxError as error:
-        collection.deselected.append(f"{', '.join(dict.fromkeys(running.values()))}: {error}")
-        items[:] = [item for item in items if item not in running]
-        return list(running)
-    return []
-
-
-def wrong_fixture(items: list[pytest.Item]) -> str | None:
-    """Return a sentence about the first benchmark that asks for a function-scoped fixture, None if there is none.
-
-    A batch's generators run together under its first item, so what they share must live longer than one item.
-    """
-    seen: set[Any] = set()
-    for item, given in given_items(items):
-        # item.function is slow, and the items of a function come one after the other
-        function = (item.parent, getattr(item, "originalname", None))
-        if function in seen:
-            continue
-        seen.add(function)
-        for name in argument_names(item):
-            if name in item.callspec.params:  # type: ignore[attr-defined]
-                continue
-            # Private: nothing public has the scopes of fixtures.
-            definitions = item._fixtureinfo.name2fixturedefs.get(name)  # type: ignore[attr-defined]
-            if definitions and definitions[-1].scope == "function":
-                ours = (
-                    f", or ask for {CHECKPOINT_FIXTURE!r}, which nobody overrides"
-                    if name == "checkpoint"
-                    else ""
-                )
-                return (
-                    f"benchmark {given.loaded.spec.name}: fixture {name!r} is function-scoped, but items run together; "
-                    f"give the fixture scope='module' or wider{ours}"
-                )
-    return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 
 import pytest
@@ -16,50 +16,47 @@ from pytest_touchstone.core.grade import NO_ANSWER
 from pytest_touchstone.metrics.samples import sample_metrics
 from pytest_touchstone.metrics.soft import soft_names, temperature_of
 from pytest_touchstone.plugin import project_file
-from pytest_touchstone.plugin.collection import Given, checkpoint_of, given_items, result_of
+from pytest_touchstone.plugin.planned import Planned, planned_items
 from pytest_touchstone.results.summary import Collected, Declaration
 
 
-def wrong_composite(items: list[pytest.Item]) -> str | None:
-    """Return a sentence about the first composite that is declared wrongly, None if there is none."""
-    try:
-        parts = {
-            (part.benchmark, part.metric): one.name
-            for one in composites_declared(items)
-            for part in one.parts
-        }
-    except BenchmarkError as error:
-        return str(error)
-    specs = {given.loaded.spec.name: given.loaded.spec for _, given in given_items(items)}
+def check_composites(items: Sequence[pytest.Item]) -> None:
+    """Raise ``BenchmarkError`` for the first composite that is declared wrongly."""
+    parts = {
+        (part.benchmark, part.metric): composite.name
+        for composite in composites_declared(items)
+        for part in composite.parts
+    }
+    specs = {planned.given.loaded.spec.name: planned.spec for planned in planned_items(items)}
     for (name, metric), composite in parts.items():
         aggregate = {key: one.plain() for key, one in specs[name].aggregate.items()} if name in specs else {}
         if not aggregation_of(aggregate, metric).higher_is_better:
-            return f"composite {composite!r}: of {name}:{metric} less is better; give parts of which more is"
-    return None
+            raise BenchmarkError(
+                f"composite {composite!r}: of {name}:{metric} less is better; give parts of which more is"
+            )
 
 
-def collected_of(items: list[pytest.Item]) -> list[Collected]:
+def collected_of(items: Iterable[pytest.Item]) -> list[Collected]:
     """Return the benchmark items, as plain data."""
     return [
         Collected(
-            item.nodeid,
-            result_of(item, given),
-            checkpoint_of(item).name,
-            given.example.id,
-            given.example.group,
+            planned.nodeid,
+            planned.spec.name,
+            planned.info.name,
+            planned.given.example.id,
+            planned.given.example.group,
         )
-        for item, given in given_items(items)
+        for planned in planned_items(items)
     ]
 
 
-def _declaration(item: pytest.Item, given: Given, name: str, composites: Iterable[Composite]) -> Declaration:
-    """Return an item's benchmark as plain data, under the name of one of its results, with the ``composites`` that it
-    is part of."""
-    loaded, spec = given.loaded, given.loaded.spec
+def _declaration(planned: Planned, composites: Iterable[Composite]) -> Declaration:
+    """Return an item's benchmark as plain data, with the ``composites`` that it is part of."""
+    loaded, spec = planned.given.loaded, planned.spec
     soft = soft_names(spec)
     more = (*soft, *sample_metrics(spec, loaded.sampling.samples)) if spec.metrics else ()
     return Declaration(
-        name=name,
+        name=spec.name,
         version=spec.version,
         primary=spec.primary,
         aggregate={key: one.plain() for key, one in spec.aggregate.items()},
@@ -74,22 +71,22 @@ def _declaration(item: pytest.Item, given: Given, name: str, composites: Iterabl
         scores=sorted({*spec.metrics, *more} - {NO_ANSWER}),
         extents=extents_of(spec, loaded.dataset, loaded.sampling.seed),
         own_rows=spec.published.own_rows,
-        composites=[one.plain() for one in composites if name in one.benchmarks],
+        composites=[one.plain() for one in composites if spec.name in one.benchmarks],
         settings=loaded.asking.settings,
-        file=str(item.path),
+        file=str(planned.item.path),
         temperature=temperature_of(spec) if soft else None,
         hub=spec.data.on_hub,
     )
 
 
-def declarations_of(items: list[pytest.Item]) -> dict[str, Declaration]:
+def declarations_of(items: Sequence[pytest.Item]) -> dict[str, Declaration]:
     """Return the items' benchmarks as plain data, by the names of their results."""
-    used = {result_of(item, given): (item, given) for item, given in given_items(items)}
+    used = {planned.spec.name: planned for planned in planned_items(items)}
     composites = composites_declared(items)
-    return {name: _declaration(item, given, name, composites) for name, (item, given) in used.items()}
+    return {name: _declaration(planned, composites) for name, planned in used.items()}
 
 
-def composites_declared(items: list[pytest.Item]) -> list[Composite]:
+def composites_declared(items: Sequence[pytest.Item]) -> list[Composite]:
     """Return the composites of pyproject.toml, of conftests and plug-ins, and of the items' modules.
 
     Raises ``BenchmarkError`` where one name has two formulas.

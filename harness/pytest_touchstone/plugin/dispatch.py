@@ -4,7 +4,7 @@ Requests to the model are submitted to its engine. Programs go to the sandbox th
 while the model computes. The receiver of an answer may ask again.
 
 Questions of several benchmarks about one row, such as those of ``mmlu`` and ``mmlu_stem``, are asked once
-(``SharedRows``).
+(``execution.SharedRows``).
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ from pytest_touchstone.core.requests import (
     RunProgramAnswer,
 )
 from pytest_touchstone.engines.base import Engine
-from pytest_touchstone.plugin.collection import checkpoint_of, given_items, result_of
 
 STOPPING: Final = (KeyboardInterrupt, SystemExit, pytest.exit.Exception, ServerError)
 CAUGHT: Final = (Exception, pytest.skip.Exception, pytest.fail.Exception)
@@ -272,31 +271,6 @@ def _sound(answer: Answered) -> Answered:
 def _is_sound(answer: Answered) -> bool:
     numbers = [getattr(answer, "logprob", None), *(one.logprob for one in getattr(answer, "candidates", ()))]
     return not any(number is not None and math.isnan(number) for number in numbers)
-
-
-class SharedRows:
-    """The rows of a run that belong to several results of a checkpoint, and the answers about them so far.
-
-    Log-probabilities of a continuation alone are remembered, for as long as the process lives; xdist's other workers do
-    not know of them.
-    """
-
-    def __init__(self, items: Iterable[pytest.Item]) -> None:
-        results: dict[tuple[str, str], str] = {}
-        self._shared: set[tuple[str, str]] = set()
-        for item, given in given_items(items):
-            if Loglikelihood not in given.loaded.spec.asks:
-                continue
-            row, result = (checkpoint_of(item).name, given.example.sha256), result_of(item, given)
-            if results.setdefault(row, result) != result:
-                self._shared.add(row)
-        self._answers: dict[str, dict[bytes, LoglikelihoodAnswer]] = {}
-
-    def answers(self, checkpoint: str, rows: Iterable[str]) -> dict[bytes, LoglikelihoodAnswer] | None:
-        """Return the answers about a checkpoint's rows by their requests, if one of these is shared; else None."""
-        if not self._shared or not any((checkpoint, row) in self._shared for row in rows):
-            return None
-        return self._answers.setdefault(checkpoint, {})
 
 
 def _key(request: Request) -> bytes:

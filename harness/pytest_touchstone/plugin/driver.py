@@ -575,16 +575,21 @@ def _settle(
 
 def identity(item: str, spec: Benchmark, example: Example, checkpoint: str) -> dict[str, Any]:
     """Return the fields of a record that say which item it is about."""
-    cluster = example.row.get(spec.cluster) if spec.cluster else None
     return {
         "item": item,
         "benchmark": spec.name,
         "example": example.id,
         "checkpoint": checkpoint,
         "group": example.group,
-        "cluster": None if cluster is None else plain_text(str(cluster)),
+        "cluster": cluster_of(spec, example),
         "row": example.sha256,
     }
+
+
+def cluster_of(spec: Benchmark, example: Example) -> str | None:
+    """Return the cluster of rows to which an example belongs; None without one."""
+    cluster = example.row.get(spec.cluster) if spec.cluster else None
+    return None if cluster is None else plain_text(str(cluster))
 
 
 def _who(job: Job) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -10,23 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo
-from pytest_touchstone.core.benchmark import generator_function
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.eval_config import is_shipped
 from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.core.requests import Generate, Request
 from pytest_touchstone.core.settings import DEFAULT, settings_table
-from pytest_touchstone.plugin.batches import needs_no_fixture
-from pytest_touchstone.plugin.collection import (
-    OWN_ARGUMENTS,
-    Collection,
-    Given,
-    argument_names,
-    checkpoint_of,
-    given_items,
-    result_of,
-)
-from pytest_touchstone.plugin.progress import question, request_text, spread
+from pytest_touchstone.plugin.collection import Collection, Given
+from pytest_touchstone.plugin.planned import Planned, planned_items
+from pytest_touchstone.plugin.progress import request_text, spread
 from pytest_touchstone.reports.dry_run import DryRun, DryRunRow, SettingRow
 from pytest_touchstone.results.live import rough_tokens
 
@@ -45,33 +34,33 @@ def dry_run(
     engine: Callable[[CheckpointInfo], Engine],
 ) -> DryRun:
     """Return what a run of the items would ask."""
-    members: dict[tuple[str, str], list[tuple[pytest.Item, Given]]] = {}
-    for item, given in given_items(items):
-        members.setdefault((checkpoint_of(item).name, result_of(item, given)), []).append((item, given))
-    infos = {(info := checkpoint_of(some[0][0])).name: info for some in members.values()}
+    members: dict[tuple[str, str], list[Planned]] = {}
+    for planned in planned_items(items):
+        members.setdefault(planned.series, []).append(planned)
+    infos = {some[0].info.name: some[0].info for some in members.values()}
     rows = [
         _row(DryRunRow(checkpoint=name, benchmark=benchmark, items=len(some)), some, settings, engine)
         for (name, benchmark), some in members.items()
     ]
     lacks = [f"{info.name}: {why}" for info in infos.values() if (why := (info.served or {}).get("lacks"))]
-    givens = {benchmark: some[0][1] for (_, benchmark), some in members.items()}
+    givens = {benchmark: some[0].given for (_, benchmark), some in members.items()}
     left_out = list(dict.fromkeys(collection.deselected))
     return DryRun(rows, left_out, list(_settings(settings, givens)), lacks)
 
 
 def _row(
     row: DryRunRow,
-    items: Sequence[tuple[pytest.Item, Given]],
+    items: Sequence[Planned],
     settings: Settings,
     engine: Callable[[CheckpointInfo], Engine],
 ) -> DryRunRow:
     """Return the sizes of a benchmark's questions to a checkpoint, scaled up from a sample of the items."""
-    info = checkpoint_of(items[0][0])
-    row.shots = items[0][1].loaded.shots.count
+    info = items[0].info
+    row.shots = items[0].given.loaded.shots.count
     asked = [
-        (given.example.id, some)
-        for item, given in spread(items, SAMPLE)
-        if (some := _first_requests(item, given))
+        (planned.given.example.id, some)
+        for planned in spread(items, SAMPLE)
+        if (some := planned.first_requests())
     ]
     if not asked:
         return row
@@ -98,20 +87,6 @@ def _row(
     row.prompt_tokens, row.new_tokens = round(prompt * share), round(new * share)
     row.too_long = [asked[index][0] for index in too_long]
     return row
-
-
-def _first_requests(item: pytest.Item, given: Given) -> list[Request]:
-    """Return an item's first requests; none but of the shipped benchmarks, which have no effects: other people's
-    functions are started once per item."""
-    if not (isinstance(item, pytest.Function) and is_shipped(given.loaded.spec) and needs_no_fixture(item)):
-        return []
-    arguments = {
-        name: OWN_ARGUMENTS[name](given) if name in OWN_ARGUMENTS else item.callspec.params[name]
-        for name in argument_names(item)
-    }
-    function = functools.partial(generator_function(item.function), **arguments)
-    start = given.loaded.start(function, given.example)
-    return [given.loaded.asking.request(request) for request in question(start)]
 
 
 def _new_tokens(request: Request, limit: int | None) -> int:

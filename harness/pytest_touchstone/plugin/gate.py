@@ -13,7 +13,7 @@ needed (``Sequential``).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -45,8 +45,9 @@ from pytest_touchstone.core.settings import settings_table
 from pytest_touchstone.core.text import count
 from pytest_touchstone.engines.registry import identity
 from pytest_touchstone.plugin import project_file
-from pytest_touchstone.plugin.collection import Given, checkpoint_of, given_of, result_of
+from pytest_touchstone.plugin.driver import cluster_of
 from pytest_touchstone.plugin.options import Settings, runs_nothing
+from pytest_touchstone.plugin.planned import planned_items, planned_of
 from pytest_touchstone.reports.gate import decision_text
 from pytest_touchstone.results.layout import place_in
 from pytest_touchstone.results.run_directory import RunDirectory
@@ -106,24 +107,24 @@ class Sequential:
 
 def draw_schedules(items: list[pytest.Item], seed: int) -> dict[Series, InterimSchedule]:
     """Put the items into their drawn order, in place; return the schedule of each checkpoint and benchmark."""
-    members: dict[Series, list[tuple[int, Given]]] = {}
-    for place, item in enumerate(items):
-        if (given := given_of(item)) is not None:
-            series = checkpoint_of(item).name, result_of(item, given)
-            members.setdefault(series, []).append((place, given))
-    found = {}
-    for series, own in members.items():
-        before = [items[place] for place, _ in own]
-        order, found[series] = draw_schedule(
-            [item.nodeid for item in before],
-            [given.example.id for _, given in own],
-            [given.example.sha256 for _, given in own],
-            [_cluster(given) for _, given in own],
+    members: dict[Series, list[int]] = {}
+    for index, item in enumerate(items):
+        if (planned := planned_of(item)) is not None:
+            members.setdefault(planned.series, []).append(index)
+    schedules = {}
+    for series, indices in members.items():
+        former = [items[index] for index in indices]
+        records = planned_items(former)
+        order, schedules[series] = draw_schedule(
+            [planned.nodeid for planned in records],
+            [planned.given.example.id for planned in records],
+            [planned.given.example.sha256 for planned in records],
+            [cluster_of(planned.spec, planned.given.example) for planned in records],
             seed=seed,
         )
-        for (place, _), which in zip(own, order, strict=True):
-            items[place] = before[which]
-    return found
+        for index, drawn in zip(indices, order, strict=True):
+            items[index] = former[drawn]
+    return schedules
 
 
 def write_schedules(folder: Path, schedules: Mapping[Series, InterimSchedule]) -> None:
@@ -157,12 +158,6 @@ def read_schedules(folder: Path) -> dict[Series, InterimSchedule]:
         raise GateError(f"{shown_path(path)}: cannot be read ({error}); start the run anew") from None
 
 
-def _cluster(given: Given) -> Hashable | None:
-    field = given.loaded.spec.cluster
-    cluster = given.example.row.get(field) if field else None
-    return None if cluster is None else str(cluster)
-
-
 FINE: Final = (ExitCode.OK, ExitCode.FAILED)
 """pytest's exit codes of sessions that ran to their end."""
 
@@ -174,14 +169,9 @@ class GateSession:
     """The gate of a run; ``plan`` is None where nobody asked for one."""
 
     def __init__(self, config: pytest.Config, settings: Settings, output: Path) -> None:
-        self._output = output
-        self._folder = config.invocation_params.dir
-        self._root = config.rootpath
+        self._config, self._output = config, output
         self._exit_code = ExitCode.OK
-        self._asked = bool(settings.checkpoint)
-        self._only_plans = settings.gate_plan or settings.dry_run
         self._planned: tuple[GatePlan, int] | None = None
-        self._checkpoints: list[str] = []
         self.published: list[StoredResult] = []  # of somebody's file that is named as the baseline
         try:
             self.plan = _plan(config, settings)
@@ -196,21 +186,18 @@ class GateSession:
     def source(self) -> BaselineSource:
         """The source of the baselines, as it stands now."""
         assert self.plan is not None
-        return open_source(self.plan.baseline, self._output, folder=self._folder)
+        return self._opened(self.plan.baseline)
 
-    def check(
-        self, items: Sequence[Collected], declared: Mapping[str, Declaration], checkpoints: Iterable[str]
-    ) -> None:
-        """Check the plan against what was collected; raise ``pytest.UsageError``.
+    def _opened(self, name: str) -> BaselineSource:
+        return open_source(name, self._output, folder=self._config.invocation_params.dir)
 
-        ``checkpoints`` are all of the run, including those that no item asks.
-        """
-        self._checkpoints = list(checkpoints) if self._asked else []
+    def check(self, items: Sequence[Collected], declared: Mapping[str, Declaration]) -> None:
+        """Check the plan against what was collected; raise ``pytest.UsageError``."""
         if self.plan is None:
             return
-        files = {self._root / item.item.partition("::")[0] for item in items}
+        files = {self._config.rootpath / item.item.partition("::")[0] for item in items}
         try:
-            saved = open_source("best", self._output, folder=self._folder).saved
+            saved = self._opened("best").saved
             check_plan(self.plan, declared, saved, files)
         except HarnessError as error:
             raise pytest.UsageError(str(error)) from None
@@ -261,13 +248,13 @@ class GateSession:
         from pytest_touchstone.compare.plan import make_plan, targets_of_run
 
         assert self.plan is not None
-        self.check(items, declared, ())
+        self.check(items, declared)
         counts = Counter((item.checkpoint, item.benchmark) for item in items)
         sizes: dict[str, int] = {}
         for (_, benchmark), n in counts.items():
             sizes[benchmark] = max(n, sizes.get(benchmark, 0))
         try:
-            source, known = self.source(), open_source("best", self._output, folder=self._folder)
+            source, known = self.source(), self._opened("best")
             asked = replace(self.plan, composites=tuple(declared_composites(declared)))
             plan = make_plan(targets_of_run(declared, sizes, asked), source, known, asked)
         except HarnessError as error:
@@ -288,24 +275,23 @@ class GateSession:
         self,
         summary: Summary,
         results: Iterable[tuple[StoredResult, ItemScores]],
+        asked: Iterable[str] = (),
         *,
         fault: str | None = None,
         status: int | pytest.ExitCode = 0,
     ) -> Summary:
         """Return the summary with what the gate found, and the exit code with which the run then ends.
 
-        ``fault`` is what speaks against the run besides the results, ``status`` its exit code without a gate.
+        ``asked`` are the checkpoints that a person has named, ``fault`` is what speaks against the run besides the
+        results, ``status`` its exit code without a gate.
         """
         if self.plan is None:
             return summary
         gate = self._decide([BenchmarkScores(*one) for one in results], summary)
-        silent = [
-            name for name in self._checkpoints if name not in {one.checkpoint for one in summary.results}
-        ]
-        if gate.fault is None and silent:
-            gate = replace(gate, fault=f"no benchmark of this run could be asked of {', '.join(silent)}")
-        if fault is not None and gate.fault is None:
-            gate = replace(gate, fault=fault)
+        answering = {result.checkpoint for result in summary.results}
+        if silent := [name for name in asked if name not in answering]:
+            fault = f"no benchmark of this run could be asked of {', '.join(silent)}"
+        gate = replace(gate, fault=gate.fault or fault)
         self._exit_code = gate.exit_code
         # Another code than the gate's, for example 2 where the run was stopped by hand.
         code = int(self.exit_code(status)) if gate.exit_code else None
@@ -337,17 +323,16 @@ class GateSession:
             _with_asked(gate, summary) if self.plan.sequential and not (gate.fault or gate.mistake) else gate
         )
 
-    def nothing_ran(self, session: pytest.Session) -> str | None:
+    def nothing_ran(self, status: int | pytest.ExitCode) -> str | None:
         """Return why a session that has no benchmark in it passes no gate; note the exit code.
 
         None where nobody asked for a gate, and where pytest itself says why the session has failed.
         """
-        if self.plan is None or self.plan.mode is None or runs_nothing(session.config) or self._only_plans:
-            return None
-        if session.exitstatus not in (*FINE, ExitCode.NOTHING):
+        asked = self.plan is not None and self.plan.mode is not None and not runs_nothing(self._config)
+        if not asked or status not in (*FINE, ExitCode.NOTHING):
             return None
         self._exit_code = ExitCode.NOT_VALID
-        code = int(self.exit_code(session.exitstatus))
+        code = int(self.exit_code(status))
         return f"gate not valid (exit code {code}): no benchmark was run"
 
     def exit_code(self, status: int | pytest.ExitCode) -> int | pytest.ExitCode:

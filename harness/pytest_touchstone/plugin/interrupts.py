@@ -24,11 +24,11 @@ WORKERS_ENDED: Final = (
 class Interrupts:
     """The handlers of a run's signals until ``close``; a thread that is not the main one has none."""
 
-    def __init__(self, *, term: bool = True) -> None:
-        """``term`` takes SIGTERM over, unless somebody else has."""
+    def __init__(self) -> None:
+        """Take SIGTERM over, unless somebody else has."""
         self._before: dict[signal.Signals, Any] = {}
         self._is_main = threading.current_thread() is threading.main_thread()
-        if term and self._is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        if self._is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             self._handle(signal.SIGTERM, _press)
 
     def _handle(self, number: signal.Signals, handler: Any) -> None:

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from statistics import fmean
 from time import monotonic
-from typing import Any, Final, TypeAlias
-
-import pytest
+from typing import Any, Final
 
 from pytest_touchstone.core.requests import (
-    NOT_OF_CHECKPOINTS,
-    REQUEST_KINDS,
     FillMask,
     Generate,
     Judge,
@@ -28,8 +24,7 @@ from pytest_touchstone.core.requests import (
 from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.engines.transformers.prefix_tree import common
 from pytest_touchstone.plugin.batches import batch_key
-from pytest_touchstone.plugin.collection import checkpoint_of, given_of
-from pytest_touchstone.plugin.dispatch import CAUGHT
+from pytest_touchstone.plugin.planned import Planned
 from pytest_touchstone.results.live import ProcessProgress, rough_tokens, write_progress
 
 INTERVAL: Final = 0.5
@@ -52,7 +47,7 @@ class ProgressWriter:
         """Return whether the sizes of items are known."""
         return bool(self._sizes)
 
-    def plan(self, items: Sequence[pytest.Item], sizes: Mapping[str, float]) -> None:
+    def plan(self, items: Sequence[Planned], sizes: Mapping[str, float]) -> None:
         """Begin to write, for a run of these items and their ``sizes_of``."""
         self._sizes, self._state.items = sizes, len(items)
         self._state.work = sum(sizes[batch_key(item.nodeid)] for item in items)
@@ -120,40 +115,25 @@ GENERATED: Final = 2
 PARAMETERS: Final = 100_000_000
 """Of a checkpoint that does not say."""
 
-Start: TypeAlias = Callable[[], Any]
-"""Starts an item's generator."""
 
-
-def sizes_of(
-    items: Iterable[pytest.Item], starting: Callable[[pytest.Item], Start | None], limit: int | None
-) -> dict[str, float]:
+def sizes_of(items: Iterable[Planned], limit: int | None) -> dict[str, float]:
     """Return about how much work an item is, by its ``batch_key``, in tokens times parameters.
 
-    A few items of each key are started as far as their first question, whose texts are measured. Nothing of it is
-    answered, and the generators are closed again. ``starting`` gives what starts an item, None where nobody may; such
-    items have the usual size. ``limit`` is the person's of new tokens.
+    The first questions of a few items of each key are measured; where nobody may start one, items have the usual size.
+    ``limit`` is the person's of new tokens.
     """
-    members: dict[str, list[pytest.Item]] = {}
+    members: dict[str, list[Planned]] = {}
     for item in items:
         members.setdefault(batch_key(item.nodeid), []).append(item)
     until = monotonic() + SIZING_SECONDS
-    return {key: _size(some, starting, limit, until) for key, some in members.items()}
+    return {key: _size(some, limit, until) for key, some in members.items()}
 
 
-def _size(
-    items: Sequence[pytest.Item],
-    starting: Callable[[pytest.Item], Start | None],
-    limit: int | None,
-    until: float,
-) -> float:
-    given = given_of(items[0])
-    assert given is not None
-    starts = (starting(item) for item in spread(items) if monotonic() < until)
-    questions = [asked for start in starts if start is not None and (asked := question(start))]
-    requests = [given.loaded.asking.request(request) for asked in questions for request in asked]
-    usual = USUAL_TOKENS + GENERATED * USUAL_LIMIT * (Generate in given.loaded.spec.asks)
-    tokens = size_of(requests, limit) / len(questions) if questions else usual
-    return tokens * (checkpoint_of(items[0]).parameters or PARAMETERS)
+def _size(items: Sequence[Planned], limit: int | None, until: float) -> float:
+    questions = [asked for item in spread(items) if monotonic() < until and (asked := item.first_requests())]
+    usual = USUAL_TOKENS + GENERATED * USUAL_LIMIT * (Generate in items[0].spec.asks)
+    tokens = size_of(list(chain(*questions)), limit) / len(questions) if questions else usual
+    return tokens * (items[0].info.parameters or PARAMETERS)
 
 
 def size_of(requests: Sequence[Request], limit: int | None = None) -> float:
@@ -170,24 +150,6 @@ def spread(items: Sequence[Any], most: int = STARTED) -> list[Any]:
     """Return as many items, spread evenly."""
     step = len(items) / most
     return list(items) if step <= 1 else [items[int(number * step)] for number in range(most)]
-
-
-def question(start: Start) -> list[Request]:
-    """Return an item's first question to the model; nothing where there is none."""
-    generator: Generator[Any, Any, Any] | None = None
-    try:
-        generator = start()
-        yielded = next(generator)
-        asked = [yielded] if isinstance(yielded, REQUEST_KINDS) else list(yielded)
-        return [
-            one for one in asked if isinstance(one, REQUEST_KINDS) and not isinstance(one, NOT_OF_CHECKPOINTS)
-        ]
-    except (*CAUGHT, StopIteration):
-        return []  # told when it is the item's turn
-    finally:
-        if generator is not None:
-            with suppress(*CAUGHT):
-                generator.close()
 
 
 def request_text(request: Request) -> str:

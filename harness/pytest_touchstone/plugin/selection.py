@@ -7,7 +7,6 @@ Only benchmarks that somebody selects may stop a run, or say why they are left o
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import TypeVar
 
 import pytest
 
@@ -21,19 +20,16 @@ from pytest_touchstone.core.tasks import Known, Tasks, declared_groups, declared
 from pytest_touchstone.core.text import alike, count, listed
 from pytest_touchstone.plugin.collection import (
     Collection,
+    Given,
     Remark,
     Unasked,
     Withheld,
-    checkpoint_of,
-    given_items,
-    given_of,
     keyword_words,
 )
+from pytest_touchstone.plugin.planned import Planned, planned_of
 
 MOST_NAMES = 3
 """The most names that are suggested for an unknown one."""
-
-_Stand = TypeVar("_Stand")
 
 LIKENESS = 0.55
 """The least likeness to a word of a name that is suggested, by ``difflib``'s ratio."""
@@ -44,46 +40,43 @@ def settle(
 ) -> list[pytest.Item]:
     """Take out the items that are never run, and return them.
 
-    Note in ``collection`` what the selected benchmarks have to say: what is left out and why, and the first mistake,
-    if any. ``whole`` says that every file could be collected, so that an unknown name is a mistake.
+    Note in ``collection`` what the selected benchmarks have to say: what is left out and why. ``whole`` says that every
+    file could be collected, so that an unknown name is a mistake. Raises ``pytest.UsageError`` for the first mistake.
     """
-    _by_exact_name(collection)
+    tasks, unchosen = collection.tasks, collection.unchosen
+    # A benchmark may have been chosen by a tag that is the name of one which was collected after it.
+    unchosen |= {key for key, spec in collection.specs.items() if not tasks.chosen(spec)}
     selected: dict[int, Benchmark] = {}
     withheld: list[pytest.Item] = []
     kept: list[pytest.Item] = []
     names: set[str] = set()
     asked = meant = False
     for item in items:
-        given = given_of(item)
-        spec = given.loaded.spec if given is not None else _withheld(item)
-        unasked = _parameter(item, Unasked)
-        if id(spec) not in collection.unchosen:
+        given, spec = _example_of(item), _benchmark_of(item)
+        if id(spec) not in unchosen:
             meant = True
             selected |= {} if spec is None else {id(spec): spec}
         # ``--keep-duplicates`` collects an item several times; its scores are kept once.
-        runs = given is not None and id(spec) not in collection.unchosen and item.nodeid not in names
+        runs = isinstance(given, Given) and id(spec) not in unchosen and item.nodeid not in names
         names.add(item.nodeid)
         asked = asked or runs
+        unasked = isinstance(given, Unasked)
         (kept if spec is None or runs or unasked else withheld).append(item)
-        collection.unasked += [unasked.spec.name] if unasked else []
-    remarks = [one for one in collection.remarks if id(one.spec) in selected]
-    collection.fault = (
+        collection.unasked += [spec.name] if spec is not None and unasked else []
+    remarks = [remark for remark in collection.remarks if id(remark.spec) in selected]
+    fault = (
         (_unknown_task(collection) if whole else None)
         or _meant_otherwise(collection)
         or _fault(selected.values(), remarks, asked=asked)
     )
+    if fault is not None:
+        raise pytest.UsageError(fault)
     collection.selected = bool(selected)
-    collection.deselected += dict.fromkeys(one.line for one in remarks if not one.fatal)
+    collection.deselected += dict.fromkeys(remark.line for remark in remarks if not remark.fatal)
     if collection.specs and not meant:
         collection.nothing = nothing_selected(collection, config)
     items[:] = kept
     return withheld
-
-
-def _by_exact_name(collection: Collection) -> None:
-    """Take back the choice of benchmarks by a tag that is the name of one, which may be collected after them."""
-    tasks = collection.tasks
-    collection.unchosen |= {key for key, spec in collection.specs.items() if not tasks.chosen(spec)}
 
 
 def _meant_otherwise(collection: Collection) -> str | None:
@@ -104,22 +97,25 @@ def _unknown_task(collection: Collection) -> str | None:
         return collection.tasks.unknown(known)
 
     collection.deselected += not_collected(file, known)
-    lines = faults_of(file, known)
+    lines = faults_of(file, file.choices, known)
     chosen = collection.settings.origins["tasks"] == shown_path(file.path)
     return next(iter(lines), None) or (None if chosen else collection.tasks.unknown(known))
 
 
-def _withheld(item: pytest.Item) -> Benchmark | None:
-    """Return the benchmark that an item without an example stands for."""
-    found = _parameter(item, Withheld)
-    return found.spec if found is not None else declared(getattr(item, "function", None))
-
-
-def _parameter(item: pytest.Item, kind: type[_Stand]) -> _Stand | None:
-    """Return what an item of a benchmark has in place of an example, if it is of this kind."""
+def _example_of(item: pytest.Item) -> object:
+    """Return the example of an item, or what it has in its place; None for the item of no benchmark."""
     callspec = getattr(item, "callspec", None)
-    found = callspec.params.get("example") if callspec is not None else None
-    return found if isinstance(found, kind) else None
+    return None if callspec is None else callspec.params.get("example")
+
+
+def _benchmark_of(item: pytest.Item) -> Benchmark | None:
+    """Return the benchmark that an item belongs to, or stands for."""
+    match _example_of(item):
+        case Given(loaded=loaded):
+            return loaded.spec
+        case Withheld(spec) | Unasked(spec):
+            return spec
+    return declared(getattr(item, "function", None))
 
 
 def _fault(selected: Iterable[Benchmark], remarks: Sequence[Remark], *, asked: bool) -> str | None:
@@ -167,18 +163,9 @@ def nearest(words: Iterable[str], names: Sequence[str]) -> list[str]:
 # What a file of --eval-config enables
 
 
-def faults_of(file: EvalConfig, known: Sequence[Known]) -> list[str]:
-    """Return a line for each name of the file that nothing has, with the nearest that there is; ``known`` are the
-    benchmarks that were collected, and the shipped ones are known too."""
-    return _lines(file, file.choices, known)
-
-
-def faults_of_unused(file: EvalConfig, known: Sequence[Known]) -> list[str]:
-    """Return the same for the entries that are not enabled."""
-    return _lines(file, file.unused, known)
-
-
-def _lines(file: EvalConfig, choices: Sequence[Choice], known: Sequence[Known]) -> list[str]:
+def faults_of(file: EvalConfig, choices: Sequence[Choice], known: Sequence[Known]) -> list[str]:
+    """Return a line for each name of the file's choices that nothing has, with the nearest that there is; ``known``
+    are the benchmarks that were collected, and the shipped ones are known too."""
     others = {one.name for one in choices} & shipped_names() - {spec.name for spec, _ in known}
     all_of_them = [*known, *((spec, declared_groups(spec, None)) for spec in shipped_specs(others))]
     return [f"{shown_path(file.path)}: {line}" for one in choices for line in _faults(one, all_of_them)]
@@ -214,16 +201,14 @@ def not_collected(file: EvalConfig, known: Sequence[Known]) -> list[str]:
 
 def by_priority(items: list[pytest.Item]) -> None:
     """Put the benchmark items of each checkpoint, in place, in the order of their priority."""
-    places: dict[str, list[int]] = {}
-    rank: dict[int, int] = {}
+    members: dict[str, list[tuple[int, Planned]]] = {}
     for index, item in enumerate(items):
-        for _, given in given_items([item]):
-            places.setdefault(checkpoint_of(item).name, []).append(index)
-            rank[index] = PRIORITIES.index(given.loaded.asking.priority)
-    for indices in places.values():
-        ordered = [items[index] for index in sorted(indices, key=rank.__getitem__)]
-        for index, item in zip(indices, ordered, strict=True):
-            items[index] = item
+        if (planned := planned_of(item)) is not None:
+            members.setdefault(planned.info.name, []).append((index, planned))
+    for some in members.values():
+        ordered = sorted(some, key=lambda one: PRIORITIES.index(one[1].given.loaded.asking.priority))
+        for (index, _), (_, planned) in zip(some, ordered, strict=True):
+            items[index] = planned.item
 
 
 def shipped_specs(names: Container[str]) -> list[Benchmark]:

@@ -27,8 +27,9 @@ from pytest_touchstone.core.requests import Generate, RunProgram
 from pytest_touchstone.core.shard import Shard
 from pytest_touchstone.core.text import CHARACTERS_PER_TOKEN
 from pytest_touchstone.plugin.batches import batch_key
-from pytest_touchstone.plugin.collection import Given, checkpoint_of, given_items, result_of
+from pytest_touchstone.plugin.driver import cluster_of
 from pytest_touchstone.plugin.options import Settings
+from pytest_touchstone.plugin.planned import Planned, planned_items
 from pytest_touchstone.results.merging import ShardShare
 
 TEARING: Final = 10
@@ -147,16 +148,16 @@ def take_share(
 
     Ordinary tests stay in every shard.
     """
-    own = list(given_items(items))
+    own = planned_items(items)
     placed = _placed(own, settings)
     number_of = place(placed, shard.count)
     places: dict[str, int] = {}
-    dropped = []
-    for index, (item, _) in enumerate(own):
+    dropped: list[pytest.Item] = []
+    for index, planned in enumerate(own):
         if number_of[index] == shard.number - 1:
-            places[item.nodeid] = index
+            places[planned.nodeid] = index
         else:
-            dropped.append(item)
+            dropped.append(planned.item)
     others = set(dropped)
     items[:] = [item for item in items if item not in others]
     whole = sum(one.cost for one in placed)
@@ -165,18 +166,20 @@ def take_share(
         count=shard.count,
         items=len(own),
         digest=_digest(own),
-        checkpoints=list(dict.fromkeys(checkpoint_of(item).name for item, _ in own)),
+        checkpoints=list(dict.fromkeys(planned.info.name for planned in own)),
         places=places,
         cost=sum(placed[index].cost for index in places.values()) / whole if whole else 0.0,
     )
     return share, dropped
 
 
-def _digest(own: Sequence[tuple[pytest.Item, Given]]) -> str:
+def _digest(own: Sequence[Planned]) -> str:
     """Return a hash of the ids and rows of all items, in their order."""
     found = hashlib.sha256()
-    for item, given in own:
-        found.update(f"{item.nodeid}\0{given.example.sha256}\n".encode("utf-8", "backslashreplace"))
+    for planned in own:
+        found.update(
+            f"{planned.nodeid}\0{planned.given.example.sha256}\n".encode("utf-8", "backslashreplace")
+        )
     return found.hexdigest()
 
 
@@ -185,25 +188,25 @@ def _tokens(row: Mapping[str, Any]) -> float:
     return len(json.dumps(row, default=lambda one: type(one).__name__, skipkeys=True)) / CHARACTERS_PER_TOKEN
 
 
-def _placed(own: Sequence[tuple[pytest.Item, Given]], settings: Settings) -> list[Placed]:
+def _placed(own: Sequence[Planned], settings: Settings) -> list[Placed]:
     """Return the items as they are placed: by names, never by paths, which other machines do not share."""
     models: dict[tuple[str, ...], str] = {}
     once: dict[str, str] = {}
     sizes: dict[int, float] = {}
     found = []
-    for item, given in own:
-        info, spec, example = checkpoint_of(item), given.loaded.spec, given.example
+    for planned in own:
+        info, spec, example = planned.info, planned.spec, planned.given.example
         if (size := sizes.get(id(example))) is None:
             size = sizes[id(example)] = _tokens(example.row)
         shots = 0.0
-        for one in given.loaded.shots.before.get(example.id, ()):
+        for one in planned.given.loaded.shots.before.get(example.id, ()):
             if (tokens := sizes.get(id(one))) is None:
                 tokens = sizes[id(one)] = _tokens(one.row)
             shots += tokens
         shared = settings.fewshot == TOUCHSTONE
         texts = settings.sampling.samples * (Generate in spec.asks or RunProgram in spec.asks)
-        cluster = example.row.get(spec.cluster) if spec.cluster else None
-        result, prefix = f"{info.name}\0{result_of(item, given)}", batch_key(item.nodeid)
+        cluster = cluster_of(spec, example)
+        result, prefix = f"{info.name}\0{spec.name}", batch_key(planned.nodeid)
         found.append(
             Placed(
                 model=models.setdefault(info.model_key, info.name),

@@ -1,0 +1,224 @@
+"""``Planned``: an item of a run, what a benchmark asks of a checkpoint about a row.
+
+The record is made once, when everybody has chosen among the items, and kept on pytest's item.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.core.benchmark import CHECKPOINT_FIXTURE, Benchmark, generator_function
+from pytest_touchstone.core.errors import BenchmarkError
+from pytest_touchstone.core.eval_config import is_shipped
+from pytest_touchstone.core.requests import NOT_OF_CHECKPOINTS, REQUEST_KINDS, Request
+from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, OWN_NAMES, Given, given_of
+from pytest_touchstone.plugin.dispatch import CAUGHT
+from pytest_touchstone.plugin.driver import Job, TimeLimit, identity
+from pytest_touchstone.results.records import Record, Status
+from pytest_touchstone.results.reuse import ItemKey
+
+ALONE_MARKS: Final = ("skip", "skipif", "xfail")
+"""Marks with which pytest decides about items one by one, so that they are never run for another item's sake."""
+
+
+class BenchmarkFunction(NamedTuple):
+    """What the items of a function have in common.
+
+    Its ``arguments`` are those that pytest passes to the ``generator`` function. With ``no_parameters`` of the user's,
+    checkpoint and example alone identify an item. It is ``free`` if it needs no fixture, and ``free_file`` if no
+    fixture of its file is set up for it either.
+    """
+
+    generator: Callable[..., Any]
+    arguments: tuple[str, ...]
+    no_parameters: bool
+    free: bool
+    free_file: bool
+
+
+@dataclass(slots=True, eq=False)
+class Planned:
+    """An item of a run; ``spec`` is its benchmark, under the name of the result that it belongs to.
+
+    Its benchmark's ``limit`` of time is the same for all items of a checkpoint.
+    """
+
+    item: pytest.Function
+    info: CheckpointInfo
+    given: Given
+    spec: Benchmark
+    function: BenchmarkFunction
+    limit: TimeLimit | None
+
+    @property
+    def nodeid(self) -> str:
+        """The node id of the item."""
+        return self.item.nodeid
+
+    @property
+    def series(self) -> tuple[str, str]:
+        """The names of the checkpoint and of the result that the item belongs to."""
+        return self.info.name, self.spec.name
+
+    @property
+    def key(self) -> ItemKey:
+        """What the item has in common with that of another run."""
+        return ItemKey(*self.series, self.given.example.id)
+
+    @property
+    def marked(self) -> bool:
+        """Whether a mark says that the item is never run for another's sake."""
+        return any(mark.name in ALONE_MARKS for mark in self.item.iter_markers())
+
+    @property
+    def stands_alone(self) -> bool:
+        """Whether the item needs nothing but its example and its checkpoint, and no fixture of its file."""
+        return self.function.no_parameters and self.function.free_file
+
+    def alike(self, leader: Planned) -> bool:
+        """Return whether the item can run under the leader's fixtures: the two differ in their examples only, or need
+        no fixtures."""
+        if self.info is leader.info and self.stands_alone and leader.stands_alone:
+            return True
+        mine, its = self.item.callspec.params, leader.item.callspec.params
+        if mine.keys() != its.keys():
+            return False
+        # By value, since pytest renumbers the values of a plain parameter for every item.
+        return all(its[name] is value for name, value in mine.items() if name not in OWN_ARGUMENTS)
+
+    def job(self, leader: Planned) -> Job:
+        """Return what the driver runs, with the fixtures of the leader."""
+        given, fixtures = self.given, leader.item.funcargs
+        wanted = {
+            name: OWN_ARGUMENTS[name](given)
+            if name in OWN_ARGUMENTS
+            else fixtures[name]
+            if name in fixtures
+            else self.item.callspec.params[name]
+            for name in self.function.arguments
+        }
+        start = given.loaded.start(functools.partial(self.function.generator, **wanted), given.example)
+        return Job(
+            self.nodeid, self.spec, given.example, self.info.name, start, given.loaded.asking, self.limit
+        )
+
+    def record(self, status: Status, message: str) -> Record:
+        """Return the record of the item where it has not run."""
+        who = identity(self.nodeid, self.spec, self.given.example, self.info.name)
+        return Record(**who, status=status, message=message)
+
+    def first_requests(self) -> list[Request]:
+        """Return what the item asks a model first, as engines get it; its generator is closed again.
+
+        Nothing but of the shipped benchmarks, which have no effects: other people's functions are started once per
+        item.
+        """
+        if not (self.function.free and is_shipped(self.spec)):
+            return []
+        generator = None
+        try:
+            generator = self.job(self).start()
+            yielded = next(generator)
+            asked = [yielded] if isinstance(yielded, REQUEST_KINDS) else list(yielded)
+            return [
+                self.given.loaded.asking.request(request)
+                for request in asked
+                if isinstance(request, REQUEST_KINDS) and not isinstance(request, NOT_OF_CHECKPOINTS)
+            ]
+        except (*CAUGHT, StopIteration):
+            return []  # told when it is the item's turn
+        finally:
+            if generator is not None:
+                with suppress(*CAUGHT):
+                    generator.close()
+
+
+PLANNED: Final = pytest.StashKey[Planned]()
+
+
+def planned_of(item: pytest.Item) -> Planned | None:
+    """Return the record of a benchmark item, None for any other item."""
+    return item.stash.get(PLANNED, None)
+
+
+def planned_items(items: Iterable[pytest.Item]) -> list[Planned]:
+    """Return the records of the benchmark items among these."""
+    return [planned for item in items if (planned := planned_of(item)) is not None]
+
+
+def plan_items(items: Iterable[pytest.Item], *, several: bool) -> None:
+    """Make the records of the benchmark items, and keep each on its item.
+
+    Each combination of the user's own parameters is a result of its own. With ``several`` checkpoints, node ids have
+    the checkpoint's name. Raises ``BenchmarkError`` where two combinations have one name, and for a benchmark that asks
+    for a function-scoped fixture.
+    """
+    functions: dict[tuple[Any, str], BenchmarkFunction] = {}
+    results: dict[str, tuple[Benchmark, list[str]]] = {}
+    limits: dict[tuple[str, str], TimeLimit] = {}
+    for item in items:
+        if (given := given_of(item)) is None:
+            continue
+        assert isinstance(item, pytest.Function)
+        spec, key = given.loaded.spec, (item.parent, item.originalname)
+        if (function := functions.get(key)) is None:  # item.function is slow
+            function = functions[key] = _function_of(item, spec)
+        info = item.callspec.params[CHECKPOINT_FIXTURE]
+        assert isinstance(info, CheckpointInfo)
+        ids = [] if function.no_parameters else _ids(item, given, info if several else None)
+        name = spec.name + (f"[{'-'.join(ids).replace('/', '_')}]" if ids else "")
+        if name not in results:
+            results[name] = replace(spec, name=name) if ids else spec, ids
+        spec, former = results[name]
+        if former != ids:
+            raise BenchmarkError(
+                f"two combinations of parameters are both named {name}; give their values other ids"
+            )
+        seconds = given.loaded.asking.seconds
+        limit = None if seconds is None else limits.setdefault((info.name, name), TimeLimit(seconds))
+        item.stash[PLANNED] = Planned(item, info, given, spec, function, limit)
+
+
+def _ids(item: pytest.Function, given: Given, info: CheckpointInfo | None) -> list[str]:
+    """Return the ids of the user's own parameters; ``info`` is the checkpoint where ids name it."""
+    ids = list(
+        item.callspec._idlist
+    )  # private: the public ``id`` joins them with a sign that they may contain
+    ids.reverse()
+    ids.remove(given.example.id)  # the last parameter, see generate(); the checkpoint's is the first
+    ids.reverse()
+    if info is not None:
+        ids.remove(info.name)
+    return ids
+
+
+def _function_of(item: pytest.Function, spec: Benchmark) -> BenchmarkFunction:
+    """Return what the items of a function have in common; raise ``BenchmarkError`` for a function-scoped fixture.
+
+    A batch's generators run together under its first item, so what they share must live longer than one item.
+    """
+    # Private: the public ``fixturenames`` also has fixtures that are no arguments, and nothing public has scopes.
+    fixtures, parameters = item._fixtureinfo, item.callspec.params
+    arguments = tuple(fixtures.argnames)
+    for name in arguments:
+        definitions = () if name in parameters else fixtures.name2fixturedefs.get(name, ())
+        if definitions and definitions[-1].scope == "function":
+            ours = f", or ask for {CHECKPOINT_FIXTURE!r}, which nobody overrides" * (name == "checkpoint")
+            raise BenchmarkError(
+                f"benchmark {spec.name}: fixture {name!r} is function-scoped, but items run together; "
+                f"give the fixture scope='module' or wider{ours}"
+            )
+    return BenchmarkFunction(
+        generator=generator_function(item.function),
+        arguments=arguments,
+        no_parameters=parameters.keys() <= OWN_NAMES,
+        free=OWN_ARGUMENTS.keys() | parameters.keys() >= {*arguments},
+        free_file={*item.fixturenames} <= OWN_NAMES,
+    )
