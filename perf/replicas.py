@@ -304,9 +304,9 @@ def batches(folder: str) -> dict[str, Any]:
                 Job(f"t::{n}", spec, Example(f"x/{n}", None, {}, "hash"), "c", partial(item, n))
                 for n in range(begin, begin + 4096)
             ]
-            batch = RunningBatch(jobs, engine)
+            batch = RunningBatch(jobs, engine, journal)
             marks.append(time.process_time())
-            run_batch(batch, engine, journal)
+            run_batch(batch, engine)
             marks.append(time.process_time())
             engine.answer(asked[begin : begin + 4096])
             marks.append(time.process_time())

@@ -234,7 +234,7 @@ def _answer(
             for one in batch
         ]
         engine = FakeEngine(info)
-        run_batch(RunningBatch(jobs, engine), engine, journal)
+        run_batch(RunningBatch(jobs, engine, journal), engine)
         in_flight.end()
         made.computing = ()
         yield

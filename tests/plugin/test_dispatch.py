@@ -114,7 +114,7 @@ class Batch:
 
     def run(self, engine: Scripted, sandbox: ProgramRunner | None = None) -> dict[str, Record]:
         with Journal(self.folder, "main") as journal:
-            outcomes = run_batch(RunningBatch(self.jobs, engine), engine, journal, sandbox)
+            outcomes = run_batch(RunningBatch(self.jobs, engine, journal, sandbox), engine)
         records = self.records()
         assert {item: outcome.record for item, outcome in outcomes.items()} == records
         assert len(read_journal(self.folder)) == len(self.jobs)
@@ -218,9 +218,9 @@ def test_a_journal_that_cannot_be_written_is_no_fault_of_the_engines(tmp_path: P
             raise JournalError("no space left")
 
     engine = Scripted(lambda texts, tell: tell(0))
-    batch = RunningBatch(Batch(tmp_path, asks("a"), asks("b")).jobs, engine)
+    jobs = Batch(tmp_path, asks("a"), asks("b")).jobs
     with pytest.raises(JournalError), Full(tmp_path, "main") as journal:
-        run_batch(batch, engine, journal)
+        run_batch(RunningBatch(jobs, engine, journal), engine)
     assert len(engine.asked) == 1
 
 

@@ -76,7 +76,7 @@ def run(tmp_path: Path, *functions: Callable[[Any], Any]) -> tuple[dict[str, Any
         for n, function in enumerate(functions)
     ]
     with Journal(tmp_path, "main") as journal:
-        outcomes = run_batch(RunningBatch(jobs, engine), engine, journal)
+        outcomes = run_batch(RunningBatch(jobs, engine, journal), engine)
     records = {record.item: record for record in read_journal(tmp_path)}
     assert {item: outcome.record for item, outcome in outcomes.items()} == records
     assert len(records) == len(functions)

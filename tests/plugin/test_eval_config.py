@@ -169,7 +169,7 @@ def test_the_rest_of_a_batch_goes_on_where_one_benchmark_is_past_its_time(tmp_pa
         for n in range(5)
     ]  # fmt: skip
     with Journal(tmp_path, "main") as journal:
-        run_batch(RunningBatch(jobs, engine), engine, journal)
+        run_batch(RunningBatch(jobs, engine, journal), engine)
     records = {record.item: record for record in read_journal(tmp_path)}
     assert [records[f"t::{n}"].status for n in range(5)] == [
         "scored",

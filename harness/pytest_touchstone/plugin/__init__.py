@@ -166,7 +166,8 @@ def _session(config: pytest.Config) -> EvalSession:
     else:
         from pytest_touchstone.plugin.controller import Controller
 
-        session = Controller(config, config.stash[MEETING] if MEETING in config.stash else {})
+        told: dict[str, Any] = config.stash.get(MEETING, {})
+        session = Controller(config, told)
     config.pluginmanager.register(session)
     config.stash[SESSION] = session
     return session

@@ -10,7 +10,7 @@ import functools
 import itertools
 import time
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,7 +34,6 @@ from pytest_touchstone.results.reuse import decide, write_decision
 from pytest_touchstone.results.summary import NOT_REACHED, base_name
 
 if TYPE_CHECKING:
-    from pytest_touchstone.reports.dry_run import DryRun
     from pytest_touchstone.reports.progress import ProgressLine
     from pytest_touchstone.results.records import Record
     from pytest_touchstone.results.summary import Summary
@@ -65,7 +64,7 @@ class Controller(EvalSession):
         self._results: RunResults | None = None
         self._summary: Summary | None = None
         self._progress: ProgressLine | None = None
-        self._dry_run: DryRun | None = None
+        self._plan: tuple[str, Callable[..., str]] | None = None
         self._crashes: Counter[str] = Counter()
         self._messages: dict[str, str] = {}
         self._damaged: dict[str, None] = {}
@@ -84,10 +83,9 @@ class Controller(EvalSession):
             self.collection.known_judge()
         self._gate = self._open_gate()
         if self.shard is not None:
-            from pytest_touchstone.plugin.shards import refused
+            from pytest_touchstone.plugin.shards import check_shard
 
-            if (why := refused(settings, self._gate.plan is not None)) is not None:
-                raise pytest.UsageError(why)
+            check_shard(settings, judged=self._gate.plan is not None)
         markdown = base / settings.markdown if settings.markdown else None
         if settings.origins["output"] != DEFAULT or markdown is not None:
             check_paths(self.directory.path.parent, markdown)
@@ -171,7 +169,7 @@ class Controller(EvalSession):
         """
         if self.fault is not None or self._results is not None or not self.directory.collected.is_file():
             return False
-        with self._writable():
+        with self._ending():
             if not self.directory.is_claimed():  # it is another run's; a worker has found that, and says so
                 return False
             self._begin(RunResults(self.directory))
@@ -207,15 +205,19 @@ class Controller(EvalSession):
     # Plans
 
     def _make_plans(self, items: list[pytest.Item]) -> None:
-        if self.settings.gate_plan:
-            self._gate.make_plan(collected_of(items), declarations_of(items))
-            return
-        from pytest_touchstone.plugin.dry_run import dry_run
+        if self.settings.dry_run:
+            from pytest_touchstone.plugin.dry_run import dry_run
+            from pytest_touchstone.reports import dry_run as report
 
-        try:
-            self._dry_run = dry_run(items, self.collection, self.settings, self.engine)
-        except HarnessError as error:
-            raise pytest.UsageError(str(error)) from None
+            found = dry_run(items, self.collection, self.settings, self.engine)
+            self._plan = "dry run", functools.partial(report.render, found)
+        else:
+            from pytest_touchstone.reports.plan import render
+
+            collected = collected_of(items)
+            plan = self._gate.make_plan(collected, declarations_of(items))
+            checkpoints = len({item.checkpoint for item in collected})
+            self._plan = "plan of the gate", functools.partial(render, plan, checkpoints=checkpoints)
 
     @pytest.hookimpl(specname="pytest_runtestloop", tryfirst=True)
     def pytest_runtestloop_of_plans(self, session: pytest.Session) -> bool | None:
@@ -418,16 +420,14 @@ class Controller(EvalSession):
         if self.fault is not None:
             return
         reporter, width = terminalreporter, self.config.get_terminal_writer().fullwidth
-        if self._dry_run is not None:
-            from pytest_touchstone.reports.dry_run import render
-
-            reporter.write_sep("=", "dry run")
-            reporter.write_line(render(self._dry_run, width=width, color=reporter.hasmarkup))
+        if self._plan is not None:
+            title, render = self._plan
+            reporter.write_sep("=", title)
+            reporter.write_line(render(width=width, color=reporter.hasmarkup))
         if names := dict.fromkeys(self.collection.unasked):
             reporter.write_line(f"skipped {listed(names)}: {NO_CHECKPOINT}")
         for note in self.settings.notes:
             reporter.write_line(note, yellow=True)
-        self._gate.show_plan(reporter)
         if self._summary is not None:
             self._calls.write_sections(reporter, self._summary)
             return

@@ -44,6 +44,7 @@ Answered: TypeAlias = Answer | Refusal | BaseException
 """An answer, or the error raised instead."""
 
 ProgramFuture: TypeAlias = Future[RunProgramAnswer] | Future[RunProgramAnswer | Refusal]
+AnswerFuture: TypeAlias = ProgramFuture | Future[LoglikelihoodAnswer]
 
 Owner = TypeVar("Owner")
 
@@ -81,7 +82,7 @@ class _Asked(Generic[Owner]):
     owner: Owner
     begun: float
     open: int
-    requests: Sequence[tuple[int, Request]] = ()
+    requests: Sequence[tuple[int, Request]]
     forgotten: bool = False
 
     def __call__(self, place: int, answer: Answered) -> None:
@@ -107,12 +108,11 @@ class RequestDispatcher(Generic[Owner]):
         thread that collects. ``shared`` has the answers about rows of several benchmarks."""
         self._engine, self._sandbox, self._take, self._shared = engine, sandbox, take, shared
         self._asked: dict[Owner, _Asked[Owner]] = {}
-        self._open = self._programs = 0
+        self._open = self._waiting = 0
         self._each, self._last = 0.0, time.perf_counter()
-        self._futures: list[ProgramFuture] = []
+        self._futures: list[AnswerFuture] = []
         self._to_judge: deque[tuple[Owner, int, Judge]] = deque()
-        self._known: deque[tuple[_Asked[Owner], int, Answer]] = deque()
-        self._ended: SimpleQueue[tuple[Owner, int, ProgramFuture]] = SimpleQueue()
+        self._ended: SimpleQueue[tuple[Owner, int, AnswerFuture]] = SimpleQueue()
 
     @property
     def asks(self) -> bool:
@@ -124,32 +124,31 @@ class RequestDispatcher(Generic[Owner]):
         model: list[tuple[int, Request]] = []
         for number, request in enumerate(requests):
             if isinstance(request, RunProgram):
-                self._run(owner, number, request)
+                self._wait_for(owner, number, self._begun(request))
             elif isinstance(request, Judge):
                 self._to_judge.append((owner, number, request))
+            elif self._shared and (answer := self._shared.get(_key(request))) is not None:
+                known: Future[LoglikelihoodAnswer] = Future()
+                known.set_result(answer)
+                self._wait_for(owner, number, known)
             else:
                 model.append((number, request))
-        if not model:
-            return
-        self._tick()
-        asked = self._asked[owner] = _Asked(self, owner, self._each, len(model))
-        self._open += len(model)
-        shared = self._shared
-        known = {
-            number: answer
-            for number, request in (model if shared else ())
-            if shared and (answer := shared.get(_key(request))) is not None
-        }
-        self._known += [(asked, number, answer) for number, answer in known.items()]
-        asked.requests = [(number, request) for number, request in model if number not in known]
-        if asked.requests:
-            self._engine.submit([request for _, request in asked.requests], asked)
+        if model:
+            self._tick()
+            asked = self._asked[owner] = _Asked(self, owner, self._each, len(model), model)
+            self._open += len(model)
+            self._engine.submit([request for _, request in model], asked)
 
     def answered(self, asked: _Asked[Owner], place: int, answer: Answered) -> None:
         """Hand on an answer of the model, and what has ended meanwhile."""
         number, request = asked.requests[place]
+        asked.open -= 1
+        if not asked.open:
+            self._asked.pop(asked.owner, None)
+        self._tick()
+        self._open -= 1
         try:
-            self._hand_on(asked, number, answer)
+            self._take(asked.owner, number, _sound(answer), self._each - asked.begun)
             if (
                 self._shared is not None
                 and isinstance(request, Loglikelihood)
@@ -157,16 +156,19 @@ class RequestDispatcher(Generic[Owner]):
                 and _is_sound(answer)
             ):
                 self._shared[_key(request)] = answer
-            self._hand_on_ended()
+            self.collect()
         finally:
             self._last = time.perf_counter()
 
     def collect(self, *, seconds: float = 0.0) -> None:
-        """Hand on the answers of programs that have ended; wait so long for one at most."""
-        if seconds and self._programs:
-            with suppress(Empty):
-                self._take_program(*self._ended.get(timeout=seconds))
-        self._hand_on_ended()
+        """Hand on what is known, and the answers of programs that have ended; wait so long for one at most."""
+        with suppress(Empty):
+            while self._waiting:
+                owner, number, future = self._ended.get(block=seconds > 0, timeout=seconds or None)
+                seconds = 0.0
+                self._waiting -= 1
+                answer = _outcome(future)
+                self._take(owner, number, answer, getattr(answer, "seconds", 0.0))
 
     def judge(self, judge: VerdictGiver | None) -> bool:
         """Let the judge answer all that waits for it, and hand that on; return whether there was anything."""
@@ -202,54 +204,29 @@ class RequestDispatcher(Generic[Owner]):
         for future in self._futures:
             future.cancel()
 
-    def _hand_on(self, asked: _Asked[Owner], number: int, answer: Answered) -> None:
-        if asked.forgotten:
-            return
-        asked.open -= 1
-        if not asked.open:
-            self._asked.pop(asked.owner, None)
-        self._tick()
-        self._open -= 1
-        self._take(asked.owner, number, _sound(answer), self._each - asked.begun)
-
     def _tick(self) -> None:
         now = time.perf_counter()
         self._each += (now - self._last) / max(1, self._open)
         self._last = now
 
-    def _hand_on_ended(self) -> None:
-        """Hand on what is known, and the answers of the programs that have ended."""
-        while True:
-            while self._known:
-                self._hand_on(*self._known.popleft())
-            if not self._programs:
-                return
-            try:
-                ended = self._ended.get(block=False)
-            except Empty:
-                return
-            self._take_program(*ended)
-
-    def _run(self, owner: Owner, number: int, request: RunProgram) -> None:
+    def _begun(self, request: RunProgram) -> AnswerFuture:
         assert self._sandbox is not None, "programs need a sandbox"
         try:
-            future = self._sandbox.submit(request)
+            return self._sandbox.submit(request)
         except Exception as error:  # of this program alone, like an exception that its future holds
-            future = Future()
-            future.set_exception(error)
-        self._programs += 1
+            failed: Future[RunProgramAnswer] = Future()
+            failed.set_exception(error)
+            return failed
+
+    def _wait_for(self, owner: Owner, number: int, future: AnswerFuture) -> None:
+        self._waiting += 1
         self._futures.append(future)
         future.add_done_callback(
             lambda ended: self._ended.put((owner, number, ended))
         )  # called in any thread
 
-    def _take_program(self, owner: Owner, number: int, future: ProgramFuture) -> None:
-        self._programs -= 1
-        answer = _outcome(future)
-        self._take(owner, number, answer, getattr(answer, "seconds", 0.0))
 
-
-def _outcome(future: ProgramFuture) -> Answered:
+def _outcome(future: AnswerFuture) -> Answered:
     """Return what a future that has ended holds; raise exceptions meant to stop everything."""
     try:
         return future.result()

@@ -13,7 +13,7 @@ import functools
 import inspect
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Protocol
@@ -56,7 +56,7 @@ from pytest_touchstone.plugin.dispatch import (
 )
 from pytest_touchstone.plugin.item_errors import explanation, hint, sentence
 from pytest_touchstone.results.journal import journalled
-from pytest_touchstone.results.records import GENERATED, Record, Status
+from pytest_touchstone.results.records import Record, Status
 
 
 @dataclass(slots=True, eq=False)
@@ -120,7 +120,7 @@ class ItemOutcome:
 @dataclass(slots=True, eq=False)
 class _Running:
     """A job on its way. ``answers`` has the answers to its present requests so far, by number; the first of its former
-    requests has ``length`` characters."""
+    requests has ``length`` characters. ``counts`` are fields of its record."""
 
     job: Job
     generator: Generator[Any, Any, Any] | None = None
@@ -131,10 +131,8 @@ class _Running:
     exchanges: list[dict[str, Any]] = field(default_factory=list)
     length: int = 0
     seconds: float = 0.0
-    truncated: int = 0
-    generated: dict[str, Any] = field(default_factory=lambda: dict.fromkeys(GENERATED, 0))
-    programs: dict[str, int] = field(default_factory=dict)
-    unsandboxed: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    programs: Counter[str] = field(default_factory=Counter)
     weak_tests: dict[str, list[str]] = field(default_factory=dict)
     missing_modules: Counter[str] = field(default_factory=Counter)
     failure: BaseException | None = None
@@ -167,52 +165,46 @@ class RunningBatch:
         self,
         jobs: Sequence[Job],
         engine: Engine,
+        journal: Recorder,
+        sandbox: ProgramRunner | None = None,
+        *,
         judge: VerdictGiver | None = None,
         reopen: Callable[[], Engine] | None = None,
     ) -> None:
-        """``reopen`` opens the engine anew where the judge has closed it."""
+        """Outcomes go to the journal. ``reopen`` opens the engine anew where the judge has closed it."""
         self.running = [_Running(job) for job in jobs]
         self.open = len(self.running)
-        self._engine, self._judge, self._reopen = engine, judge, reopen
-        self._journal: Recorder | None = None
-        self._sandbox: ProgramRunner | None = None
-        self._asking: RequestDispatcher[_Running] | None = None
+        self._engine, self._journal, self._sandbox = engine, journal, sandbox
+        self._judge, self._reopen = judge, reopen
+        needs: dict[type[Request], tuple[object, str]] = {
+            RunProgram: (sandbox, "sandbox to run programs in"),
+            Judge: (judge, "judge: give --eval-judge"),
+        }
+        self._lacks = {kind: name for kind, (tool, name) in needs.items() if tool is None}
         self._shared: dict[bytes, LoglikelihoodAnswer] | None = None
+        self._asking = RequestDispatcher(engine, sandbox, self._take)
         try:
             for state in self.running:
-                _start(state, engine)
+                self._start(state)
         except BaseException:
             self.close()
             raise
 
-    @property
-    def limited(self) -> bool:
-        """Return whether an item has a time limit."""
-        return any(state.job.time is not None for state in self.running)
-
-    def begin(
-        self,
-        engine: Engine,
-        journal: Recorder,
-        sandbox: ProgramRunner | None = None,
-        shared: dict[bytes, LoglikelihoodAnswer] | None = None,
-    ) -> None:
-        """Ask what there is to ask; outcomes go to the journal. ``shared`` has answers about rows of several
-        benchmarks."""
-        self._journal, self._sandbox, self._shared = journal, sandbox, shared
-        for limit in {state.job.time for state in self.running}:
-            if limit is not None:
-                limit.begin()
+    def begin(self, engine: Engine, shared: dict[bytes, LoglikelihoodAnswer] | None = None) -> None:
+        """Ask what there is to ask. ``shared`` has answers about rows of several benchmarks."""
+        limits = {state.job.time for state in self.running if state.job.time is not None}
+        self._shared = None if limits else shared
+        for limit in limits:
+            limit.begin()
         for state in self.running:
             if state.failure is not None:
-                fail(state, state.failure, journal)
+                fail(state, state.failure, self._journal)
             elif _too_late(state):
-                _end_by_time(state, journal)
+                _end_by_time(state, self._journal)
         self._ask_all(engine, self.running)
 
     def _ask_all(self, engine: Engine, states: Iterable[_Running]) -> None:
-        if self._asking is not None:
-            self._asking.close()
+        self._asking.close()
         self._engine = engine
         self._asking = RequestDispatcher(engine, self._sandbox, self._take, self._shared)
         for state in states:
@@ -224,7 +216,6 @@ class RunningBatch:
 
         Raises ``ServerError`` where the engine answers no more.
         """
-        assert self._asking is not None
         self._asking.collect()
         if self._asking.asks:
             if self._judge is not None and self._judge.closed(self._engine):
@@ -236,14 +227,12 @@ class RunningBatch:
 
     def close(self) -> None:
         """Close the generators that have not ended; what they raise then no longer matters."""
-        if self._asking is not None:
-            self._asking.close()
+        self._asking.close()
         for state in self.running:
             if state.generator is not None:
                 with suppress(*CAUGHT):
                     state.generator.close()
-        if self._journal is not None:
-            self._journal.sync(every=SYNC_EVERY)
+        self._journal.sync(every=SYNC_EVERY)
 
     @property
     def items(self) -> set[str]:
@@ -266,19 +255,13 @@ class RunningBatch:
         return {state.job.item: state.outcome for state in self.running if state.outcome is not None}
 
     def _ask(self, state: _Running) -> None:
-        assert self._asking is not None
-        assert self._journal is not None
-        lacking = [
-            kind for kind, there in ((RunProgram, self._sandbox), (Judge, self._judge)) if there is None
-        ]
-        if state.outcome is not None or fail_for_lack(state, self._journal, lacking):
+        if state.outcome is not None:
             self.open -= 1
             self._journal.sync(every=SYNC_EVERY)
         else:
             self._asking.ask(state, state.asked)
 
     def _take(self, state: _Running, number: int, answer: Answered, seconds: float) -> None:
-        assert self._journal is not None
         state.seconds += seconds
         if state.outcome is not None:
             return  # it has ended by its time limit
@@ -288,32 +271,76 @@ class RunningBatch:
         if _too_late(state):
             self._end_too_late()
         elif len(state.answers) == len(state.requests):
-            advance(state, self._engine, self._journal)
+            self._advance(state)
             self._ask(state)
 
     def _end_too_late(self) -> None:
         """End the items whose benchmark is past its time limit; the engine leaves what they have asked."""
-        assert self._asking is not None
-        assert self._journal is not None
         late = [state for state in self.running if state.outcome is None and _too_late(state)]
         self._asking.withdraw(late)
         for state in late:
             _end_by_time(state, self._journal)
         self.open -= len(late)
 
+    def _start(self, state: _Running) -> None:
+        """Run a generator up to its first question; an error is kept until the batch runs."""
 
-def run_batch(
-    batch: RunningBatch,
-    engine: Engine,
-    journal: Recorder,
-    sandbox: ProgramRunner | None = None,
-) -> dict[str, ItemOutcome]:
+        def first() -> object:
+            generator = state.job.start()
+            if not inspect.isgenerator(generator):
+                raise BenchmarkError(
+                    f"{_who(state.job)} never yields; a benchmark yields requests and returns scores"
+                )
+            state.generator = generator
+            return next(generator)
+
+        state.failure = self._resume(state, first)
+        if isinstance(state.failure, StopIteration):
+            state.failure = BenchmarkError(
+                f"{_who(state.job)} returned before it yielded a request; a score must come from the checkpoint"
+            )
+
+    def _advance(self, state: _Running) -> None:
+        """Send a generator the answers to all its requests, which takes it to its next question or its end."""
+        assert state.generator is not None
+        answers = [state.answers[number] for number in range(len(state.requests))]
+        state.answers = {}
+        _remember(state, answers)
+        trouble = next((answer for answer in answers if isinstance(answer, (Refusal, BaseException))), None)
+        if trouble is not None:
+            reason = trouble.reason if isinstance(trouble, Refusal) else sentence(trouble)
+            error = RequestError(f"{_who(state.job)}: {reason}")
+            end = self._resume(state, functools.partial(state.generator.throw, error))
+        else:
+            sent = answers[0] if state.single else answers
+            end = self._resume(state, functools.partial(state.generator.send, sent))
+        if isinstance(end, StopIteration):
+            _finish(state, end.value, self._journal)
+        elif end is not None:
+            fail(state, end, self._journal)
+
+    def _resume(self, state: _Running, run: Callable[[], object]) -> BaseException | None:
+        """Run a generator up to its next question, and note that; return what it raises or, at its end,
+        ``StopIteration``."""
+        began = time.perf_counter()
+        try:
+            _take(state, run(), self._engine, self._lacks)
+        except STOPPING:
+            raise
+        except CAUGHT as error:
+            return error
+        finally:
+            state.seconds += time.perf_counter() - began
+        return None
+
+
+def run_batch(batch: RunningBatch, engine: Engine) -> dict[str, ItemOutcome]:
     """Run the jobs; return every job's outcome by item, all of them in the journal.
 
     Lets ``KeyboardInterrupt``, ``SystemExit`` and ``pytest.exit`` through, with all generators closed.
     """
     try:
-        batch.begin(engine, journal, sandbox)
+        batch.begin(engine)
         while batch.open:
             batch.step()
     finally:
@@ -332,58 +359,9 @@ def _end_by_time(state: _Running, journal: Recorder) -> None:
     _settle(state, journal, "timeout", raised=error, message=str(error))
 
 
-def _start(state: _Running, engine: Engine) -> None:
-    """Run a generator up to its first question; an error is kept until the batch runs."""
-    began = time.perf_counter()
-    try:
-        generator = state.job.start()
-        if not inspect.isgenerator(generator):
-            raise BenchmarkError(
-                f"{_who(state.job)} never yields; a benchmark yields requests and returns scores"
-            )
-        state.generator = generator
-        _take(state, next(generator), engine)
-    except StopIteration:
-        state.failure = BenchmarkError(
-            f"{_who(state.job)} returned before it yielded a request; a score must come from the checkpoint"
-        )
-    except STOPPING:
-        raise
-    except CAUGHT as error:
-        state.failure = error
-    finally:
-        state.seconds += time.perf_counter() - began
-
-
-def advance(state: _Running, engine: Engine, journal: Recorder) -> None:
-    """Send a generator the answers to all its requests, which takes it to its next question or its end."""
-    began = time.perf_counter()
-    assert state.generator is not None
-    answers = [state.answers[number] for number in range(len(state.requests))]
-    state.answers = {}
-    _remember(state, answers)
-    try:
-        trouble = next((answer for answer in answers if isinstance(answer, (Refusal, BaseException))), None)
-        if trouble is not None:
-            reason = trouble.reason if isinstance(trouble, Refusal) else sentence(trouble)
-            yielded = state.generator.throw(RequestError(f"{_who(state.job)}: {reason}"))
-        else:
-            yielded = state.generator.send(answers[0] if state.single else answers)
-        _take(state, yielded, engine)
-    except StopIteration as end:
-        state.seconds += time.perf_counter() - began
-        _finish(state, end.value, journal)
-    except STOPPING:
-        raise
-    except CAUGHT as error:
-        state.seconds += time.perf_counter() - began
-        fail(state, error, journal)
-    else:
-        state.seconds += time.perf_counter() - began
-
-
-def _take(state: _Running, yielded: object, engine: Engine) -> None:
-    """Note what a generator asks. Raises ``BenchmarkError`` when it is no request that it may ask."""
+def _take(state: _Running, yielded: object, engine: Engine, lacks: Mapping[type[Request], str]) -> None:
+    """Note what a generator asks. Raises ``BenchmarkError`` when it is no request that it may ask, or of a kind that
+    the run ``lacks`` something for."""
     state.single = isinstance(yielded, REQUEST_KINDS)
     asked = [yielded] if state.single else yielded
     who = _who(state.job)
@@ -409,6 +387,8 @@ def _take(state: _Running, yielded: object, engine: Engine) -> None:
             raise BenchmarkError(
                 f"{who} yielded a {type(request).__name__}, which a {engine.info.kind} checkpoint cannot answer"
             )
+        if (lack := lacks.get(type(request))) is not None:
+            raise BenchmarkError(f"{who} yielded a {type(request).__name__}, but there is no {lack}")
         if isinstance(request, Judge) and request.question not in state.job.spec.judge:
             raise BenchmarkError(
                 f"{who} asks the judge another question than it declares; add it to judge=(...)"
@@ -444,31 +424,16 @@ def _remember(state: _Running, answers: Sequence[Answered]) -> None:
         kind: Any = type(state.requests[0])
         state.length = len(getattr(state.requests[0], _texts(kind)[0]))
     for request, answer in zip(state.requests, answers, strict=True):
-        state.truncated += bool(getattr(answer, "truncated", 0))
+        state.counts["truncated"] += bool(getattr(answer, "truncated", 0))
         if isinstance(request, Generate) and isinstance(answer, GenerateAnswer):
-            counts = state.generated
-            counts["outputs"] += len(answer.samples)
-            counts["at_limit"] += sum(sample.finish_reason == "length" for sample in answer.samples)
-            counts["empty"] += sum(not sample.text.strip() for sample in answer.samples)
-            counts["chat"] += len(answer.samples) * answer.chat
-            unanswered = [
-                sample
-                for sample in answer.samples
-                if (sample.finish_reason == "length" or sample.reasoning is not None)
-                and not sample.text.strip()
-            ]
-            counts["unanswered"] += len(unanswered)
-            counts["trace_only"] += sum(sample.finish_reason != "length" for sample in unanswered)
-            counts["reasoned"] += sum(sample.reasoning is not None for sample in answer.samples)
-            counts["reasoning_tokens"] += sum(sample.reasoning_tokens for sample in answer.samples)
-            counts["traces_seen"] += sum(seems_traced(sample.text) for sample in answer.samples)
+            state.counts.update(_counts_of(answer))
         elif isinstance(answer, JudgeAnswer):
-            state.generated["judged"] += 1
-            state.generated["no_verdict"] += answer.verdict is None
-            state.generated["verdicts_at_limit"] += answer.at_limit
+            state.counts.update(
+                judged=1, no_verdict=answer.verdict is None, verdicts_at_limit=answer.at_limit
+            )
         elif isinstance(answer, RunProgramAnswer):
-            state.programs[answer.outcome] = state.programs.get(answer.outcome, 0) + 1
-            state.unsandboxed += answer.unsandboxed
+            state.programs[answer.outcome] += 1
+            state.counts["unsandboxed"] += answer.unsandboxed
             state.missing_modules.update(filter(None, [answer.missing_module]))
             if answer.weak_tests and isinstance(request, RunProgram):
                 state.weak_tests[plain_text(request.task)] = list(answer.weak_tests)
@@ -479,10 +444,30 @@ def _remember(state: _Running, answers: Sequence[Answered]) -> None:
     state.requests = []
 
 
+def _counts_of(answer: GenerateAnswer) -> dict[str, int]:
+    """Return what a record counts of generated texts."""
+    samples = answer.samples
+    empty = [sample for sample in samples if not sample.text.strip()]
+    unanswered = [
+        sample for sample in empty if sample.finish_reason == "length" or sample.reasoning is not None
+    ]
+    return {
+        "outputs": len(samples),
+        "at_limit": sum(sample.finish_reason == "length" for sample in samples),
+        "empty": len(empty),
+        "chat": len(samples) * answer.chat,
+        "unanswered": len(unanswered),
+        "trace_only": sum(sample.finish_reason != "length" for sample in unanswered),
+        "reasoned": sum(sample.reasoning is not None for sample in samples),
+        "reasoning_tokens": sum(sample.reasoning_tokens for sample in samples),
+        "traces_seen": sum(seems_traced(sample.text) for sample in samples),
+    }
+
+
 def _finish(state: _Running, returned: object, journal: Recorder) -> None:
     try:
         scores = plain_scores(scores_of(returned, state.job.spec.primary_score), _who(state.job))
-        state.generated["no_answer"] = int(scores.pop(NO_ANSWER, 0))
+        state.counts["no_answer"] = int(scores.pop(NO_ANSWER, 0))
         if (wanted := state.job.spec.primary_score) not in scores:
             named = ", ".join(scores)
             remedy = (
@@ -516,19 +501,6 @@ def _finish(state: _Running, returned: object, journal: Recorder) -> None:
         _settle(state, journal, "scored", failure, scores=scores, told=told, **more)
 
 
-def fail_for_lack(state: _Running, journal: Recorder, lacking: Sequence[type[Request]]) -> bool:
-    """Journal an item as an error that asks for programs where there is no sandbox, or for verdicts without a judge;
-    return whether it does."""
-    kind = next((type(request) for request in state.requests if type(request) in lacking), None)
-    if kind is None:
-        return False
-    lack = "sandbox to run programs in" if kind is RunProgram else "judge: give --eval-judge"
-    fail(
-        state, BenchmarkError(f"{_who(state.job)} yielded a {kind.__name__}, but there is no {lack}"), journal
-    )
-    return True
-
-
 def fail(state: _Running, error: BaseException, journal: Recorder) -> None:
     """Journal an item that ends with an error, is skipped, or asserts of its answers what does not hold."""
     status: Status = "error"
@@ -555,15 +527,14 @@ def _settle(
     state: _Running, journal: Recorder, status: Status, raised: BaseException | None = None, **outcome: Any
 ) -> None:
     """Journal the end of an item; ``outcome`` is its scores, or the message."""
+    counts: dict[str, Any] = {**state.counts}
     record = Record(
         **identity(state.job.item, state.job.spec, state.job.example, state.job.checkpoint),
         status=status,
         **outcome,
         seconds=round(state.seconds, 6),
-        truncated=state.truncated,
-        **state.generated,
+        **counts,
         programs=dict(state.programs),
-        unsandboxed=state.unsandboxed,
         weak_tests=dict(state.weak_tests),
         missing_modules=dict(state.missing_modules),
         exchanges=state.exchanges if state.job.asking.samples else [],

@@ -131,8 +131,8 @@ class Execution:
             self._end(batch, engine)
 
     def _start(self, jobs: Sequence[Job], engine: Engine) -> RunningBatch:
-        info = engine.info
-        batch = RunningBatch(jobs, engine, self._judge, lambda: self._engine(info))
+        reopen = functools.partial(self._engine, engine.info)
+        batch = RunningBatch(jobs, engine, self, self._sandbox, judge=self._judge, reopen=reopen)
         self._started |= dict.fromkeys(batch.items, batch)
         engine.prepare(batch.requests)
         return batch
@@ -153,8 +153,7 @@ class Execution:
             engine.expect_traces(opened=self._doubtful[name].opened)
         if self._in_flight is not None and not engine.info.served:
             self._in_flight.begin(ItemKey(job.checkpoint, job.spec.name, job.example.id) for job in jobs)
-        rows = (job.example.sha256 for job in jobs)
-        batch.begin(engine, self, self._sandbox, None if batch.limited else self._shared.answers(name, rows))
+        batch.begin(engine, self._shared.answers(name, (job.example.sha256 for job in jobs)))
 
     def append(self, record: Record) -> None:
         """Journal the end of an item; one that was settled meanwhile, by a mark or a hook, has its record."""

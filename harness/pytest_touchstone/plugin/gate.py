@@ -171,17 +171,14 @@ class GateSession:
     def __init__(self, config: pytest.Config, settings: Settings, output: Path) -> None:
         self._config, self._output = config, output
         self._exit_code = ExitCode.OK
-        self._planned: tuple[GatePlan, int] | None = None
         self.published: list[StoredResult] = []  # of somebody's file that is named as the baseline
+        self.plan = _plan(config, settings)
         try:
-            self.plan = _plan(config, settings)
             if self.plan is not None:
                 source = self.source()
                 self.published = [one for one in source.saved if one.published and source.kind == "run"]
-        except HarnessError as error:
-            raise pytest.UsageError(str(error)) from None
         except OSError as error:
-            raise pytest.UsageError(f"--baseline: cannot read {error.filename}: {error.strerror}") from None
+            raise GateError(f"--baseline: cannot read {error.filename}: {error.strerror}") from None
 
     def source(self) -> BaselineSource:
         """The source of the baselines, as it stands now."""
@@ -192,15 +189,10 @@ class GateSession:
         return open_source(name, self._output, folder=self._config.invocation_params.dir)
 
     def check(self, items: Sequence[Collected], declared: Mapping[str, Declaration]) -> None:
-        """Check the plan against what was collected; raise ``pytest.UsageError``."""
-        if self.plan is None:
-            return
-        files = {self._config.rootpath / item.item.partition("::")[0] for item in items}
-        try:
-            saved = self._opened("best").saved
-            check_plan(self.plan, declared, saved, files)
-        except HarnessError as error:
-            raise pytest.UsageError(str(error)) from None
+        """Check the plan against what was collected; raise ``GateError`` and the like."""
+        if self.plan is not None:
+            files = {self._config.rootpath / item.item.partition("::")[0] for item in items}
+            check_plan(self.plan, declared, self._opened("best").saved, files)
 
     def check_baselines(
         self,
@@ -209,7 +201,7 @@ class GateSession:
         manifest: Mapping[str, Any],
         infos: Sequence[CheckpointInfo],
     ) -> None:
-        """Raise ``pytest.UsageError`` where a gate could not judge what is going to be asked, as far as is known now.
+        """Raise ``GateError`` where a gate could not judge what is going to be asked, as far as is known now.
 
         ``manifest`` has the run's beginning and settings, ``infos`` are the checkpoints that items ask.
         """
@@ -241,10 +233,10 @@ class GateSession:
         if refused:
             benchmark, reason = next(iter(refused.items()))
             more = f"; and {count(len(refused) - 1, 'other benchmark')} likewise" if len(refused) > 1 else ""
-            raise pytest.UsageError(f"--baseline {source.name}, {benchmark}: {reason}{more}")
+            raise GateError(f"--baseline {source.name}, {benchmark}: {reason}{more}")
 
-    def make_plan(self, items: Sequence[Collected], declared: Mapping[str, Declaration]) -> None:
-        """Find what the gate could decide about these items, to be shown at the end; raise ``pytest.UsageError``."""
+    def make_plan(self, items: Sequence[Collected], declared: Mapping[str, Declaration]) -> GatePlan:
+        """Return what the gate could decide about these items; raise ``GateError`` and the like."""
         from pytest_touchstone.compare.plan import make_plan, targets_of_run
 
         assert self.plan is not None
@@ -253,23 +245,8 @@ class GateSession:
         sizes: dict[str, int] = {}
         for (_, benchmark), n in counts.items():
             sizes[benchmark] = max(n, sizes.get(benchmark, 0))
-        try:
-            source, known = self.source(), self._opened("best")
-            asked = replace(self.plan, composites=tuple(declared_composites(declared)))
-            plan = make_plan(targets_of_run(declared, sizes, asked), source, known, asked)
-        except HarnessError as error:
-            raise pytest.UsageError(str(error)) from None
-        self._planned = plan, len({item.checkpoint for item in items})
-
-    def show_plan(self, reporter: pytest.TerminalReporter) -> None:
-        """Write the plan that was made, if any."""
-        if self._planned is not None:
-            from pytest_touchstone.reports.plan import render
-
-            plan, checkpoints = self._planned
-            width, color = reporter.config.get_terminal_writer().fullwidth, reporter.hasmarkup
-            reporter.write_sep("=", "plan of the gate")
-            reporter.write_line(render(plan, width=width, color=color, checkpoints=checkpoints))
+        asked = replace(self.plan, composites=tuple(declared_composites(declared)))
+        return make_plan(targets_of_run(declared, sizes, asked), self.source(), self._opened("best"), asked)
 
     def judge(
         self,

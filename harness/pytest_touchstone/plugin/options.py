@@ -110,26 +110,21 @@ def runs_nothing(config: pytest.Config) -> bool:
 
 
 def settings_of(config: pytest.Config) -> Settings:
-    """Return the settings of this process; raise ``pytest.UsageError`` for a wrong value.
+    """Return the settings of this process; raise ``OptionError`` for a wrong value.
 
     Workers of xdist share out the CPU's threads.
     """
-    try:
-        sources = _sources(config)
-        file = _file_of(sources)
-        given = sources.values()
-        values = _values(given)
-        groups = task_groups(project_file(config)) if values["tasks"] else {}
-        shard = str(shard_of(values["shard"], os.environ)) if values["shard"] is not None else None
-    except OptionError as error:
-        raise pytest.UsageError(str(error)) from None
+    sources = _sources(config)
+    file = _file_of(sources)
+    given = sources.values()
+    values = _values(given)
+    groups = task_groups(project_file(config)) if values["tasks"] else {}
+    shard = str(shard_of(values["shard"], os.environ)) if values["shard"] is not None else None
     workers = worker_count(config)
     if values["dry_run"] and workers > 1:
-        raise pytest.UsageError("--eval-dry-run runs in one process: leave -n out, or add -n 0")
+        raise OptionError("--eval-dry-run runs in one process: leave -n out, or add -n 0")
     if values["engine"] and workers > 1:
-        raise pytest.UsageError(
-            "--eval-engine sends work to replicas from one process: leave -n out, or add -n 0"
-        )
+        raise OptionError("--eval-engine sends work to replicas from one process: leave -n out, or add -n 0")
     check_device_map(values, workers)
     values |= {"workers": workers, "device_kind": device_kind(values["device"]), "shard": shard}
     sampling = Sampling(values["samples"], values["temperature"], values["top_p"], values["seed"])
@@ -223,15 +218,15 @@ def _given(config: pytest.Config, row: Setting) -> Any:
 
 
 def check_device_map(values: Mapping[str, Any], workers: int) -> None:
-    """Raise ``pytest.UsageError`` where a model cannot be spread over the accelerators by this process alone."""
+    """Raise ``OptionError`` where a model cannot be spread over the accelerators by this process alone."""
     if values["device_map"] is None:
         return
     if workers > 1:
-        raise pytest.UsageError(
+        raise OptionError(
             "--eval-device-map auto spreads a model over all accelerators from one process: leave -n out, or add -n 0"
         )
     if values["device"] not in ("auto", "cuda"):
-        raise pytest.UsageError(
+        raise OptionError(
             f"--eval-device-map auto uses all accelerators, and --eval-device {values['device']} is one: "
             "leave one of them out"
         )

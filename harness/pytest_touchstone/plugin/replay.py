@@ -58,29 +58,60 @@ class Replayed(NamedTuple):
     exchanges: list[dict[str, Any]]
 
 
+class _Replayable(NamedTuple):
+    """A benchmark of the run: its function, its data, and its rows by id."""
+
+    function: Callable[..., Any]
+    loaded: LoadedBenchmark
+    examples: dict[str, Example]
+
+
 class Replay:
-    """The items of one run."""
+    """The items of one run, and its benchmarks with their data, loaded once each."""
 
     def __init__(self, folder: Path, *, data: str | None = None, root: Path | None = None) -> None:
         """``data`` and ``root`` replace the data folder and the project's folder that the run had.
 
         Raises ``DataError`` where the folder is none of a run.
         """
-        manifest = RunDirectory(folder).read_manifest()
+        self._directory = RunDirectory(folder)
+        manifest = self._directory.read_manifest()
         if not manifest:
             raise DataError(f"{folder}: no run.json; name the folder of a run")
         settings: dict[str, Any] = manifest.get("settings", {})
         self._rows = {row["name"]: row for row in manifest.get("checkpoints", [])}
         if data is None and settings.get("data") is not None:
             data = _data(settings["data"], Path(manifest.get("folder", ".")))
-        self._benchmarks = _Benchmarks(folder, root, manifest.get("rootdir", "."), data, settings)
+        self._root, self._moved = root or Path(manifest.get("rootdir", ".")), root is not None
+        self._data, self._shots, self._draw = data, settings.get("shots"), settings.get("fewshot", TOUCHSTONE)
+        drawn = ("samples", "temperature", "top_p", "seed")
+        self._asking = replace(AS_THE_RUN, think_end=settings.get("think_end", AUTO))
+        self._sampling = Sampling(**{name: settings[name] for name in drawn if name in settings})
+        self._modules: dict[Path, ModuleType] = {}
+        self._benchmarks: dict[str, _Replayable] = {}
+
+    @cached_property
+    def _declarations(self) -> dict[str, Declaration]:
+        return self._directory.read_collected()[1]
 
     def job(self, record: Record) -> Job:
         """Return the item, ready to be started; raise ``BenchmarkError`` where it cannot be.
 
         Raises other errors of ours where the benchmark itself, or its data, cannot be had.
         """
-        return self._benchmarks.job(record, _info(self._rows, record.checkpoint))
+        known, info = self._benchmark(record), self._info(record.checkpoint)
+        example = known.examples.get(record.example)
+        if example is None or example.sha256 != record.row:
+            raise BenchmarkError("its row is not in the data any more, or has changed")
+        given, function = Given(example, known.loaded), known.function
+        names = function.__code__.co_varnames[: function.__code__.co_argcount]
+        infos = ("checkpoint", CHECKPOINT_FIXTURE)
+        if foreign := [name for name in names if name not in (*OWN_ARGUMENTS, *infos)]:
+            raise BenchmarkError(f"takes {foreign[0]!r}, which only a run of pytest can give it")
+        wanted = {name: info if name in infos else OWN_ARGUMENTS[name](given) for name in names}
+        spec = replace(known.loaded.spec, name=record.benchmark)
+        start = known.loaded.start(partial(function, **wanted), example)
+        return Job(record.item, spec, example, record.checkpoint, start, self._asking)
 
     def run(self, record: Record, exchanges: Sequence[Mapping[str, Any]] | None = None) -> Replayed:
         """Return what becomes of the item with its stored answers, or with others to the same requests.
@@ -95,20 +126,68 @@ class Replay:
             returned.append(found)
             return found
 
-        info = _info(self._rows, record.checkpoint)
         stored = record.exchanges if exchanges is None else exchanges
-        engine = _StoredAnswers(info, stored)
-        batch = RunningBatch([replace(job, start=start)], engine, engine.judge)
+        engine = _StoredAnswers(self._info(record.checkpoint), stored)
+        jobs = [replace(job, start=start)]
+        batch = RunningBatch(jobs, engine, _Nowhere(), engine.programs, judge=engine)
         unseen = io.StringIO()  # what a benchmark prints would stand among what a command says
         with redirect_stdout(unseen), redirect_stderr(unseen):
-            outcome = run_batch(batch, engine, _Nowhere(), engine.programs)[job.item]
+            outcome = run_batch(batch, engine)[job.item]
         whole = [{**one, "request": engine.requests.get(id(one), one["request"])} for one in stored]
         return Replayed(outcome.record, job.example.row, returned[0] if returned else None, whole)
 
+    def _benchmark(self, record: Record) -> _Replayable:
+        if (known := self._benchmarks.get(record.benchmark)) is not None:
+            return known
+        place, _, rest = record.item.partition("::")
+        declaration = self._declarations.get(record.benchmark)
+        path = self._path(place, "" if declaration is None else declaration.file)
+        name = rest.partition("[")[0]
+        function = function_named(self._module(path), name)
+        spec = declared(function)
+        if function is None or spec is None:
+            raise HarnessError(f"{path} has no benchmark {name} any more")
+        own = {} if declaration is None else declaration.settings
+        shots = own.get("shots", self._shots)
+        loaded = load_benchmark(spec, self._data, shots, self._sampling, draw=self._draw)
+        examples = {example.id: example for example in loaded.dataset.examples}
+        known = self._benchmarks[record.benchmark] = _Replayable(
+            generator_function(function), loaded, examples
+        )
+        return known
+
+    def _path(self, place: str, file: str) -> Path:
+        """Return the benchmark's file: where the run had it, else where it is below the project's folder, else the
+        shipped one of this name. Of a benchmark outside the project pytest's ids have the name alone."""
+        below = self._root / place
+        places = [below] if self._moved else [*([Path(file)] if file else []), below]
+        for path in (*places, shipped_evals() / Path(place).name):
+            if path.is_file():
+                return path
+        raise DataError(
+            f"{places[0]}: no such benchmark file; give --root, the folder below which it is {place}"
+        )
+
+    def _module(self, path: Path) -> ModuleType:
+        if path not in self._modules:
+            self._modules[path] = load_module(path, f"touchstone_replayed_{len(self._modules)}")
+        return self._modules[path]
+
+    def _info(self, name: str) -> CheckpointInfo:
+        needed: dict[str, Any] = {
+            "name": name,
+            "source": name,
+            "path": "",
+            "kind": "causal",
+            "format": "fake",
+        }
+        needed |= {"model_type": "", "architecture": "", "seq_len": 0}
+        return info_from_plain({**needed, **self._rows.get(name, {}), "base": None, "tokenizer": None})
+
 
 class _StoredAnswers(Engine):
-    """An engine that gives the stored answers, in order, to the same questions; ``programs`` is the sandbox, ``judge``
-    the judge, and ``requests`` has the requests in full by the identity of the exchange."""
+    """An engine that gives the stored answers, in order, to the same questions, and the judge too; ``programs`` is the
+    sandbox, and ``requests`` has the requests in full by the identity of the exchange."""
 
     def __init__(self, info: CheckpointInfo, exchanges: Sequence[Mapping[str, Any]]) -> None:
         self.info = info
@@ -116,15 +195,23 @@ class _StoredAnswers(Engine):
         self._kept = bool(exchanges)
         # Programs are asked for as soon as a generator yields them, verdicts last, everything else when the engine is
         # waited for.
-        programs, judged = (
-            [one for one in exchanges if one["kind"] == kind.__name__] for kind in (RunProgram, Judge)
-        )
-        self.programs, self.judge = _StoredPrograms(self, programs), _StoredVerdicts(self, judged)
+        of_kind = {kind: [one for one in exchanges if one["kind"] == kind] for kind in VERDICT_KINDS}
+        self.programs = _StoredPrograms(self, of_kind[RunProgram.__name__])
+        self._verdicts = iter(of_kind[Judge.__name__])
         self._others = iter([one for one in exchanges if one["kind"] not in VERDICT_KINDS])
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         del done  # all answers are there at once
         return [self.stored(request, self._others) for request in requests]
+
+    def answers(self, requests: Sequence[Judge]) -> list[Any]:
+        """Return the stored verdicts."""
+        return [self.stored(request, self._verdicts) for request in requests]
+
+    def closed(self, engine: Engine) -> bool:
+        """Return False: nothing is closed for the judge."""
+        del engine
+        return False
 
     def stored(self, request: Request, left: Iterator[Mapping[str, Any]]) -> Answer | Refusal:
         """Return the next stored answer, or a refusal where it belongs to another request."""
@@ -157,22 +244,6 @@ class _StoredPrograms:
         return found
 
 
-class _StoredVerdicts:
-    """A judge that gives the stored verdicts."""
-
-    def __init__(self, engine: _StoredAnswers, exchanges: Sequence[Mapping[str, Any]]) -> None:
-        self._engine, self._exchanges = engine, iter(exchanges)
-
-    def answers(self, requests: Sequence[Judge]) -> list[Any]:
-        """Return the stored verdicts."""
-        return [self._engine.stored(request, self._exchanges) for request in requests]
-
-    def closed(self, engine: Engine) -> bool:
-        """Nothing is closed for it."""
-        del engine
-        return False
-
-
 class _Nowhere:
     """A journal that keeps nothing: the run's own stays as it is."""
 
@@ -183,92 +254,7 @@ class _Nowhere:
         """Nothing to write."""
 
 
-class _Known(NamedTuple):
-    """A benchmark of the run: its function, its data, and its rows by id."""
-
-    function: Callable[..., Any]
-    loaded: LoadedBenchmark
-    examples: dict[str, Example]
-
-
-class _Benchmarks:
-    """The benchmarks of a run with their data, loaded once each."""
-
-    def __init__(
-        self, run: Path, root: Path | None, known: str, data: str | None, settings: Mapping[str, Any]
-    ) -> None:
-        """``root`` is the project's folder in place of that which is ``known``."""
-        self._run, self._root, self._moved, self._data = run, root or Path(known), root is not None, data
-        self._shots, self._draw = settings.get("shots"), settings.get("fewshot", TOUCHSTONE)
-        drawn = ("samples", "temperature", "top_p", "seed")
-        self._asking = replace(AS_THE_RUN, think_end=settings.get("think_end", AUTO))
-        self._sampling = Sampling(**{name: settings[name] for name in drawn if name in settings})
-        self._modules: dict[Path, ModuleType] = {}
-        self._known: dict[str, _Known] = {}
-
-    @cached_property
-    def _declarations(self) -> dict[str, Declaration]:
-        return RunDirectory(self._run).read_collected()[1]
-
-    def job(self, record: Record, info: CheckpointInfo) -> Job:
-        """The item, ready to be started again; raises ``BenchmarkError`` where that cannot be."""
-        known = self._benchmark(record)
-        example = known.examples.get(record.example)
-        if example is None or example.sha256 != record.row:
-            raise BenchmarkError("its row is not in the data any more, or has changed")
-        given, function = Given(example, known.loaded), known.function
-        names = function.__code__.co_varnames[: function.__code__.co_argcount]
-        infos = ("checkpoint", CHECKPOINT_FIXTURE)
-        if foreign := [name for name in names if name not in (*OWN_ARGUMENTS, *infos)]:
-            raise BenchmarkError(f"takes {foreign[0]!r}, which only a run of pytest can give it")
-        wanted = {name: info if name in infos else OWN_ARGUMENTS[name](given) for name in names}
-        spec = replace(known.loaded.spec, name=record.benchmark)
-        start = known.loaded.start(partial(function, **wanted), example)
-        return Job(record.item, spec, example, record.checkpoint, start, self._asking)
-
-    def _benchmark(self, record: Record) -> _Known:
-        if (known := self._known.get(record.benchmark)) is not None:
-            return known
-        place, _, rest = record.item.partition("::")
-        declaration = self._declarations.get(record.benchmark)
-        path = self._path(place, "" if declaration is None else declaration.file)
-        name = rest.partition("[")[0]
-        function = function_named(self._module(path), name)
-        spec = declared(function)
-        if function is None or spec is None:
-            raise HarnessError(f"{path} has no benchmark {name} any more")
-        own = {} if declaration is None else declaration.settings
-        shots = own.get("shots", self._shots)
-        loaded = load_benchmark(spec, self._data, shots, self._sampling, draw=self._draw)
-        examples = {example.id: example for example in loaded.dataset.examples}
-        known = self._known[record.benchmark] = _Known(generator_function(function), loaded, examples)
-        return known
-
-    def _path(self, place: str, file: str) -> Path:
-        """Return the benchmark's file: where the run had it, else where it is below the project's folder, else the
-        shipped one of this name. Of a benchmark outside the project pytest's ids have the name alone."""
-        below = self._root / place
-        places = [below] if self._moved else [*([Path(file)] if file else []), below]
-        for path in (*places, shipped_evals() / Path(place).name):
-            if path.is_file():
-                return path
-        raise DataError(
-            f"{places[0]}: no such benchmark file; give --root, the folder below which it is {place}"
-        )
-
-    def _module(self, path: Path) -> ModuleType:
-        if path not in self._modules:
-            self._modules[path] = load_module(path, f"touchstone_replayed_{len(self._modules)}")
-        return self._modules[path]
-
-
 def _data(given: str, folder: Path) -> str:
     """Return the data folder of a run that was made in a folder, also for a process that is in another one."""
     there = folder / given
     return str(there) if given != HUB and there.is_dir() else given
-
-
-def _info(rows: Mapping[str, Mapping[str, Any]], name: str) -> CheckpointInfo:
-    needed: dict[str, Any] = {"name": name, "source": name, "path": "", "kind": "causal", "format": "fake"}
-    needed |= {"model_type": "", "architecture": "", "seq_len": 0}
-    return info_from_plain({**needed, **rows.get(name, {}), "base": None, "tokenizer": None})

@@ -96,11 +96,11 @@ class EvalSession:
         if self.fault is None:
             try:
                 self._create()
-            except (pytest.UsageError, CheckpointError) as error:
+            except (pytest.UsageError, HarnessError) as error:
                 self.fault = str(error)
 
     def _create(self) -> None:
-        """Set up the run; raise ``pytest.UsageError`` or ``CheckpointError`` for a mistake in the options."""
+        """Set up the run; raise ``pytest.UsageError`` or an error of ours for a mistake in the options."""
         settings = self.settings = settings_of(self.config)
         self.shard = shard_of(settings.shard, {}) if settings.shard is not None else None
         self.directory = RunDirectory(self._run_path(), self._told.get("token") or new_token())
@@ -146,11 +146,12 @@ class EvalSession:
             raise pytest.UsageError(self.fault)
 
     @contextmanager
-    def _writable(self) -> Iterator[None]:
-        """Make of a disk that refuses the run's own files one line, with which the run ends."""
+    def _ending(self) -> Iterator[None]:
+        """Make of an error of ours, and of a disk that refuses the run's own files, one line with which the run
+        ends."""
         try:
             yield
-        except JournalError as error:
+        except HarnessError as error:
             raise pytest.UsageError(str(error)) from None
         except (OSError, MemoryError) as error:
             raise pytest.UsageError(self.directory.unwritten(error)) from None
@@ -251,7 +252,8 @@ class EvalSession:
         if runs_nothing(self.config) or not self._selected or not (planned or left_out or self._whole):
             return
         if self.only_plans:
-            self._make_plans(items)
+            with self._ending():
+                self._make_plans(items)
             return
         try:
             self.directory.make(logs_at_top=self.settings.file is not None)
@@ -425,12 +427,12 @@ class EvalSession:
             return (yield)
         try:
             result = yield
-            with self._writable():
+            with self._ending():
                 self._ask_again(execution, session)
             execution.check()
             return result
         finally:
-            with self._writable():
+            with self._ending():
                 execution.flush()
 
     def _ask_again(self, execution: Execution, session: pytest.Session) -> None:

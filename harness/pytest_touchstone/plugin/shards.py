@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from pytest_touchstone.core.draws import TOUCHSTONE
+from pytest_touchstone.core.errors import OptionError
 from pytest_touchstone.core.requests import Generate, RunProgram
 from pytest_touchstone.core.shard import Shard
 from pytest_touchstone.core.text import CHARACTERS_PER_TOKEN
@@ -128,14 +129,15 @@ PUBLISHING: Final = ("gate", "gate_mode", "gate_plan", "gate_sequential", "basel
 """The settings that judge or hand out results of a whole run."""
 
 
-def refused(settings: Settings, judged: bool) -> str | None:
-    """Return why a shard cannot be run with these settings; ``judged`` says that there is a gate or a baseline."""
+def check_shard(settings: Settings, *, judged: bool) -> None:
+    """Raise ``OptionError`` where a shard cannot be run with these settings; ``judged`` says that there is a gate or a
+    baseline."""
     given = [name for name in PUBLISHING if settings.values[name]] + list(settings.trackers)
     if not given and not judged:
-        return None
+        return
     flag = f"--eval-{given[0].replace('_', '-')}" if given else "a baseline"
     after = "`touchstone track`" if given and given[0] in settings.trackers else "`touchstone merge --gate`"
-    return (
+    raise OptionError(
         f"--eval-shard {settings.shard}: {flag} needs the whole run, and this is a part; "
         f"leave it out, and use {after} when all parts are there"
     )
