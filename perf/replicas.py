@@ -278,7 +278,7 @@ def batches(folder: str) -> dict[str, Any]:
     from pytest_touchstone.core.dataset import Example
     from pytest_touchstone.core.requests import Loglikelihood
     from pytest_touchstone.engines.fake import FakeEngine
-    from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
+    from pytest_touchstone.plugin.driver import Job, RunningBatch
     from pytest_touchstone.results.journal import Journal
 
     spec = Benchmark(
@@ -306,7 +306,7 @@ def batches(folder: str) -> dict[str, Any]:
             ]
             batch = RunningBatch(jobs, engine, journal)
             marks.append(time.process_time())
-            run_batch(batch, engine)
+            batch.run(engine)
             marks.append(time.process_time())
             engine.answer(asked[begin : begin + 4096])
             marks.append(time.process_time())

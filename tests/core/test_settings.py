@@ -146,7 +146,7 @@ def test_a_new_setting_is_one_row() -> None:
     assert "repetition_penalty" in condition_names()
     assert "| `--eval-repetition-penalty R` |" in options_page()
     with pytest.raises(
-        pytest.UsageError, match="invalid --eval-repetition-penalty '0': expected a number from 1 up"
+        OptionError, match="invalid --eval-repetition-penalty '0': expected a number from 1 up"
     ):
         settings_given(eval_repetition_penalty="0")
 

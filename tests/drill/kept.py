@@ -27,7 +27,7 @@ from pytest_touchstone.engines.fake import FakeEngine
 from pytest_touchstone.engines.sandbox.cache import TextFiles
 from pytest_touchstone.engines.transformers import agreement
 from pytest_touchstone.engines.transformers.agreement import KnownWays
-from pytest_touchstone.plugin.driver import SYNC_EVERY, Job, RunningBatch, run_batch
+from pytest_touchstone.plugin.driver import SYNC_EVERY, Job, RunningBatch
 from pytest_touchstone.plugin.gate import write_schedules
 from pytest_touchstone.plugin.run_results import RunResults
 from pytest_touchstone.plugin.xdist import Quarantine
@@ -234,7 +234,7 @@ def _answer(
             for one in batch
         ]
         engine = FakeEngine(info)
-        run_batch(RunningBatch(jobs, engine, journal), engine)
+        RunningBatch(jobs, engine, journal).run(engine)
         in_flight.end()
         made.computing = ()
         yield

@@ -36,7 +36,7 @@ from pytest_touchstone.plugin.dispatch import (
     ProgramRunner,
     RequestDispatcher,
 )
-from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
+from pytest_touchstone.plugin.driver import Job, RunningBatch
 from pytest_touchstone.results.journal import Journal, journalled, read_journal
 from pytest_touchstone.results.records import Record
 
@@ -114,7 +114,7 @@ class Batch:
 
     def run(self, engine: Scripted, sandbox: ProgramRunner | None = None) -> dict[str, Record]:
         with Journal(self.folder, "main") as journal:
-            outcomes = run_batch(RunningBatch(self.jobs, engine, journal, sandbox), engine)
+            outcomes = RunningBatch(self.jobs, engine, journal, sandbox).run(engine)
         records = self.records()
         assert {item: outcome.record for item, outcome in outcomes.items()} == records
         assert len(read_journal(self.folder)) == len(self.jobs)
@@ -220,7 +220,7 @@ def test_a_journal_that_cannot_be_written_is_no_fault_of_the_engines(tmp_path: P
     engine = Scripted(lambda texts, tell: tell(0))
     jobs = Batch(tmp_path, asks("a"), asks("b")).jobs
     with pytest.raises(JournalError), Full(tmp_path, "main") as journal:
-        run_batch(RunningBatch(jobs, engine, journal), engine)
+        RunningBatch(jobs, engine, journal).run(engine)
     assert len(engine.asked) == 1
 
 

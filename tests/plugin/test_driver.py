@@ -23,7 +23,7 @@ from pytest_touchstone.core.requests import (
     Request,
 )
 from pytest_touchstone.engines.base import Done, Engine
-from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
+from pytest_touchstone.plugin.driver import Job, RunningBatch
 from pytest_touchstone.results.journal import Journal, read_journal
 
 SPEC = Benchmark(
@@ -76,7 +76,7 @@ def run(tmp_path: Path, *functions: Callable[[Any], Any]) -> tuple[dict[str, Any
         for n, function in enumerate(functions)
     ]
     with Journal(tmp_path, "main") as journal:
-        outcomes = run_batch(RunningBatch(jobs, engine, journal), engine)
+        outcomes = RunningBatch(jobs, engine, journal).run(engine)
     records = {record.item: record for record in read_journal(tmp_path)}
     assert {item: outcome.record for item, outcome in outcomes.items()} == records
     assert len(records) == len(functions)

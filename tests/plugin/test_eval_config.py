@@ -11,7 +11,7 @@ from typing import Any
 from pytest_touchstone.core.dataset import Example
 from pytest_touchstone.core.eval_config import Asking
 from pytest_touchstone.core.requests import Loglikelihood, LoglikelihoodAnswer
-from pytest_touchstone.plugin.driver import Job, RunningBatch, TimeLimit, run_batch
+from pytest_touchstone.plugin.driver import Job, RunningBatch, TimeLimit
 from pytest_touchstone.results.journal import Journal, latest, read_journal
 from tests.plugin.test_driver import SPEC, CountingEngine
 
@@ -169,7 +169,7 @@ def test_the_rest_of_a_batch_goes_on_where_one_benchmark_is_past_its_time(tmp_pa
         for n in range(5)
     ]  # fmt: skip
     with Journal(tmp_path, "main") as journal:
-        run_batch(RunningBatch(jobs, engine, journal), engine)
+        RunningBatch(jobs, engine, journal).run(engine)
     records = {record.item: record for record in read_journal(tmp_path)}
     assert [records[f"t::{n}"].status for n in range(5)] == [
         "scored",

@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+from pytest_touchstone.core.errors import OptionError
 from pytest_touchstone.plugin.options import check_device_map, cpu_threads
 
 
@@ -52,5 +53,5 @@ def test_a_model_is_spread_by_one_process_over_all_devices(
     if wrong is None:
         check_device_map(values, workers)
         return
-    with pytest.raises(pytest.UsageError, match=wrong):
+    with pytest.raises(OptionError, match=wrong):
         check_device_map(values, workers)

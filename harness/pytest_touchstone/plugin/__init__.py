@@ -48,9 +48,7 @@ SESSION: Final = pytest.StashKey["EvalSession"]()
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Register the options of the table; argparse takes every value as text."""
     for name, row in _options().items():
-        kind: dict[str, Any] = {"action": ACTIONS[row.get("action", "value")], "default": None}
-        kind |= {"metavar": row["metavar"]} if "metavar" in row else {}
-        _group(parser).addoption(_long(name), dest=f"eval_{name}", help=row["help"], **kind)
+        _add_option(parser, _long(name), name, row["help"])
     if any(name.endswith("conftest.py") for name, _ in pluginmanager.list_name_plugin()):
         _add_short_names(parser)  # this plugin is loaded by a conftest, later than the next hook
 
@@ -74,8 +72,7 @@ def pytest_load_initial_conftests(
         from pytest_touchstone.plugin.reporters import tell_failure
 
         markdown = early_config.known_args_namespace.eval_markdown
-        target = early_config.invocation_params.dir / markdown if markdown else None
-        tell_failure(target, pytest.ExitCode.USAGE_ERROR, str(error))
+        tell_failure(early_config.invocation_params.dir, markdown, pytest.ExitCode.USAGE_ERROR, str(error))
         raise
     return found
 
@@ -131,6 +128,13 @@ def _group(parser: pytest.Parser) -> pytest.OptionGroup:
     return parser.getgroup("touchstone", "benchmarks of language models")
 
 
+def _add_option(parser: pytest.Parser, flag: str, name: str, text: str) -> None:
+    row = _options()[name]
+    kind = {"metavar": row["metavar"]} if "metavar" in row else {}
+    action = ACTIONS[row.get("action", "value")]
+    _group(parser).addoption(flag, dest=f"eval_{name}", help=text, action=action, default=None, **kind)
+
+
 def _long(name: str) -> str:
     return f"--eval-{name.replace('_', '-')}"
 
@@ -141,10 +145,8 @@ def _add_short_names(parser: pytest.Parser) -> None:
     for name, row in _options().items():
         if (short := row.get("short")) is None:
             continue
-        kind = {"action": ACTIONS[row.get("action", "value")], "default": None}
-        kind |= {"metavar": row["metavar"]} if "metavar" in row else {}
         try:
-            _group(parser).addoption(short, dest=f"eval_{name}", help=f"short for {_long(name)}", **kind)
+            _add_option(parser, short, name, f"short for {_long(name)}")
         except (ValueError, argparse.ArgumentError):
             options[f"eval_{name}"].attrs()["help"] += f" ({short} is another plugin's here)"
 

@@ -8,7 +8,7 @@ alike on both sides.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -55,9 +55,7 @@ def batch_size(count: int, workers: int, limit: int = DEFAULT_SIZE) -> int:
 
     A single worker gets the largest batches: there is no other worker to balance with.
     """
-    if workers <= 1:
-        return max(1, limit)
-    share = -(-count // (workers * BATCHES_PER_WORKER))
+    share = limit if workers <= 1 else -(-count // (workers * BATCHES_PER_WORKER))
     return max(1, min(limit, share))
 
 
@@ -84,7 +82,7 @@ class BatchKind(NamedTuple):
 def plan_batches(
     nodeids: Sequence[str],
     size: int,
-    alone: Iterable[str] = (),
+    alone: Container[str] = (),
     kinds: Mapping[str, BatchKind] = MappingProxyType({}),
 ) -> list[list[int]]:
     """Return indices into ``nodeids``, grouped into batches; each index is in exactly one batch.
@@ -92,12 +90,11 @@ def plan_batches(
     Items of the same kind, which is their ``batch_key`` and ``size`` where ``kinds`` has no other, are batched in order
     of appearance. Each item in ``alone`` gets a batch of its own. Batches are ordered by their first item.
     """
-    solitary = set(alone)
     batches: list[list[int]] = []
     filling: dict[BatchKind, list[int]] = {}
     for index, nodeid in enumerate(nodeids):
         key = batch_key(nodeid)
-        if nodeid in solitary or key == nodeid:
+        if nodeid in alone or key == nodeid:
             batches.append([index])
             continue
         kind = kinds.get(nodeid) or BatchKind(key, size)
@@ -111,7 +108,7 @@ def plan_batches(
 
 def batches_of(items: Sequence[Planned], size: int, *, by_kind: bool) -> list[list[int]]:
     """Return the batches of the items, as indices; items with a mark for which they run alone have a batch each."""
-    alone = [item.nodeid for item in items if item.marked]
+    alone = {item.nodeid for item in items if item.marked}
     kinds: dict[str, BatchKind] = {}
     for item in items if by_kind else ():
         name, loaded = item.info.name, item.given.loaded

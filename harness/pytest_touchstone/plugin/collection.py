@@ -180,13 +180,19 @@ class Collection:
         """
         if self.checkpoints is None:
             settings = self.settings
+            of_targets = {  # by the names that they have in ``TARGET?NAME=VALUE``
+                "model": settings.model_name,
+                "tokenizer": settings.tokenizer,
+                "args": settings.server_args,
+                "dtype": settings.model.dtype,
+            }
             series = find_checkpoints(
                 settings.checkpoint,
                 steps=settings.steps,
                 seq_len=settings.seq_len,
                 base_model=settings.base_model,
                 trust_remote_code=settings.trust_remote_code,
-                options=settings.of_targets,
+                options={name: value for name, value in of_targets.items() if value is not None},
                 lasting=self.lasting,
             )
             texts = self._texts_by(lambda: series.infos) is not None
@@ -325,7 +331,9 @@ def generate(metafunc: pytest.Metafunc, collection: Collection) -> Callable[[], 
         collection.remarks.append(Remark(spec, text, fatal=True))
         return lambda: None
     if not (collection.settings.checkpoint or is_shipped(spec)):
-        if collection.settings.must_score:
+        settings = collection.settings
+        # A run without scores must not seem to have given these.
+        if settings.gate or settings.gate_plan or settings.gate_sequential or settings.dry_run:
             collection.remarks.append(Remark(spec, f"{spec.name}: {NO_CHECKPOINT}", fatal=True))
         return _by_example(
             metafunc, wanted, [(one, Unasked(spec)) for one in stand_in_ids(spec, metafunc.config)]
@@ -465,8 +473,13 @@ def _code(metafunc: pytest.Metafunc) -> str:
     return code_of([form_of or metafunc.function, *fixtures], metafunc.config.rootpath)
 
 
+def example_of(item: pytest.Item) -> object:
+    """Return the parameter ``example`` of an item; None where it has none."""
+    callspec = getattr(item, "callspec", None)
+    return None if callspec is None else callspec.params.get("example")
+
+
 def given_of(item: pytest.Item) -> Given | None:
     """Return the values that the plugin gave a benchmark item, None for any other item."""
-    callspec = getattr(item, "callspec", None)
-    given = callspec.params.get("example") if callspec is not None else None
+    given = example_of(item)
     return given if isinstance(given, Given) else None

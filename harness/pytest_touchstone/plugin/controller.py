@@ -26,7 +26,7 @@ from pytest_touchstone.plugin.batches import most_items
 from pytest_touchstone.plugin.declarations import collected_of, declarations_of
 from pytest_touchstone.plugin.gate import FINE
 from pytest_touchstone.plugin.interrupts import STOPPED, WORKERS_ENDED, Interrupts, is_of_workers
-from pytest_touchstone.plugin.item_errors import RepeatedErrors
+from pytest_touchstone.plugin.item_errors import first_of_each
 from pytest_touchstone.plugin.reporters import Calls, check_output_paths, check_paths, tell_failure
 from pytest_touchstone.plugin.run_results import RunResults
 from pytest_touchstone.plugin.session import TOLD, EvalSession
@@ -66,10 +66,8 @@ class Controller(EvalSession):
         self._progress: ProgressLine | None = None
         self._plan: tuple[str, Callable[..., str]] | None = None
         self._crashes: Counter[str] = Counter()
-        self._messages: dict[str, str] = {}
         self._damaged: dict[str, None] = {}
         self._scored = Scored()
-        config.pluginmanager.register(RepeatedErrors())
         super().__init__(config, told)
 
     def _create(self) -> None:
@@ -415,6 +413,21 @@ class Controller(EvalSession):
         names = ", ".join(failed["name"] for failed in summary.failed_to_load)
         return f"{names} cannot be used" if names else None
 
+    @pytest.hookimpl(specname="pytest_terminal_summary", wrapper=True, tryfirst=True)
+    def pytest_terminal_summary_of_errors(
+        self, terminalreporter: pytest.TerminalReporter
+    ) -> Generator[None, None, None]:
+        """Leave the first report of each error while pytest shows them: the same error of many items is one block and
+        one line. pytest's counts, the journal and ``errors.log`` have all of them, and ``-vv`` shows them."""
+        stats = terminalreporter.stats
+        whole: dict[str, list[Any]] = {name: stats[name] for name in ("failed", "error") if name in stats}
+        if self.config.get_verbosity() < 2:  # -vv
+            stats.update((name, first_of_each(reports)) for name, reports in whole.items())
+        try:
+            return (yield)
+        finally:
+            stats.update(whole)
+
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter, exitstatus: int) -> None:
         """Write the table of results, and the sections of others, on the terminal."""
         if self.fault is not None:
@@ -442,5 +455,5 @@ class Controller(EvalSession):
         if self._summary is None:
             settings = getattr(self, "settings", None)  # none where they are the mistake
             markdown = settings.markdown if settings is not None else self.config.option.eval_markdown
-            target = self.config.invocation_params.dir / markdown if markdown else None
-            tell_failure(target, code, message or "no results were written; the log says why")
+            told = message or "no results were written; the log says why"
+            tell_failure(self.config.invocation_params.dir, markdown, code, told)

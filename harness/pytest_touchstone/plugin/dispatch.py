@@ -4,7 +4,7 @@ Requests to the model are submitted to its engine. Programs go to the sandbox th
 while the model computes. The receiver of an answer may ask again.
 
 Questions of several benchmarks about one row, such as those of ``mmlu`` and ``mmlu_stem``, are asked once
-(``execution.SharedRows``).
+(``execution.shared_rows``).
 """
 
 from __future__ import annotations

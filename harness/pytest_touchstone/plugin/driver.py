@@ -75,12 +75,6 @@ class TimeLimit:
         """Return whether the time is over."""
         return self.until is not None and time.monotonic() >= self.until
 
-    def error(self, benchmark: str) -> RequestError:
-        """Return what an item is told that comes too late."""
-        return RequestError(
-            f"benchmark {benchmark} is past its timeout of {self.seconds:g} s (--eval-config); it has no answer"
-        )
-
 
 MOST_YIELDS: Final = 1000
 """A generator that yields this many times is taken to be endless."""
@@ -190,8 +184,28 @@ class RunningBatch:
             self.close()
             raise
 
-    def begin(self, engine: Engine, shared: dict[bytes, LoglikelihoodAnswer] | None = None) -> None:
-        """Ask what there is to ask. ``shared`` has answers about rows of several benchmarks."""
+    def run(
+        self,
+        engine: Engine,
+        shared: dict[bytes, LoglikelihoodAnswer] | None = None,
+        meanwhile: Callable[[], None] = lambda: None,
+    ) -> dict[str, ItemOutcome]:
+        """Run the jobs; return every job's outcome by item, all of them in the journal.
+
+        ``shared`` has answers about rows of several benchmarks; ``meanwhile`` is called once everything is asked. Lets
+        ``KeyboardInterrupt``, ``SystemExit`` and ``pytest.exit`` through, with all generators closed.
+        """
+        try:
+            self._begin(engine, shared)
+            meanwhile()
+            while self.open:
+                self._step()
+        finally:
+            self.close()
+        return self.outcomes
+
+    def _begin(self, engine: Engine, shared: dict[bytes, LoglikelihoodAnswer] | None) -> None:
+        """Ask what there is to ask."""
         limits = {state.job.time for state in self.running if state.job.time is not None}
         self._shared = None if limits else shared
         for limit in limits:
@@ -211,7 +225,7 @@ class RunningBatch:
             state.answers = {}
             self._ask(state)
 
-    def step(self) -> None:
+    def _step(self) -> None:
         """Let something happen: the model answers, or a program ends.
 
         Raises ``ServerError`` where the engine answers no more.
@@ -334,20 +348,6 @@ class RunningBatch:
         return None
 
 
-def run_batch(batch: RunningBatch, engine: Engine) -> dict[str, ItemOutcome]:
-    """Run the jobs; return every job's outcome by item, all of them in the journal.
-
-    Lets ``KeyboardInterrupt``, ``SystemExit`` and ``pytest.exit`` through, with all generators closed.
-    """
-    try:
-        batch.begin(engine)
-        while batch.open:
-            batch.step()
-    finally:
-        batch.close()
-    return batch.outcomes
-
-
 def _too_late(state: _Running) -> bool:
     return state.job.time is not None and state.job.time.past()
 
@@ -355,7 +355,10 @@ def _too_late(state: _Running) -> bool:
 def _end_by_time(state: _Running, journal: Recorder) -> None:
     """Journal an item whose benchmark is past its time limit."""
     assert state.job.time is not None
-    error = state.job.time.error(state.job.spec.name)
+    error = RequestError(
+        f"benchmark {state.job.spec.name} is past its timeout of {state.job.time.seconds:g} s (--eval-config); "
+        "it has no answer"
+    )
     _settle(state, journal, "timeout", raised=error, message=str(error))
 
 
@@ -504,11 +507,13 @@ def _finish(state: _Running, returned: object, journal: Recorder) -> None:
 def fail(state: _Running, error: BaseException, journal: Recorder) -> None:
     """Journal an item that ends with an error, is skipped, or asserts of its answers what does not hold."""
     status: Status = "error"
+    # An assertion about an answer is the item's score, where there is no other primary score.
+    about_answer = state.job.spec.primary_score == PASSED and bool(state.exchanges)
     if isinstance(error, pytest.skip.Exception):
         status = "skipped"
     elif isinstance(error, pytest.xfail.Exception):
         status = "xfailed"
-    elif isinstance(error, (AssertionError, pytest.fail.Exception)) and _asserts(state):
+    elif isinstance(error, (AssertionError, pytest.fail.Exception)) and about_answer:
         told = {"length": state.length}
         _settle(state, journal, "scored", error, scores={PASSED: 0.0}, told=told, message=explanation(error))
         return
@@ -516,11 +521,6 @@ def fail(state: _Running, error: BaseException, journal: Recorder) -> None:
         error.add_note(helps)
     message = "; ".join(filter(None, (sentence(error), plain_text(helps))))
     _settle(state, journal, status, raised=error, message=message)
-
-
-def _asserts(state: _Running) -> bool:
-    """Return whether an assertion is the item's score: it is about an answer, and there is no other primary score."""
-    return state.job.spec.primary_score == PASSED and bool(state.exchanges)
 
 
 def _settle(

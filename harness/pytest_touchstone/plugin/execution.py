@@ -87,7 +87,8 @@ class Execution:
             [items[index] for index in batch] for batch in batches_of(items, size, by_kind=by_kind)
         ]
         self._batch_of = {item: number for number, batch in enumerate(self._batches) for item in batch}
-        self._shared = SharedRows(items)
+        self._shared = shared_rows(items)
+        self._answers: dict[str, dict[bytes, LoglikelihoodAnswer]] = {}
         self._started: dict[str, RunningBatch] = {}
         self._unreported: dict[str, ItemEnd] = {}
         self._settled: set[str] = set()
@@ -120,13 +121,18 @@ class Execution:
             engine = self._engine(item.info)
         if (batch := self._started.get(item.nodeid)) is None:
             batch = self._start([member.job(item) for member in self._members(item)], engine)
+        name, jobs = item.info.name, [state.job for state in batch.running]
+        self._asked = engine
+        if name in self._doubtful:
+            engine.expect_traces(opened=self._doubtful[name].opened)
+        if self._in_flight is not None and not engine.info.served:
+            # This process may be killed by what it computes.
+            self._in_flight.begin(ItemKey(job.checkpoint, job.spec.name, job.example.id) for job in jobs)
+        rows = {(name, job.example.sha256) for job in jobs}
+        shared = self._answers.setdefault(name, {}) if rows & self._shared else None
         try:
-            self._begin(batch, engine)
-            if self._prepares and not self._is_alone(item):
-                self._start_next(item, engine)
-            with self._progress.doing(batch.running[0].job.spec.name, engine):
-                while batch.open:
-                    batch.step()
+            with self._progress.doing(jobs[0].spec.name, engine):
+                batch.run(engine, shared, functools.partial(self._start_next, item, engine))
         finally:
             self._end(batch, engine)
 
@@ -139,21 +145,13 @@ class Execution:
 
     def _start_next(self, item: Planned, engine: Engine) -> None:
         """Start those items of the checkpoint's next batch that may run at any time and have not run yet."""
+        if not self._prepares or self._is_alone(item):
+            return
         later = (self._batches[number] for number in range(self._batch_of[item] + 1, len(self._batches)))
         following = next((batch for batch in later if batch[0].info.name == item.info.name), [])
         any_time = (one for one in following if one.stands_alone and one.limit is None and not one.marked)
         if jobs := [one.job(one) for one in any_time if self._waits(one)]:
             self._start(jobs, engine)
-
-    def _begin(self, batch: RunningBatch, engine: Engine) -> None:
-        """Ask what a batch has to ask, and write down what this process computes: it may be killed by that."""
-        name, jobs = engine.info.name, [state.job for state in batch.running]
-        self._asked = engine
-        if name in self._doubtful:
-            engine.expect_traces(opened=self._doubtful[name].opened)
-        if self._in_flight is not None and not engine.info.served:
-            self._in_flight.begin(ItemKey(job.checkpoint, job.spec.name, job.example.id) for job in jobs)
-        batch.begin(engine, self._shared.answers(name, (job.example.sha256 for job in jobs)))
 
     def append(self, record: Record) -> None:
         """Journal the end of an item; one that was settled meanwhile, by a mark or a hook, has its record."""
@@ -172,7 +170,6 @@ class Execution:
         """Keep the ends of a batch's items until pytest reports them."""
         for name in batch.items:
             del self._started[name]
-        batch.close()
         if self._in_flight is not None:
             self._in_flight.end()
         outcomes = {item: end for item, end in batch.outcomes.items() if item not in self._settled}
@@ -234,9 +231,9 @@ class Execution:
 
     def _reused(self, item: Planned) -> ItemEnd | None:
         """Return the end that an earlier run had, now also in this run's journal; None where there is none."""
-        if self._reuse is None or not self._known(item):
-            return None
-        record = self._reuse.find(item.nodeid, *item.key, item.given.example.sha256)
+        record = None
+        if self._reuse is not None and self._known(item):
+            record = self._reuse.find(item.nodeid, *item.key, item.given.example.sha256)
         if record is None:
             return None
         self._journal.append(record)
@@ -279,25 +276,16 @@ class Execution:
         return self._kills is not None and self._kills.alone(item.key)
 
 
-class SharedRows:
-    """The rows of a run that belong to several results of a checkpoint, and the answers about them so far.
+def shared_rows(items: Iterable[Planned]) -> set[tuple[str, str]]:
+    """Return the rows that belong to several results of a checkpoint, each with the checkpoint's name.
 
-    Log-probabilities of a continuation alone are remembered, for as long as the process lives; xdist's other workers do
-    not know of them.
+    What was answered about their log-probabilities is remembered for as long as the process lives; xdist's other
+    workers do not know of it.
     """
-
-    def __init__(self, items: Iterable[Planned]) -> None:
-        results: dict[tuple[str, str], str] = {}
-        self._shared: set[tuple[str, str]] = set()
-        for item in items:
-            if Loglikelihood in item.spec.asks:
-                row = item.info.name, item.given.example.sha256
-                if results.setdefault(row, item.spec.name) != item.spec.name:
-                    self._shared.add(row)
-        self._answers: dict[str, dict[bytes, LoglikelihoodAnswer]] = {}
-
-    def answers(self, checkpoint: str, rows: Iterable[str]) -> dict[bytes, LoglikelihoodAnswer] | None:
-        """Return the answers about a checkpoint's rows by their requests, if one of these is shared; else None."""
-        if not self._shared or not any((checkpoint, row) in self._shared for row in rows):
-            return None
-        return self._answers.setdefault(checkpoint, {})
+    results: dict[tuple[str, str], str] = {}
+    shared: set[tuple[str, str]] = set()
+    for item in items:
+        row = item.info.name, item.given.example.sha256
+        if Loglikelihood in item.spec.asks and results.setdefault(row, item.spec.name) != item.spec.name:
+            shared.add(row)
+    return shared

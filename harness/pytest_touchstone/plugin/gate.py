@@ -16,8 +16,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
@@ -59,11 +60,6 @@ if TYPE_CHECKING:
 
 SCHEDULES: Final = "courses.json"
 
-Watch: TypeAlias = Callable[
-    [RunDirectory, Mapping[Series, InterimSchedule], Mapping[str, Declaration]], SequentialMonitor
-]
-"""Begins the interim analyses of a run."""
-
 
 class Sequential:
     """The interim analyses as a process sees them: the items that are no longer needed.
@@ -77,9 +73,8 @@ class Sequential:
     asked about when their turn comes.
     """
 
-    def __init__(self, seed: int, watch: Watch) -> None:
-        self._seed = seed
-        self._watch = watch
+    def __init__(self, seed: int, gate: GateSession) -> None:
+        self._seed, self._gate = seed, gate
         self._schedules: dict[Series, InterimSchedule] = {}
         self._part: dict[str, tuple[Series, int]] = {}
         self._monitor: SequentialMonitor | None = None
@@ -94,7 +89,7 @@ class Sequential:
     def begin(self, directory: RunDirectory, declarations: Mapping[str, Declaration]) -> None:
         """Note the order in the run's folder; every process notes the same one. From now on records are followed."""
         write_schedules(directory.path, self._schedules)
-        self._monitor = self._watch(directory, self._schedules, declarations)
+        self._monitor = self._gate.watch(directory, self._schedules, declarations)
 
     def not_needed(self, item: str) -> str | None:
         """Return why an item is no longer needed; None where it is."""
@@ -242,9 +237,8 @@ class GateSession:
         assert self.plan is not None
         self.check(items, declared)
         counts = Counter((item.checkpoint, item.benchmark) for item in items)
-        sizes: dict[str, int] = {}
-        for (_, benchmark), n in counts.items():
-            sizes[benchmark] = max(n, sizes.get(benchmark, 0))
+        largest = sorted(counts.items(), key=itemgetter(1))
+        sizes = {benchmark: items for (_, benchmark), items in largest}  # of the checkpoint with the most
         asked = replace(self.plan, composites=tuple(declared_composites(declared)))
         return make_plan(targets_of_run(declared, sizes, asked), self.source(), self._opened("best"), asked)
 
@@ -264,7 +258,10 @@ class GateSession:
         """
         if self.plan is None:
             return summary
-        gate = self._decide([BenchmarkScores(*one) for one in results], summary)
+        entries = [BenchmarkScores(*one) for one in results]
+        gate = decided(self.plan, entries, summary, self.source, lambda: self._early(summary))
+        if self.plan.sequential and not (gate.fault or gate.mistake):
+            gate = _with_asked(gate, summary)
         answering = {result.checkpoint for result in summary.results}
         if silent := [name for name in asked if name not in answering]:
             fault = f"no benchmark of this run could be asked of {', '.join(silent)}"
@@ -292,13 +289,6 @@ class GateSession:
         directory = RunDirectory(Path(summary.directory))
         declared = {one.name: one for one in summary.declarations}
         return self.watch(directory, read_schedules(directory.path), declared).early()
-
-    def _decide(self, entries: Sequence[BenchmarkScores], summary: Summary) -> GateResult:
-        assert self.plan is not None
-        gate = decided(self.plan, entries, summary, self.source, lambda: self._early(summary))
-        return (
-            _with_asked(gate, summary) if self.plan.sequential and not (gate.fault or gate.mistake) else gate
-        )
 
     def nothing_ran(self, status: int | pytest.ExitCode) -> str | None:
         """Return why a session that has no benchmark in it passes no gate; note the exit code.

@@ -7,7 +7,7 @@ import os
 import re
 import threading
 import traceback
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -24,9 +24,6 @@ from pytest_touchstone.core.text import did_you_mean, listed, without_home
 SAME: Final = "touchstone_error"
 """The attribute of a report that is equal for the same error of other items: its type and place."""
 
-FAULTY: Final = ("failed", "error")
-"""The names under which pytest keeps reports of what went wrong."""
-
 _UNKNOWN: Final = re.compile(r"^(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'")
 
 ELSEWHERE: Final = ("tools", "tool_choice", "functions", "images", "image", "audio")
@@ -38,9 +35,6 @@ LONGEST: Final = 4000
 """The characters that are kept of what an error says."""
 
 _UNPACKED: Final = re.compile(r"(unpack|not iterable|not subscriptable|has no len).*Answer|Answer.* is not")
-
-WHOLE: Final = 2
-"""The verbosity (``-vv``) with which pytest shows every error whole."""
 
 
 @contextmanager
@@ -144,28 +138,8 @@ def one_line(error: BaseException, item: pytest.Item) -> str:
     return f"{path}:{(line or 0) + 1}: {error}"
 
 
-class RepeatedErrors:
-    """Hooks of the process that reports: the same error of many items is one block and one line, of the first.
-
-    pytest's counts, the journal and ``errors.log`` have all of them, and ``-vv`` shows them.
-    """
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_terminal_summary(
-        self, terminalreporter: pytest.TerminalReporter, config: pytest.Config
-    ) -> Generator[None, None, None]:
-        """Leave the first report of each error while pytest shows them."""
-        stats = terminalreporter.stats
-        whole: dict[str, list[Any]] = {name: stats[name] for name in FAULTY if name in stats}
-        if config.get_verbosity() < WHOLE:
-            stats.update((name, _first_of_each(reports)) for name, reports in whole.items())
-        try:
-            return (yield)
-        finally:
-            stats.update(whole)
-
-
-def _first_of_each(reports: Iterable[Any]) -> list[Any]:
+def first_of_each(reports: Iterable[Any]) -> list[Any]:
+    """Return the first report of each error."""
     first: dict[object, Any] = {}
     for report in reports:
         first.setdefault(getattr(report, SAME, None) or id(report), report)

@@ -72,22 +72,6 @@ class Settings:
         return self.values[name]
 
     @property
-    def must_score(self) -> bool:
-        """Whether something was asked for that a run without scores must not seem to have given."""
-        return bool(self.gate or self.gate_plan or self.gate_sequential or self.dry_run)
-
-    @property
-    def of_targets(self) -> dict[str, str]:
-        """The options that targets take, by the names that they have in ``TARGET?NAME=VALUE``."""
-        given = {
-            "model": self.model_name,
-            "tokenizer": self.tokenizer,
-            "args": self.server_args,
-            "dtype": self.model.dtype,
-        }
-        return {name: value for name, value in given.items() if value is not None}
-
-    @property
     def trackers(self) -> tuple[str, ...]:
         """The names of the trackers that are told of the run."""
         told = {

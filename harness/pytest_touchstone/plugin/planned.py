@@ -88,10 +88,10 @@ class Planned:
         if self.info is leader.info and self.stands_alone and leader.stands_alone:
             return True
         mine, its = self.item.callspec.params, leader.item.callspec.params
-        if mine.keys() != its.keys():
-            return False
         # By value, since pytest renumbers the values of a plain parameter for every item.
-        return all(its[name] is value for name, value in mine.items() if name not in OWN_ARGUMENTS)
+        return mine.keys() == its.keys() and all(
+            its[name] is value for name, value in mine.items() if name not in OWN_ARGUMENTS
+        )
 
     def job(self, leader: Planned) -> Job:
         """Return what the driver runs, with the fixtures of the leader."""
@@ -172,7 +172,9 @@ def plan_items(items: Iterable[pytest.Item], *, several: bool) -> None:
             function = functions[key] = _function_of(item, spec)
         info = item.callspec.params[CHECKPOINT_FIXTURE]
         assert isinstance(info, CheckpointInfo)
-        ids = [] if function.no_parameters else _ids(item, given, info if several else None)
+        # Those of the user's own parameters stand between the checkpoint's, see generate(), and the example's. Private:
+        # the public ``id`` joins them with a sign that they may contain.
+        ids = [] if function.no_parameters else list(item.callspec._idlist)[int(several) : -1]
         name = spec.name + (f"[{'-'.join(ids).replace('/', '_')}]" if ids else "")
         if name not in results:
             results[name] = replace(spec, name=name) if ids else spec, ids
@@ -184,19 +186,6 @@ def plan_items(items: Iterable[pytest.Item], *, several: bool) -> None:
         seconds = given.loaded.asking.seconds
         limit = None if seconds is None else limits.setdefault((info.name, name), TimeLimit(seconds))
         item.stash[PLANNED] = Planned(item, info, given, spec, function, limit)
-
-
-def _ids(item: pytest.Function, given: Given, info: CheckpointInfo | None) -> list[str]:
-    """Return the ids of the user's own parameters; ``info`` is the checkpoint where ids name it."""
-    ids = list(
-        item.callspec._idlist
-    )  # private: the public ``id`` joins them with a sign that they may contain
-    ids.reverse()
-    ids.remove(given.example.id)  # the last parameter, see generate(); the checkpoint's is the first
-    ids.reverse()
-    if info is not None:
-        ids.remove(info.name)
-    return ids
 
 
 def _function_of(item: pytest.Function, spec: Benchmark) -> BenchmarkFunction:

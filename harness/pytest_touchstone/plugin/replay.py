@@ -41,7 +41,7 @@ from pytest_touchstone.core.requests import (
 from pytest_touchstone.engines.base import Done, Engine
 from pytest_touchstone.metrics.solutions import function_named
 from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, Given, LoadedBenchmark, load_benchmark
-from pytest_touchstone.plugin.driver import Job, RunningBatch, run_batch
+from pytest_touchstone.plugin.driver import Job, RunningBatch
 from pytest_touchstone.results.journal import journalled
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.run_directory import RunDirectory
@@ -81,7 +81,10 @@ class Replay:
         settings: dict[str, Any] = manifest.get("settings", {})
         self._rows = {row["name"]: row for row in manifest.get("checkpoints", [])}
         if data is None and settings.get("data") is not None:
-            data = _data(settings["data"], Path(manifest.get("folder", ".")))
+            there = (
+                Path(manifest.get("folder", ".")) / settings["data"]
+            )  # also for a process in another folder
+            data = str(there) if settings["data"] != HUB and there.is_dir() else settings["data"]
         self._root, self._moved = root or Path(manifest.get("rootdir", ".")), root is not None
         self._data, self._shots, self._draw = data, settings.get("shots"), settings.get("fewshot", TOUCHSTONE)
         drawn = ("samples", "temperature", "top_p", "seed")
@@ -132,7 +135,7 @@ class Replay:
         batch = RunningBatch(jobs, engine, _Nowhere(), engine.programs, judge=engine)
         unseen = io.StringIO()  # what a benchmark prints would stand among what a command says
         with redirect_stdout(unseen), redirect_stderr(unseen):
-            outcome = run_batch(batch, engine)[job.item]
+            outcome = batch.run(engine)[job.item]
         whole = [{**one, "request": engine.requests.get(id(one), one["request"])} for one in stored]
         return Replayed(outcome.record, job.example.row, returned[0] if returned else None, whole)
 
@@ -252,9 +255,3 @@ class _Nowhere:
 
     def sync(self, *, every: float = 0.0) -> None:
         """Nothing to write."""
-
-
-def _data(given: str, folder: Path) -> str:
-    """Return the data folder of a run that was made in a folder, also for a process that is in another one."""
-    there = folder / given
-    return str(there) if given != HUB and there.is_dir() else given

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Container, Generator, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -78,24 +79,24 @@ class Files:
             json_report["exitcode"] = int(json_report.get("exitcode", 0))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class MarkdownFile:
     """The file of ``--eval-markdown``."""
 
-    def __init__(self, target: Path) -> None:
-        self._target = target
+    target: Path
 
     def pytest_touchstone_run_finished(self, summary: Summary) -> None:
         try:
-            write_atomic(self._target, markdown.page(reached(summary)))
+            write_atomic(self.target, markdown.page(reached(summary)))
         except OSError as error:
-            raise HarnessError(f"cannot write --eval-markdown {self._target}: {error.strerror}") from error
+            raise HarnessError(f"cannot write --eval-markdown {self.target}: {error.strerror}") from error
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class BesideCheckpoints:
     """The files of ``--eval-beside``."""
 
-    def __init__(self, note: Callable[[str, int], None]) -> None:
-        self._note = note
+    note: Callable[[str, int], None]
 
     def pytest_touchstone_checkpoint_finished(self, summary: Summary) -> None:
         files.write_beside(summary)  # what cannot be written is said at the end of the run
@@ -103,21 +104,21 @@ class BesideCheckpoints:
     def pytest_touchstone_run_finished(self, summary: Summary) -> None:
         found = files.write_beside(summary)
         for line in found.lines():
-            self._note(line, 0)
+            self.note(line, 0)
         if (error := found.error()) is not None:
-            self._note(error, 1)
+            self.note(error, 1)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class JUnit:
     """Properties and the gate's test cases in the file of ``--junitxml``, which pytest writes afterwards."""
 
-    def __init__(self, config: pytest.Config) -> None:
-        self._config = config
+    config: pytest.Config
 
     def pytest_touchstone_run_finished(self, summary: Summary) -> None:
         from _pytest.junitxml import xml_key
 
-        if (xml := self._config.stash.get(xml_key, None)) is not None:
+        if (xml := self.config.stash.get(xml_key, None)) is not None:
             summary = reached(summary)
             for name, value in github.properties(summary):
                 xml.add_global_property(name, value)
@@ -139,30 +140,30 @@ class GitHub:
         return github.append_summary(os.environ, markdown.page(reached(summary)))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class ResultsTable:
     """The table of results on the terminal."""
 
-    def __init__(self, config: pytest.Config) -> None:
-        self._config = config
+    config: pytest.Config
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_touchstone_terminal_sections(self, summary: Summary) -> tuple[str, str] | None:
-        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
         if reporter is None:
             return None
-        width, details = self._config.get_terminal_writer().fullwidth, self._config.get_verbosity() > 0
+        width, details = self.config.get_terminal_writer().fullwidth, self.config.get_verbosity() > 0
         decision = not _ends_with_gate(summary) and not summary.stopped
         text = terminal.render(summary, width, reporter.hasmarkup, details=details, decision=decision)
         return "benchmarks", text
 
 
-def tell_failure(target: Path | None, code: int, message: str) -> None:
+def tell_failure(folder: Path, target: str | None, code: int, message: str) -> None:
     """Tell of a run that ends without results: in the file of ``--eval-markdown``, and on GitHub in the job's summary
     and as an annotation. What cannot be written is left."""
     text = markdown.failed_page(code, message)
-    if target is not None:
+    if target:
         with suppress(OSError):
-            write_atomic(target, text)
+            write_atomic(folder / target, text)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         github.append_summary(os.environ, text)
         print(f"\n{github.failure(code, message)}", flush=True)
@@ -431,6 +432,7 @@ def tracking(name: str) -> Tracking:
     return Tracking(tracker)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Tracking:
     """Sends a finished run to a tracker: ``touchstone track`` is started in a process of its own with a limit of time.
 
@@ -438,9 +440,8 @@ class Tracking:
     exit code.
     """
 
-    def __init__(self, tracker: Tracker, seconds: float = TRACKER_SECONDS) -> None:
-        self._tracker = tracker
-        self._seconds = seconds
+    tracker: Tracker
+    seconds: float = TRACKER_SECONDS
 
     @pytest.hookimpl(trylast=True)  # the run's files are there by then
     def pytest_touchstone_run_finished(self, summary: Summary) -> str:
@@ -452,7 +453,7 @@ class Tracking:
             "pytest_touchstone.cli",
             "track",
             str(folder),
-            f"--{self._tracker.name}",
+            f"--{self.tracker.name}",
         ]
         try:
             done = subprocess.run(
@@ -461,11 +462,11 @@ class Tracking:
                 capture_output=True,
                 text=True,
                 errors="replace",
-                timeout=self._seconds,
+                timeout=self.seconds,
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return self._failed(folder, f"not done after {self._seconds:g} s", "sends the rest")
+            return self._failed(folder, f"not done after {self.seconds:g} s", "sends the rest")
         except OSError as error:
             return self._failed(folder, str(error), "sends it")
         if done.returncode:
@@ -476,8 +477,8 @@ class Tracking:
         return found
 
     def _failed(self, folder: Path, why: str, later: str) -> str:
-        why = why.removeprefix(f"{self._tracker.title}: ")
+        why = why.removeprefix(f"{self.tracker.title}: ")
         return (
-            f"warning: {self._tracker.title} does not have all of this run: {why}; "
-            f"`touchstone track {shown_path(folder)} --{self._tracker.name}` {later}"
+            f"warning: {self.tracker.title} does not have all of this run: {why}; "
+            f"`touchstone track {shown_path(folder)} --{self.tracker.name}` {later}"
         )

@@ -6,6 +6,7 @@ Only benchmarks that somebody selects may stop a run, or say why they are left o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Sequence
 
 import pytest
@@ -24,6 +25,7 @@ from pytest_touchstone.plugin.collection import (
     Remark,
     Unasked,
     Withheld,
+    example_of,
     keyword_words,
 )
 from pytest_touchstone.plugin.planned import Planned, planned_of
@@ -52,7 +54,7 @@ def settle(
     names: set[str] = set()
     asked = meant = False
     for item in items:
-        given, spec = _example_of(item), _benchmark_of(item)
+        given, spec = example_of(item), _benchmark_of(item)
         if id(spec) not in unchosen:
             meant = True
             selected |= {} if spec is None else {id(spec): spec}
@@ -102,15 +104,9 @@ def _unknown_task(collection: Collection) -> str | None:
     return next(iter(lines), None) or (None if chosen else collection.tasks.unknown(known))
 
 
-def _example_of(item: pytest.Item) -> object:
-    """Return the example of an item, or what it has in its place; None for the item of no benchmark."""
-    callspec = getattr(item, "callspec", None)
-    return None if callspec is None else callspec.params.get("example")
-
-
 def _benchmark_of(item: pytest.Item) -> Benchmark | None:
     """Return the benchmark that an item belongs to, or stands for."""
-    match _example_of(item):
+    match example_of(item):
         case Given(loaded=loaded):
             return loaded.spec
         case Withheld(spec) | Unasked(spec):
@@ -120,11 +116,9 @@ def _benchmark_of(item: pytest.Item) -> Benchmark | None:
 
 def _fault(selected: Iterable[Benchmark], remarks: Sequence[Remark], *, asked: bool) -> str | None:
     """Return the first mistake that must end the run, and the number of further ones."""
-    names: set[str] = set()
-    for spec in selected:
-        if spec.name in names:
-            return f"two benchmarks are named {spec.name!r}; give one of them another name"
-        names.add(spec.name)
+    names = Counter(spec.name for spec in selected)
+    if twice := [name for name, times in names.items() if times > 1]:
+        return f"two benchmarks are named {twice[0]!r}; give one of them another name"
     if fatal := next((one.line for one in remarks if one.fatal), None):
         return fatal
     lines = list(dict.fromkeys(one.line for one in remarks if one.mistake and not asked))

@@ -84,13 +84,12 @@ class EvalSession:
         self._collector = gc.isenabled()
         if self.worker or config.getoption("dist", "no") == "no":
             gc.disable()  # nothing that is collected can become garbage before the end of the session
-        self._pool: EnginePool | None = None
         self._judge: RunJudge | None = None
         self._sequential: Sequential | None = None
         self._execution: Execution | None = None
         self._whole: list[pytest.Item] = []
         self._share: ShardShare | None = None
-        self._failed_here: set[str] = set()
+        self._messages: dict[str, str] = {}  # of checkpoints that failed to load
         self._lasting = Lasting(self._say)
         self._lock: int | None = None
         if self.fault is None:
@@ -126,7 +125,7 @@ class EvalSession:
     def _open_gate(self) -> GateSession:
         gate = GateSession(self.config, self.settings, self.directory.path.parent)
         if self.settings.gate_sequential:
-            self._sequential = Sequential(self.settings.seed, gate.watch)
+            self._sequential = Sequential(self.settings.seed, gate)
         return gate
 
     def give_checkpoints(self, metafunc: pytest.Metafunc) -> None:
@@ -316,18 +315,17 @@ class EvalSession:
         Its memory is freed at the end, or when a checkpoint is loaded that shares no model with it. Raises
         ``CheckpointError`` when its files do not make that model.
         """
-        return self._opened().engine(info)
+        return self._pool.engine(info)
 
-    def _opened(self) -> EnginePool:
-        if self._pool is None:
-            opened = None
-            if any(loaded.asking.texts_by for loaded in self.collection.loaded.values()):
-                from pytest_touchstone.engines.texts import open_with_vllm
+    @functools.cached_property
+    def _pool(self) -> EnginePool:
+        opened = None
+        if any(loaded.asking.texts_by for loaded in self.collection.loaded.values()):
+            from pytest_touchstone.engines.texts import open_with_vllm
 
-                how: dict[str, Any] = {"settings": self.settings.model, "run": self._lasting}
-                opened = functools.partial(open_with_vllm, arguments=self.settings.server_args or "", **how)
-            self._pool = open_pool(self.settings.model, opened)
-        return self._pool
+            how: dict[str, Any] = {"settings": self.settings.model, "run": self._lasting}
+            opened = functools.partial(open_with_vllm, arguments=self.settings.server_args or "", **how)
+        return open_pool(self.settings.model, opened)
 
     def _opened_judge(self) -> RunJudge | None:
         """Return the judge, if there is one; it is asked in the way that its own chat template knows."""
@@ -341,7 +339,7 @@ class EvalSession:
         }
         settings = replace(self.settings.model, **plain, engine=None)
         # Replicas hold the checkpoints elsewhere; closing them gives this process no memory.
-        free = self._opened().free if self.settings.engine is None else list
+        free = self._pool.free if self.settings.engine is None else list
         self._judge = RunJudge(self.collection.judge.info, settings, free, self.settings.judge_tokens)
         return self._judge
 
@@ -411,8 +409,8 @@ class EvalSession:
         """
         if len(self.collection.known_checkpoints()) <= 1:
             setattr(report, TOLD, {"fatal": message})
-        elif checkpoint not in self._failed_here:
-            self._failed_here.add(checkpoint)
+        elif checkpoint not in self._messages:
+            self._messages[checkpoint] = message
             setattr(report, TOLD, {"failed": [checkpoint, message]})
         else:
             path, line, _ = report.location
@@ -476,7 +474,7 @@ class EvalSession:
         self._end_progress()
         if self._judge is not None:
             self._judge.close()
-        if self._pool is not None:
+        if "_pool" in vars(self):
             self._pool.close()
         if self.fault is None:
             self.collection.close()

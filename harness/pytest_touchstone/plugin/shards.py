@@ -17,11 +17,13 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import pytest
 
+from pytest_touchstone.core.dataset import Example
 from pytest_touchstone.core.draws import TOUCHSTONE
 from pytest_touchstone.core.errors import OptionError
 from pytest_touchstone.core.requests import Generate, RunProgram
@@ -193,29 +195,27 @@ def _tokens(row: Mapping[str, Any]) -> float:
 def _placed(own: Sequence[Planned], settings: Settings) -> list[Placed]:
     """Return the items as they are placed: by names, never by paths, which other machines do not share."""
     models: dict[tuple[str, ...], str] = {}
-    once: dict[str, str] = {}
     sizes: dict[int, float] = {}
+
+    def tokens(example: Example) -> float:
+        if id(example) not in sizes:
+            sizes[id(example)] = _tokens(example.row)
+        return sizes[id(example)]
+
     found = []
     for planned in own:
         info, spec, example = planned.info, planned.spec, planned.given.example
-        if (size := sizes.get(id(example))) is None:
-            size = sizes[id(example)] = _tokens(example.row)
-        shots = 0.0
-        for one in planned.given.loaded.shots.before.get(example.id, ()):
-            if (tokens := sizes.get(id(one))) is None:
-                tokens = sizes[id(one)] = _tokens(one.row)
-            shots += tokens
+        shots = math.fsum(map(tokens, planned.given.loaded.shots.before.get(example.id, ())))
         shared = settings.fewshot == TOUCHSTONE
         texts = settings.sampling.samples * (Generate in spec.asks or RunProgram in spec.asks)
         cluster = cluster_of(spec, example)
-        result, prefix = f"{info.name}\0{spec.name}", batch_key(planned.nodeid)
         found.append(
             Placed(
                 model=models.setdefault(info.model_key, info.name),
-                result=once.setdefault(result, result),
-                prefix=once.setdefault(prefix, prefix),
+                result=sys.intern(f"{info.name}\0{spec.name}"),
+                prefix=sys.intern(batch_key(planned.nodeid)),
                 together=example.sha256 if cluster is None else f"cluster {cluster}",
-                cost=1 + size + texts * GENERATED + (0.0 if shared else shots),
+                cost=1 + tokens(example) + texts * GENERATED + (0.0 if shared else shots),
                 shared=shots if shared else 0.0,
                 row=f"{info.name}\0{example.sha256}",
             )

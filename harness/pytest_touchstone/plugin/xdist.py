@@ -37,8 +37,6 @@ class Quarantine:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._size = -1
-        self._items: frozenset[str] = frozenset()
 
     def add(self, nodeids: Sequence[str]) -> None:
         """Put items into quarantine."""
@@ -46,15 +44,11 @@ class Quarantine:
         disk.append_text(self.path, "".join(f"{nodeid}\n" for nodeid in nodeids))
 
     def items(self) -> frozenset[str]:
-        """Return the items in quarantine now; the file is read only when it has grown."""
+        """Return the items in quarantine now."""
         try:
-            size = self.path.stat().st_size
+            return frozenset(self.path.read_text(encoding="utf-8").splitlines())
         except FileNotFoundError:
             return frozenset()
-        if size != self._size:
-            self._items = frozenset(self.path.read_text(encoding="utf-8").splitlines())
-            self._size = size
-        return self._items
 
 
 class BatchScheduler:
