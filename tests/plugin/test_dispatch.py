@@ -526,7 +526,7 @@ def test_only_sound_log_probabilities_are_remembered() -> None:
     def ask(*some: Request) -> None:
         dispatcher.ask(0, some)
         dispatcher.collect()
-        while dispatcher.asks:
+        while dispatcher.open:
             odd.collect()
 
     ask(*requests)

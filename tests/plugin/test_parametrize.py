@@ -250,7 +250,10 @@ def test_parameters_may_be_given_after_all_others(project: Project) -> None:
     text = (
         (project.path / "test_sums.py").read_text().replace("(example, fewshot)", "(example, fewshot, late)")
     )
-    (project.path / "test_sums.py").write_text(text.replace('{"acc"', '{"late": late == "a", "acc"'))
+    text = text.replace('{"acc"', '{"late": late == "a", "acc"').replace(
+        '("acc", "margin")', '("acc", "margin", "late")'
+    )
+    (project.path / "test_sums.py").write_text(text)
     register = Register()
     project.run(plugins=[register]).assert_outcomes(passed=40)
     assert register.names == {f"test_sums[sums/{n}-{late}]" for n in range(20) for late in "ab"}

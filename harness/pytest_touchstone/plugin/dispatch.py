@@ -94,7 +94,7 @@ class RequestDispatcher(Generic[Owner]):
     """The requests that have no answer yet, each with an ``Owner``, whoever asked it.
 
     The model's answers come when somebody collects them from the engine. Every moment is divided equally among the
-    requests that are open.
+    requests to it that are ``open``, which is their number.
     """
 
     def __init__(
@@ -108,16 +108,11 @@ class RequestDispatcher(Generic[Owner]):
         thread that collects. ``shared`` has the answers about rows of several benchmarks."""
         self._engine, self._sandbox, self._take, self._shared = engine, sandbox, take, shared
         self._asked: dict[Owner, _Asked[Owner]] = {}
-        self._open = self._waiting = 0
+        self.open = self._waiting = 0
         self._each, self._last = 0.0, time.perf_counter()
         self._futures: list[AnswerFuture] = []
         self._to_judge: deque[tuple[Owner, int, Judge]] = deque()
         self._ended: SimpleQueue[tuple[Owner, int, AnswerFuture]] = SimpleQueue()
-
-    @property
-    def asks(self) -> bool:
-        """Return whether somebody waits for an answer of the model."""
-        return self._open > 0
 
     def ask(self, owner: Owner, requests: Sequence[Request]) -> None:
         """Ask what an owner needs next; programs need a sandbox."""
@@ -136,7 +131,7 @@ class RequestDispatcher(Generic[Owner]):
         if model:
             self._tick()
             asked = self._asked[owner] = _Asked(self, owner, self._each, len(model), model)
-            self._open += len(model)
+            self.open += len(model)
             self._engine.submit([request for _, request in model], asked)
 
     def answered(self, asked: _Asked[Owner], place: int, answer: Answered) -> None:
@@ -146,7 +141,7 @@ class RequestDispatcher(Generic[Owner]):
         if not asked.open:
             self._asked.pop(asked.owner, None)
         self._tick()
-        self._open -= 1
+        self.open -= 1
         try:
             self._take(asked.owner, number, _sound(answer), self._each - asked.begun)
             if (
@@ -193,7 +188,7 @@ class RequestDispatcher(Generic[Owner]):
         self._tick()
         for asked in gone:
             asked.forgotten = True
-            self._open -= asked.open
+            self.open -= asked.open
         if gone:
             self._engine.withdraw(gone)
 
@@ -206,7 +201,7 @@ class RequestDispatcher(Generic[Owner]):
 
     def _tick(self) -> None:
         now = time.perf_counter()
-        self._each += (now - self._last) / max(1, self._open)
+        self._each += (now - self._last) / max(1, self.open)
         self._last = now
 
     def _begun(self, request: RunProgram) -> AnswerFuture:

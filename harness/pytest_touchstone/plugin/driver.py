@@ -231,7 +231,7 @@ class RunningBatch:
         Raises ``ServerError`` where the engine answers no more.
         """
         self._asking.collect()
-        if self._asking.asks:
+        if self._asking.open:
             if self._judge is not None and self._judge.closed(self._engine):
                 assert self._reopen is not None
                 self._ask_all(self._reopen(), [state for state in self.running if state.outcome is None])

@@ -172,9 +172,15 @@ def plan_items(items: Iterable[pytest.Item], *, several: bool) -> None:
             function = functions[key] = _function_of(item, spec)
         info = item.callspec.params[CHECKPOINT_FIXTURE]
         assert isinstance(info, CheckpointInfo)
-        # Those of the user's own parameters stand between the checkpoint's, see generate(), and the example's. Private:
-        # the public ``id`` joins them with a sign that they may contain.
-        ids = [] if function.no_parameters else list(item.callspec._idlist)[int(several) : -1]
+        ids: list[str] = []
+        if not function.no_parameters:
+            ids = list(
+                item.callspec._idlist
+            )  # private: the public ``id`` joins them with a sign that they may contain
+            # See generate(): of equal ones the example's is the last, and the checkpoint's the first.
+            del ids[len(ids) - 1 - ids[::-1].index(given.example.id)]
+            if several:
+                ids.remove(info.name)
         name = spec.name + (f"[{'-'.join(ids).replace('/', '_')}]" if ids else "")
         if name not in results:
             results[name] = replace(spec, name=name) if ids else spec, ids

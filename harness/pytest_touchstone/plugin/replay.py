@@ -146,7 +146,9 @@ class Replay:
         declaration = self._declarations.get(record.benchmark)
         path = self._path(place, "" if declaration is None else declaration.file)
         name = rest.partition("[")[0]
-        function = function_named(self._module(path), name)
+        if path not in self._modules:
+            self._modules[path] = load_module(path, f"touchstone_replayed_{len(self._modules)}")
+        function = function_named(self._modules[path], name)
         spec = declared(function)
         if function is None or spec is None:
             raise HarnessError(f"{path} has no benchmark {name} any more")
@@ -170,11 +172,6 @@ class Replay:
         raise DataError(
             f"{places[0]}: no such benchmark file; give --root, the folder below which it is {place}"
         )
-
-    def _module(self, path: Path) -> ModuleType:
-        if path not in self._modules:
-            self._modules[path] = load_module(path, f"touchstone_replayed_{len(self._modules)}")
-        return self._modules[path]
 
     def _info(self, name: str) -> CheckpointInfo:
         needed: dict[str, Any] = {

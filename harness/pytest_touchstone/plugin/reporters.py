@@ -292,8 +292,7 @@ class Calls:
         ours += [MarkdownFile(target)] if target is not None else []
         ours += [BesideCheckpoints(self.note)] if beside else []
         ours += [GitHub()] if self._on_github else []
-        for name in trackers:
-            ours.append(tracking(name))
+        ours += map(tracking, trackers)
         for reporter in ours:
             self._manager.register(reporter)
 
