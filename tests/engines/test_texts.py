@@ -13,8 +13,9 @@ from pytest_touchstone.checkpoints import CheckpointInfo, resolve
 from pytest_touchstone.checkpoints.formats.base import Lasting
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Generate, GenerateAnswer, Loglikelihood
+from pytest_touchstone.engines.registry import EnginePool
 from pytest_touchstone.engines.settings import ModelSettings, Texts
-from pytest_touchstone.engines.texts import open_with_vllm, texts_by
+from pytest_touchstone.engines.texts import VllmTextsPool, texts_by
 from pytest_touchstone.engines.transformers import TransformersFactory, causal
 from tests.support.engines import engine_for
 from tests.support.model_server import gone, install, starts
@@ -42,8 +43,7 @@ def info(whole: Path) -> CheckpointInfo:
 
 
 def opened(info: CheckpointInfo, run: Lasting) -> Any:
-    own = lambda info: TransformersFactory().open(info, SETTINGS)  # noqa: E731
-    return open_with_vllm(info, own, settings=SETTINGS, arguments="--seed 7", run=run)
+    return VllmTextsPool(SETTINGS, "--seed 7", run).engine(info)
 
 
 def test_the_server_writes_texts_and_this_process_scores(
@@ -79,12 +79,15 @@ def test_the_server_writes_texts_and_this_process_scores(
         assert gone(start["pids"], 0)
 
 
-def test_a_server_ends_where_the_weights_cannot_be_loaded(notes: Path, info: CheckpointInfo) -> None:
+def test_a_server_ends_where_the_weights_cannot_be_loaded(
+    notes: Path, info: CheckpointInfo, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(_: CheckpointInfo) -> Any:
         raise CheckpointError("no weights")
 
+    monkeypatch.setattr(EnginePool, "_opener", lambda _pool, _info: broken)
     with Lasting() as run, pytest.raises(CheckpointError, match=r"^--eval-texts vllm: no weights$"):
-        open_with_vllm(info, broken, settings=SETTINGS, arguments="", run=run)
+        opened(info, run)
     (start,) = starts(notes)
     assert gone(start["pids"], 0)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -14,11 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from pytest_touchstone.statistics.contrasts import JointNoise, independent_noise, noise_of
+from pytest_touchstone.statistics.contrasts import JointNoise, noise_of
 from pytest_touchstone.statistics.curves import forecast, ratio_of_equals, signal_to_noise, steadiness, trend
 from tests.support.known import known
 
 MEANS = st.lists(st.floats(0, 1), min_size=3, max_size=8)
+
+
+def independent_noise(errors: Sequence[float], units: int) -> JointNoise:
+    """The noise of independent runs from the standard errors of their means, the new run's last."""
+    return JointNoise(np.diag(np.square(np.asarray(errors, dtype=float))), units)
 
 
 def test_the_trend_is_the_slope_of_the_least_squares_line() -> None:

@@ -6,7 +6,6 @@ import ctypes
 import gc
 import sys
 from collections.abc import Callable
-from typing import TypeAlias
 
 from pytest_touchstone.checkpoints import ENGINES, CheckpointInfo
 from pytest_touchstone.core.errors import CheckpointError
@@ -53,18 +52,11 @@ def open_engine(info: CheckpointInfo, settings: ModelSettings) -> Engine:
     return factory_of(info).open(info, settings)
 
 
-Opened: TypeAlias = Callable[[CheckpointInfo, Callable[[CheckpointInfo], Engine]], Engine]
-"""Opens a checkpoint; is given what opens its weights in this process."""
-
-
 class EnginePool:
-    """Opens checkpoints, and keeps those of one ``model_key`` until one of another is asked for.
+    """Opens checkpoints, and keeps those of one ``model_key`` until one of another is asked for."""
 
-    ``opened`` is called with each, and what opens its weights, in that one's place.
-    """
-
-    def __init__(self, settings: ModelSettings, opened: Opened | None = None) -> None:
-        self._settings, self._opened = settings, opened
+    def __init__(self, settings: ModelSettings) -> None:
+        self._settings = settings
         self._key: tuple[str, ...] | None = None
         self._open: Callable[[CheckpointInfo], Engine] | None = None
         self._engines: dict[CheckpointInfo, Engine] = {}
@@ -110,7 +102,7 @@ class EnginePool:
         if info not in self._engines:
             self._key = info.model_key
             self._open = self._open or self._opener(info)
-            engine = self._open(info) if self._opened is None else self._opened(info, self._open)
+            engine = self._open(info)
             if not isinstance(engine, Engine):
                 raise CheckpointError(
                     f"{info.source}: the engine {info.engine!r} made a {type(engine).__qualname__}, which is no Engine "

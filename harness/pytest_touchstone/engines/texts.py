@@ -7,6 +7,7 @@ texts in float32 are those of this process.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Final, Literal
@@ -18,6 +19,7 @@ from pytest_touchstone.core.requests import Answer, Generate, Refusal, Request, 
 from pytest_touchstone.engines.base import Done, Engine, EngineProgress
 from pytest_touchstone.engines.http.children import LocalServers
 from pytest_touchstone.engines.http.engine import HttpFactory
+from pytest_touchstone.engines.registry import EnginePool
 from pytest_touchstone.engines.settings import ModelSettings, finds_vllm
 
 _SHARE: Final = 0.4
@@ -52,38 +54,40 @@ def _writes(info: CheckpointInfo) -> bool:
     return info.engine == "transformers" and info.kind == "causal"
 
 
-def open_with_vllm(
-    info: CheckpointInfo,
-    open_own: Callable[[CheckpointInfo], Engine],
-    *,
-    settings: ModelSettings,
-    arguments: str,
-    run: Lasting,
-) -> Engine:
-    """Return a checkpoint whose texts a vLLM of its own writes; one that writes none as it is.
+class VllmTextsPool(EnginePool):
+    """Opens checkpoints whose texts a vLLM of their own writes; those that write none as they are.
 
-    ``arguments`` are more of them for the server, and ``run`` is what lasts as long as the run. Raises
-    ``CheckpointError`` where the server does not start, or the weights cannot be loaded.
+    ``arguments`` are more of them for the servers, and ``run`` is what lasts as long as the run.
     """
-    if not _writes(info):
-        return open_own(info)
-    from pytest_touchstone.engines.transformers.memory import free_share
 
-    device, free = free_share(settings.device)
-    options = {
-        "dtype": "float32" if device == "cpu" and settings.dtype == "auto" else settings.dtype,
-        "args": f"--gpu-memory-utilization {_SHARE * free:.2f} {arguments}",
-    }
-    held = Lasting(run.say, run.logs)
-    try:
-        asked = CheckpointRequest(f"vllm:{info.path}", info.seq_len, options=options, lasting=held)
-        served = replace(LocalServers().inspect(info.path, asked), name=info.name)
-        return TextsByVllm(open_own(info), HttpFactory().open(served, settings), held)
-    except BaseException as error:
-        held.close()
-        if isinstance(error, CheckpointError):
-            raise CheckpointError(f"--eval-texts vllm: {error}") from None
-        raise
+    def __init__(self, settings: ModelSettings, arguments: str, run: Lasting) -> None:
+        super().__init__(settings)
+        self._arguments, self._run = arguments, run
+
+    def _opener(self, info: CheckpointInfo) -> Callable[[CheckpointInfo], Engine]:
+        return functools.partial(self._opened, super()._opener(info))
+
+    def _opened(self, open_weights: Callable[[CheckpointInfo], Engine], info: CheckpointInfo) -> Engine:
+        if not _writes(info):
+            return open_weights(info)
+        from pytest_touchstone.engines.transformers.memory import free_share
+
+        settings = self._settings
+        device, free = free_share(settings.device)
+        options = {
+            "dtype": "float32" if device == "cpu" and settings.dtype == "auto" else settings.dtype,
+            "args": f"--gpu-memory-utilization {_SHARE * free:.2f} {self._arguments}",
+        }
+        held = Lasting(self._run.say, self._run.logs)
+        try:
+            asked = CheckpointRequest(f"vllm:{info.path}", info.seq_len, options=options, lasting=held)
+            served = replace(LocalServers().inspect(info.path, asked), name=info.name)
+            return TextsByVllm(open_weights(info), HttpFactory().open(served, settings), held)
+        except BaseException as error:
+            held.close()
+            if isinstance(error, CheckpointError):
+                raise CheckpointError(f"--eval-texts vllm: {error}") from None
+            raise
 
 
 class TextsByVllm(Engine):

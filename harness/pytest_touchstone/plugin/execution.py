@@ -68,6 +68,7 @@ class Execution:
         sandbox: ProgramRunner | None,
         judge: VerdictGiver | None,
         sequential: Sequential | None,
+        progress: ProgressWriter,
     ) -> None:
         """``who`` is the name of this process; a worker cannot know which batch it gets next. With ``by_kind`` batches
         of items that ask for texts are larger than ``size``, which xdist's controller could not know of. ``engine``
@@ -75,7 +76,7 @@ class Execution:
         self._items, self._settings, self._directory = items, settings, directory
         self._engine, self._sandbox, self._judge, self._sequential = engine, sandbox, judge, sequential
         self._journal = Journal(directory.path, who)
-        self._progress = ProgressWriter(directory.path, who)
+        self._progress = progress
         self._meter = UsageMeter(who, functools.partial(directory.write_usage, who))
         self._quarantine = Quarantine(directory.quarantine)
         self._reuse = None if settings.no_cache else Reuse(directory.path)

@@ -264,12 +264,14 @@ class EvalSession:
         if any(info.served for info in self.collection.checkpoints or ()):
             self._lock = disk.share_lock(self.directory.path / ITEMS)
         from pytest_touchstone.plugin.execution import MAIN, Execution
+        from pytest_touchstone.plugin.progress import ProgressWriter
 
+        # Not from the environment: a run inside a worker's test inherits that.
+        who = self.config.workerinput["workerid"] if self.worker else MAIN  # type: ignore[attr-defined]
         self._execution = Execution(
             planned,
             self._batch_size(len(items)),
-            # Not from the environment: a run inside a worker's test inherits that.
-            who=self.config.workerinput["workerid"] if self.worker else MAIN,  # type: ignore[attr-defined]
+            who=who,
             by_kind=self._by_kind,
             settings=self.settings,
             directory=self.directory,
@@ -277,6 +279,7 @@ class EvalSession:
             sandbox=self.collection.sandbox,
             judge=self._opened_judge(),
             sequential=self._sequential,
+            progress=ProgressWriter(self.directory.path, who, writes=self.config.get_verbosity() >= 0),
         )
         if not self.config.getoption("setupshow", False):
             # pytest makes a fixture of each argument that an item lacks, at the cost of a tenth of a trivial item.
@@ -319,13 +322,11 @@ class EvalSession:
 
     @functools.cached_property
     def _pool(self) -> EnginePool:
-        opened = None
-        if any(loaded.asking.texts_by for loaded in self.collection.loaded.values()):
-            from pytest_touchstone.engines.texts import open_with_vllm
+        if not any(loaded.asking.texts_by for loaded in self.collection.loaded.values()):
+            return open_pool(self.settings.model)
+        from pytest_touchstone.engines.texts import VllmTextsPool
 
-            how: dict[str, Any] = {"settings": self.settings.model, "run": self._lasting}
-            opened = functools.partial(open_with_vllm, arguments=self.settings.server_args or "", **how)
-        return open_pool(self.settings.model, opened)
+        return VllmTextsPool(self.settings.model, self.settings.server_args or "", self._lasting)
 
     def _opened_judge(self) -> RunJudge | None:
         """Return the judge, if there is one; it is asked in the way that its own chat template knows."""

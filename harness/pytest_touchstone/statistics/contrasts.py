@@ -211,13 +211,6 @@ def totals_of_units(scores: np.ndarray, clusters: Clusters | None) -> tuple[np.n
     return np.asarray([np.bincount(codes, weights=row) for row in scores]), np.bincount(codes).astype(float)
 
 
-def independent_noise(errors: Sequence[float], units: int) -> JointNoise:
-    """The noise of independent runs from the standard errors of their means, the new run's last."""
-    import numpy as np
-
-    return JointNoise(np.diag(np.square(np.asarray(errors, dtype=float))), units)
-
-
 class NoiseDraws(NamedTuple):
     """Draws of noise: ``values`` has a row for each run; ``lengths`` are those of the vectors of so many
     ``dimensions`` that the draws were made of."""

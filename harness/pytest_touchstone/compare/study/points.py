@@ -7,8 +7,8 @@
                 value = study.value(point, measure)      # None where the point lacks the measure
 
 ``Value`` has limits and error only where the data hold them: ``low`` is None where neither items, their number nor
-an error is known, and ``why`` says so. ``study.has_items(point, measure)`` tells whether the scores of items are
-known; ``differences.aligned`` gives them in one order for several points.
+an error is known, and ``why`` says so. ``differences.aligned`` gives the scores of items in one order for several
+points.
 
 Names of points, series and measures' ``key`` are unique within a study and may serve as keys of dicts. Points stand in
 the order of their training within a series. ``series.place(point)`` is the place on ``series.axis``, an epoch or a
@@ -248,11 +248,6 @@ class Study:
     def series_of(self, point: Point) -> Series:
         """The series that the point is in."""
         return next(one for one in self.series if one.name == point.series)
-
-    def has_items(self, point: Point, measure: Measure) -> bool:
-        """Return whether the scores of its items are known, of every part of a composite."""
-        entries = [point.candidate.entries.get(name) for name in measure.benchmarks]
-        return all(entry is not None and entry.items.examples for entry in entries)
 
     def facts(self) -> dict[str, Any]:
         """Series, points and measures as plain data."""

@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING
 from pytest_touchstone.engines.settings import ModelSettings
 
 if TYPE_CHECKING:
-    from pytest_touchstone.engines.registry import EnginePool, Opened
+    from pytest_touchstone.engines.registry import EnginePool
     from pytest_touchstone.engines.sandbox.settings import SandboxSettings
     from pytest_touchstone.engines.sandbox.soundness import CheckedSandbox
 
 
-def open_pool(settings: ModelSettings, opened: Opened | None = None) -> EnginePool:
-    """Return the engines of a session: those of replicas where the settings ask for any, else of this process, each
-    ``opened`` (``EnginePool``)."""
+def open_pool(settings: ModelSettings) -> EnginePool:
+    """Return the engines of a session: those of replicas where the settings ask for any, else of this process."""
     from pytest_touchstone.engines.registry import EnginePool
 
     if settings.engine is None:
-        return EnginePool(settings, opened)
+        return EnginePool(settings)
     from pytest_touchstone.engines.replicas.engine import ReplicatedPool
 
     return ReplicatedPool(settings)
