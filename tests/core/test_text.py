@@ -27,6 +27,7 @@ from pytest_touchstone.core.text import (
     one_line,
     place_text,
     repeats_itself,
+    rough_tokens,
     text_of_cell,
     unbroken,
     visible,
@@ -216,3 +217,9 @@ def test_no_text_takes_long(part: str) -> None:
     for border in (harmless, visible, one_line, unbroken, without_home):
         border(text)
     assert time.process_time() - began < 2
+
+
+@given(st.text(), st.text())
+def test_rough_tokens_of_a_text_are_about_those_of_its_halves(one, other):
+    assert 0 <= rough_tokens(one) <= len(one)
+    assert abs(rough_tokens(one + other) - rough_tokens(one) - rough_tokens(other)) <= 1

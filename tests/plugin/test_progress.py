@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_touchstone.core.requests import Generate, Loglikelihood, Request
+from pytest_touchstone.core.text import rough_tokens
 from pytest_touchstone.engines.base import EngineProgress
 from pytest_touchstone.plugin import progress as progress_module
 from pytest_touchstone.plugin.progress import (
@@ -24,7 +25,7 @@ from pytest_touchstone.plugin.progress import (
     size_of,
     spread,
 )
-from pytest_touchstone.results.live import ProcessProgress, read_progress, rough_tokens
+from pytest_touchstone.results.live import ProcessProgress, read_progress
 from tests.support.places import ROOT
 from tests.support.project import ALONE
 

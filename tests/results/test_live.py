@@ -7,8 +7,6 @@ import sys
 import time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pytest_touchstone.results.live import (
     ProcessProgress,
@@ -16,7 +14,6 @@ from pytest_touchstone.results.live import (
     process_space,
     read_progress,
     remove_live,
-    rough_tokens,
     write_progress,
 )
 
@@ -45,12 +42,6 @@ def test_a_folder_that_is_gone_is_no_error(tmp_path):
     write_progress(tmp_path / "gone", ProcessProgress(who="main"))
     assert read_progress(tmp_path / "gone") == []
     remove_live(tmp_path / "gone")
-
-
-@given(st.text(), st.text())
-def test_rough_tokens_of_a_text_are_about_those_of_its_halves(one, other):
-    assert 0 <= rough_tokens(one) <= len(one)
-    assert abs(rough_tokens(one + other) - rough_tokens(one) - rough_tokens(other)) <= 1
 
 
 def test_a_run_whose_processes_have_died_goes_on_no_longer(tmp_path):

@@ -26,10 +26,10 @@ from pytest_touchstone.compare.baseline_source import (
     MAIN,
     NamedBaseline,
     list_named_baselines,
-    meant,
     open_source,
     pinned,
     remove_named_baseline,
+    results_of,
     set_named_baseline,
 )
 from pytest_touchstone.compare.baselines import incomplete, shown, worth
@@ -310,7 +310,7 @@ def best_first(saved: Sequence[StoredResult]) -> list[StoredResult]:
 def _meant(output: Path, target: str) -> tuple[NamedBaseline | None, list[StoredResult]]:
     """The baseline that a name or a run id means; raises ``GateError`` where it means nothing."""
     target = run_id_of(target, output)
-    pin, found = meant(target, output, ResultStore(output).find())
+    pin, found = results_of(target, output, ResultStore(output).find())
     if pin is None and not found:
         raise GateError(f"{target}: no baseline and no run of that name is saved in {output}/")
     return pin, best_first(found)

@@ -145,7 +145,7 @@ def remove_named_baseline(output: Path, name: str) -> bool:
     return True
 
 
-def meant(
+def results_of(
     text: str, output: Path, saved: Sequence[StoredResult]
 ) -> tuple[NamedBaseline | None, list[StoredResult]]:
     """The baseline of a name with its results, or those of the run with this id."""
@@ -178,7 +178,7 @@ def open_source(text: str, output: Path, *, folder: Path) -> BaselineSource:
         return _best(text, ResultStore(output)) if text == "best" else BaselineSource(name=text, kind="none")
     text = run_id_of(text, output)
     store, path = ResultStore(output), folder / text
-    pin, mine = meant(text, output, store.find())
+    pin, mine = results_of(text, output, store.find())
     if mine:
         return _run(text, mine, store)
     if pin is not None:

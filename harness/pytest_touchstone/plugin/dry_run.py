@@ -13,11 +13,11 @@ from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.core.requests import Generate, Request
 from pytest_touchstone.core.settings import DEFAULT, settings_table
+from pytest_touchstone.core.text import rough_tokens
 from pytest_touchstone.plugin.collection import Collection, Given
 from pytest_touchstone.plugin.planned import Planned, planned_items
 from pytest_touchstone.plugin.progress import request_text, spread
 from pytest_touchstone.reports.dry_run import DryRun, DryRunRow, SettingRow
-from pytest_touchstone.results.live import rough_tokens
 
 if TYPE_CHECKING:
     from pytest_touchstone.engines.base import Engine

@@ -21,11 +21,12 @@ from pytest_touchstone.core.requests import (
     RollingLoglikelihood,
     RunProgram,
 )
+from pytest_touchstone.core.text import rough_tokens
 from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.engines.transformers.prefix_tree import common
 from pytest_touchstone.plugin.batches import batch_key
 from pytest_touchstone.plugin.planned import Planned
-from pytest_touchstone.results.live import ProcessProgress, rough_tokens, write_progress
+from pytest_touchstone.results.live import ProcessProgress, write_progress
 
 INTERVAL: Final = 0.5
 """Seconds between two writings of a process's state."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,13 +23,6 @@ PROGRESS: Final = "progress-*.json"
 
 STALE: Final = 60.0
 """Seconds after which a process that says nothing is taken to be gone."""
-
-_TOKEN: Final = re.compile(r"[A-Za-z]{1,9}|\d|[^\sA-Za-z\d]{1,2}|\n+")
-
-
-def rough_tokens(text: str) -> int:
-    """Return about how many tokens a text has, for any tokenizer: words, digits, signs in pairs, line breaks."""
-    return sum(1 for _ in _TOKEN.finditer(text))
 
 
 def process_space() -> str:

@@ -31,7 +31,7 @@ from pytest_touchstone.core.files import SCHEMA, check_kind, typed
 from pytest_touchstone.core.marks import asked, sizes_in
 from pytest_touchstone.results.journal import RecordPlace, latest_placed, read_at
 from pytest_touchstone.results.records import Record
-from pytest_touchstone.results.summary import SUMMARY, Declaration, Metric, Scores, Summary, wholes
+from pytest_touchstone.results.summary import SUMMARY, BenchmarkResult, Declaration, Metric, Summary, wholes
 from pytest_touchstone.statistics.paired import signed_ranks
 
 _REAL: Final = {"real_coref:real@1": 0.4, "real_coref:real@5": 0.3}
@@ -46,7 +46,7 @@ PUBLISHED: Final = "-imported"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoredResult(Scores):
+class StoredResult(BenchmarkResult):
     """One checkpoint on one benchmark in one run.
 
     ``conditions`` has everything but the checkpoint that the scores may depend on, by the names shown to people

@@ -94,7 +94,7 @@ class Metric:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scores:
+class BenchmarkResult:
     """The scores of one checkpoint on one benchmark, as results of a run and saved ones have them.
 
     ``metrics`` has the primary one first. Of the items ``collected``, ``scored`` ones have scores, and ``skipped`` ones
@@ -121,7 +121,7 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result(Scores):
+class Result(BenchmarkResult):
     """One checkpoint on one benchmark, or on one group of it (``group`` set).
 
     ``name`` is the benchmark's, with ``/GROUP`` for a group. The counts of items (``scored`` to ``lost``) add up to

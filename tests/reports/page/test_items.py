@@ -16,7 +16,7 @@ from pytest_touchstone.reports.page.items import (
     PagePart,
     chunk_text,
     error_of,
-    fields_of,
+    filter_fields,
     packed,
     ranks_of,
 )
@@ -47,7 +47,7 @@ def record(number, text="42", **fields):
 
 def part_of(records, rows=(), size=4, redaction=None):
     known = dict(rows)
-    kind = Kind("sums", "exact", "exact", fields_of(known.values()), {}, {})
+    kind = Kind("sums", "exact", "exact", filter_fields(known.values()), {}, {})
     part = PagePart(kind, "m", redaction or Redaction(), size)
     for one in records:
         part.add(one, known.get(one.row, {}))
@@ -141,7 +141,7 @@ def test_fields_that_divide_the_rows_can_be_filtered_by():
         {"id": f"n{number}", "level": number, "source": "ab"[number % 2], "same": 1, "text": "x" * 99}
         for number in range(40)
     ]
-    assert fields_of(rows) == ("level", "source")
+    assert filter_fields(rows) == ("level", "source")
 
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=60)

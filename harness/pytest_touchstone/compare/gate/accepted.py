@@ -69,7 +69,7 @@ def shown_text(text: str) -> str:
     return one_line(masked(text))
 
 
-Text: TypeAlias = Annotated[str, Field(max_length=MOST_SIGNS), AfterValidator(shown_text)]
+ShortText: TypeAlias = Annotated[str, Field(max_length=MOST_SIGNS), AfterValidator(shown_text)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,19 +78,19 @@ class AcceptedDrop:
 
     __pydantic_config__ = FINITE
 
-    benchmark: Text
-    metric: Text
+    benchmark: ShortText
+    metric: ShortText
     before: float | None
     to: float
-    because: Text
-    by: Text
-    on: Text
-    run: Text
-    checkpoint: Text
-    fingerprint: Text
+    because: ShortText
+    by: ShortText
+    on: ShortText
+    run: ShortText
+    checkpoint: ShortText
+    fingerprint: ShortText
     items: int = 0
-    items_sha256: Text = ""
-    conditions: dict[str, int | Text] = field(default_factory=dict)
+    items_sha256: ShortText = ""
+    conditions: dict[str, int | ShortText] = field(default_factory=dict)
 
     @property
     def text(self) -> str:

@@ -37,7 +37,7 @@ _DIGITS: Final = 18
 _CLASS: Final = re.compile(r"\b([A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Timeout|Warning))\b")
 
 
-def fields_of(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+def filter_fields(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """Return the fields of a dataset's rows that one can filter by.
 
     Such a field has several short values, and is no name that nearly each row has.

@@ -16,7 +16,7 @@ from pytest_touchstone.compare.pair import PairComparison, compare_pair
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.reports.comparison import pair_facts
-from pytest_touchstone.reports.page.items import ENCODER, Kind, PagePart, fields_of, ranks_of
+from pytest_touchstone.reports.page.items import ENCODER, Kind, PagePart, filter_fields, ranks_of
 from pytest_touchstone.reports.page.security import Redaction
 from pytest_touchstone.results.item_view import data_rows
 from pytest_touchstone.results.journal import latest_placed, read_at
@@ -148,7 +148,7 @@ class PageItems:
 
 def _kind(declared: Declaration, rows: Mapping[str, str]) -> Kind:
     how = aggregation_of(declared.aggregate, declared.primary)
-    fields = fields_of(map(json.loads, rows.values()))
+    fields = filter_fields(map(json.loads, rows.values()))
     return Kind(declared.name, how.of, how.of if how.higher_score_is_better else None, fields, {}, {})
 
 

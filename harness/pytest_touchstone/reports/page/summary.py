@@ -46,7 +46,7 @@ MOST_BESIDE: Final = 5
 THIRDS: Final = 3
 
 
-Row: TypeAlias = dict[str, Any]
+PlainRow: TypeAlias = dict[str, Any]
 """A row of a table of results, as the template has it (``_row``)."""
 
 
@@ -177,7 +177,7 @@ def _benchmark(declared: Declaration, results: Sequence[Result]) -> dict[str, An
 
 def _rows(
     label: str, name: str, results: Sequence[Result], scale: tuple[float, float] | None = None
-) -> list[Row]:
+) -> list[PlainRow]:
     """Return a row per checkpoint, the label on the first."""
     scale = scale or _scale(result.metrics[name] for result in results)
     alike = len(results) > 1 and formatting.common_mark(results)  # said above the table
@@ -223,7 +223,7 @@ def _row(
     mark: str = "",
     counts: tuple[int | str, ...] = (),
     strong: bool = True,
-) -> Row:
+) -> PlainRow:
     """Return a row with the places of value and interval on the scale, in per cent of its width; ``counts`` are items,
     errors and skipped items, none for a composite."""
     left, right = scale or (0.0, 1.0)
@@ -255,15 +255,15 @@ def _scale(metrics: Iterable[Metric]) -> tuple[float, float]:
 # parts are only described: they say where to look among the items.
 
 
-def breakdown(parts: Sequence[PagePart]) -> dict[str, list[Row]]:
+def breakdown(parts: Sequence[PagePart]) -> dict[str, list[PlainRow]]:
     """Return a row for each share of the items of a benchmark that has any, by the benchmark's name."""
     names = dict.fromkeys(part.kind.name for part in parts)
     return {name: _of_benchmark([part for part in parts if part.kind.name == name]) for name in names}
 
 
-def _of_benchmark(parts: Sequence[PagePart]) -> list[Row]:
+def _of_benchmark(parts: Sequence[PagePart]) -> list[PlainRow]:
     rows = [row for part in parts for row in part.rows]
-    shares: list[Row] = []
+    shares: list[PlainRow] = []
     for field, values, names in (("length", *_thirds(rows)), *_fields(parts[0].kind, rows)):
         found: dict[Any, dict[str, list[ItemRow]]] = {}
         checkpoints = (part.checkpoint for part in parts for _ in part.rows)
@@ -298,7 +298,7 @@ def _thirds(rows: Sequence[ItemRow]) -> tuple[list[int], Mapping[int, str]]:
     return [(row.length > low) + (row.length > high) for row in rows], dict(enumerate(names))
 
 
-def _shares(label: str, found: Mapping[str, Sequence[ItemRow]], score: str) -> Iterator[Row]:
+def _shares(label: str, found: Mapping[str, Sequence[ItemRow]], score: str) -> Iterator[PlainRow]:
     """Yield a row per checkpoint with the mean score, the label on the first."""
     for checkpoint, items in found.items():
         rows = [row for row in items if score in row.scores]

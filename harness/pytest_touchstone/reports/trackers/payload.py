@@ -58,7 +58,7 @@ class TrackedRun:
     files: Mapping[str, Path] = field(default_factory=dict)
 
 
-Place: TypeAlias = tuple[str, str]
+CheckpointBenchmark: TypeAlias = tuple[str, str]
 """A checkpoint and a benchmark."""
 
 
@@ -79,7 +79,7 @@ def identity(summary: Summary) -> str:
 
 
 def tracked_runs(
-    summary: Summary, files: Mapping[str, Path], found: Mapping[Place, ResultFiles]
+    summary: Summary, files: Mapping[str, Path], found: Mapping[CheckpointBenchmark, ResultFiles]
 ) -> list[TrackedRun]:
     """Return what is sent of a run, the parent first; ``files`` are the run's own, ``found`` those of its results."""
     rows = {row.checkpoint: row for row in result_rows(summary)}.values()
@@ -214,13 +214,16 @@ def _results(
     summary: Summary,
     measured: Sequence[Measured],
     steps: Mapping[str, Step],
-    found: Mapping[Place, ResultFiles],
+    found: Mapping[CheckpointBenchmark, ResultFiles],
 ) -> Iterator[TrackedRun]:
     rows = {str(row.get("name")): row for row in summary.checkpoints}
     wrong = {(one.checkpoint, one.name): one.why_not for one in measured}
+    by_place: dict[CheckpointBenchmark, list[Result]] = {}
+    for result in summary.results:
+        by_place.setdefault((result.checkpoint, result.benchmark), []).append(result)
     for saved, _ in saved_of(summary, ()):
         place = (saved.checkpoint, saved.benchmark)
-        results = [one for one in summary.results if (one.checkpoint, one.benchmark) == place]
+        results = by_place[place]
         more, step = found.get(place, ResultFiles({})), steps.get(saved.checkpoint, Step())
         lacking = [
             f"{one.name} {metric.name}: {metric.why or 'no value'}"

@@ -27,7 +27,7 @@ from pytest_touchstone.reports.files import task_of
 from pytest_touchstone.reports.plots import study_pictures
 from pytest_touchstone.reports.trackers.mlflow import MLflow
 from pytest_touchstone.reports.trackers.payload import (
-    Place,
+    CheckpointBenchmark,
     ResultFiles,
     Sent,
     TrackedRun,
@@ -85,12 +85,12 @@ class Artifacts:
         drawn = {f"{one.name}.png": png.png(one) for one in study_pictures(study)}
         return {name: self._written(f"plots/{name}", data) for name, data in drawn.items()}
 
-    def of_results(self) -> dict[Place, ResultFiles]:
+    def of_results(self) -> dict[CheckpointBenchmark, ResultFiles]:
         """Return the files of each result, by name, with what its first records tell.
 
         Raises ``OSError``, and ``HarnessError`` where the journal cannot be read.
         """
-        placed: dict[Place, list[tuple[Record, RecordPlace]]] = {}
+        placed: dict[CheckpointBenchmark, list[tuple[Record, RecordPlace]]] = {}
         for record, line in latest_placed(self._folder).values():
             placed.setdefault((record.checkpoint, record.benchmark), []).append((record, line))
         several = len({result.checkpoint for result in wholes(self._summary)}) > 1
