@@ -179,7 +179,7 @@ def test_a_name_goes_to_fewer_items_only_by_a_word(output: Path) -> None:
     with pytest.raises(GateError, match=r"main is a of run r1.* 4 in place of 10; --replace"):
         set_named_baseline(output, "main", "r3")
     assert read_named_baseline(output, "main") == pin
-    assert set_named_baseline(output, "main", "r3", replace=True)[1] == pin
+    assert set_named_baseline(output, "main", "r3", allow_fewer=True)[1] == pin
     assert set_named_baseline(output, "main", "r1")[0] == pin
 
 

@@ -74,7 +74,7 @@ def set_add_arguments(parser: argparse.ArgumentParser) -> None:
 def set_run(options: argparse.Namespace) -> Output:
     """Give a run's checkpoint a name."""
     pin, former = set_named_baseline(
-        options.output, options.name, options.run_id, options.checkpoint, replace=options.replace
+        options.output, options.name, options.run_id, options.checkpoint, allow_fewer=options.replace
     )
     text = _pin(pin)
     if former is not None:

@@ -59,12 +59,12 @@ class NamedBaseline:
 
 
 def set_named_baseline(
-    output: Path, name: str, run_id: str, checkpoint: str | None = None, *, replace: bool = False
+    output: Path, name: str, run_id: str, checkpoint: str | None = None, *, allow_fewer: bool = False
 ) -> tuple[NamedBaseline, NamedBaseline | None]:
     """Give the run's checkpoint the name; return what the name means now, and what it meant before.
 
     Raises ``GateError`` for a name that cannot be used, a run without saved results, a run of several checkpoints
-    none of which is named, and, unless ``replace``, for a benchmark with fewer items than the name has now.
+    none of which is named, and, unless ``allow_fewer``, for a benchmark with fewer items than the name has now.
     """
     if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}", name) or name in RESERVED:
         raise GateError(
@@ -87,7 +87,7 @@ def set_named_baseline(
         raise GateError(f"{run_id} has no checkpoint {checkpoint!r}; it has {', '.join(mine)}")
     pin = NamedBaseline(name=name, run_id=run_id, checkpoint=checkpoint, fingerprint=mine[checkpoint])
     former, fewer = replaced_baseline(output, name, {one.benchmark: one.scored for one in pinned(pin, saved)})
-    if former is not None and fewer and not replace:
+    if former is not None and fewer and not allow_fewer:
         raise GateError(
             f"{name} is {former.checkpoint} of run {former.run_id}, and {run_id} has fewer items: {listed(fewer)}; "
             "--replace sets it all the same"
