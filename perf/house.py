@@ -1,10 +1,10 @@
-"""The size of the project: code, modules, names with several meanings, tests of the repository, words.
+"""The size of the project: statements, code, modules, names with several meanings, tests of the repository, words.
 
     python -m perf house [--json]
 
-Code is counted without docstrings, blank lines, comments and imports. A shallow module has fewer than 130 lines of code
-and is imported by one module only, which lies in the same folder. Words are those of ``docs/``, the README and
-CONTRIBUTING.md.
+Statements are counted without docstrings and imports, code lines without docstrings, blank lines, comments and imports.
+A shallow module has fewer than 130 lines of code and is imported by one module only, which lies in the same folder.
+Words are those of ``docs/``, the README and CONTRIBUTING.md.
 """
 
 from __future__ import annotations
@@ -38,18 +38,27 @@ def modules(package: Path) -> dict[str, Path]:
     return names
 
 
+def is_code(node: ast.AST) -> bool:
+    """Return whether a node is a statement other than an import or a docstring."""
+    documents = (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+    return isinstance(node, ast.stmt) and not documents and not isinstance(node, ast.Import | ast.ImportFrom)
+
+
+def statements(path: Path) -> int:
+    """Return the number of statements, without imports and docstrings."""
+    return sum(map(is_code, ast.walk(ast.parse(path.read_text(encoding="utf-8")))))
+
+
 def code_lines(path: Path) -> int:
     """Return the number of lines of code, without docstrings, blank lines, comments and imports."""
     text = path.read_text(encoding="utf-8")
     left_out: set[int] = set()
     for node in ast.walk(ast.parse(text)):
-        documents = (
-            isinstance(node, ast.Expr)
-            and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str)
-        )
-        if documents or isinstance(node, (ast.Import, ast.ImportFrom)):
-            assert isinstance(node, ast.stmt)
+        if isinstance(node, ast.stmt) and not is_code(node):
             left_out.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     return sum(
         1
@@ -115,6 +124,7 @@ def figures() -> dict[str, Any]:
     """Return all figures by name."""
     names = modules(SOURCE / "pytest_touchstone")
     return {
+        "statements": sum(map(statements, names.values())),
         "code_lines": sum(map(code_lines, names.values())),
         "modules": len(names),
         "shallow_modules": len(shallow_modules(names)),
