@@ -137,32 +137,23 @@ def _shown(path: Path) -> str:
 
 
 def _table(rows: Sequence[dict[str, Any]], groups: Iterable[str]) -> str:
-    from pytest_touchstone.reports.formatting import NOTHING, console_of, labelled, open_table, written
+    from pytest_touchstone.reports.document import Facts, Section, Table, render_text
+    from pytest_touchstone.reports.formatting import NOTHING
 
     width, color = terminal()
-    console = console_of(width, color=color)
     wide = width >= WIDE
-    table = open_table(2 if wide else 1)
-    table.add_column("benchmark", no_wrap=True)
-    for label in ("v", "shots", "here", "full") if wide else ("shot", "here", "full"):
-        table.add_column(label, justify="right", no_wrap=True)
-    table.add_column("tags" if wide else "kind", no_wrap=True)
-    table.add_column("metrics" if wide else "metric", no_wrap=True)
+    cells = []
     for row in sorted(rows, key=itemgetter("name")):
-        numbers = (row["rows"], row["published_rows"])
+        counts = (NOTHING if n is None else f"{n:,}" for n in (row["rows"], row["published_rows"]))
         first, *others = row["metrics"]
-        table.add_row(
-            row["name"],
-            *[str(row["version"])] * wide,
-            str(row["shots"]),
-            *(NOTHING if one is None else f"{one:,}" for one in numbers),
-            ", ".join(_kinds(row["tags"])[: None if wide else 1]),
-            f"{first} +{len(others)}" if wide and others else first,
-        )
-    console.print(table)
-    console.print()
-    console.print(labelled([*LEGEND, ("groups", f"{', '.join(groups)}: several benchmarks by one name")]))
-    return written(console)
+        kinds = ", ".join(_kinds(row["tags"])[: None if wide else 1])
+        metric = f"{first} +{len(others)}" if wide and others else first
+        version = [str(row["version"])] * wide
+        cells.append((row["name"], kinds, metric, *version, str(row["shots"]), *counts))
+    header = ("benchmark", *(("tags", "metrics", "v", "shots") if wide else ("kind", "metric", "shot")))
+    table = Table(header=(*header, "here", "full"), rows=tuple(cells), left=3)
+    named = ("groups", f"{', '.join(groups)}: several benchmarks by one name")
+    return render_text([Section(parts=(table, Facts((*LEGEND, named))))], width=width, color=color)
 
 
 def _kinds(tags: Sequence[str]) -> list[str]:
@@ -172,16 +163,17 @@ def _kinds(tags: Sequence[str]) -> list[str]:
 
 
 def _blocks(rows: Sequence[dict[str, Any]]) -> str:
-    from pytest_touchstone.reports.formatting import console_of, labelled, written
+    from pytest_touchstone.reports.document import Facts, Section, render_text
 
     width, color = terminal()
-    console = console_of(width, color=color)
-    for place, row in enumerate(rows):
-        if place:
-            console.print()
-        console.print(f"{row['name']}  version {row['version']}, {row['shots']}-shot")
-        console.print(labelled([(f"  {label}", text) for label, text in _told(row)]))
-    return written(console)
+    sections = [
+        Section(
+            title=f"{row['name']}  version {row['version']}, {row['shots']}-shot",
+            parts=(Facts(tuple((f"  {label}", text) for label, text in _told(row))),),
+        )
+        for row in rows
+    ]
+    return render_text(sections, width=width, color=color, dense=True)
 
 
 def _told(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -286,28 +278,22 @@ def _choice_row(choice: Choice, spec: Benchmark) -> dict[str, Any]:
 
 def table_of(file: EvalConfig, rows: Sequence[dict[str, Any]], notes: Sequence[str] = ()) -> str:
     """Return what a file enables, and what it does not, as text."""
-    from pytest_touchstone.reports.formatting import NOTHING, console_of, labelled, open_table, written
+    from pytest_touchstone.reports.document import Facts, Part, Section, Table, render_text
+    from pytest_touchstone.reports.formatting import NOTHING
 
-    width, color = terminal()
-    console = console_of(width, color=color)
-    table = open_table(1 if width < 100 else 2)
-    for head in ("benchmark", "named"):
-        table.add_column(head, overflow="fold")
-    for head in ("shots", "limit", "batch", "timeout"):
-        table.add_column(head, justify="right", no_wrap=True)
-    for head in ("priority", "metrics"):
-        table.add_column(head, overflow="fold")
+    cells = []
     for row in rows:
         timeout = NOTHING if row["timeout"] is None else f"{row['timeout']:g} s"
         named = row["named"] if row["named"] != row["benchmark"] else ""
-        cells = (row["shots"], row["limit"], row["batch_size"] or "auto", timeout, row["priority"])
-        table.add_row(row["benchmark"], named, *map(str, cells), ", ".join(row["metrics"]) or "all")
-    console.print(table)
-    if file.off:
-        console.print()
-        told = [f"{where}: {why}" for where, why in file.off]
-        console.print(labelled([("" if number else "off", text) for number, text in enumerate(told)]))
-    if all_notes := notes or file.notes:
-        console.print()
-        console.print(labelled([("" if number else "note", text) for number, text in enumerate(all_notes)]))
-    return written(console)
+        numbers = (row["shots"], row["limit"], row["batch_size"] or "auto", timeout, row["priority"])
+        cells.append((row["benchmark"], named, *map(str, numbers), ", ".join(row["metrics"]) or "all"))
+    header = ("benchmark", "named", "shots", "limit", "batch", "timeout", "priority", "metrics")
+    parts: list[Part] = [Table(header=header, rows=tuple(cells), left=2, words=True)]
+    for label, texts in (
+        ("off", [f"{where}: {why}" for where, why in file.off]),
+        ("note", notes or file.notes),
+    ):
+        if texts:
+            parts.append(Facts(tuple(("" if number else label, text) for number, text in enumerate(texts))))
+    width, color = terminal()
+    return render_text([Section(parts=tuple(parts))], width=width, color=color)

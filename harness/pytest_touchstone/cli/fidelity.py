@@ -21,7 +21,7 @@ from pytest_touchstone.core.errors import ExitCode
 from pytest_touchstone.core.files import SCHEMA
 from pytest_touchstone.core.settings import integer, number, read_as
 from pytest_touchstone.core.text import count
-from pytest_touchstone.reports.formatting import console_of, labelled, open_table, written
+from pytest_touchstone.reports.document import Facts, Section, Table, render_text
 from pytest_touchstone.results.summary import finite
 from pytest_touchstone.statistics.intervals import Estimate
 
@@ -101,8 +101,6 @@ def _flag(name: str) -> str:
 
 
 def _text(found: Fidelity, verdicts: dict[str, dict[str, Any]]) -> str:
-    width, color = terminal()
-    console = console_of(width, color=color)
     size = f"{count(found.documents, 'document')}, {found.tokens:,} tokens"
     vocabulary = f"{found.vocabulary:,} tokens"
     if found.left_out:
@@ -117,18 +115,21 @@ def _text(found: Fidelity, verdicts: dict[str, dict[str, Any]]) -> str:
     if found.most_probable:
         told_tokens = f"at least: from the server's {found.most_probable} most probable tokens at each place"
         rows.append(("divergences", told_tokens))
-    table = open_table(gap=2)
-    table.add_column("", overflow="fold")
-    table.add_column("", justify="right")
-    table.add_column(f"95 % interval, by {found.units}")
-    for name, label in _ROWS.items():
-        value = getattr(found, name)
-        cells = (_number(value), "") if isinstance(value, float) else (_number(value.value), _interval(value))
-        table.add_row(label, *cells)
+    values = {label: getattr(found, name) for name, label in _ROWS.items()}
+    table = Table(
+        header=("", "", f"95 % interval, by {found.units}"),
+        rows=tuple(
+            (label, _number(value), "")
+            if isinstance(value, float)
+            else (label, _number(value.value), _interval(value))
+            for label, value in values.items()
+        ),
+        words=True,
+    )
     told = [(_flag(option), f"{one['limit']:g}: {one['verdict']}") for option, one in verdicts.items()]
-    for part in (labelled(rows), "", table, *(["", labelled(told)] if told else [])):
-        console.print(part)
-    return written(console)
+    parts = (Facts(tuple(rows)), table, *([Facts(tuple(told))] if told else []))
+    width, color = terminal()
+    return render_text([Section(parts=parts)], width=width, color=color)
 
 
 def _number(value: float | None) -> str:

@@ -22,7 +22,7 @@ from pytest_touchstone.core.composite import project_composites
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import SCHEMA, shown_path, unwritable
 from pytest_touchstone.core.text import count, did_you_mean
-from pytest_touchstone.reports.study.section import Section
+from pytest_touchstone.reports.document import Section
 from pytest_touchstone.reports.study.sections import sections_of, study_facts
 from pytest_touchstone.reports.study.sparklines import spelled
 
@@ -126,13 +126,14 @@ def best_add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def best_run(options: argparse.Namespace) -> Output:
     """Say which checkpoint is best. Raises ``HarnessError`` for a mistake."""
-    from pytest_touchstone.reports.standings import benchmarks_of, best_line, best_text, cost_facts
+    from pytest_touchstone.reports.document import render_markdown, render_text
+    from pytest_touchstone.reports.standings import benchmarks_of, best_line, best_sections, cost_facts
 
     study = read_study(options.what or ["last"], options.output)
 
     def text() -> str:
         width, color = terminal()
-        return best_text(study, width, color=color)
+        return render_text(best_sections(study), width=width, color=color)
 
     found = study.once(standings_in)
     facts = {
@@ -142,7 +143,7 @@ def best_run(options: argparse.Namespace) -> Output:
         "best": [one._asdict() for one in found],
         "cost": cost_facts(study),
     }
-    return Output(facts, text)
+    return Output(facts, text, markdown=lambda: "\n\n".join(render_markdown(best_sections(study))))
 
 
 def _place(text: str) -> float:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pytest_touchstone.core.text import listed
-from pytest_touchstone.reports.formatting import NOTHING, console_of, labelled, open_table, written
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
+from pytest_touchstone.reports.document import Facts, Section, Table, render_text
+from pytest_touchstone.reports.formatting import NOTHING
 
 NAMED: Final = 3
 """Items that are named."""
@@ -61,37 +58,34 @@ class DryRun:
 
 def render(plan: DryRun, *, width: int, color: bool) -> str:
     """Return it as text of at most ``width`` columns."""
-    console = console_of(width, color=color)
-    for name in dict.fromkeys(row.checkpoint for row in plan.rows):
-        console.print(name, highlight=False)
-        console.print(_table([row for row in plan.rows if row.checkpoint == name], width), highlight=False)
-        console.print()
-    console.print(labelled(list(_notes(plan))), highlight=False)
-    console.print()
-    console.print(_settings(plan.settings), highlight=False)
-    return written(console)
+    names = dict.fromkeys(row.checkpoint for row in plan.rows)
+    tables = [_table(name, [row for row in plan.rows if row.checkpoint == name]) for name in names]
+    parts = (*tables, Facts(tuple(_notes(plan))), _settings(plan.settings))
+    return render_text([Section(parts=parts)], width=width, color=color)
 
 
-def _table(rows: Sequence[DryRunRow], width: int) -> Table:
-    table = open_table(1 if width < 100 else 2)
-    table.add_column("  benchmark", overflow="fold")
-    for head in ("items", "shots", "requests", "prompt tokens", "new tokens, at most"):
-        table.add_column(head, justify="right")
+def _table(checkpoint: str, rows: Sequence[DryRunRow]) -> Table:
+    cells = []
     for row in rows:
         counts = (
             (row.requests, row.sampled == row.items),
             (row.prompt_tokens, row.exact),
             (row.new_tokens, row.exact),
         )
-        cells = (NOTHING if n is None else f"{n:,}" if exact or not n else f"~{n:,}" for n, exact in counts)
-        table.add_row(f"  {row.benchmark}", f"{row.items:,}", str(row.shots), *cells)
+        numbers = (NOTHING if n is None else f"{n:,}" if exact or not n else f"~{n:,}" for n, exact in counts)
+        cells.append((f"  {row.benchmark}", f"{row.items:,}", str(row.shots), *numbers))
     if len(rows) > 1:
         sums = (
             sum(getattr(row, name) or 0 for row in rows)
             for name in ("requests", "prompt_tokens", "new_tokens")
         )
-        table.add_row("  together", f"{sum(row.items for row in rows):,}", "", *(f"~{one:,}" for one in sums))
-    return table
+        items = sum(row.items for row in rows)
+        cells.append(("  together", f"{items:,}", "", *(f"~{number:,}" for number in sums)))
+    return Table(
+        header=("  benchmark", "items", "shots", "requests", "prompt tokens", "new tokens,\nat most"),
+        rows=tuple(cells),
+        title=checkpoint,
+    )
 
 
 def _notes(plan: DryRun) -> Iterator[tuple[str, str]]:
@@ -126,12 +120,8 @@ def _too_long(rows: Sequence[DryRunRow]) -> Iterator[str]:
 
 def _settings(rows: Sequence[SettingRow]) -> Table:
     """Return the settings that somebody gave."""
-    table = open_table(2)
-    for head in ("setting", "value", "from"):
-        table.add_column(head, overflow="fold")
-    for row in rows:
-        table.add_row(row.flag, _value(row.value), row.origin)
-    return table
+    cells = tuple((row.flag, _value(row.value), row.origin) for row in rows)
+    return Table(header=("setting", "value", "from"), rows=cells, left=3)
 
 
 def _value(value: Any) -> str:

@@ -10,23 +10,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_touchstone.compare.judge import POOLED
 from pytest_touchstone.compare.plan import GatePlan, PlanRow
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.files import SCHEMA
 from pytest_touchstone.core.text import count, listed
-from pytest_touchstone.reports.formatting import NOTHING, console_of, labelled, open_table, written
+from pytest_touchstone.reports.document import Facts, Section, Table, render_text
+from pytest_touchstone.reports.formatting import NOTHING
 from pytest_touchstone.results.summary import finite
 from pytest_touchstone.statistics.power import MOST_ITEMS
 from pytest_touchstone.statistics.units import POINTS, MetricUnit, unit_of
 from pytest_touchstone.statistics.verdicts import cannot_tell
-
-if TYPE_CHECKING:
-    from rich.table import Table
-    from rich.text import Text
 
 
 def plan_facts(plan: GatePlan) -> dict[str, Any]:
@@ -38,10 +36,8 @@ def plan_facts(plan: GatePlan) -> dict[str, Any]:
 
 def render(plan: GatePlan, *, width: int, color: bool, checkpoints: int = 1) -> str:
     """Return the plan as text of at most ``width`` columns; it holds for each of so many checkpoints."""
-    console = console_of(width, color=color)
-    for part in (_heading(plan, checkpoints), _table(plan), "", _notes(plan)):
-        console.print(part, highlight=False)
-    return written(console)
+    parts = (_heading(plan, checkpoints), _table(plan), Facts(tuple(_notes(plan))))
+    return render_text([Section(parts=parts)], width=width, color=color)
 
 
 def _heading(plan: GatePlan, checkpoints: int) -> str:
@@ -65,22 +61,11 @@ def _unit(row: PlanRow) -> MetricUnit:
 
 
 def _table(plan: GatePlan) -> Table:
-    table = open_table(gap=2)
-    drop = _drop(plan)
-    heads = (
-        ("benchmark", "left"),
-        ("items", "right"),
-        ("flips", "right"),
-        (f"sees, {_percent(plan.power)}", "right"),
-        (f"finds {drop}", "right"),
-        ("items it takes", "right"),
-        ('for "not worse"', "right"),
+    sees, finds = f"sees,\n{_percent(plan.power)}", f"finds\n{_drop(plan)}"
+    return Table(
+        header=("benchmark", "items", "flips", sees, finds, "items\nit takes", 'for\n"not worse"'),
+        rows=tuple(map(_cells, plan.rows)),
     )
-    for head, side in heads:
-        table.add_column(head, justify=side, overflow="fold")  # type: ignore[arg-type]
-    for row in plan.rows:
-        table.add_row(*_cells(row))
-    return table
 
 
 def _cells(row: PlanRow) -> tuple[str, ...]:
@@ -96,29 +81,25 @@ def _cells(row: PlanRow) -> tuple[str, ...]:
     )
 
 
-def _notes(plan: GatePlan) -> Table:
-    rows: list[tuple[str | Text, str | Text]] = []
+def _notes(plan: GatePlan) -> Iterator[tuple[str, str]]:
     if never := [row.benchmark for row in plan.rows if _never(row)]:
         whose = "" if len(never) == len(plan.rows) else f" of {listed(never, 3)}"
         why = f"the drop is {'within' if any(row.drop < row.margin for row in plan.rows) else 'equal to'} the margin"
-        rows.append(("never", f"{why}{whose}, so no number of items calls it worse; give a larger --drop"))
-    rows += [("too few", text) for text in _too_few(plan)]
+        yield "never", f"{why}{whose}, so no number of items calls it worse; give a larger --drop"
+    for text in _too_few(plan):
+        yield "too few", text
     for basis in dict.fromkeys(row.basis for row in plan.rows):
         names = [row.benchmark for row in plan.rows if row.basis == basis]
-        rows.append(("from", f"{listed(names, 3)}: {basis}"))
+        yield "from", f"{listed(names, 3)}: {basis}"
     for row in plan.rows:
         if row.design.effect > 1.005:
             same = f"its {row.design.items:,} items tell as much as {row.design.effective:,.0f} that share no text"
-            rows.append(("note", f"{row.benchmark}: {same}"))
+            yield "note", f"{row.benchmark}: {same}"
     if plan.baseline == "best":
-        rows.append(
-            (
-                "note",
-                'against the best of several results losses are found more often, "not worse" more rarely',
-            )
-        )
-    rows += [("note", f"{name}: {why}") for name, why in plan.unknown.items()]
-    return labelled(rows)
+        text = 'against the best of several results losses are found more often, "not worse" more rarely'
+        yield "note", text
+    for name, why in plan.unknown.items():
+        yield "note", f"{name}: {why}"
 
 
 def _too_few(plan: GatePlan) -> list[str]:

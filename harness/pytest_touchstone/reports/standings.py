@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.compare.standings import (
     ALL,
@@ -29,23 +29,18 @@ from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.text import count, csv_text, listed, one_line
 from pytest_touchstone.reports import formatting, tables
+from pytest_touchstone.reports.document import Part, Section, Table
 from pytest_touchstone.reports.formatting import (
     NOTHING,
-    console_of,
     in_percent,
     markdown_code,
     markdown_text,
     number,
-    open_table,
     p_short,
-    written,
 )
 from pytest_touchstone.reports.study.overview import marks_of
 from pytest_touchstone.reports.study.section import amount, value_range, value_text
 from pytest_touchstone.results.summary import Summary, wholes
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 # In a sentence
 
@@ -117,36 +112,27 @@ def benchmarks_of(study: Study) -> list[str]:
     return [name for name in dict.fromkeys(names) if names.count(name) > 1]
 
 
-def best_text(study: Study, width: int, *, color: bool) -> str:
-    """Return the sentence, and a line per benchmark and composite, in at most ``width`` columns."""
-    from rich.text import Text
-
-    console = console_of(width, color=color)
+def best_sections(study: Study) -> list[Section]:
+    """Return the sentence, a line per benchmark and composite, and what the choice costs."""
     standings, costs = study.once(standings_in), study.once(costs_of)
-    console.print(Text(best_line(standings, benchmarks_of(study)) or nothing_told(study), style="bold"))
-    table = open_table(gap=2)
-    for title, right in (("benchmark", 0), ("metric", 0), ("best", 0), ("value", 1), ("told from", 0)):
-        table.add_column(title, justify="right" if right else "left", overflow="fold", no_wrap=bool(right))
-    known = {point.name: point for point in study.points}
-    for one in standings:
-        if one.benchmark != ALL:
-            metrics = known[one.checkpoint].candidate
-            found = metrics.composites.get(one.benchmark)
-            entry = metrics.entries.get(one.benchmark)
-            found = entry.saved.metrics.get(one.metric) if entry else found
-            value = number(found.value if found else None)
-            metric = entry.saved.aggregation(one.metric).compared(one.metric) if entry else one.metric
-            table.add_row(*map(Text, (one.benchmark, metric, one.checkpoint, value, _told(one))))
-    if table.row_count:
-        console.print()
-        console.print(table)
-    if len(costs) > 1:
-        console.print()
-        console.print(_cost_table(costs))
-    for sentence in cost_sentences(study):
-        console.print()
-        console.print(Text(f"{sentence}."))
-    return written(console)
+    rows = [_best_row(study, row) for row in standings if row.benchmark != ALL]
+    parts: list[Part] = [best_line(standings, benchmarks_of(study)) or nothing_told(study)]
+    if rows:
+        header = ("benchmark", "metric", "best", "value", "told from")
+        parts.append(Table(header=header, rows=tuple(rows), left=3, words=True))
+    parts += [_cost_table(costs)] if len(costs) > 1 else []
+    parts += [f"{sentence}." for sentence in cost_sentences(study)]
+    return [Section(parts=tuple(parts))]
+
+
+def _best_row(study: Study, standing: Standing) -> tuple[str, ...]:
+    """Return the benchmark, its metric, the best checkpoint, its value, and from whom it is told."""
+    candidate = next(point.candidate for point in study.points if point.name == standing.checkpoint)
+    metric, value = standing.metric, candidate.composites.get(standing.benchmark)
+    if (entry := candidate.entries.get(standing.benchmark)) is not None:
+        metric, value = entry.saved.aggregation(metric).compared(metric), entry.saved.metrics.get(metric)
+    shown = number(value.value if value else None)
+    return standing.benchmark, metric, standing.checkpoint, shown, _told(standing)
 
 
 def _told(one: Standing) -> str:
@@ -183,23 +169,20 @@ def _where(one: ChoiceCost) -> str:
     return "over all items" if one.standing.benchmark == ALL else f"on {one.standing.benchmark}"
 
 
-def _cost_table(found: Sequence[ChoiceCost]) -> Table:
-    from rich.text import Text
-
-    table = open_table(gap=2)
-    for title in ("benchmark", "measured", "luck", "expected", "95 % interval"):
-        table.add_column(title, justify="left" if title == "benchmark" else "right")
-    for one in found:
-        measure = one.measure
-        cells = (
-            amount(one.measured, measure),
-            measure.told_in.moved(-one.luck),
-            amount(one.expected, measure),
-        )
-        table.add_row(
-            *map(Text, (one.standing.benchmark or measure.label, *cells, value_range(one, measure)))
-        )
-    return table
+def _cost_table(costs: Sequence[ChoiceCost]) -> Table:
+    return Table(
+        header=("benchmark", "measured", "luck", "expected", "95 % interval"),
+        rows=tuple(
+            (
+                cost.standing.benchmark or cost.measure.label,
+                amount(cost.measured, cost.measure),
+                cost.measure.told_in.moved(-cost.luck),
+                amount(cost.expected, cost.measure),
+                value_range(cost, cost.measure),
+            )
+            for cost in costs
+        ),
+    )
 
 
 def cost_facts(study: Study) -> list[dict[str, Any]]:

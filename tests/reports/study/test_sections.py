@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_touchstone.compare.study.reading import study_of
-from pytest_touchstone.reports.study.section import Facts, Section, StudyTable, Verbatim
+from pytest_touchstone.reports.document import Facts, Section, Table, Verbatim
 from pytest_touchstone.reports.study.sections import sections_of
 from pytest_touchstone.reports.study.views import render, study_page
 from tests.support.korean_table import row, write
@@ -18,7 +18,7 @@ SECTION = Section(
     title="A | title",
     parts=(
         "Text with <b> and `code`.",
-        StudyTable(
+        Table(
             header=("name", "two\nlines"),
             rows=(("a|b", "1\n[0, 2]"), ("c", "2"))[:2],
             best=frozenset({(1, 1)}),

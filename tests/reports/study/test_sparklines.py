@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_touchstone.compare.study.reading import study_of
+from pytest_touchstone.reports.document import Verbatim
 from pytest_touchstone.reports.formatting import cell_width
-from pytest_touchstone.reports.study.section import Verbatim
 from pytest_touchstone.reports.study.sparklines import (
     BARS,
     Spark,

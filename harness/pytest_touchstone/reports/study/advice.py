@@ -10,17 +10,9 @@ from pytest_touchstone.compare.study.advice import Chosen, MoreItems, NextComman
 from pytest_touchstone.compare.study.points import Study, facts_of
 from pytest_touchstone.compare.study.pool import MeasureNoise
 from pytest_touchstone.core.text import count, listed, place_text
+from pytest_touchstone.reports.document import COMMAND, Facts, Part, Section, Table
 from pytest_touchstone.reports.formatting import NOTHING
-from pytest_touchstone.reports.study.section import (
-    COMMAND,
-    MOST_IN_LINE,
-    Facts,
-    Part,
-    Section,
-    StudyTable,
-    amount,
-    value_text,
-)
+from pytest_touchstone.reports.study.section import MOST_IN_LINE, amount, value_text
 from pytest_touchstone.statistics.curves import LAST
 from pytest_touchstone.statistics.verdicts import POWER
 
@@ -83,8 +75,8 @@ def _chosen(one: Chosen) -> Iterable[tuple[str, str]]:
         yield "expect", f"on further items {low} to {high}: the best of {one.of} is partly luck"
 
 
-def _more(found: Sequence[MoreItems]) -> StudyTable:
-    return StudyTable(
+def _more(found: Sequence[MoreItems]) -> Table:
+    return Table(
         title=f"{found[0].measure.label}: not told from {found[0].duel.first.series.name} with the items there are",
         header=("series", "gap", "corrected", "items", "needed", "times"),
         rows=tuple(
@@ -129,7 +121,7 @@ def noise_section(study: Study) -> Section | None:
     words = dict.fromkeys((one.verdict, WORDS[one.verdict]) for one in found if one.verdict in WORDS)
     known = any(one.found is not None for one in found)
     nothing = f"no evidence: {next(iter(whys), '')}"
-    table = StudyTable(
+    table = Table(
         header=("measure", "signal", "noise", "SNR", "limit", "floor", "items", "verdict"),
         rows=tuple(_row(one) for one in found),
         words=True,

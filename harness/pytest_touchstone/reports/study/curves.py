@@ -9,13 +9,10 @@ from pytest_touchstone.compare.study.curves import DROP, RISE, STABILITY, TREND,
 from pytest_touchstone.compare.study.differences import MORE
 from pytest_touchstone.compare.study.points import Measure, Study
 from pytest_touchstone.core.text import listed
+from pytest_touchstone.reports.document import Facts, Part, Section, Table
 from pytest_touchstone.reports.formatting import NOTHING, p_exact
 from pytest_touchstone.reports.study.section import (
     MOST_IN_LINE,
-    Facts,
-    Part,
-    Section,
-    StudyTable,
     amount,
     found_among,
     moved_range,
@@ -39,7 +36,7 @@ TOTALS: Final = (
 )
 
 
-def per_measure(found: Iterable[Curve], table: Callable[[Measure, list[Curve]], StudyTable]) -> list[Part]:
+def per_measure(found: Iterable[Curve], table: Callable[[Measure, list[Curve]], Table]) -> list[Part]:
     """Return a table for each measure, made of its curves."""
     same: dict[str, list[Curve]] = {}
     for one in found:
@@ -71,9 +68,9 @@ def curves(study: Study) -> Section | None:
     )
 
 
-def _values(measure: Measure, found: Sequence[Curve]) -> StudyTable:
+def _values(measure: Measure, found: Sequence[Curve]) -> Table:
     axes = " or ".join(dict.fromkeys(one.series.axis for one in found))
-    return StudyTable(
+    return Table(
         header=("series", "start", "peak", "lowest", "last"),
         rows=tuple(
             (
@@ -105,7 +102,7 @@ def shown_change(curve: Curve, kind: str) -> CurveChange:
     return one._replace(value=value, low=low, high=high)
 
 
-def _tests(measure: Measure, found: Sequence[Curve], kinds: Sequence[str]) -> StudyTable:
+def _tests(measure: Measure, found: Sequence[Curve], kinds: Sequence[str]) -> Table:
     """Return the curves in words, each above its tests of these kinds."""
     rows = []
     for curve in found:
@@ -122,7 +119,7 @@ def _tests(measure: Measure, found: Sequence[Curve], kinds: Sequence[str]) -> St
             for kind in kinds
             if (test := shown_change(curve, kind)).value is not None
         ]
-    return StudyTable(
+    return Table(
         header=("series", "curve", "change", "95 % interval", "peak less\nluck", "p\n(Holm)"),
         rows=tuple(rows),
         left=2,
@@ -235,8 +232,8 @@ def overfitting(study: Study) -> Section | None:
     )
 
 
-def _drops(measure: Measure, found: Sequence[Curve]) -> StudyTable:
-    return StudyTable(
+def _drops(measure: Measure, found: Sequence[Curve]) -> Table:
+    return Table(
         header=("series", "peak", "last", "drop", "95 % interval", "less\nluck", "p\n(Holm)"),
         rows=tuple(
             (
@@ -318,8 +315,8 @@ def stability(study: Study) -> Section | None:
     )
 
 
-def _steadiness(measure: Measure, found: Sequence[Curve]) -> StudyTable:
-    return StudyTable(
+def _steadiness(measure: Measure, found: Sequence[Curve]) -> Table:
+    return Table(
         header=("series", "mean\nchange", "noise\nalone", "its range", "p\n(Holm)", "verdict"),
         rows=tuple(
             (

@@ -8,15 +8,8 @@ from statistics import median
 from pytest_touchstone.compare.study.curves import CurveForecast, forecasts
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.core.text import place_text
-from pytest_touchstone.reports.study.section import (
-    Part,
-    Section,
-    StudyTable,
-    amount,
-    unit_of,
-    value_range,
-    value_text,
-)
+from pytest_touchstone.reports.document import Part, Section, Table
+from pytest_touchstone.reports.study.section import amount, unit_of, value_range, value_text
 
 HOW = (
     "A forecast is the last value before it; its 95 % interval is as wide as the curve has moved before, over the same "
@@ -83,8 +76,8 @@ def _line(past: Sequence[CurveForecast]) -> str:
     return f"{held} (median {100 * median(widths):.1f} points)" if widths else held
 
 
-def _table(found: Sequence[CurveForecast], title: str) -> StudyTable:
-    return StudyTable(
+def _table(found: Sequence[CurveForecast], title: str) -> Table:
+    return Table(
         header=("measure", "series", "from", "at", "forecast", "95 % interval", "known"),
         rows=tuple(
             (

@@ -9,8 +9,9 @@ from pytest_touchstone.compare.study.advice import find
 from pytest_touchstone.compare.study.forgetting import WAYS, Forgetting, ForgettingStep, ForgottenItem
 from pytest_touchstone.compare.study.points import Study, facts_of
 from pytest_touchstone.core.text import count
+from pytest_touchstone.reports.document import Facts, Section, Table
 from pytest_touchstone.reports.formatting import NOTHING, p_short
-from pytest_touchstone.reports.study.section import Facts, Section, StudyTable, found_among
+from pytest_touchstone.reports.study.section import found_among
 from pytest_touchstone.statistics.verdicts import ALPHA
 
 NO_ITEMS: Final = (
@@ -47,7 +48,7 @@ def forgotten(study: Study) -> Section:
         if (step.p or 0.0) <= ALPHA and step.forgotten > step.learned
     ]
     line = found_among(lost, len(steps), "steps that lost more items than they gained")
-    ways = StudyTable(
+    ways = Table(
         header=("series", "benchmark", "items", *WAYS),
         rows=tuple(
             (
@@ -81,8 +82,8 @@ def _noise(found: Sequence[Forgetting]) -> Iterable[tuple[str, str]]:
         yield "by chance", text if len(words) == 1 else f"{', '.join(dict.fromkeys(names))}: {text}"
 
 
-def _steps(one: Forgetting) -> StudyTable:
-    return StudyTable(
+def _steps(one: Forgetting) -> Table:
+    return Table(
         title=f"{one.series.name}, {one.measure.benchmark}: from each checkpoint to the next",
         header=("step", "forgotten", "learned", "by chance", "p"),
         rows=tuple(

@@ -9,17 +9,9 @@ from pytest_touchstone.compare.study.curves import curves_of
 from pytest_touchstone.compare.study.points import UNKNOWN, Measure, Point, Series, Study, Value, fields_of
 from pytest_touchstone.compare.study.reading import SHOWN
 from pytest_touchstone.core.text import count, listed, place_text
+from pytest_touchstone.reports.document import Facts, Part, Section, Table
 from pytest_touchstone.reports.formatting import NOTHING, number
-from pytest_touchstone.reports.study.section import (
-    Facts,
-    Part,
-    Section,
-    StudyTable,
-    amount,
-    place_or_nothing,
-    value_range,
-    value_text,
-)
+from pytest_touchstone.reports.study.section import amount, place_or_nothing, value_range, value_text
 from pytest_touchstone.statistics.units import POINTS
 
 COLUMNS: Final = 5
@@ -56,7 +48,7 @@ def _counts(study: Study) -> str:
     return f"{count(len(study.points), 'checkpoint')} in {series}, {measures}"
 
 
-def _series(study: Study, unknown: dict[str, list[str]]) -> StudyTable:
+def _series(study: Study, unknown: dict[str, list[str]]) -> Table:
     shown = [name for name in SHOWN if len(unknown[name]) < len(study.series)]
     rows = tuple(
         (
@@ -70,7 +62,7 @@ def _series(study: Study, unknown: dict[str, list[str]]) -> StudyTable:
         for one in study.series
     )
     header = ("series", *shown, "length", "checkpoints", "from - to", "steps\nper epoch")
-    return StudyTable(header=header, rows=rows, left=1 + len(shown))
+    return Table(header=header, rows=rows, left=1 + len(shown))
 
 
 def _span(one: Series) -> str:
@@ -104,8 +96,8 @@ def _bests(study: Study) -> Iterator[tuple[Measure, Point, Value]]:
             yield measure, *max(known, key=lambda one: measure.sign * one[1].value)
 
 
-def _best(study: Study, bests: Sequence[tuple[Measure, Point, Value]]) -> StudyTable:
-    return StudyTable(
+def _best(study: Study, bests: Sequence[tuple[Measure, Point, Value]]) -> Table:
+    return Table(
         header=("best by", "value", "95 % interval", "at", "checkpoint"),
         rows=tuple(
             (
@@ -155,7 +147,7 @@ def contradictions(study: Study) -> Section | None:
         f"{len(wrong)} of {len(study.points)} checkpoints have a composite in the data that does not follow from the "
         "values beside it by more than rounding. This report computes it."
     )
-    table = StudyTable(
+    table = Table(
         header=("checkpoint", "composite", "in the data", "computed", "points"),
         rows=tuple(
             (
@@ -190,7 +182,7 @@ def checkpoints(study: Study) -> Section:
     return Section(key="checkpoints", title="Checkpoints and epochs", parts=(unit, *tables))
 
 
-def _tables(study: Study, series: Series) -> Iterator[StudyTable]:
+def _tables(study: Study, series: Series) -> Iterator[Table]:
     measured = [one for one in study.measures if any(study.value(point, one) for point in series.points)]
     losses = any(point.val_loss is not None for point in series.points)
     for place in range(0, len(measured), COLUMNS):
@@ -210,7 +202,7 @@ def _tables(study: Study, series: Series) -> Iterator[StudyTable]:
         best = {
             (row, first + column) for column, one in enumerate(measures) for row in _peaks(study, series, one)
         }
-        yield StudyTable(
+        yield Table(
             header=(*header, *(head(one) for one in measures)),
             rows=rows,
             best=frozenset(best),

@@ -1,22 +1,15 @@
-"""The parts of a study's report, before they are text: what every form (terminal, Markdown, page, JSON) is made of.
-
-A section's ``parts`` are shown in order: a ``str`` is a paragraph, ``Facts`` are labels with texts, a ``StudyTable`` is
-a table, and ``Verbatim`` keeps its lines as they are (sparklines). Texts are plain: each form escapes what it must.
-
-A brief report has the first ``brief`` parts of each section, as many rows of them as fit, and its ``line`` among those
-of all sections.
-"""
+"""Values, differences and places of a study, and its tests, as the texts that its sections are made of."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from pytest_touchstone.compare.study.choice import ChoiceCost
 from pytest_touchstone.compare.study.curves import CurveChange
 from pytest_touchstone.compare.study.points import Measure, Study, Value
 from pytest_touchstone.core.text import listed, place_text
+from pytest_touchstone.reports.document import Section
 from pytest_touchstone.reports.formatting import NOTHING, in_percent, interval, number
 from pytest_touchstone.statistics.comparison import Comparison
 from pytest_touchstone.statistics.contrasts import Contrast
@@ -24,62 +17,6 @@ from pytest_touchstone.statistics.curves import Forecast
 
 MOST_IN_LINE: Final = 3
 """The findings that a section's line names."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StudyTable:
-    """A table; its first ``left`` columns, and the last one with ``words``, are texts, the others numbers.
-
-    ``best`` holds (row, column) of the cells that are marked as the best; the form adds the mark.
-    """
-
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    left: int = 1
-    words: bool = False
-    best: frozenset[tuple[int, int]] = frozenset()
-    title: str = ""
-
-    def is_text(self, column: int) -> bool:
-        """Return whether a column has texts, which may fold."""
-        return column < self.left or (self.words and column == len(self.header) - 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """Labels with their texts."""
-
-    rows: tuple[tuple[str, str], ...]
-
-
-COMMAND: Final = "type"
-"""The label of a command, which is shown so that it can be pasted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verbatim:
-    """Lines that stay as they are, in letters of one width."""
-
-    lines: tuple[str, ...]
-
-
-Part: TypeAlias = str | StudyTable | Facts | Verbatim
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Section:
-    """A section: its title, its parts, and its findings as plain data under ``key``, which is its name too.
-
-    ``brief`` is the number of parts that a reader sees who asks for no section, and ``line`` says what of the section's
-    tests is more than noise.
-    """
-
-    key: str
-    title: str
-    parts: tuple[Part, ...]
-    brief: int = 0
-    line: str = ""
-    data: Any = None
 
 
 Maker: TypeAlias = Callable[[Study], Section | None]

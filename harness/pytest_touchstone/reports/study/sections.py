@@ -7,12 +7,13 @@ from typing import Any, Final
 
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.core.files import SCHEMA
+from pytest_touchstone.reports.document import Section
 from pytest_touchstone.reports.study.advice import advice_section, noise_section
 from pytest_touchstone.reports.study.curves import curves, overfitting, stability
 from pytest_touchstone.reports.study.forecast import forecast_section
 from pytest_touchstone.reports.study.forgetting import forgotten
 from pytest_touchstone.reports.study.overview import checkpoints, contradictions, overview
-from pytest_touchstone.reports.study.section import Maker, Section
+from pytest_touchstone.reports.study.section import Maker
 from pytest_touchstone.reports.study.sparklines import glance
 from pytest_touchstone.reports.study.versus import matrix, starts, versus
 from pytest_touchstone.results.summary import finite

@@ -19,17 +19,9 @@ from pytest_touchstone.compare.study.between import (
 from pytest_touchstone.compare.study.curves import STABILITY, TREND, curves_of
 from pytest_touchstone.compare.study.points import Study, facts_of
 from pytest_touchstone.core.text import count, listed, place_text
+from pytest_touchstone.reports.document import Facts, Part, Section, Table
 from pytest_touchstone.reports.study.curves import shown_change
-from pytest_touchstone.reports.study.section import (
-    Facts,
-    Part,
-    Section,
-    StudyTable,
-    found_among,
-    moved_range,
-    place_or_nothing,
-    value_text,
-)
+from pytest_touchstone.reports.study.section import found_among, moved_range, place_or_nothing, value_text
 
 CORRECTED: Final = "the best value less the part that luck has in being the best of several"
 TOTALS: Final = (
@@ -128,7 +120,7 @@ def _line(tests: Sequence[Duel | AtEpochs], what: str) -> str:
     return found_among(told, tested, what) if tested else ""
 
 
-def _bests(one: Between) -> StudyTable:
+def _bests(one: Between) -> Table:
     """Return the best of each series, and how far it is from the best of all."""
     rows, measure = [], one.measure
     for best in one.bests:
@@ -145,7 +137,7 @@ def _bests(one: Between) -> StudyTable:
             )
         )
     unit = f", gaps in {measure.told_in.name}" if measure.told_in.name else ""
-    return StudyTable(
+    return Table(
         title=f"{measure.label}: the best of each series{unit}",
         header=("series", "best at", "value", "corrected", "gap", "95 % interval", "verdict"),
         rows=tuple(rows),
@@ -167,8 +159,8 @@ def _how(found: Sequence[Between]) -> Iterable[tuple[str, str]]:
         yield "note", TOTALS
 
 
-def _lengths(found: Sequence[Duel]) -> StudyTable:
-    return StudyTable(
+def _lengths(found: Sequence[Duel]) -> Table:
+    return Table(
         title="Sequence length: the best at the shorter one against the best at the longer one",
         header=("training", "measure", "shorter", "longer", "gap", "95 % interval", "longer is"),
         rows=tuple(
@@ -207,9 +199,7 @@ def _at_epochs(pairs: Sequence[AtEpochs], title: str) -> Iterable[Part]:
             rows += [("", "", epoch, unit.moved(moved), "", "") for epoch, moved in each]
     if rows:
         header = ("first", "second", "at epochs", "gap", "95 % interval", "second is")
-        yield StudyTable(
-            title=f"{title}, second less first", header=header, rows=tuple(rows), left=3, words=True
-        )
+        yield Table(title=f"{title}, second less first", header=header, rows=tuple(rows), left=3, words=True)
     reasons: dict[str, list[str]] = {}
     for pair in pairs:
         if pair.why:
@@ -304,9 +294,9 @@ def _profiles(study: Study, one: Between) -> list[dict[str, Any]]:
     return found
 
 
-def _at_a_glance(one: Between, profiles: Sequence[dict[str, Any]]) -> StudyTable:
+def _at_a_glance(one: Between, profiles: Sequence[dict[str, Any]]) -> Table:
     unit = one.measure.told_in
-    return StudyTable(
+    return Table(
         title=one.measure.label,
         header=tuple(profiles[0]),
         rows=tuple(
@@ -326,12 +316,12 @@ def _at_a_glance(one: Between, profiles: Sequence[dict[str, Any]]) -> StudyTable
     )
 
 
-def _matrix(one: Between) -> Iterable[StudyTable]:
+def _matrix(one: Between) -> Iterable[Table]:
     series = [best.series for best in one.bests]
     letters = [_letter(place) for place in range(len(series))]
     for start in range(0, len(series), ACROSS):
         across = range(start, min(start + ACROSS, len(series)))
-        yield StudyTable(
+        yield Table(
             header=("", *(letters[place] for place in across)),
             rows=tuple(
                 (f"{letter}  {own.name}", *(_cell(one.duel(series[place], own)) for place in across))

@@ -1,0 +1,201 @@
+"""A report before it is text: sections of paragraphs, tables and facts, which every form takes.
+
+A section's ``parts`` are shown in order: a ``str`` is a paragraph, ``Facts`` are labels with texts, a ``Table`` is a
+table, and ``Verbatim`` keeps its lines as they are (sparklines). Texts are plain: each form escapes what it must. The
+forms are text for a terminal (``render_text``), Markdown (``render_markdown``), and the page's macro ``sections``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from pytest_touchstone.reports.formatting import (
+    cell_width,
+    command_lines,
+    console_of,
+    labelled,
+    markdown_text,
+    open_table,
+    written,
+)
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+COMMAND: Final = "type"
+"""The label of a command, which is shown so that it can be pasted."""
+
+BEST: Final = "*"
+"""The mark behind the best value of a column."""
+
+STYLES: Final[Mapping[str, str]] = {
+    "better": "green",
+    "worse": "bold red",
+    "more than noise": "bold",
+    "cannot be tested": "yellow",
+}
+"""The styles of cells on a terminal, by their text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table; its first ``left`` columns, and the last one with ``words``, are texts, the others numbers.
+
+    ``best`` holds (row, column) of the cells that are marked as the best; the form adds the mark.
+    """
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    left: int = 1
+    words: bool = False
+    best: frozenset[tuple[int, int]] = frozenset()
+    title: str = ""
+
+    def is_text(self, column: int) -> bool:
+        """Return whether a column has texts, which may fold."""
+        return column < self.left or (self.words and column == len(self.header) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Labels with their texts."""
+
+    rows: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verbatim:
+    """Lines that stay as they are, in letters of one width."""
+
+    lines: tuple[str, ...]
+
+
+Part: TypeAlias = str | Table | Facts | Verbatim
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A section: its title, its parts, and its findings as plain data under ``key``, which is its name too.
+
+    ``brief`` is the number of parts that a reader sees who asks for no section, and ``line`` says what of the section's
+    tests is more than noise.
+    """
+
+    key: str = ""
+    title: str = ""
+    parts: tuple[Part, ...]
+    brief: int = 0
+    line: str = ""
+    data: Any = None
+
+
+# For a terminal
+
+
+def render_text(sections: Iterable[Section], *, width: int, color: bool, dense: bool = False) -> str:
+    """Return sections as text of at most ``width`` columns; ``dense``: no empty line before a table of its section."""
+    from rich.text import Text
+
+    console = console_of(width, color=color)
+    for number, section in enumerate(sections):
+        if number:
+            console.print()
+        if section.title:
+            console.print(Text(section.title, style="bold cyan"))
+        for place, part in enumerate(section.parts):
+            beside = place == 0 and not section.title
+            if not beside and (not dense or (place and not isinstance(part, str))):
+                console.print()  # in a dense report a paragraph explains what stands above it
+            for drawn in _drawn(part, width):
+                console.print(drawn, highlight=False)
+    return written(console)
+
+
+def _drawn(part: Part, width: int) -> Iterator[RenderableType]:
+    from rich.text import Text
+
+    if isinstance(part, str):
+        yield Text(part)
+    elif isinstance(part, Verbatim):
+        for line in part.lines:
+            yield Text(line, no_wrap=True, overflow="ellipsis")
+    elif isinstance(part, Facts):
+        left = max((len(label) for label, _ in part.rows), default=0) + 2
+        yield labelled(
+            (label, "\n".join(command_lines(text, width - left)) if label == COMMAND else text)
+            for label, text in part.rows
+        )
+    else:
+        if part.title:
+            yield Text(part.title, style="bold")
+        yield _drawn_table(part, width)
+
+
+def _drawn_table(part: Table, width: int) -> RenderableType:
+    from rich.text import Text
+
+    columns = list(zip(part.header, *part.rows, strict=True))
+    needed = sum(
+        max(cell_width(line) for cell in column for line in cell.split("\n")) + 2 for column in columns
+    )
+    table = open_table(2 if needed <= width + 2 else 1)
+    marked = {column for _, column in part.best}
+    for column, title in enumerate(part.header):
+        text = part.is_text(column)
+        table.add_column(
+            f"{title} " if column in marked and not text else title,
+            justify="left" if text else "right",
+            overflow="fold",
+            no_wrap=not text,
+        )
+    for number, row in enumerate(part.rows):
+        cells = []
+        for column, cell in enumerate(row):
+            best = (number, column) in part.best
+            mark = BEST if best else " " if column in marked and not part.is_text(column) else ""
+            cells.append(Text(f"{cell}{mark}", style="bold" if best else STYLES.get(cell, "")))
+        table.add_row(*cells)
+    return table
+
+
+# Markdown
+
+
+def render_markdown(sections: Iterable[Section]) -> list[str]:
+    """Return sections as blocks of GitHub-flavoured Markdown; no text of others can break out of its cell."""
+    blocks = []
+    for section in sections:
+        blocks += [f"## {markdown_text(section.title)}"] if section.title else []
+        for part in section.parts:
+            blocks += _markdown_blocks(part)
+    return blocks
+
+
+def _markdown_blocks(part: Part) -> list[str]:
+    if isinstance(part, str):
+        return [markdown_text(part)]
+    if isinstance(part, Facts):
+        rows = (f"- **{markdown_text(label)}**: {markdown_text(text)}" for label, text in part.rows)
+        return ["\n".join(rows)]
+    if isinstance(part, Verbatim):
+        return ["\n".join(["```text", *(line.replace("```", "'''") for line in part.lines), "```"])]
+    title = [f"**{markdown_text(part.title)}**"] if part.title else []
+    return [*title, "\n".join(_markdown_table(part))]
+
+
+def _markdown_table(part: Table) -> Iterator[str]:
+    yield markdown_row(markdown_text(title.replace("\n", " ")) for title in part.header)
+    yield markdown_row("---" if part.is_text(column) else "---:" for column in range(len(part.header)))
+    for number, row in enumerate(part.rows):
+        cells = ["<br>".join(markdown_text(line) for line in cell.split("\n")) for cell in row]
+        yield markdown_row(
+            f"**{cell}**" if (number, column) in part.best and cell else cell
+            for column, cell in enumerate(cells)
+        )
+
+
+def markdown_row(cells: Iterable[str]) -> str:
+    """Return a row of a table."""
+    return f"| {' | '.join(cells)} |"
