@@ -70,7 +70,7 @@ def test_the_table_fits_eighty_columns(tmp_path: Path) -> None:
     assert max(map(len, done.splitlines())) <= 80
     table = done.partition("\n\n")[0].splitlines()
     assert len(table) == 1 + len(shipped_names())  # a benchmark is one line
-    assert ["arc_easy", "0", "32", "2,376", "scoring", "acc"] in map(str.split, table)
+    assert ["arc_easy", "scoring", "acc", "0", "32", "2,376"] in map(str.split, table)
     assert not [line for line in table if "…" in line]
     assert table[1:] == sorted(table[1:])
     assert "groups   leaderboard_v1, openllm, code_plus, pretraining" in done

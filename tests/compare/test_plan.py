@@ -340,7 +340,7 @@ def test_a_metric_with_a_unit_is_planned_in_it_with_a_margin_for_each_point() ->
     assert bits.drop == pytest.approx(0.03)
     text = render(found, width=120, color=False)
     assert "margin 1 point, 0.01 bits of bits_per_byte" in text
-    assert "finds 3 points (0.03 bits)" in " ".join(text.split())
+    assert "3 points (0.03 bits)" in " ".join(text.split())
     assert bits.sees is not None
     assert f"{bits.sees:.4f} bits" in text
 

@@ -14,20 +14,18 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.compare.standings import ALL, Standing
-from pytest_touchstone.reports.standings import (
+from pytest_touchstone.reports.document import render_text
+from pytest_touchstone.reports.score_table import (
     BenchmarkColumn,
     ScoreCell,
     ScoreTable,
-    best_line,
-    best_of_run,
-    best_text,
     csv_table,
-    in_summary,
     latex_table,
     latex_text,
     markdown_table,
     table_of_run,
 )
+from pytest_touchstone.reports.standings import best_line, best_of_run, best_sections, in_summary
 from tests.support.studies import answers, of_items
 from tests.support.summaries import sample
 
@@ -113,8 +111,8 @@ TABLE = ScoreTable(
         BenchmarkColumn(HOSTILE, "bits", share=False, lower=True),
     ),
     rows=(
-        ("c_1", (ScoreCell(0.1175, 0.0894, 0.1529, 0.016, best=True), ScoreCell(1.25, None, None, None))),
-        ("c_2", (ScoreCell(0.12, 0.09, 0.15, 0.016, invalid=True), None)),
+        ("c_1", (ScoreCell(0.1175, 0.0894, 0.1529, 0.016, "*"), ScoreCell(1.25, None, None, None))),
+        ("c_2", (ScoreCell(0.12, 0.09, 0.15, 0.016, "!"), None)),
     ),
     notes=("real_coref: sample: 4 of 400",),
 )
@@ -177,12 +175,14 @@ SLOW = [0.6 - 0.4 * (place / 10 - 0.6) ** 2 for place in range(11)]
 
 def test_luck_is_told_in_a_sentence_for_one_benchmark_and_in_a_table_for_several() -> None:
     one = of_items({"a": answers(SLOW, 200, 5)})
-    text = " ".join(best_text(one, 80, color=False).split())
+    text = " ".join(render_text(best_sections(one), width=80, color=False).split())
     assert re.search(
         r"measures \d\d\.\d\d % on b; as the best of 11, \d\.\d\d points of that are luck: expect ", text
     )
     runs = zip(answers(SLOW, 200, 5), answers(SLOW, 300, 6), strict=True)
-    several = best_text(of_items({"a": [{"b": x["b"], "c": y["b"]} for x, y in runs]}), 80, color=False)
+    several = render_text(
+        best_sections(of_items({"a": [{"b": x["b"], "c": y["b"]} for x, y in runs]})), width=80, color=False
+    )
     head = ["benchmark", "measured", "luck", "expected", "95", "%", "interval"]
     rows = [line.split() for line in several.splitlines()]
     assert [row[0] for row in rows[rows.index(head) + 1 :][:3]] == ["b", "c", "all"]

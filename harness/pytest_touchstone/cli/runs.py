@@ -96,12 +96,12 @@ def report_run(options: argparse.Namespace) -> Output:
 
 def _paper_table(options: argparse.Namespace) -> Output:
     from pytest_touchstone.cli.study import read_study
-    from pytest_touchstone.reports import standings
+    from pytest_touchstone.reports import score_table
 
     if (form := form_of(options)) is not None:
         raise HarnessError(f"--{form} and --format {options.format}: give one of them")
-    table = standings.table_of_study(read_study(options.targets, options.output))
-    made = getattr(standings, f"{options.format}_table")(table, stderr=options.stderr)
+    table = score_table.table_of_study(read_study(options.targets, options.output))
+    made = getattr(score_table, f"{options.format}_table")(table, stderr=options.stderr)
     return Output(None, made)
 
 

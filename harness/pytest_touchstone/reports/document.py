@@ -7,8 +7,8 @@ forms are text for a terminal (``render_text``), Markdown (``render_markdown``),
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pytest_touchstone.reports.formatting import (
@@ -28,7 +28,9 @@ COMMAND: Final = "type"
 """The label of a command, which is shown so that it can be pasted."""
 
 BEST: Final = "*"
-"""The mark behind the best value of a column."""
+"""The sign of the best value of a column."""
+
+SIGN_STYLES: Final[Mapping[str, str]] = {BEST: "bold", "!": "red"}
 
 STYLES: Final[Mapping[str, str]] = {
     "better": "green",
@@ -43,14 +45,14 @@ STYLES: Final[Mapping[str, str]] = {
 class Table:
     """A table; its first ``left`` columns, and the last one with ``words``, are texts, the others numbers.
 
-    ``best`` holds (row, column) of the cells that are marked as the best; the form adds the mark.
+    ``signs`` stand behind cells, by row and column: ``*`` the best value, ``!`` one that is not valid.
     """
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     left: int = 1
     words: bool = False
-    best: frozenset[tuple[int, int]] = frozenset()
+    signs: Mapping[tuple[int, int], str] = field(default_factory=dict)
     title: str = ""
 
     def is_text(self, column: int) -> bool:
@@ -108,12 +110,13 @@ def render_text(sections: Iterable[Section], *, width: int, color: bool, dense: 
             beside = place == 0 and not section.title
             if not beside and (not dense or (place and not isinstance(part, str))):
                 console.print()  # in a dense report a paragraph explains what stands above it
-            for drawn in _drawn(part, width):
-                console.print(drawn, highlight=False)
+            for block in drawn(part, width):
+                console.print(block, highlight=False)
     return written(console)
 
 
-def _drawn(part: Part, width: int) -> Iterator[RenderableType]:
+def drawn(part: Part, width: int) -> Iterator[RenderableType]:
+    """Yield what a console prints of a part."""
     from rich.text import Text
 
     if isinstance(part, str):
@@ -130,33 +133,57 @@ def _drawn(part: Part, width: int) -> Iterator[RenderableType]:
     else:
         if part.title:
             yield Text(part.title, style="bold")
-        yield _drawn_table(part, width)
+        for number, columns in enumerate(_blocks(part, width)):
+            if number:
+                yield ""
+            yield _drawn_table(part, columns, width)
 
 
-def _drawn_table(part: Table, width: int) -> RenderableType:
+def _shown_columns(part: Table) -> list[list[str]]:
+    """Return the columns with their headings and signs; numbers without one keep its room."""
+    columns = [list(column) for column in zip(part.header, *part.rows, strict=True)]
+    for column, cells in enumerate(columns):
+        room = max((len(sign) for (_, at), sign in part.signs.items() if at == column), default=0)
+        for row, cell in enumerate(cells):
+            sign = part.signs.get((row - 1, column), "")
+            cells[row] = cell + (sign if part.is_text(column) else sign.ljust(room))
+            if not row and room and not part.is_text(column):
+                cells[row] = "\n".join(line + " " * room for line in cell.split("\n"))
+    return columns
+
+
+def _blocks(part: Table, width: int) -> Iterator[list[int]]:
+    """Yield the columns of as many tables as it takes, each with the first ones and as many others as fit."""
+    needed = [
+        max(cell_width(line) for cell in column for line in cell.split("\n")) + 1
+        for column in _shown_columns(part)
+    ]
+    first = list(range(part.left))
+    block: list[int] = []
+    for column in range(part.left, len(part.header)):
+        if block and not part.words and sum(needed[other] for other in (*first, *block, column)) > width + 1:
+            yield [*first, *block]
+            block = []
+        block.append(column)
+    yield [*first, *block]
+
+
+def _drawn_table(part: Table, columns: Sequence[int], width: int) -> RenderableType:
     from rich.text import Text
 
-    columns = list(zip(part.header, *part.rows, strict=True))
-    needed = sum(
-        max(cell_width(line) for cell in column for line in cell.split("\n")) + 2 for column in columns
-    )
+    shown = [_shown_columns(part)[column] for column in columns]
+    needed = sum(max(cell_width(line) for cell in cells for line in cell.split("\n")) + 2 for cells in shown)
     table = open_table(2 if needed <= width + 2 else 1)
-    marked = {column for _, column in part.best}
-    for column, title in enumerate(part.header):
+    for column, cells in zip(columns, shown, strict=True):
         text = part.is_text(column)
-        table.add_column(
-            f"{title} " if column in marked and not text else title,
-            justify="left" if text else "right",
-            overflow="fold",
-            no_wrap=not text,
-        )
-    for number, row in enumerate(part.rows):
-        cells = []
-        for column, cell in enumerate(row):
-            best = (number, column) in part.best
-            mark = BEST if best else " " if column in marked and not part.is_text(column) else ""
-            cells.append(Text(f"{cell}{mark}", style="bold" if best else STYLES.get(cell, "")))
-        table.add_row(*cells)
+        table.add_column(cells[0], justify="left" if text else "right", overflow="fold", no_wrap=not text)
+    for row in range(len(part.rows)):
+        texts = []
+        for column, cells in zip(columns, shown, strict=True):
+            signs = part.signs.get((row, column), "")
+            style = next((SIGN_STYLES[sign] for sign in signs if sign in SIGN_STYLES), "")
+            texts.append(Text(cells[row + 1], style=style or STYLES.get(cells[row + 1], "")))
+        table.add_row(*texts)
     return table
 
 
@@ -189,11 +216,13 @@ def _markdown_table(part: Table) -> Iterator[str]:
     yield markdown_row(markdown_text(title.replace("\n", " ")) for title in part.header)
     yield markdown_row("---" if part.is_text(column) else "---:" for column in range(len(part.header)))
     for number, row in enumerate(part.rows):
-        cells = ["<br>".join(markdown_text(line) for line in cell.split("\n")) for cell in row]
-        yield markdown_row(
-            f"**{cell}**" if (number, column) in part.best and cell else cell
-            for column, cell in enumerate(cells)
-        )
+        cells = []
+        for column, cell in enumerate(row):
+            text = "<br>".join(markdown_text(line) for line in cell.split("\n"))
+            signs = part.signs.get((number, column), "")
+            text = f"**{text}**" if BEST in signs and text else text
+            cells.append(text + markdown_text(signs.replace(BEST, "")))
+        yield markdown_row(cells)
 
 
 def markdown_row(cells: Iterable[str]) -> str:

@@ -1,22 +1,14 @@
-"""The tables of results for terminals: a row per benchmark and checkpoint, or of many checkpoints a row per checkpoint.
+"""The tables of results by benchmark, for terminals.
 
-By benchmark, each checkpoint has a table of primary metric, interval, items and marks; where all have the same single
-benchmark, they are the rows of one table. Below its row stand a benchmark's groups as far as there is room, and, with
-details, all of them and its other metrics.
-
-By checkpoint, rows are in order of series and step, with a column per benchmark; what does not fit beside each other
-follows in further blocks. Between series there is an empty row. Values have signs:
-
-    *    the best of its column, where that can be told from every other one
-    !    not valid, or items are missing
-    c    asked through a chat template, unlike others of its column
-    ~    over fewer items than others of its column
+Each checkpoint has a table of primary metric, interval, items and marks; where all have the same single benchmark, they
+are the rows of one table. Below its row stand a benchmark's groups as far as there is room, and, with details, all of
+them and its other metrics.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_touchstone.compare.standings import leading
@@ -25,10 +17,10 @@ from pytest_touchstone.core.text import count
 from pytest_touchstone.metrics.samples import KS
 from pytest_touchstone.reports import formatting
 from pytest_touchstone.reports.formatting import cell_width, folded, open_table
+from pytest_touchstone.reports.score_table import ends, in_order
 from pytest_touchstone.results.summary import Metric, Result, Summary, wholes
 
 if TYPE_CHECKING:
-    from rich.console import JustifyMethod
     from rich.table import Table
     from rich.text import Text
 
@@ -275,197 +267,9 @@ def _marked(marks: Iterable[tuple[str, str]]) -> Text:
     return Text(", ").join(Text(word, style=style) for word, style in marks)
 
 
-TOLD: Final = "told from each other one by a paired test on the same items, at 5 % corrected for the choice"
-
-SIGNS: Final = {
-    "*": f"best of its column, {TOLD} (without it: not told)",
-    "!": "not valid, or items are missing",
-    "c": "through a chat template, unlike others of its column",
-    "~": "over fewer items than others of its column",
-}
-SPREAD: Final = "+-"
-"""The label of the row below a table, with half the widest interval of each column."""
-
-ITEMS: Final = "n/N"
-"""The title of numbers of items."""
-
-FOLDED: Final = 12
-"""Names in headings fold from so many columns."""
-
-STYLES: Final = {"*": "bold", "!": "red"}
-
-
-class TableCell(NamedTuple):
-    """A value with its signs."""
-
-    text: str
-    signs: str = ""
-
-
-class TableColumn(NamedTuple):
-    """A heading, in parts of one or more lines, the cells below it, and the foot."""
-
-    heading: tuple[tuple[str, ...], ...]
-    cells: Sequence[TableCell]
-    foot: str = ""
-
-    @property
-    def signs(self) -> int:
-        """Characters that the signs take."""
-        return max((len(cell.signs) for cell in self.cells), default=0)
-
-    @property
-    def width(self) -> int:
-        """Characters that it needs, with a space after it."""
-        lines = [line for part in self.heading for line in part]
-        texts = [self.foot, *(cell.text for cell in self.cells)]
-        return max(*map(cell_width, lines), *(cell_width(text) + self.signs for text in texts)) + 1
-
-
 def alike(summary: Summary) -> bool:
     """Return whether all checkpoints have the same benchmarks."""
     found: dict[str, set[str]] = {name: set() for name in formatting.checkpoints(summary)}
     for one in wholes(summary):
         found.setdefault(one.checkpoint, set()).add(one.benchmark)
     return len({frozenset(one) for one in found.values()}) == 1
-
-
-def tables_by_checkpoint(summary: Summary, width: int) -> Iterator[Table]:
-    """Yield the tables of primary metrics and composites, block by block; each kind of checkpoint has its own."""
-    kinds = {str(info.get("name")): info.get("kind") for info in summary.checkpoints}
-    names = in_order(summary)
-    for kind in dict.fromkeys(kinds.get(name) for name in names):
-        same = [name for name in names if kinds.get(name) == kind]
-        longest = max(map(cell_width, [f"checkpoint {ITEMS}", *same]))
-        title = f"checkpoint{ITEMS:>{longest - len('checkpoint')}}"
-        first = TableColumn(((), (), (title,)), [TableCell(name) for name in same], SPREAD)
-        yield from _blocks(first, list(_columns(summary, same)), width, ends(summary, same))
-
-
-def occurring(summary: Summary) -> list[str]:
-    """Return the signs that occur in ``tables``, in the order of the legend."""
-    names = in_order(summary)
-    found = {sign for column in _columns(summary, names) for cell in column.cells for sign in cell.signs}
-    return [sign for sign in SIGNS if sign in found]
-
-
-def in_order(summary: Summary) -> list[str]:
-    """Return the checkpoints that have results, as they were given: by series and step."""
-    known = formatting.checkpoints(summary)
-    listed = [str(info.get("name")) for info in summary.checkpoints]
-    return [*(name for name in listed if name in known), *(name for name in known if name not in listed)]
-
-
-def ends(summary: Summary, names: Sequence[str]) -> list[bool]:
-    """Return for each checkpoint whether a series ends with it and another follows."""
-    series = {str(info.get("name")): info.get("series") for info in summary.checkpoints}
-    return [*(series.get(one) != series.get(after) for one, after in pairwise(names)), False]
-
-
-# Columns
-
-
-def _columns(summary: Summary, names: Sequence[str]) -> Iterator[TableColumn]:
-    best = leading(summary.leaders)
-    own = formatting.own_rows(summary)
-    for benchmark in dict.fromkeys(one.benchmark for one in wholes(summary) if one.checkpoint in names):
-        same = {one.checkpoint: one for one in wholes(summary) if one.benchmark == benchmark}
-        mine = [one for one in same.values() if one.checkpoint in names]
-        cells = [
-            _cell(same[name], mine, best=(benchmark, name) in best) if name in same else TableCell("")
-            for name in names
-        ]
-        title = f"{benchmark} {formatting.asked_alike(mine)}".rstrip()
-        most = max(mine, key=lambda one: one.scored)
-        items = formatting.of_all(most, own=benchmark in own)
-        heading = (_folded(title), _folded(most.primary), (items,))
-        metrics = [one.metrics[one.primary] for one in mine]
-        yield TableColumn(heading, cells, _spread([(one.low, one.high) for one in metrics]))
-    for name in dict.fromkeys(one["name"] for one in summary.composites if one["checkpoint"] in names):
-        values = {one["checkpoint"]: one for one in summary.composites if one["name"] == name}
-        yield _composite_column(
-            name, [values.get(who) for who in names], [(name, who) in best for who in names]
-        )
-
-
-def _cell(result: Result, among: Sequence[Result], *, best: bool) -> TableCell:
-    signs = "*" * best + "!" * bool(result.invalid or result.faults)
-    alike = bool(formatting.asked_alike(among)) or not any(map(formatting.asked, among))
-    signs += "c" * (not alike and result.template in ("chat", "mixed"))
-    signs += "~" * (not result.faults and result.scored < max(one.scored for one in among))
-    return TableCell(formatting.number(result.metrics[result.primary].value), signs)
-
-
-def _composite_column(
-    name: str, values: Sequence[Mapping[str, Any] | None], best: Sequence[bool]
-) -> TableColumn:
-    cells = [
-        TableCell(formatting.number(one["value"]), "*" * lead) if one else TableCell("")
-        for one, lead in zip(values, best, strict=True)
-    ]
-    known = [one for one in values if one]
-    spread = _spread([(one["low"], one["high"]) for one in known])
-    return TableColumn((_folded(name), (COMPOSITE,), (formatting.of_parts(known[0]),)), cells, spread)
-
-
-def _spread(limits: Sequence[tuple[float | None, float | None]]) -> str:
-    """Return half of the widest interval."""
-    widths = [high - low for low, high in limits if low is not None and high is not None]
-    return formatting.number(max(widths) / 2) if widths else formatting.NOTHING
-
-
-def _folded(name: str) -> tuple[str, ...]:
-    return tuple(folded(name, FOLDED))
-
-
-# Tables
-
-
-def _blocks(
-    first: TableColumn, columns: Sequence[TableColumn], width: int, ends: Sequence[bool]
-) -> Iterator[Table]:
-    """Yield tables of as many columns beside the first one as fit; each has at least one."""
-    block: list[TableColumn] = []
-    for column in columns:
-        if block and first.width + sum(one.width for one in block) + column.width > width + 1:
-            yield _checkpoint_table([first, *block], ends)
-            block = []
-        block.append(column)
-    yield _checkpoint_table([first, *block], ends)
-
-
-def _checkpoint_table(columns: Sequence[TableColumn], ends: Sequence[bool]) -> Table:
-    from rich.text import Text
-
-    table = open_table()
-    for number, (column, heading) in enumerate(zip(columns, _headings(columns), strict=True)):
-        justify: JustifyMethod = "right" if number else "left"
-        shifted = "\n".join(line + " " * column.signs for line in heading)
-        table.add_column(shifted, justify=justify, no_wrap=bool(number), overflow="fold")
-    for place, last in enumerate(ends):
-        table.add_row(*(_cell_text(column.cells[place], column.signs) for column in columns))
-        if last:
-            table.add_row()
-    if any(column.foot for column in columns[1:]):
-        table.add_row(*(Text(column.foot + " " * column.signs, style="dim") for column in columns))
-    return table
-
-
-def _cell_text(cell: TableCell, signs: int) -> Any:
-    from rich.text import Text
-
-    style = next((STYLES[sign] for sign in cell.signs if sign in STYLES), "")
-    return Text(cell.text + cell.signs.ljust(signs), style=style)
-
-
-def _headings(columns: Sequence[TableColumn]) -> list[list[str]]:
-    """Return the lines of each heading; what belongs together stands in one line."""
-    tall = [max(map(len, parts)) for parts in zip(*(column.heading for column in columns), strict=True)]
-    return [
-        [
-            line
-            for part, lines in zip(column.heading, tall, strict=True)
-            for line in (*[""] * (lines - len(part)), *part)
-        ]
-        for column in columns
-    ]

@@ -26,8 +26,10 @@ from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.eval_config import LEFT_OUT
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.reports import formatting, notes, tables, validity
+from pytest_touchstone.reports.document import drawn
 from pytest_touchstone.reports.formatting import command_lines, console_of, labelled, open_table, written
 from pytest_touchstone.reports.gate import print_decision, print_verdicts
+from pytest_touchstone.reports.score_table import SIGNS, SPREAD, TOLD, table_of_run, tables_by_checkpoint
 from pytest_touchstone.reports.standings import best_of_run
 from pytest_touchstone.reports.validity import helped, options_for_valid, to_look_at
 from pytest_touchstone.results.aggregate import ended
@@ -128,8 +130,9 @@ def _results(summary: Summary, write: Write, width: int, details: bool) -> bool:
     many = len(names) > most or (len(names) > 1 and tables.row_count(summary) > ON_A_SCREEN)
     many = many and (details or not tables.has_one_benchmark(summary))
     if many:
-        for table in tables.tables_by_checkpoint(summary, width):
-            write(table)
+        for table in tables_by_checkpoint(summary, table_of_run(summary)):
+            for block in drawn(table, width):
+                write(block)
             write()
     if details or not many:
         for name, what, table in tables.tables_by_benchmark(summary, width, details=details, groups=not many):
@@ -361,13 +364,13 @@ def legend(summary: Summary, *, many: bool) -> str:
     """Return the meaning of each sign that occurs in the tables; ``many``: they are by checkpoint."""
     found = []
     if many:
-        signs = tables.occurring(summary)
-        found += [f"{sign} {tables.SIGNS[sign]}" for sign in signs]
+        signs = {sign for cell in table_of_run(summary).cells for sign in cell.signs}
+        found += [f"{sign} {meaning}" for sign, meaning in SIGNS.items() if sign in signs]
         if "*" not in signs:
             found.append("no best of a column is marked: none is told from all others")
-        found.append(f"{tables.SPREAD} half the widest 95 % interval of the column")
+        found.append(f"{SPREAD} half the widest 95 % interval of the column")
     elif leading(summary.leaders):
-        found.append(f"best: {tables.TOLD}")
+        found.append(f"best: {TOLD}")
     if any(one.of or one.published for one in wholes(summary)):
         found.append("n/N items scored of those published (or, of other data, of all)")
     own = formatting.own_rows(summary)

@@ -21,7 +21,7 @@ SECTION = Section(
         Table(
             header=("name", "two\nlines"),
             rows=(("a|b", "1\n[0, 2]"), ("c", "2"))[:2],
-            best=frozenset({(1, 1)}),
+            signs={(1, 1): "*"},
         ),
         Facts((("note", "*not bold*"),)),
         Verbatim(("```", "▁▂█")),

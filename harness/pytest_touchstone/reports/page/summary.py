@@ -19,6 +19,7 @@ from pytest_touchstone.reports.charts import line_charts
 from pytest_touchstone.reports.page.items import ItemRow, Kind, PagePart
 from pytest_touchstone.reports.page.payload import JudgedPair, PageRun, opposite
 from pytest_touchstone.reports.plots import draw_curves, svg
+from pytest_touchstone.reports.score_table import ScoreCell, table_of_run
 from pytest_touchstone.results.run_directory import command_words
 from pytest_touchstone.results.summary import Declaration, Metric, Result, Summary
 from pytest_touchstone.statistics.intervals import Estimate, mean_estimate
@@ -100,7 +101,7 @@ def run_content(run: PageRun) -> dict[str, Any]:
 def _overview(summary: Summary) -> dict[str, Any]:
     """Return the table of checkpoints by benchmarks, turned where there are more benchmarks than fit beside each
     other: titles of rows and columns, each with what stands below it, and rows of cells."""
-    table = standings.table_of_run(summary)
+    table = table_of_run(summary)
     across = [(one, "") for one, _ in table.rows]
     down = [
         (one.benchmark, ", ".join(filter(None, (one.metric, "lower is better" * one.lower, one.items))))
@@ -119,14 +120,15 @@ def _overview(summary: Summary) -> dict[str, Any]:
     return {"first": first, "head": across, "rows": rows, "legend": legend, "few": len(across) <= MOST_BESIDE}
 
 
-def _cell(one: standings.ScoreCell | None) -> tuple[str, str, str]:
+def _cell(one: ScoreCell | None) -> tuple[str, str, str]:
     """Return a value, what stands below it, and its kind."""
     if one is None:
         return formatting.NOTHING, "", ""
     if one.invalid:
         return formatting.number(one.value), "NOT VALID", "invalid"
-    around = formatting.interval(one.low, one.high)
-    return formatting.number(one.value), around.removeprefix(formatting.NOTHING), "best" * one.best
+    around = formatting.interval(one.low, one.high).removeprefix(formatting.NOTHING)
+    below = f"{around} over fewer items".lstrip() if "~" in one.signs else around
+    return formatting.number(one.value), below, "best" * one.best
 
 
 def _when(summary: Summary) -> str:

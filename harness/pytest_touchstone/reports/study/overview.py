@@ -9,7 +9,7 @@ from pytest_touchstone.compare.study.curves import curves_of
 from pytest_touchstone.compare.study.points import UNKNOWN, Measure, Point, Series, Study, Value, fields_of
 from pytest_touchstone.compare.study.reading import SHOWN
 from pytest_touchstone.core.text import count, listed, place_text
-from pytest_touchstone.reports.document import Facts, Part, Section, Table
+from pytest_touchstone.reports.document import BEST, Facts, Part, Section, Table
 from pytest_touchstone.reports.formatting import NOTHING, number
 from pytest_touchstone.reports.study.section import amount, place_or_nothing, value_range, value_text
 from pytest_touchstone.statistics.units import POINTS
@@ -205,7 +205,7 @@ def _tables(study: Study, series: Series) -> Iterator[Table]:
         yield Table(
             header=(*header, *(head(one) for one in measures)),
             rows=rows,
-            best=frozenset(best),
+            signs=dict.fromkeys(best, BEST),
             title=series.name if not place else f"{series.name}, continued",
         )
 

@@ -19,7 +19,7 @@ from pytest_touchstone.compare.study.between import (
 from pytest_touchstone.compare.study.curves import STABILITY, TREND, curves_of
 from pytest_touchstone.compare.study.points import Study, facts_of
 from pytest_touchstone.core.text import count, listed, place_text
-from pytest_touchstone.reports.document import Facts, Part, Section, Table
+from pytest_touchstone.reports.document import BEST, Facts, Part, Section, Table
 from pytest_touchstone.reports.study.curves import shown_change
 from pytest_touchstone.reports.study.section import found_among, moved_range, place_or_nothing, value_text
 
@@ -143,7 +143,7 @@ def _bests(one: Between) -> Table:
         rows=tuple(rows),
         left=2,
         words=True,
-        best=frozenset((place, 2) for place, row in enumerate(rows) if row[-1] == HIGHEST),
+        signs={(place, 2): BEST for place, row in enumerate(rows) if row[-1] == HIGHEST},
     )
 
 
@@ -312,7 +312,7 @@ def _at_a_glance(one: Between, profiles: Sequence[dict[str, Any]]) -> Table:
             )
             for row in profiles
         ),
-        best=frozenset((place, 2) for place, best in enumerate(one.bests) if best is one.overall),
+        signs={(place, 2): BEST for place, best in enumerate(one.bests) if best is one.overall},
     )
 
 
