@@ -21,7 +21,7 @@ from pytest_touchstone.core.errors import ExitCode
 from pytest_touchstone.core.files import SCHEMA
 from pytest_touchstone.core.settings import integer, number, read_as
 from pytest_touchstone.core.text import count
-from pytest_touchstone.reports.document import Facts, Section, Table, render_text
+from pytest_touchstone.reports.document import Facts, Part, Section, Table, render_text
 from pytest_touchstone.results.summary import finite
 from pytest_touchstone.statistics.intervals import Estimate
 
@@ -127,9 +127,9 @@ def _text(found: Fidelity, verdicts: dict[str, dict[str, Any]]) -> str:
         words=True,
     )
     told = [(_flag(option), f"{one['limit']:g}: {one['verdict']}") for option, one in verdicts.items()]
-    parts = (Facts(tuple(rows)), table, *([Facts(tuple(told))] if told else []))
+    parts: list[Part] = [Facts(tuple(rows)), table, *([Facts(tuple(told))] if told else [])]
     width, color = terminal()
-    return render_text([Section(parts=parts)], width=width, color=color)
+    return render_text([Section(parts=tuple(parts))], width=width, color=color)
 
 
 def _number(value: float | None) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pytest_touchstone.core.text import listed
-from pytest_touchstone.reports.document import Facts, Section, Table, render_text
+from pytest_touchstone.reports.document import Facts, Part, Section, Table, render_text
 from pytest_touchstone.reports.formatting import NOTHING
 
 NAMED: Final = 3
@@ -60,8 +60,8 @@ def render(plan: DryRun, *, width: int, color: bool) -> str:
     """Return it as text of at most ``width`` columns."""
     names = dict.fromkeys(row.checkpoint for row in plan.rows)
     tables = [_table(name, [row for row in plan.rows if row.checkpoint == name]) for name in names]
-    parts = (*tables, Facts(tuple(_notes(plan))), _settings(plan.settings))
-    return render_text([Section(parts=parts)], width=width, color=color)
+    parts: list[Part] = [*tables, Facts(tuple(_notes(plan))), _settings(plan.settings)]
+    return render_text([Section(parts=tuple(parts))], width=width, color=color)
 
 
 def _table(checkpoint: str, rows: Sequence[DryRunRow]) -> Table:

@@ -135,9 +135,9 @@ def _results(summary: Summary, write: Write, width: int, details: bool) -> bool:
                 write(block)
             write()
     if details or not many:
-        for name, what, table in tables.tables_by_benchmark(summary, width, details=details, groups=not many):
+        for name, what, rows in tables.tables_by_benchmark(summary, width, details=details, groups=not many):
             write(_heading(name, what))
-            write(table)
+            write(rows)
             write()
     return many
 
