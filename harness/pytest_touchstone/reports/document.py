@@ -41,6 +41,10 @@ STYLES: Final[Mapping[str, str]] = {
 """The styles of cells on a terminal, by their text."""
 
 
+UNFOLDED: Final = 24
+"""A name of so many characters at the beginning of a row stands on one line, and other texts fold instead."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """A table; its first ``left`` columns, and the last one with ``words``, are texts, the others numbers.
@@ -176,7 +180,14 @@ def _drawn_table(part: Table, columns: Sequence[int], width: int) -> RenderableT
     table = open_table(2 if needed <= width + 2 else 1)
     for column, cells in zip(columns, shown, strict=True):
         text = part.is_text(column)
-        table.add_column(cells[0], justify="left" if text else "right", overflow="fold", no_wrap=not text)
+        longest = max((cell_width(line) for cell in cells for line in cell.split("\n")), default=0)
+        table.add_column(
+            cells[0],
+            justify="left" if text else "right",
+            overflow="fold",
+            no_wrap=not text,
+            min_width=0 if column else min(longest, UNFOLDED),
+        )
     for row in range(len(part.rows)):
         texts = []
         for column, cells in zip(columns, shown, strict=True):

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.checkpoints.config_files import step_of_row
 from pytest_touchstone.core import marks
-from pytest_touchstone.core.aggregation import is_soft
-from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.data_files import DatasetInfo
 from pytest_touchstone.core.keys import masked
-from pytest_touchstone.core.text import INVISIBLE, count, listed, visible, without_home
+from pytest_touchstone.core.text import INVISIBLE, count, visible, without_home
 from pytest_touchstone.reports.language import said, said_cell
 from pytest_touchstone.results.summary import Metric, Result, Summary, wholes
-from pytest_touchstone.statistics.units import POINTS, fixed, unit_of
+from pytest_touchstone.statistics.units import fixed
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,16 +34,10 @@ USUAL_LEVELS: Final = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1)
 SMALLEST_P: Final = 1e-12
 """Below this, a p says only that chance is out of the question."""
 
-MOST_CHANGES: Final = 3
-"""With more checkpoints than this, only the largest change of each metric is shown: the files have all of them."""
-
 _WORDS: Final = re.compile(r"""(?:'[^']*'|"[^"]*"|\S)+""")
 """The words of a command; a space in quotes ends none."""
 
 _PIECES: Final = re.compile(r"[^_/ ]*[_/ ]|[^_/ ]+")
-
-BRIEF_CHANGES: Final = 5
-"""Changes in a report that fits a screen."""
 
 
 # Numbers
@@ -211,114 +203,6 @@ def place(summary: Summary) -> str:
 
 
 # Changes against the best so far
-
-
-def shown_changes(summary: Summary) -> list[dict[str, Any]]:
-    """Return the changes that a short report has room for: of one checkpoint those without soft scores, of several
-    those of primary metrics and composites."""
-    count_ = _changed_checkpoints(summary)
-    if count_ <= 1:
-        return [row for row in summary.changes if not is_soft(row["metric"])]
-    rows = _primary_changes(summary)
-    if count_ <= MOST_CHANGES:
-        return rows
-    largest: dict[tuple[str, str], dict[str, Any]] = {}
-    for row in sorted(rows, key=lambda row: float(row["change"])):
-        largest[row["benchmark"], row["metric"]] = row
-    return [row for row in rows if row is largest[row["benchmark"], row["metric"]]]
-
-
-def changes_left_out(summary: Summary) -> str:
-    """Return a note on the changes that a short report leaves out; empty if it has all checkpoints."""
-    found = _changed_checkpoints(summary)
-    return (
-        f"of each the largest of {found} checkpoints; all are in summary.json" if found > MOST_CHANGES else ""
-    )
-
-
-def brief_changes(summary: Summary) -> tuple[list[dict[str, Any]], str]:
-    """Return the largest changes of primary metrics and composites, and a note on the others; of one checkpoint also
-    those of primary metrics at other numbers (``real@5``).
-
-    The note is empty where there are none. For a report that fits a screen.
-    """
-    decides = _primary_changes(summary, family=_changed_checkpoints(summary) == 1)
-    rows = [row for row in shown_changes(summary) if row in decides]
-    moved = [row for row in rows if round(row["change"], 2)]
-    largest = sorted(moved, key=lambda row: -abs(float(row["change"])))[:BRIEF_CHANGES]
-    parts = [f"{len(moved) - len(largest)} with smaller changes"] if len(largest) < len(moved) else []
-    parts += [f"{len(rows) - len(moved)} as the best so far"] if len(moved) < len(rows) else []
-    note = f"besides: {', '.join(parts)} (-v)" if parts else ""
-    return [row for row in moved if row in largest], "; ".join(
-        filter(None, (note, changes_left_out(summary)))
-    )
-
-
-def _primary_changes(summary: Summary, *, family: bool = False) -> list[dict[str, Any]]:
-    """Return the changes of primary metrics and composites, with ``family`` of ``real@5`` beside ``real@1`` too."""
-    primary = {one.benchmark: one.primary for one in summary.results}
-    return [
-        row
-        for row in summary.changes
-        if row["metric"] in (COMPOSITE, name := primary.get(row["benchmark"], ""))
-        or (family and _is_of_family(row["metric"], name))
-    ]
-
-
-def _is_of_family(metric: str, primary: str) -> bool:
-    """Return whether a metric is the primary one at another number: ``real@5`` beside ``real@1``."""
-    stem, at, number = metric.partition("@")
-    return number.isdecimal() and primary.startswith(f"{stem}{at}")
-
-
-def _changed_checkpoints(summary: Summary) -> int:
-    return len({row["checkpoint"] for row in summary.changes})
-
-
-def change_label(row: Mapping[str, Any]) -> str:
-    """Return benchmark and metric; for a composite its name."""
-    if row["metric"] == COMPOSITE:
-        return str(row["benchmark"])
-    return f"{row['benchmark']} {row.get('label') or row['metric']}"  # rows of former versions have no label
-
-
-def change_cells(row: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return the value before and now, and the change."""
-    unit = unit_of(row["unit"], share=row["unit"] == POINTS.name)
-    return number(row["best"]), number(row["value"]), unit.told(row["change"] / unit.factor)
-
-
-def change_per_cent(row: Mapping[str, Any]) -> str:
-    """Return the change in per cent of the value before, ``+2.0``; nothing where that is none."""
-    before = row["best"]
-    if not before or before < 0:
-        return ""
-    return f"{round(100 * (row['value'] - before) / before, 1) or 0.0:+.1f}"  # no -0.0
-
-
-def best_so_far(row: Mapping[str, Any], *, of: bool = True) -> str:
-    """Return the checkpoint that the best value belongs to, with its run if it has the same name.
-
-    With ``of`` it also says how many it is the best of.
-    """
-    again = f" of run {row['run_id']}" if row["against"] == row["checkpoint"] else ""
-    return f"{row['against']}{again}" + (f" (best of {row['of']})" if of and row["of"] > 1 else "")
-
-
-def best_runs(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return notes on whose the best values of other checkpoints are: their runs, and other models by their kind."""
-    runs: dict[str, None] = {}
-    models: dict[tuple[str, str], dict[str, None]] = {}
-    for row in rows:
-        if row["against"] != row["checkpoint"]:
-            runs[f"{row['against']} of run {row['run_id']}"] = None
-        if what := row.get("other_model"):  # rows of former versions do not say
-            models.setdefault((row["against"], what), {})[row["checkpoint"]] = None
-    found = [f"best so far: {listed(runs, 3)}"] if runs else []
-    return found + [
-        f"{against} is another model ({what}) than {listed(names, 3)}"
-        for (against, what), names in models.items()
-    ]
 
 
 # Text for terminals

@@ -18,7 +18,7 @@ from pytest_touchstone.core import marks
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.keys import masked
 from pytest_touchstone.core.text import visible, without_home
-from pytest_touchstone.reports import formatting
+from pytest_touchstone.reports.changes import best_so_far, change_text
 from pytest_touchstone.reports.gate import difference_text, reason_texts, standing
 from pytest_touchstone.results.summary import Summary, wholes
 
@@ -50,10 +50,9 @@ def properties(summary: Summary) -> list[tuple[str, str]]:
     for row in summary.changes:
         metric = "" if row["metric"] == COMPOSITE else f".{row['metric']}"
         where = f"touchstone.{row['checkpoint']}.{row['benchmark']}{metric}"
-        _, _, change = formatting.change_cells(row)
         found += [
             (f"{where}.best_so_far", _text(row["best"])),
-            (f"{where}.change", f"{change} against {formatting.best_so_far(row)}"),
+            (f"{where}.change", f"{change_text(row)} against {best_so_far(row)}"),
         ]
     gate = summary.gate
     if gate is not None:

@@ -20,7 +20,9 @@ from pytest_touchstone.compare.pair import PairComparison
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.errors import ExitCode
 from pytest_touchstone.reports import comparison, formatting, notes
+from pytest_touchstone.reports.changes import changes_section
 from pytest_touchstone.reports.comparison import Cells, Flip, Flips
+from pytest_touchstone.reports.document import render_markdown
 from pytest_touchstone.reports.formatting import markdown_code, markdown_text
 from pytest_touchstone.reports.gate import difference_text, heading, reason_texts, standing
 from pytest_touchstone.reports.terminal import after_gate
@@ -52,7 +54,7 @@ def page(summary: Summary) -> str:
         f"### Benchmarks: {markdown_code(summary.run_id)}",
         *_gate(summary),
         *_scores(summary),
-        *_changes(summary),
+        *render_markdown(section for section in [changes_section(summary)] if section is not None),
         *_notes(summary),
     ]
     return "\n\n".join(parts) + "\n"
@@ -155,21 +157,6 @@ def _remarks(result: Result) -> list[str]:
     """Return the remarks beside a value: its mark (that it is over few items), and that it is not valid."""
     broken = result.invalid is not None or result.faults
     return [*([markdown_text(result.mark)] if result.mark else []), *(["**not valid**"] if broken else [])]
-
-
-def _changes(summary: Summary) -> list[str]:
-    rows = [
-        (
-            markdown_code(row["checkpoint"]),
-            markdown_code(formatting.change_label(row)),
-            *map(markdown_text, formatting.change_cells(row)),
-            markdown_code(formatting.best_so_far(row, of=False)),
-        )
-        for row in formatting.shown_changes(summary)
-    ]
-    head = ("checkpoint", "metric", "best so far", "now", "change", "best so far is of")
-    told = [*formatting.best_runs(formatting.shown_changes(summary)), formatting.changes_left_out(summary)]
-    return [_table(head, rows), *(markdown_text(text) for text in told if text)] if rows else []
 
 
 def _notes(summary: Summary) -> list[str]:

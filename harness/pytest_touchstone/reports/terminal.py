@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -22,12 +22,12 @@ from pytest_touchstone.compare.gate.accepted import FILE as ACCEPTED
 from pytest_touchstone.compare.gate.result import PASSING, lines_from_json
 from pytest_touchstone.compare.standings import leading
 from pytest_touchstone.core.aggregation import SOFT, aggregation_of
-from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.eval_config import LEFT_OUT
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.reports import formatting, notes, tables, validity
+from pytest_touchstone.reports.changes import changes_section
 from pytest_touchstone.reports.document import drawn
-from pytest_touchstone.reports.formatting import command_lines, console_of, labelled, open_table, written
+from pytest_touchstone.reports.formatting import command_lines, console_of, labelled, written
 from pytest_touchstone.reports.gate import print_decision, print_verdicts
 from pytest_touchstone.reports.score_table import SIGNS, SPREAD, TOLD, table_of_run, tables_by_checkpoint
 from pytest_touchstone.reports.standings import best_of_run
@@ -38,7 +38,6 @@ from pytest_touchstone.results.run_directory import command_words
 from pytest_touchstone.results.summary import Summary, reached, totals, wholes
 
 if TYPE_CHECKING:
-    from rich.table import Table
     from rich.text import Text
 
 NARROWEST: Final = 60
@@ -52,9 +51,6 @@ MOST: Final = 6
 
 MOST_ALIKE: Final = 2
 """The same, of checkpoints that have the same benchmarks."""
-
-UNFOLDED: Final = 24
-"""A checkpoint's or benchmark's name of so many characters stands on one line, and metrics fold instead."""
 
 LABEL: Final = 10
 """Characters of the labels below the tables."""
@@ -79,7 +75,7 @@ def render(summary: Summary, width: int, color: bool, *, details: bool = False, 
         return written(console)
     _demonstration(summary, write, width)
     many = _results(summary, write, width, details)
-    _changes(summary, write, details)
+    _changes(summary, write, width, details)
     if summary.gate is not None:
         print_verdicts(summary.gate, write, details=details)
         write()
@@ -151,53 +147,14 @@ def _heading(name: str, what: str) -> Text:
 # Below the tables
 
 
-def _changes(summary: Summary, write: Write, details: bool) -> None:
+def _changes(summary: Summary, write: Write, width: int, details: bool) -> None:
     """Print what has changed against the best so far."""
-    from rich.text import Text
-
-    if not summary.changes:
-        return
-    rows, note = formatting.brief_changes(summary)
-    if details:
-        rows, note = formatting.shown_changes(summary), formatting.changes_left_out(summary)
-    if rows:
-        write(_change_table(rows, several=len({row["checkpoint"] for row in summary.changes}) > 1))
-    else:
-        _lines([FactLine("changes", "no primary metric has changed against the best so far")], write)
-    for text in formatting.best_runs(rows):
-        write(Text(text, style="dim"))
-    if rows and note:
-        write(Text(note, style="dim"))
-    write()
-
-
-def _change_table(rows: Sequence[Mapping[str, Any]], *, several: bool) -> Table:
-    """Return a table of each metric's value before and now, the change, and the checkpoint that it is against."""
-    from rich.text import Text
-
-    points = all(row["unit"] == "points" for row in rows)
-    of = {row["of"] for row in rows}
-    same = of.pop() if len(of) == 1 else 1
-    table = open_table()
-    first = "checkpoint" if several else "benchmark"
-    longest = max(len(str(row[first])) for row in rows)
-    table.add_column(f"\n{first}", overflow="fold", min_width=min(longest, UNFOLDED))
-    table.add_column("\nmetric", overflow="fold")
-    for name in ("best\nso far", "\nnow", "\npoints" if points else "\nchange", "\n%"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column(f"against the\nbest of {same}" if same > 1 else "\nagainst", overflow="fold")
-    before = ""
-    for row in rows:
-        name = str(row[first])
-        alone = "" if row["metric"] == COMPOSITE else str(row.get("label") or row["metric"])
-        metric = formatting.change_label(row) if several else alone
-        best, now, change = formatting.change_cells(row)
-        whose = formatting.best_so_far(row, of=same == 1)
-        moved = change.removesuffix(" points") if points else change
-        share = formatting.change_per_cent(row)
-        table.add_row(*map(Text, ("" if name == before else name, metric, best, now, moved, share, whose)))
-        before = name
-    return table
+    section = changes_section(summary, brief=not details)
+    for part in section.parts if section is not None else ():
+        for block in drawn(part, width):
+            write(block)
+    if section is not None:
+        write()
 
 
 def _below(summary: Summary, many: bool, details: bool) -> Iterator[FactLine]:

@@ -15,6 +15,7 @@ from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.compare.study.reading import TablesRead, make_study
 from pytest_touchstone.core.text import count
 from pytest_touchstone.reports import comparison, formatting, notes, standings
+from pytest_touchstone.reports.changes import changes_section
 from pytest_touchstone.reports.charts import line_charts
 from pytest_touchstone.reports.page.items import ItemRow, Kind, PagePart
 from pytest_touchstone.reports.page.payload import JudgedPair, PageRun, opposite
@@ -83,7 +84,7 @@ def run_content(run: PageRun) -> dict[str, Any]:
             for one in summary.composites
         ],
         "composite_notes": _composite_notes(summary),
-        "changed": formatting.shown_changes(summary),
+        "changes": changes_section(summary),
         "datasets": [
             (info.name, info.rows, info.origin, info.path, info.sha256)
             for info in formatting.datasets(summary)
