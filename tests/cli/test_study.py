@@ -95,7 +95,7 @@ def test_a_section_is_shown_by_its_name(here: Path, capsys: pytest.CaptureFixtur
     assert max(map(len, text.splitlines())) <= 80
     for line in (
         "33 checkpoints in 5 series, 4 measures",
-        "Real@1     67.78 %  [66.14, 69.38]  epoch 2.84  entity_ft/2048/checkpoint-1600",
+        "Real@1     entity_ft/2048/checkpoint-1600  67.78 %  [66.14, 69.38]  epoch 2.84",
         "20 of 33 checkpoints have a composite in the data that does not follow from the",
         "checkpoint-390   390      3   66.04*    81.58       34.33   61.19",
         "mlm_v2/1536    66.04 at 3    64.67 at 5  -1.37  [-4.06, +1.32]  64.54   1.000",

@@ -36,7 +36,6 @@ from pytest_touchstone.checkpoints.arrivals import Arrival, Arrivals
 from pytest_touchstone.cli.command import Output, say, terminal
 from pytest_touchstone.cli.study import read_study
 from pytest_touchstone.cli.watch_plan import POLL, Plan, plan_of, until
-from pytest_touchstone.compare.study.choice import standings_in
 from pytest_touchstone.core.errors import ExitCode, HarnessError
 from pytest_touchstone.core.files import (
     SCHEMA,
@@ -334,7 +333,6 @@ class Watch:
     def show(self, state: str, reload: int | None = RELOAD) -> None:
         """Write the page: what is known so far, and what is done just now."""
         from pytest_touchstone.reports.page.builder import live_page
-        from pytest_touchstone.reports.standings import benchmarks_of, best_line, nothing_told
         from pytest_touchstone.reports.study.sections import sections_of
 
         told = [f"{state} As of {time.strftime('%Y-%m-%d %H:%M:%S')}."]
@@ -343,8 +341,6 @@ class Watch:
                 study = read_study([str(folder) for folder in self.findings], self.plan.output)
                 self._study = len(self.findings), study, sections_of(study)
             _, study, sections = self._study
-            if study is not None:
-                told.append(best_line(study.once(standings_in), benchmarks_of(study)) or nothing_told(study))
         except HarnessError as error:
             study, sections = None, ()
             told.append(f"The results cannot be shown: {error}")

@@ -17,7 +17,7 @@ from pytest_touchstone.reports.document import Section
 from pytest_touchstone.reports.language import said_html, spoken_name
 from pytest_touchstone.reports.page.payload import DataBlock, JudgedPair, PageItems, judged
 from pytest_touchstone.reports.page.security import Redaction, own_text, policy, refuse_keys
-from pytest_touchstone.reports.page.summary import comparison_content, drawn, run_content
+from pytest_touchstone.reports.page.summary import comparison_content, run_content, study_content
 from pytest_touchstone.results.journal import journal_size
 from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary
 
@@ -110,8 +110,7 @@ def live_page(
 def _study(
     study: Study | None, sections: Sequence[Section], title: str, told: Sequence[str], redaction: Redaction
 ) -> str:
-    curves = drawn(study) if study is not None else []
-    data = {"sections": sections, "title": title, "told": told, "curves": curves}
+    data = {"sections": sections, "title": title, "told": told, **study_content(study)}
     return _rendered("study.html.j2", data, redaction)
 
 

@@ -11,6 +11,7 @@ from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.compare.formats.run import composite_metric
 from pytest_touchstone.compare.gate.result import shown_lines
 from pytest_touchstone.compare.pair import PairComparison
+from pytest_touchstone.compare.study.choice import standings_in
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.compare.study.reading import TablesRead, make_study
 from pytest_touchstone.core.text import count
@@ -20,7 +21,7 @@ from pytest_touchstone.reports.charts import line_charts
 from pytest_touchstone.reports.page.items import ItemRow, Kind, PagePart
 from pytest_touchstone.reports.page.payload import JudgedPair, PageRun, opposite
 from pytest_touchstone.reports.plots import draw_curves, svg
-from pytest_touchstone.reports.score_table import ScoreCell, table_of_run
+from pytest_touchstone.reports.score_table import ScoreCell, ScoreTable, table_of_run, table_of_study
 from pytest_touchstone.results.run_directory import command_words
 from pytest_touchstone.results.summary import Declaration, Metric, Result, Summary
 from pytest_touchstone.statistics.intervals import Estimate, mean_estimate
@@ -62,7 +63,7 @@ def run_content(run: PageRun) -> dict[str, Any]:
         "when": _when(summary),
         "demonstration": notes.demonstration(summary),
         "best": standings.best_of_run(summary),
-        "overview": _overview(summary),
+        "overview": overview(table_of_run(summary)),
         "command": " ".join(command_words(summary.manifest)),
         "failed": notes.failed_to_load(summary),
         "facts": [
@@ -99,10 +100,21 @@ def run_content(run: PageRun) -> dict[str, Any]:
     }
 
 
-def _overview(summary: Summary) -> dict[str, Any]:
+def study_content(study: Study | None) -> dict[str, Any]:
+    """Return what the template shows of a study before its sections."""
+    if study is None:
+        return {"best": "", "overview": {"rows": ()}, "curves": ()}
+    line = standings.best_line(study.once(standings_in), standings.benchmarks_of(study))
+    return {
+        "best": line or standings.nothing_told(study),
+        "overview": overview(table_of_study(study)),
+        "curves": drawn(study),
+    }
+
+
+def overview(table: ScoreTable) -> dict[str, Any]:
     """Return the table of checkpoints by benchmarks, turned where there are more benchmarks than fit beside each
     other: titles of rows and columns, each with what stands below it, and rows of cells."""
-    table = table_of_run(summary)
     across = [(one, "") for one, _ in table.rows]
     down = [
         (one.benchmark, ", ".join(filter(None, (one.metric, "lower is better" * one.lower, one.items))))

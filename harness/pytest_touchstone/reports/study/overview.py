@@ -98,18 +98,18 @@ def _bests(study: Study) -> Iterator[tuple[Measure, Point, Value]]:
 
 def _best(study: Study, bests: Sequence[tuple[Measure, Point, Value]]) -> Table:
     return Table(
-        header=("best by", "value", "95 % interval", "at", "checkpoint"),
+        header=("best by", "checkpoint", "value", "95 % interval", "at"),
         rows=tuple(
             (
                 measure.label,
+                point.name,
                 value_text(value.value, measure),
                 value_range(value, measure),
                 study.series_of(point).where(point),
-                point.name,
             )
             for measure, point, value in bests
         ),
-        words=True,
+        left=2,
     )
 
 
@@ -178,7 +178,7 @@ def contradictions(study: Study) -> Section | None:
 def checkpoints(study: Study) -> Section:
     """Return every value: a table for each series, the best of each column marked."""
     tables = [table for series in study.series for table in _tables(study, series)]
-    unit = "Shares in per cent; * is the best of its column in this series."
+    unit = "Shares in per cent; the best of each column of a series is marked."
     return Section(key="checkpoints", title="Checkpoints and epochs", parts=(unit, *tables))
 
 

@@ -29,6 +29,9 @@ function columnsShown() {
 }
 
 function drawHead() {
+  const names = partsOf(state.a, state.benchmark).flatMap((part) => (part.columns?.example ?? []).map((name) => withoutBenchmark(part, name).length));
+  const longest = names.reduce((most, length) => Math.max(most, length), 0);
+  byId("grid").style.setProperty("--example", `${Math.min(12, 2 + longest * 0.55)}rem`);
   const cells = columnsShown().map(([name, label]) => {
     const by = name === "score" ? meta.benchmarks.find((one) => one.name === state.benchmark)?.primary ?? "" : name;
     const mine = by && state.sort === by;
@@ -238,7 +241,9 @@ function see(name) {
 /** Say how many items are left, how many of them are right, and, of two candidates, what the pairs tell. */
 function drawCounts(note) {
   const sums = tally(rows, left);
-  const right = sums.judged && !state.b ? `; ${percent(sums.right / sums.judged)} right for ${state.a === EVERY ? "all" : visible(state.a)}` : "";
+  const several = new Set(partsOf(state.a, state.benchmark).map((part) => part.benchmark.name)).size > 1;
+  // A share of right answers to the questions of several benchmarks is one of nothing.
+  const right = sums.judged && !state.b && !several ? `; ${percent(sums.right / sums.judged)} right for ${state.a === EVERY ? "all" : visible(state.a)}` : "";
   byId("counts").textContent = `${sums.rows.toLocaleString("en")} of ${counted(rows.length, "item")}${right}${note}`;
   const line = byId("paired");
   line.hidden = !state.b;
