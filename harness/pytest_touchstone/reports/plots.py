@@ -48,6 +48,9 @@ DENSE: Final = 25
 LONGEST_ROW: Final = 24
 """The checkpoints that stand in one row of bars."""
 
+BETWEEN_TICKS: Final = 48
+"""The least distance of two numbers below an axis."""
+
 WIDTH: Final = 720
 PLOT, PANEL = 300, 160
 """The height of the part between the axes, and that of panels."""
@@ -261,14 +264,21 @@ def _axes(chart: LineChart | BarChart, panel: Panel, *, left: bool, below: bool)
     yield Stroke(grid, opacity=0.18)
     for level in levels if left else ():
         yield Words((x.start - 8, y.at(level)), f"{level * factor:.{digits}f}", "end", middle=True)
-    places = (
-        [] if isinstance(chart, BarChart) else [at for at in ticks(x.low, x.high, 8) if x.low <= at <= x.high]
-    )
+    places = [] if isinstance(chart, BarChart) else _measured_places(chart, x)
     runs = [((x.at(at), y.start), (x.at(at), y.start + 5)) for at in places]
     yield Stroke((((x.start, y.start), (x.end, y.start)), *runs), opacity=0.6)
-    narrow = x.end - x.start < WIDTH / 2
-    for at in places[:: 2 if narrow else 1] if below else ():
+    for at in places if below else ():
         yield Words((x.at(at), y.start + 18), place_text(at), "middle")
+
+
+def _measured_places(chart: LineChart, x: Scale) -> list[float]:
+    """Return the steps or epochs that have a value, the last and as many before it as have room for their numbers."""
+    places = {dot.place for line in chart.lines for dot in (*line.dots, *line.invalid)}
+    shown: list[float] = []
+    for place in sorted(places, reverse=True):
+        if not shown or x.at(shown[-1]) - x.at(place) >= BETWEEN_TICKS:
+            shown.append(place)
+    return shown[::-1]
 
 
 def _band(line: CurveLine, series: int, panel: Panel) -> Iterator[Part]:

@@ -23,7 +23,7 @@ from pytest_touchstone.compare.gate.result import PASSING, lines_from_json
 from pytest_touchstone.compare.standings import leading
 from pytest_touchstone.core.aggregation import SOFT, aggregation_of
 from pytest_touchstone.core.eval_config import LEFT_OUT
-from pytest_touchstone.core.text import listed
+from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.reports import formatting, notes, tables, validity
 from pytest_touchstone.reports.changes import changes_section
 from pytest_touchstone.reports.document import drawn
@@ -311,7 +311,7 @@ def loud(summary: Summary) -> list[FactLine]:
     faults = notes.faults(summary)
     found += [FactLine(status, text, "red") for status, text in faults[:FAULTS_SHOWN]]
     if (rest := len(faults) - FAULTS_SHOWN) > 0:
-        found.append(FactLine("", f"and {rest} other messages, in errors.log", "red"))
+        found.append(FactLine("", f"and {count(rest, 'other message')}, in errors.log", "red"))
     if names := [one.benchmark for one in wholes(summary) if one.unsandboxed]:
         found.append(FactLine("no sandbox", f"{_names(names)}: programs ran without isolation", "bold red"))
     return found + [FactLine("not valid", text, "bold red") for text in validity.not_valid(summary)]

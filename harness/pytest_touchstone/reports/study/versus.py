@@ -20,7 +20,7 @@ from pytest_touchstone.compare.study.curves import STABILITY, TREND, curves_of
 from pytest_touchstone.compare.study.points import Study, facts_of
 from pytest_touchstone.core.text import count, listed, place_text
 from pytest_touchstone.reports.document import BEST, Facts, Part, Section, Table
-from pytest_touchstone.reports.study.curves import shown_change
+from pytest_touchstone.reports.study.curves import PER, shown_change
 from pytest_touchstone.reports.study.section import found_among, moved_range, place_or_nothing, value_text
 
 CORRECTED: Final = "the best value less the part that luck has in being the best of several"
@@ -296,8 +296,11 @@ def _profiles(study: Study, one: Between) -> list[dict[str, Any]]:
 
 def _at_a_glance(one: Between, profiles: Sequence[dict[str, Any]]) -> Table:
     unit = one.measure.told_in
+    axes = dict.fromkeys(best.series.axis for best in one.bests)
+    slopes = listed(dict.fromkeys(PER[axis] for axis in axes))
     return Table(
-        title=one.measure.label,
+        title=f"{one.measure.label}: speed by {listed(axes)}, stability in {unit.name}, "
+        f"efficiency in {unit.name} {slopes}",
         header=tuple(profiles[0]),
         rows=tuple(
             (

@@ -16,6 +16,7 @@ from urllib.parse import quote
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import write_atomic
+from pytest_touchstone.core.text import count
 from pytest_touchstone.reports import png
 from pytest_touchstone.reports.document import Facts, Part, Section, Verbatim, render_markdown, render_text
 from pytest_touchstone.reports.formatting import (
@@ -71,7 +72,7 @@ def _cut(part: Part) -> Iterable[Part]:
     rows = getattr(part, name)
     yield replace(part, **{name: rows[:MOST_ROWS]})
     if len(rows) > MOST_ROWS:
-        yield f"and {len(rows) - MOST_ROWS} rows more (-v)"
+        yield f"and {count(len(rows) - MOST_ROWS, 'more row')} (-v)"
 
 
 # Markdown
