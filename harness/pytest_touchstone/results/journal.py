@@ -28,7 +28,7 @@ from pytest_touchstone.core import disk
 from pytest_touchstone.core.errors import JournalError
 from pytest_touchstone.core.files import check_kind, has_checksum, open_regular, parsed, with_checksum
 from pytest_touchstone.results.layout import ITEMS, places_in
-from pytest_touchstone.results.records import Record, from_json, to_json
+from pytest_touchstone.results.records import Record, Status, from_json, to_json
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _EXCHANGES: Final = b'"exchanges":'
@@ -338,11 +338,17 @@ def latest_placed(
 
 
 def places(directory: Path) -> dict[str, RecordPlace]:
-    """Return where the records of a run are, by item, one each as ``latest`` chooses.
+    """Return where the records of a run are, by item, one each as ``latest`` chooses; none of them is kept.
 
     Raises ``JournalError`` as ``read_journal`` does.
     """
-    return {item: place for item, (_, place) in latest_placed(directory).items()}
+    kept: dict[str, tuple[Status, RecordPlace]] = {}
+    for path in journal_files(directory):
+        for record, place in placed_records(path, heads=True):
+            former, _ = kept.get(record.item, (None, place))
+            if former != "scored" or record.status != "lost":
+                kept[sys.intern(record.item)] = record.status, place
+    return {item: place for item, (_, place) in kept.items()}
 
 
 def read_at(place: RecordPlace) -> Record:

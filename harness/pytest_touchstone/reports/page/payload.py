@@ -19,8 +19,8 @@ from pytest_touchstone.reports.comparison import pair_facts
 from pytest_touchstone.reports.page.items import ENCODER, Kind, PagePart, filter_fields, ranks_of
 from pytest_touchstone.reports.page.security import Redaction
 from pytest_touchstone.results.item_view import data_rows
-from pytest_touchstone.results.journal import latest_placed, read_at
-from pytest_touchstone.results.records import STATUSES
+from pytest_touchstone.results.journal import places, read_at
+from pytest_touchstone.results.records import STATUSES, Record
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import Declaration, Summary
 
@@ -63,28 +63,29 @@ class PageItems:
         """
         folder = Path(summary.directory)
         collected, _, _ = RunDirectory(folder).read_collected()
-        records = latest_placed(folder)
+        record_places = places(folder)
         names = [str(row["name"]) for row in summary.checkpoints]
         parts: dict[tuple[str, str], PagePart] = {}
+        records: list[Record] = []
         for declared in summary.declarations:
             items = [
-                (*records[item.item], item.checkpoint)
+                item
                 for item in collected
-                if item.benchmark == declared.name and item.checkpoint in names and item.item in records
+                if item.benchmark == declared.name and item.checkpoint in names and item.item in record_places
             ]
             if not items:
                 continue
             rows = {digest: ENCODER.encode(row) for digest, row in data_rows(summary, declared.name)}
             kind = self.kinds.setdefault(declared.name, _kind(declared, rows))
-            for record, place, checkpoint in items:
-                key = checkpoint, declared.name
+            for item in items:
+                key = item.checkpoint, declared.name
                 if key not in parts:
-                    parts[key] = PagePart(kind, checkpoint, self._redaction)
-                parts[key].add(read_at(place), json.loads(rows.get(record.row, "{}")))
-        found: dict[str, CheckpointResults] = {}
-        if compared:
-            wanted = [records[item.item][0] for item in collected if item.item in records]
-            found = {one.name: one for one in candidates_of(summary, wanted, folder)}
+                    parts[key] = PagePart(kind, item.checkpoint, self._redaction)
+                record = read_at(record_places[item.item])
+                parts[key].add(record, json.loads(rows.get(record.row, "{}")))
+                if compared:
+                    records.append(replace(record, exchanges=[]))
+        found = {one.name: one for one in candidates_of(summary, records, folder)} if compared else {}
         origin = f"run {summary.run_id}"
         candidates = (found.get(name, CheckpointResults(name, origin)) for name in names if compared)
         self.runs.append(PageRun(summary, tuple(parts.values()), tuple(candidates)))
