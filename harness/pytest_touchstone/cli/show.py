@@ -1,8 +1,7 @@
 """``touchstone show PATH``: a checkpoint's properties, without loading it; ``touchstone fetch NAME`` brings a builtin
 one into the user's cache.
 
-The benchmarks that suit it are read from the decorators in ``evals/``, where there is such a folder below the current
-one; no file there is run.
+Of the shipped benchmarks it names those that the checkpoint can answer.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.checkpoints import CheckpointInfo, resolve
@@ -18,11 +16,12 @@ from pytest_touchstone.checkpoints.builtin import fetch
 from pytest_touchstone.checkpoints.formats.base import Lasting
 from pytest_touchstone.cli.command import Output, say
 from pytest_touchstone.core.keys import masked_value
-from pytest_touchstone.core.requests import VERDICT_KINDS
-from pytest_touchstone.core.tasks import declared_in
+from pytest_touchstone.core.requests import NOT_OF_CHECKPOINTS
+from pytest_touchstone.core.tasks import shipped_names
 from pytest_touchstone.core.text import visible
 from pytest_touchstone.engines.http.abilities import HELLO, abilities_of
 from pytest_touchstone.engines.registry import identity
+from pytest_touchstone.plugin.selection import shipped_specs
 
 _WIDTH: Final = 18
 
@@ -127,7 +126,8 @@ def _row(info: CheckpointInfo) -> dict[str, Any]:
     row: dict[str, Any] = masked_value(info.plain())
     row["fingerprint"] = identity(info)
     row["answers"] = row.pop("serves")
-    row["benchmarks"] = [name for name, asks in sorted(_benchmarks().items()) if asks <= {*row["answers"]}]
+    specs = sorted(shipped_specs(shipped_names()), key=lambda spec: spec.name)
+    row["benchmarks"] = [spec.name for spec in specs if {*spec.asks} <= {*info.serves, *NOT_OF_CHECKPOINTS}]
     return row
 
 
@@ -138,9 +138,3 @@ def _settings(prefix: str, table: dict[str, Any]) -> Iterator[str]:
             yield from _settings(f"{prefix}{key}.", value)
         elif value is not None:
             yield f"{prefix}{key} = {value}"
-
-
-def _benchmarks(folder: Path = Path("evals")) -> dict[str, set[str]]:
-    """The benchmarks of a folder and the kinds of request that each asks a checkpoint."""
-    found = {name: asks for path in sorted(folder.glob("**/test_*.py")) for name, asks in declared_in(path)}
-    return {name: asks - {*VERDICT_KINDS} for name, asks in found.items() if asks}

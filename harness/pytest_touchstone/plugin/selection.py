@@ -210,7 +210,7 @@ def shipped_specs(names: Container[str]) -> list[Benchmark]:
     files = [
         path
         for path in sorted(shipped_evals().glob("test_*.py"))
-        if any(name in names for name, _ in declared_in(path))
+        if any(name in names for name in declared_in(path))
     ]
     modules = [load_module(path, f"touchstone_shipped_{path.stem}") for path in files]
     found = (declared(value) for module in modules for value in vars(module).values())

@@ -458,4 +458,4 @@ def declared_nearby(files: Iterable[Path]) -> list[str]:
     """The names of all benchmarks that are declared in the folders of these files."""
     folders = {path.parent for path in files}
     paths = sorted(file for folder in folders for file in folder.glob("*.py"))
-    return [name for path in paths for name, _ in declared_in(path)]
+    return [name for path in paths for name in declared_in(path)]
