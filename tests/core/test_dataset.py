@@ -211,7 +211,6 @@ def test_a_file_in_its_own_place_goes_before_a_processed_one(tmp_path: Path) -> 
     [
         ("ARC-Easy/test.jsonl", "ARC-Easy/test.jsonl"),
         ("ARC-Easy/ARC-Easy-Test.jsonl", "ARC-Easy/ARC-Easy-Test.jsonl"),
-        ("ARC-Easy", "ARC-Easy/"),
         ("arc-easy/test.json", "arc-easy/test.json"),
         ("arc_easy/Test.parquet", "arc_easy/Test.parquet"),
         ("arc_easy/processed/train.jsonl", "arc_easy/processed/train.jsonl"),
@@ -224,28 +223,9 @@ def test_a_file_in_its_own_place_goes_before_a_processed_one(tmp_path: Path) -> 
 )
 def test_what_lies_nearest_is_named(tmp_path: Path, there: str, near: str | None) -> None:
     place = tmp_path / there
-    if place.suffix:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.touch()
-    else:
-        place.mkdir()
-    assert nearest(tmp_path, "arc_easy/test", scored=True) == near
-
-
-def test_rows_to_be_scored_are_not_suggested_as_few_shot_examples(tmp_path: Path) -> None:
-    write(tmp_path, "gsm8k/test", row(0))
-    assert nearest(tmp_path, "gsm8k/train", scored=False) is None
-    write(tmp_path, "gsm8k/Train-part", row(0))
-    assert nearest(tmp_path, "gsm8k/train", scored=False) == "gsm8k/Train-part.jsonl"
-
-
-def test_the_folder_of_one_pack_given_for_that_of_all_is_recognised(tmp_path: Path) -> None:
-    (tmp_path / "ARC_easy").mkdir()
-    (tmp_path / "ARC_easy" / "test.jsonl").touch()
-    assert (
-        nearest(tmp_path / "ARC_easy", "arc_easy/test", scored=True)
-        == "test.jsonl itself: give the folder above"
-    )
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.touch()
+    assert nearest(tmp_path, "arc_easy/test") == near
 
 
 def test_a_folder_of_files_makes_groups_by_field_or_by_file(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ function is called when items are collected, in each process, since items are ma
 
 from __future__ import annotations
 
+import itertools
 import json
-import os
 import re
 import traceback
 import zlib
@@ -29,7 +29,7 @@ import pytest
 
 from pytest_touchstone.core.benchmark import Benchmark, Dataset
 from pytest_touchstone.core.errors import DataError
-from pytest_touchstone.core.files import parsed, read_regular, shipped, shown_path, unpacked
+from pytest_touchstone.core.files import parsed, read_regular, shown_path, unpacked
 from pytest_touchstone.core.text import alike, did_you_mean
 
 PROCESSED: Final = "processed"
@@ -73,26 +73,17 @@ def data_files(folder: Path, name: str, *, scored: bool) -> list[Path]:
     return []
 
 
-def nearest(folder: Path, name: str, *, scored: bool) -> str | None:
-    """The path in the folder that is most like ``NAME/FILE.jsonl``; None for nothing. For few-shot rows (``scored``
-    is false) only a file with a similar name: others may hold the rows that are scored."""
-    wanted, _, stem = name.rpartition("/")
-    try:
-        own = folder / wanted
-        if own.is_dir():
-            return _inside(folder, own, stem, scored=scored)
-        found = _alike(wanted, _folders(folder)) or _alike(
-            wanted, [inner for outer in _folders(folder) for inner in _folders(outer)]
-        )
-        if found is not None:
-            return _inside(folder, found, stem, scored=scored)
-        if _plain(folder.resolve().name) == _plain(wanted):
-            inside = _inside(folder, folder, stem, scored=scored)
-            return f"{inside} itself: give the folder above" if inside is not None else None
-        loose = _alike(wanted, _files(folder)) or _alike(f"{wanted}{stem}", _files(folder))
-    except OSError:
-        return None
-    return None if loose is None else str(loose.relative_to(folder))
+MOST_FILES: Final = 10_000
+"""The files of a folder among which the nearest one is looked for."""
+
+
+def nearest(folder: Path, name: str) -> str | None:
+    """Return the file of rows in the folder whose path is most like ``NAME/FILE``; None where none is like it."""
+    entries = itertools.chain(*(folder.glob(pattern) for pattern in ("*", "*/*", "*/*/*")))
+    files = (path for path in itertools.islice(entries, MOST_FILES) if path.name.lower().endswith(ENDINGS))
+    paths = {_words(path): path for path in sorted(str(file.relative_to(folder)) for file in files)}
+    near = alike(_words(name), paths, cutoff=LIKE)
+    return paths[near[0]] if near else None
 
 
 def _places(name: str, *, scored: bool) -> Iterator[str]:
@@ -113,49 +104,9 @@ def _other_names(file: str) -> tuple[str, ...]:
     return () if SPLITS.intersection(file.lower().split("_")) else ("test", *VALIDATION)
 
 
-def _inside(folder: Path, own: Path, stem: str, *, scored: bool) -> str | None:
-    """The file of a dataset's folder that is most like the wanted one, else the folder itself."""
-    processed = own / PROCESSED
-    files = [*_files(own), *(_files(processed) if processed.is_dir() else ())]
-    found = _alike(stem, files) or (next(iter(files), None) if scored else None)
-    if found is not None:
-        return str(found.relative_to(folder))
-    return f"{own.relative_to(folder)}/" if own != folder and scored else None
-
-
-def _alike(wanted: str, paths: Iterable[Path]) -> Path | None:
-    """The path whose name differs only in case and punctuation, else the most similar one."""
-    by_name: dict[str, Path] = {}
-    for path in paths:
-        by_name.setdefault(_plain(_stem(path.name)), path)
-    close = alike(_plain(wanted), by_name, cutoff=LIKE)
-    return by_name[close[0]] if close else None
-
-
-def _folders(folder: Path) -> list[Path]:
-    """The folders in this one, without those that hold another dataset under its right name."""
-    others = {path.name for path in shipped("data").iterdir()}
-    return [
-        Path(one)
-        for one in sorted(os.scandir(folder), key=lambda one: one.name)
-        if one.is_dir() and one.name not in others
-    ]
-
-
-def _files(folder: Path) -> list[Path]:
-    entries = sorted(os.scandir(folder), key=lambda one: one.name)
-    return [Path(one) for one in entries if one.is_file() and one.name.lower().endswith(ENDINGS)]
-
-
-def _stem(name: str) -> str:
-    """The name without the ending of a file of rows."""
-    endings = (end for end in ENDINGS if name.lower().endswith(end))
-    return name[: -len(next(endings, ""))] if name.lower().endswith(ENDINGS) else name
-
-
-def _plain(name: str) -> str:
-    """Letters and digits alone, in lower case."""
-    return re.sub(r"[\W_]+", "", name).casefold()
+def _words(path: str) -> str:
+    """Return the letters and digits of a path alone, without its ending, in lower case."""
+    return re.sub(r"[\W_]+", "", path.partition(".")[0].replace(PROCESSED, "")).casefold()
 
 
 # Rows

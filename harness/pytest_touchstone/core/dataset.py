@@ -81,9 +81,9 @@ def load_dataset(spec: Benchmark, data: str | None) -> DatasetRows:
     if data in (None, HUB):
         what = f"no data ({name})" if data is None else "it names no dataset on the Hub"
         raise MissingDataError(f"{spec.name}: {what}; {spec.missing or 'give --eval-data DIR'}")
-    raise MissingDataError(
-        _lacking(spec.name, name, Path(data), "the data folder has no such file", scored=True)
-    )
+    folder = Path(data)
+    near = f"; nearest: {folder / path}" if (path := nearest(folder, name)) else ""
+    raise MissingDataError(f"{spec.name} ({folder / name}.jsonl): the data folder has no such file{near}")
 
 
 def load_shots(spec: Benchmark, data: str | None) -> DatasetRows | None:
@@ -110,8 +110,11 @@ def load_shots(spec: Benchmark, data: str | None) -> DatasetRows | None:
     remedy = "--eval-shots 0 asks without"
     if data == HUB:
         raise ShotsError(f"{spec.name}: it names no few-shot rows on the Hub; {remedy}")
-    why = f"the data folder has no such file for few-shot examples; {remedy}"
-    raise ShotsError(_lacking(spec.name, source.name, Path(data), why, scored=False))
+    # No other file is suggested: it may hold the rows that are scored.
+    path = Path(data, f"{source.name}.jsonl")
+    raise ShotsError(
+        f"{spec.name} ({path}): the data folder has no such file for few-shot examples; {remedy}"
+    )
 
 
 def subsample(spec: Benchmark, examples: Sequence[Example], seed: int) -> Sequence[Example]:
@@ -169,12 +172,6 @@ def _load(spec: Benchmark, source: Dataset, data: str | None, *, scored: bool) -
     lines = [line for file in files for line in read_lines(file)]
     place = files[0] if len(files) == 1 else files[0].parent
     return _checked(spec, source.name, origin, str(place), lines, scored=scored)
-
-
-def _lacking(benchmark: str, name: str, folder: Path, why: str, *, scored: bool) -> str:
-    """The benchmark with the path that was searched, and the nearest one that is there."""
-    near = nearest(folder, name, scored=scored)
-    return f"{benchmark} ({folder / name}.jsonl): {why}" + (f"; nearest: {folder / near}" if near else "")
 
 
 def _hub_lines(hub: Dataset) -> list[RawRow]:
