@@ -2,8 +2,6 @@
 
 Objects with a checksum: what was written comes back, and no bit of it changes unseen.
 
-JSON with long lists, in pieces, is the JSON of the whole.
-
 Files that somebody else wrote are read in bounded time, or refused in one line.
 
 Shipped files are found in a checkout and in an installed wheel.
@@ -34,10 +32,10 @@ from pytest_touchstone.core.files import (
     has_checksum,
     load_module,
     parsed,
-    pieces_with_checksum,
     read_checked,
     read_regular,
     shown_path,
+    text_with_checksum,
     unwritable,
     with_checksum,
     write_atomic,
@@ -151,9 +149,8 @@ OBJECTS = st.dictionaries(
 def test_what_was_written_comes_back(
     tmp_path_factory: pytest.TempPathFactory, value: Any, indent: int | None
 ) -> None:
-    pieces = [json.dumps(value, indent=indent)]
     path = tmp_path_factory.mktemp("one") / "value.json"
-    path.write_text("".join(pieces_with_checksum(pieces)), encoding="utf-8")
+    path.write_text(text_with_checksum(json.dumps(value, indent=indent)), encoding="utf-8")
     assert has_checksum(path.read_bytes())
     assert read_checked(path) == value
 

@@ -1,9 +1,7 @@
-"""Files: written whole or not at all, with a checksum, in pieces; read in bounded time and memory; safe names for them.
+"""Files: written whole or not at all, with a checksum; read in bounded time and memory; safe names for them.
 
 The last member of a checked JSON object, ``"crc32"``, is the CRC-32 of all bytes before it. A bit that has flipped on
 the disk is no score. Files that have no such end, since somebody has written them anew, are read without it.
-
-JSON with long lists is written and read in pieces: a run has columns of a million entries.
 
 Only regular files are opened: a pipe would be waited for, and a device may never end. JSON nests to a bounded depth, so
 that whatever walks through it afterwards comes to an end.
@@ -34,9 +32,6 @@ from pytest_touchstone.core.errors import HarnessError
 
 LONGEST_NAME: Final = 120
 """The number of characters of a name that are kept; file systems take 255 bytes, and a Korean syllable is three."""
-
-_BLOCK: Final = 1 << 20
-"""The bytes that are written at once, of a content in small pieces."""
 
 FINITE: Final[Any] = {"allow_inf_nan": False}
 """The ``__pydantic_config__`` of dataclasses without infinities, as "inf" and what is too large become."""
@@ -76,7 +71,7 @@ def write_atomic(path: Path, content: str | bytes | Iterable[str | bytes], *, la
     try:
         descriptor = disk.open_file(temporary)
         try:
-            for piece in _blocks(_encoded(content)):
+            for piece in _encoded(content):
                 disk.write_all(descriptor, piece)
             if lasting:
                 disk.sync(descriptor)
@@ -100,19 +95,6 @@ def _for_readers(path: str, flags: int) -> int:
 def _encoded(content: str | bytes | Iterable[str | bytes]) -> Iterator[bytes]:
     for piece in (content,) if isinstance(content, (str, bytes)) else content:
         yield piece if isinstance(piece, bytes) else piece.encode("utf-8", "backslashreplace")
-
-
-def _blocks(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield many small pieces as a few large ones."""
-    block: list[bytes] = []
-    size = 0
-    for piece in pieces:
-        block.append(piece)
-        size += len(piece)
-        if size >= _BLOCK:
-            yield b"".join(block)
-            block, size = [], 0
-    yield b"".join(block)
 
 
 def _is_stream(path: Path) -> bool:
@@ -340,16 +322,10 @@ def with_checksum(body: bytes) -> bytes:
     return b'%b%b%08x"}\n' % (body, _MARK, zlib.crc32(body))
 
 
-def pieces_with_checksum(pieces: Iterable[str]) -> Iterator[str]:
-    """Yield the JSON of an object that comes in pieces, with its checksum; the last piece is or ends in its bracket."""
-    checksum, last = 0, ""
-    for piece in pieces:
-        checksum = zlib.crc32(last.encode("utf-8", "backslashreplace"), checksum)
-        yield last
-        last = piece
-    body = last.removesuffix("}").rstrip()
-    checksum = zlib.crc32(body.encode("utf-8", "backslashreplace"), checksum)
-    yield f'{body}{_MARK.decode()}{checksum:08x}"}}\n'
+def text_with_checksum(text: str) -> str:
+    """Return the JSON of an object with its checksum and a line break."""
+    body = text.removesuffix("}").rstrip().encode("utf-8", "backslashreplace")
+    return with_checksum(body).decode()
 
 
 def has_checksum(data: bytes) -> bool:
@@ -362,7 +338,7 @@ def write_checked(path: Path, value: Mapping[str, Any], *, indent: int | None = 
     """Write an object as JSON with its checksum, atomically. Raises ``ValueError`` for NaN, which is not JSON."""
     separators = (",", ":") if indent is None else None
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, indent=indent, separators=separators)
-    write_atomic(path, pieces_with_checksum([text]))
+    write_atomic(path, text_with_checksum(text))
 
 
 def read_checked(path: Path) -> Any:

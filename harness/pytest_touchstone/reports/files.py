@@ -50,9 +50,9 @@ from pytest_touchstone.core.eval_config import AS_THE_RUN, Asking
 from pytest_touchstone.core.files import (
     SCHEMA,
     file_name,
-    pieces_with_checksum,
     read_json,
     shown_path,
+    text_with_checksum,
     write_atomic,
     write_json,
 )
@@ -98,9 +98,7 @@ def write_results(summary: Summary, directory: Path | None = None) -> list[Path]
         "errors.log": _error_log(summary),
         RESULTS: results_csv(summary),
     }
-    files = (
-        {SUMMARY: "".join(pieces_with_checksum([numbers]))} | plain | _of_formats(summary, benchmarks) | text
-    )
+    files = {SUMMARY: text_with_checksum(numbers)} | plain | _of_formats(summary, benchmarks) | text
     at_top = plain if summary.manifest.get("settings", {}).get("config") else ()
     written = _write(folder, files, at_top)
     return [*written, *_write(folder, {PAGE: run_page(summary)})]
