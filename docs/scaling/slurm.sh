@@ -15,4 +15,4 @@ if [ "$tries" -gt 1 ]; then
         --dependency="afternotok:${SLURM_ARRAY_JOB_ID}_${SLURM_ARRAY_TASK_ID}" \
         --export="ALL,TOUCHSTONE_TRIES=$((tries - 1)),CHECKPOINT=$CHECKPOINT" "$script"
 fi
-srun touchstone run --checkpoint "$CHECKPOINT" --eval-shard auto/8
+srun touchstone run --checkpoint "$CHECKPOINT" --eval-shard "$SLURM_ARRAY_TASK_ID/8"

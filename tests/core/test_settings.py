@@ -335,3 +335,11 @@ def test_a_system_prompt_is_a_text_or_what_a_file_holds(tmp_path: Path) -> None:
         (tmp_path / "empty.txt").touch()
         with pytest.raises(ValueError, match="which is not empty"):
             system_prompt(wrong)
+
+
+@pytest.mark.parametrize("text", ["0/5", "6/5", "2", "2/", "/5", "2/0", "2/5/7", "-1/5", "auto"])
+def test_a_shard_is_numbered_from_one_to_their_count(text: str) -> None:
+    row = settings_table()["shard"]
+    assert [row.read(one) for one in ("1/1", "2/5", "5/5")] == ["1/1", "2/5", "5/5"]
+    with pytest.raises(OptionError, match="NUMBER/COUNT, such as 2/5"):
+        row.read(text)

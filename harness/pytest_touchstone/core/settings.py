@@ -188,6 +188,14 @@ def _batch(text: str) -> int | None:
     return None if text == "auto" else integer(text, 1)
 
 
+def _shard(text: str) -> str:
+    """Return ``NUMBER/COUNT`` as it is; raise ``ValueError`` for any other text."""
+    found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
+    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        raise ValueError("NUMBER/COUNT, such as 2/5, with a number from 1 to the count")
+    return text
+
+
 def _data_folder(text: str) -> str:
     if text != "hub" and not Path(text).is_dir():
         raise ValueError(text)
@@ -208,6 +216,7 @@ PARSERS: Final[Mapping[str, Callable[..., Any]]] = {
     "probability": _probability,
     "batch": _batch,
     "data_folder": _data_folder,
+    "shard": _shard,
     "system_prompt": system_prompt,
 }
 """The functions that ``parse`` names."""

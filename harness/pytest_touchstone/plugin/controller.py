@@ -80,7 +80,7 @@ class Controller(EvalSession):
         if settings.judge is not None:
             self.collection.known_judge()
         self._gate = self._open_gate()
-        if self.shard is not None:
+        if settings.shard is not None:
             from pytest_touchstone.plugin.shards import check_shard
 
             check_shard(settings, judged=self._gate.plan is not None)
@@ -336,7 +336,7 @@ class Controller(EvalSession):
             session.exitstatus = worst
 
     def _report(self, results: RunResults, session: pytest.Session) -> None:
-        if self.shard is not None and not results.items:
+        if self.settings.shard is not None and not results.items:
             self._finish_empty(session)
             return
         early = bool(session.shouldstop or session.shouldfail) or session.exitstatus not in FINE

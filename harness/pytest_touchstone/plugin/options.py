@@ -33,7 +33,6 @@ from pytest_touchstone.core.settings import (
     of_table,
     settings_table,
 )
-from pytest_touchstone.core.shard import shard_of
 from pytest_touchstone.core.tasks import task_groups
 from pytest_touchstone.core.text import alike
 from pytest_touchstone.engines.sandbox.settings import SandboxSettings
@@ -103,14 +102,13 @@ def settings_of(config: pytest.Config) -> Settings:
     given = sources.values()
     values = _values(given)
     groups = task_groups(project_file(config)) if values["tasks"] else {}
-    shard = str(shard_of(values["shard"], os.environ)) if values["shard"] is not None else None
     workers = worker_count(config)
     if values["dry_run"] and workers > 1:
         raise OptionError("--eval-dry-run runs in one process: leave -n out, or add -n 0")
     if values["engine"] and workers > 1:
         raise OptionError("--eval-engine sends work to replicas from one process: leave -n out, or add -n 0")
     check_device_map(values, workers)
-    values |= {"workers": workers, "device_kind": device_kind(values["device"]), "shard": shard}
+    values |= {"workers": workers, "device_kind": device_kind(values["device"])}
     sampling = Sampling(values["samples"], values["temperature"], values["top_p"], values["seed"])
     return Settings(
         values=values,

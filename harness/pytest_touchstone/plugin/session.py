@@ -38,7 +38,6 @@ from pytest_touchstone.core.errors import (
 )
 from pytest_touchstone.core.files import keep_others_out
 from pytest_touchstone.core.requests import RunProgram, scrub
-from pytest_touchstone.core.shard import shard_of
 from pytest_touchstone.engines.replicas import open_pool, open_programs
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin import new_run_id, new_token
@@ -101,7 +100,6 @@ class EvalSession:
     def _create(self) -> None:
         """Set up the run; raise ``pytest.UsageError`` or an error of ours for a mistake in the options."""
         settings = self.settings = settings_of(self.config)
-        self.shard = shard_of(settings.shard, {}) if settings.shard is not None else None
         self.directory = RunDirectory(self._run_path(), self._told.get("token") or new_token())
         self.collection = Collection(settings, lasting=self._lasting)
         self._lasting.logs = self.directory.path / DETAILS
@@ -110,7 +108,7 @@ class EvalSession:
         if "run" in self._told:
             return Path(self._told["run"])
         output: Path = self.config.invocation_params.dir / self.settings.output
-        end = f"_{self.shard.suffix}" if self.shard is not None else ""
+        end = f"_{self.settings.shard.replace('/', 'of')}" if self.settings.shard is not None else ""
         return output / f"{self.settings.run_id or new_run_id(self._began)}{end}"
 
     def _say(self, text: str) -> None:
@@ -192,11 +190,11 @@ class EvalSession:
         several = len(self.collection.checkpoints or ()) > 1
         plan_items(items, several=several)
         check_composites(items)
-        if self.shard is not None:
+        if self.settings.shard is not None:
             from pytest_touchstone.plugin.shards import take_share
 
             self._whole = list(items)
-            self._share, others = take_share(items, self.shard, self.settings)
+            self._share, others = take_share(items, self.settings)
             dropped += others
         if not self.config.option.collectonly:
             dropped += self._without_sandbox(items)

@@ -27,7 +27,6 @@ from pytest_touchstone.core.dataset import Example
 from pytest_touchstone.core.draws import TOUCHSTONE
 from pytest_touchstone.core.errors import OptionError
 from pytest_touchstone.core.requests import Generate, RunProgram
-from pytest_touchstone.core.shard import Shard
 from pytest_touchstone.core.text import CHARACTERS_PER_TOKEN
 from pytest_touchstone.plugin.batches import batch_key
 from pytest_touchstone.plugin.driver import cluster_of
@@ -145,20 +144,19 @@ def check_shard(settings: Settings, *, judged: bool) -> None:
     )
 
 
-def take_share(
-    items: list[pytest.Item], shard: Shard, settings: Settings
-) -> tuple[ShardShare, list[pytest.Item]]:
+def take_share(items: list[pytest.Item], settings: Settings) -> tuple[ShardShare, list[pytest.Item]]:
     """Take out the benchmark items of other shards; return the share that is left, and what was taken out.
 
     Ordinary tests stay in every shard.
     """
+    number, count = map(int, settings.shard.split("/"))
     own = planned_items(items)
     placed = _placed(own, settings)
-    number_of = place(placed, shard.count)
+    number_of = place(placed, count)
     places: dict[str, int] = {}
     dropped: list[pytest.Item] = []
     for index, planned in enumerate(own):
-        if number_of[index] == shard.number - 1:
+        if number_of[index] == number - 1:
             places[planned.nodeid] = index
         else:
             dropped.append(planned.item)
@@ -166,8 +164,8 @@ def take_share(
     items[:] = [item for item in items if item not in others]
     whole = sum(one.cost for one in placed)
     share = ShardShare(
-        number=shard.number,
-        count=shard.count,
+        number=number,
+        count=count,
         items=len(own),
         digest=_digest(own),
         checkpoints=list(dict.fromkeys(planned.info.name for planned in own)),

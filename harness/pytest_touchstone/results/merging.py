@@ -26,7 +26,6 @@ from pytest_touchstone.core.files import (
     write_atomic,
     write_checked,
 )
-from pytest_touchstone.core.shard import FLAG
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.results.journal import (
     RecordPlace,
@@ -343,7 +342,7 @@ def _manifest(directory: RunDirectory, parts: Sequence[ShardRun]) -> dict[str, A
         "command": [
             word
             for before, word in zip(["", *words], words, strict=False)
-            if word.partition("=")[0] != FLAG != before
+            if word.partition("=")[0] != "--eval-shard" != before
         ],
         MERGED: [{"run_id": part.run_id, "shard": part.share.name} for part in parts],
     }
