@@ -5,22 +5,18 @@ from __future__ import annotations
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING, Any
 
-from pytest_touchstone.compare.formats.run import composite_metric
 from pytest_touchstone.compare.gate.result import PASSING
 from pytest_touchstone.core.text import count
 from pytest_touchstone.plugin.api.items import Items, frame
-from pytest_touchstone.reports.formatting import interval, number, of_all, of_parts, own_rows
 from pytest_touchstone.results.rows import COLUMNS, ResultRow, result_rows
 from pytest_touchstone.results.run_directory import find_run
-from pytest_touchstone.results.summary import SUMMARY, Metric, Summary, load_summary, wholes
+from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary
 
 if TYPE_CHECKING:
     import pandas
-
-SHOWN: Final = ("checkpoint", "benchmark", "metric", "value", "95 % interval", "items", "")
-"""The columns of the table that a prompt shows."""
 
 
 class FinishedRun:
@@ -100,39 +96,17 @@ class FinishedRun:
         return frame([asdict(row) for row in self.results], COLUMNS)
 
     def __repr__(self) -> str:
-        table = [SHOWN, *self._table()]
-        widths = [max(len(row[column]) for row in table) for column in range(len(SHOWN))]
-        lines = [
-            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in table
-        ]
-        return "\n".join(line.rstrip() for line in [self._title(), *lines, *self._told()])
+        from pytest_touchstone.reports.terminal import render
+
+        title = f"run {self.run_id} in {self.directory}{'' if self._results_valid else ': NOT VALID'}"
+        return "\n".join(
+            [title, render(self.summary, get_terminal_size().columns, color=False), *self._told()]
+        )
 
     def _repr_markdown_(self) -> str:
         from pytest_touchstone.reports.markdown import page
 
         return page(self.summary)
-
-    def _title(self) -> str:
-        return f"run {self.run_id} in {self.directory}{'' if self._results_valid else ': NOT VALID'}"
-
-    def _table(self) -> list[tuple[str, ...]]:
-        """Return a row per checkpoint and benchmark with the primary metric, then one per composite."""
-        own = own_rows(self.summary)
-        rows = [
-            (
-                one.checkpoint,
-                one.name,
-                one.primary,
-                *_limits(one.metrics[one.primary]),
-                of_all(one, own=one.benchmark in own),
-                "not valid" if one.invalid or one.faults else "",
-            )
-            for one in wholes(self.summary)
-        ]
-        return rows + [
-            (one["checkpoint"], one["name"], "composite", *_limits(composite_metric(one)), of_parts(one), "")
-            for one in self.summary.composites
-        ]
 
     def _told(self) -> list[str]:
         lines = [f"left out, in .left_out: {text}" for text in self.left_out[:1]]
@@ -140,10 +114,6 @@ class FinishedRun:
             first = problems[0].splitlines()[0]
             lines.insert(0, f"{count(len(problems), 'problem')}, in .problems: {first}")
         return lines
-
-
-def _limits(metric: Metric) -> tuple[str, str]:
-    return number(metric.value), interval(metric.low, metric.high)
 
 
 def load(run: str | Path, *, output: str | Path = "results") -> FinishedRun:
