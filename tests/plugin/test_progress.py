@@ -5,28 +5,22 @@ from __future__ import annotations
 import re
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pytest_touchstone.core.requests import Generate, Loglikelihood, Request
-from pytest_touchstone.core.text import rough_tokens
 from pytest_touchstone.engines.base import EngineProgress
 from pytest_touchstone.plugin import progress as progress_module
 from pytest_touchstone.plugin.progress import (
-    GENERATED,
     PARAMETERS,
-    STARTED,
-    USUAL_LIMIT,
+    TEXT_TOKENS,
     USUAL_TOKENS,
     ProgressWriter,
-    size_of,
-    spread,
+    work_of,
 )
 from pytest_touchstone.results.live import ProcessProgress, read_progress
-from tests.support.places import ROOT
 from tests.support.project import ALONE
 
 
@@ -40,21 +34,21 @@ class Engine:
         return self.now
 
 
-class Item:
+def item(nodeid: str, asks: type[Request] = Loglikelihood, parameters: int | None = None) -> Any:
     """An item of a benchmark."""
+    info = SimpleNamespace(parameters=parameters)
+    return SimpleNamespace(nodeid=nodeid, spec=SimpleNamespace(asks=(asks,)), info=info)
 
-    def __init__(self, nodeid: str) -> None:
-        self.nodeid = nodeid
 
-
-ITEMS: Any = [Item(f"t.py::t[arc/{number}]") for number in range(3)]
+ITEMS = [item(f"t.py::t[arc/{number}]") for number in range(3)]
 
 
 @pytest.fixture
 def writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProgressWriter:
     monkeypatch.setattr(ProgressWriter, "_run", lambda _: None)
     writer = ProgressWriter(tmp_path, "main")
-    writer.plan(ITEMS, {"t.py::t[arc": 2.0})
+    monkeypatch.setattr(progress_module, "work_of", lambda _: 2.0)
+    writer.plan(ITEMS)
     return writer
 
 
@@ -100,7 +94,7 @@ def test_a_thread_writes_until_the_end_and_not_longer(
     written = threading.Event()
     monkeypatch.setattr(progress_module, "write_progress", lambda *_: written.set())
     writer = ProgressWriter(tmp_path, "main")
-    writer.plan([], {})
+    writer.plan([])
     assert written.wait(10)
     writer.close()
     assert "touchstone-progress-writer" not in {thread.name for thread in threading.enumerate()}
@@ -117,73 +111,11 @@ def test_nothing_of_it_is_left_in_the_folder_of_a_run_that_has_ended(
     assert not list(Path(run).rglob("*progress*"))
 
 
-# The size of what will be asked is that of first questions; what texts share counts once, and nothing is asked.
-
-
-SHOTS = "one two three four five six seven eight nine ten. " * 20
-
-
-def test_few_shot_examples_and_a_question_s_beginning_count_once() -> None:
-    requests = [
-        Loglikelihood(f"{SHOTS}{word} is", f" {choice}")
-        for word in ("apple", "berry", "cherry")
-        for choice in ("right", "wrong")
-    ]
-    assert size_of(requests) / 3 == pytest.approx(5, abs=2)
-    assert size_of(requests[:1]) == pytest.approx(rough_tokens(SHOTS) + 4, abs=1)
-
-
-def test_texts_are_as_many_as_differ_and_a_person_s_limit_goes_before_the_request_s() -> None:
-    sampled = Generate("a", max_new_tokens=99, temperature=1.0, samples=5)
-    prompt = size_of([Loglikelihood("a", "")])
-    assert size_of([sampled]) == prompt + GENERATED * 5 * 99
-    assert size_of([Generate("a", max_new_tokens=99, samples=5)]) == prompt + GENERATED * 99
-    assert size_of([sampled], 7) == prompt + GENERATED * 5 * 7
-    assert size_of([Generate("a", max_new_tokens=9999)]) == prompt + GENERATED * USUAL_LIMIT
-
-
-@given(st.lists(st.builds(Loglikelihood, st.text(), st.text(min_size=1)), min_size=1, max_size=9))
-def test_a_size_is_no_larger_than_that_of_all_texts_apart(requests: list[Request]) -> None:
-    assert len(requests) <= size_of(requests)
-    longest = max(size_of([request]) for request in requests)
-    assert size_of(requests) <= len(requests) * (longest + 1)
-
-
-@given(st.integers(0, 100))
-def test_items_are_spread_evenly(many):
-    found = spread(range(many))
-    assert len(found) == min(many, STARTED)
-    assert len(set(found)) == len(found)
-
-
-OWN = """
-from pathlib import Path
-from pytest_touchstone import Loglikelihood, benchmark
-
-@benchmark("own", version=1, rows=[{"q": "1+1="}, {"q": "2+2="}], asks=Loglikelihood, primary="acc")
-def test_own(example):
-    "Counts its starts."
-    with Path("started").open("a") as file:
-        file.write("x")
-    answer = yield Loglikelihood(example["q"], " 2")
-    return {"acc": answer.logprob > 0}
-"""
-
-
-def test_a_run_knows_the_sizes_of_shipped_benchmarks_and_starts_functions_of_others_once(
-    pytester, monkeypatch
-):
-    plans: list[Any] = []
-    monkeypatch.setattr(ProgressWriter, "plan", lambda _, items, sizes: plans.append((items, sizes)))
-    (pytester.path / "test_own.py").write_text(OWN)
-    shipped = str(ROOT / "evals" / "test_winogrande.py")
-    pytester.runpytest(shipped, "test_own.py", "--checkpoint", "fake:causal", "--eval-limit", "4", *ALONE)
-    items, sizes = plans[0]
-    assert len(items) == 6
-    own, winogrande = sorted(sizes, key=lambda key: "own" not in key)
-    assert sizes[own] == USUAL_TOKENS * PARAMETERS
-    assert 0 < sizes[winogrande] < USUAL_TOKENS * PARAMETERS
-    assert (pytester.path / "started").read_text() == "xx"
+@pytest.mark.parametrize(("parameters", "known"), [(None, PARAMETERS), (7, 7)])
+def test_a_generated_text_is_more_work_than_a_likelihood(parameters: int | None, known: int) -> None:
+    likelihood, text = (item("t", asks, parameters) for asks in (Loglikelihood, Generate))
+    assert work_of(likelihood) == USUAL_TOKENS * known
+    assert work_of(text) == (USUAL_TOKENS + TEXT_TOKENS) * known
 
 
 SLOW = """

@@ -11,12 +11,20 @@ import pytest
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import shown_path
-from pytest_touchstone.core.requests import Generate, Request
+from pytest_touchstone.core.requests import (
+    FillMask,
+    Generate,
+    Judge,
+    Loglikelihood,
+    PseudoLoglikelihood,
+    Request,
+    RollingLoglikelihood,
+    RunProgram,
+)
 from pytest_touchstone.core.settings import DEFAULT, settings_table
 from pytest_touchstone.core.text import rough_tokens
 from pytest_touchstone.plugin.collection import Collection, Given
 from pytest_touchstone.plugin.planned import Planned, planned_items
-from pytest_touchstone.plugin.progress import request_text, spread
 from pytest_touchstone.reports.dry_run import DryRun, DryRunRow, SettingRow
 
 if TYPE_CHECKING:
@@ -59,7 +67,7 @@ def _row(
     row.shots = items[0].given.loaded.shots.count
     asked = [
         (planned.given.example.id, some)
-        for planned in spread(items, SAMPLE)
+        for planned in _spread(items, SAMPLE)
         if (some := planned.first_requests())
     ]
     if not asked:
@@ -67,8 +75,8 @@ def _row(
     row.sampled, share = len(asked), len(items) / len(asked)
     requests = [request for _, some in asked for request in some]
     row.requests = round(share * sum(getattr(request, "different", 1) for request in requests))
-    longest = [max(some, key=lambda request: len(request_text(request))) for _, some in asked]
-    prompt = sum(rough_tokens(request_text(request)) for request in requests)
+    longest = [max(some, key=lambda request: len(_request_text(request))) for _, some in asked]
+    prompt = sum(rough_tokens(_request_text(request)) for request in requests)
     new = sum(_new_tokens(request, settings.model.max_new_tokens) for request in requests)
     row.takes, too_long = info.seq_len, []
     if info.served:
@@ -108,3 +116,22 @@ def _settings(settings: Settings, givens: dict[str, Given]) -> Iterator[SettingR
         for name, value in given.loaded.asking.settings.items():
             if table[name].option:
                 yield SettingRow(f"{table[name].flag} of {benchmark}", value, origin)
+
+
+def _spread(items: Sequence[Planned], most: int) -> list[Planned]:
+    """Return as many items, spread evenly."""
+    step = len(items) / most
+    return list(items) if step <= 1 else [items[int(number * step)] for number in range(most)]
+
+
+def _request_text(request: Request) -> str:
+    """Return the text of a request that goes through the model."""
+    match request:
+        case Loglikelihood(context, continuation):
+            return context + continuation
+        case RollingLoglikelihood(text) | FillMask(text) | PseudoLoglikelihood(text):
+            return text
+        case Generate(prompt):
+            return prompt
+        case RunProgram() | Judge():
+            return ""

@@ -22,7 +22,7 @@ from pytest_touchstone.plugin.dispatch import ProgramRunner, VerdictGiver
 from pytest_touchstone.plugin.driver import SYNC_EVERY, Job, RunningBatch
 from pytest_touchstone.plugin.options import Settings
 from pytest_touchstone.plugin.planned import Planned, planned_of
-from pytest_touchstone.plugin.progress import ProgressWriter, sizes_of
+from pytest_touchstone.plugin.progress import ProgressWriter
 from pytest_touchstone.plugin.xdist import Quarantine
 from pytest_touchstone.results.journal import Journal
 from pytest_touchstone.results.records import Record, Status
@@ -73,7 +73,7 @@ class Execution:
         """``who`` is the name of this process; a worker cannot know which batch it gets next. With ``by_kind`` batches
         of items that ask for texts are larger than ``size``, which xdist's controller could not know of. ``engine``
         loads a checkpoint; ``sequential`` knows which items are no longer needed."""
-        self._items, self._settings, self._directory = items, settings, directory
+        self._items, self._directory = items, directory
         self._engine, self._sandbox, self._judge, self._sequential = engine, sandbox, judge, sequential
         self._journal = Journal(directory.path, who)
         self._progress = progress
@@ -110,7 +110,7 @@ class Execution:
             raise RequestError(why)
         if not self._progress.planned:
             fresh = [one for one in self._items if not self._known(one)]
-            self._progress.plan(fresh, sizes_of(fresh, self._settings.model.max_new_tokens))
+            self._progress.plan(fresh)
         if self._asked is not None and self._asked.info.name != item.info.name:
             self.check()
         self._run(item)

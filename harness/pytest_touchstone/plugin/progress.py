@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import chain, pairwise
 from pathlib import Path
-from statistics import fmean
-from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 from pytest_touchstone.core.requests import (
-    FillMask,
     Generate,
-    Judge,
-    Loglikelihood,
-    PseudoLoglikelihood,
-    Request,
-    RollingLoglikelihood,
-    RunProgram,
 )
-from pytest_touchstone.core.text import rough_tokens
 from pytest_touchstone.engines.base import Engine
-from pytest_touchstone.engines.transformers.prefix_tree import common
 from pytest_touchstone.plugin.batches import batch_key
 from pytest_touchstone.plugin.planned import Planned
 from pytest_touchstone.results.live import ProcessProgress, write_progress
@@ -48,10 +36,10 @@ class ProgressWriter:
         """Return whether the sizes of items are known."""
         return bool(self._sizes)
 
-    def plan(self, items: Sequence[Planned], sizes: Mapping[str, float]) -> None:
-        """Begin to write, for a run of these items and their ``sizes_of``."""
-        self._sizes, self._state.items = sizes, len(items)
-        self._state.work = sum(sizes[batch_key(item.nodeid)] for item in items)
+    def plan(self, items: Sequence[Planned]) -> None:
+        """Begin to write, for a run of these items."""
+        self._sizes = {batch_key(item.nodeid): work_of(item) for item in items}
+        self._state.items, self._state.work = len(items), sum(map(work_of, items))
         if self._writes:  # with -q nobody looks, and a thread cannot always be had
             self._thread = threading.Thread(target=self._run, name="touchstone-progress-writer", daemon=True)
             self._thread.start()
@@ -98,69 +86,17 @@ class ProgressWriter:
 # About how much work items are
 
 
-STARTED: Final = 8
-"""Items of a part that are started."""
-
-SIZING_SECONDS: Final = 1.0
-"""The most that all of it may take; parts that come too late have the usual size."""
-
 USUAL_TOKENS: Final = 100.0
-"""Of an item that is not started."""
+"""The tokens of an item's questions, about."""
 
-USUAL_LIMIT: Final = 256
-"""New tokens that a text has at most, as far as nothing is known of its length."""
-
-GENERATED: Final = 2
-"""A generated token takes about as long as so many tokens of a prompt."""
+TEXT_TOKENS: Final = 512.0
+"""The same for a text that is generated: each of its tokens takes about as long as two of a prompt."""
 
 PARAMETERS: Final = 100_000_000
 """Of a checkpoint that does not say."""
 
 
-def sizes_of(items: Iterable[Planned], limit: int | None) -> dict[str, float]:
-    """Return about how much work an item is, by its ``batch_key``, in tokens times parameters.
-
-    The first questions of a few items of each key are measured; where nobody may start one, items have the usual size.
-    ``limit`` is the person's of new tokens.
-    """
-    members: dict[str, list[Planned]] = {}
-    for item in items:
-        members.setdefault(batch_key(item.nodeid), []).append(item)
-    until = monotonic() + SIZING_SECONDS
-    return {key: _size(some, limit, until) for key, some in members.items()}
-
-
-def _size(items: Sequence[Planned], limit: int | None, until: float) -> float:
-    questions = [asked for item in spread(items) if monotonic() < until and (asked := item.first_requests())]
-    usual = USUAL_TOKENS + GENERATED * USUAL_LIMIT * (Generate in items[0].spec.asks)
-    tokens = size_of(list(chain(*questions)), limit) / len(questions) if questions else usual
-    return tokens * (items[0].info.parameters or PARAMETERS)
-
-
-def size_of(requests: Sequence[Request], limit: int | None = None) -> float:
-    """Return about how many tokens are computed for requests; the beginning that two texts share counts once, and that
-    of all of them not at all. The ``limit`` of new tokens goes before the requests' own."""
-    texts = sorted(map(request_text, requests))
-    distinct = [text[common(before, text) :] for before, text in pairwise(texts)] or texts
-    generated = [request for request in requests if isinstance(request, Generate)]
-    new = sum(one.different * min(limit or one.max_new_tokens, USUAL_LIMIT) for one in generated)
-    return len(texts) * (1.0 + fmean(map(rough_tokens, distinct))) + GENERATED * new
-
-
-def spread(items: Sequence[Any], most: int = STARTED) -> list[Any]:
-    """Return as many items, spread evenly."""
-    step = len(items) / most
-    return list(items) if step <= 1 else [items[int(number * step)] for number in range(most)]
-
-
-def request_text(request: Request) -> str:
-    """Return the text of a request that goes through the model."""
-    match request:
-        case Loglikelihood(context, continuation):
-            return context + continuation
-        case RollingLoglikelihood(text) | FillMask(text) | PseudoLoglikelihood(text):
-            return text
-        case Generate(prompt):
-            return prompt
-        case RunProgram() | Judge():
-            return ""
+def work_of(item: Planned) -> float:
+    """Return about how much work an item is, in tokens times parameters, by what its benchmark asks."""
+    tokens = USUAL_TOKENS + TEXT_TOKENS * (Generate in item.spec.asks)
+    return tokens * (item.info.parameters or PARAMETERS)
