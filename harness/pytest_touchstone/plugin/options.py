@@ -7,7 +7,6 @@ before anything runs, so that a wrong one is reported in one line.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -312,18 +311,6 @@ KEPT: Final = {
 }
 """Options of others that are to be left out, and why: most have an effect that we always have."""
 
-NO_PATHS: Final = (
-    "hf",
-    "hf-auto",
-    "vllm",
-    "openai",
-    "local-completions",
-    "local-chat-completions",
-    "gguf",
-    "sglang",
-)
-"""The kinds of model that others name where we take a path."""
-
 
 def about_unknown(unknown: Sequence[str], words: Sequence[str], *, ours_alone: bool) -> str | None:
     """Return what is said of the ``unknown`` options among the ``words`` of a command line; None where pytest is to
@@ -361,29 +348,9 @@ def _meant(name: str, value: str) -> Iterator[str]:
         for key, _, text in (part.partition("=") for part in value.split(",")):
             yield from _meant(key.replace("_", "-"), text)
         return
-    rows = settings_table()
-    names = (
-        row for row in rows.values() if row.option and name in (*row.elsewhere, row.name.replace("_", "-"))
-    )
-    for row in names:
-        yield _with_value(row, name, value)
-
-
-def _with_value(row: Setting, name: str, value: str) -> str:
-    flag = row.flag
-    if row.action == "switch":
-        return flag
-    if flag == "--checkpoint" and (not value or value in NO_PATHS):
-        value = "PATH"
-    elif name.startswith("gpu") and value.isdigit():
-        value = f"cuda:{value}"
-    elif row.long_flag.endswith("chat") and not value:
-        value = "on"
-    elif row.long_flag.endswith("server-args"):
-        value = f"'--{name} {value or 'N'}'"
-    elif not re.fullmatch(r"[\w./:,@%+-]+", value):
-        value = row.metavar or "VALUE"
-    return f"{flag} {value}"
+    for row in settings_table().values():
+        if row.option and name in (*row.elsewhere, row.name.replace("_", "-")):
+            yield f"{row.flag} {row.metavar}" if row.metavar else row.flag
 
 
 def _near(name: str) -> str:
