@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.cli import main
-from pytest_touchstone.plugin.interrupts import Interrupts
+from pytest_touchstone.plugin.controller import Interrupts
 
 Project = Any
 

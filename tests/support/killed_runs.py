@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from pytest_touchstone.core.files import read_checked
-from pytest_touchstone.plugin.interrupts import WORKERS_ENDED
+from pytest_touchstone.plugin.controller import WORKERS_ENDED
 from pytest_touchstone.results.journal import latest, read_journal
 from pytest_touchstone.results.records import Record
 from tests.support.forking import Fork, Forks

@@ -18,8 +18,7 @@ from pytest_touchstone.core.files import shipped_evals, shown_path
 from pytest_touchstone.core.settings import of_table, settings_table
 from pytest_touchstone.core.tasks import Known, Tasks, declared_groups, shipped_names, tags_of, task_groups
 from pytest_touchstone.core.text import count
-from pytest_touchstone.plugin.listing import ListedBenchmark, find_benchmarks
-from pytest_touchstone.plugin.selection import faults_of
+from pytest_touchstone.plugin.selection import ListedBenchmark, faults_of, find_benchmarks
 
 WIDE: Final = 100
 """The columns from which the table has versions, all tags and the number of metrics, two spaces apart."""

@@ -18,8 +18,7 @@ from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import shown_path, write_atomic, write_json
 from pytest_touchstone.core.requests import VERDICT_KINDS
 from pytest_touchstone.core.text import count, did_you_mean, listed
-from pytest_touchstone.plugin.api.items import Item, Items
-from pytest_touchstone.plugin.api.view import view_of
+from pytest_touchstone.plugin.api.items import Item, Items, view_of
 from pytest_touchstone.plugin.replay import Replay
 from pytest_touchstone.reports.items import rendered
 from pytest_touchstone.results.item_view import is_cut

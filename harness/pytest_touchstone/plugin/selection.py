@@ -6,19 +6,25 @@ Only benchmarks that somebody selects may stop a run, or say why they are left o
 
 from __future__ import annotations
 
+import contextlib
+import io
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_touchstone.core.aggregation import is_of_samples
 from pytest_touchstone.core.benchmark import Benchmark, declared
-from pytest_touchstone.core.errors import ExitCode
+from pytest_touchstone.core.errors import ExitCode, HarnessError
 from pytest_touchstone.core.eval_config import PRIORITIES, Choice, EvalConfig
 from pytest_touchstone.core.files import load_module, shipped_evals, shown_path
 from pytest_touchstone.core.lm_eval_names import metrics_named
 from pytest_touchstone.core.tasks import Known, Tasks, declared_groups, declared_in, shipped_names
 from pytest_touchstone.core.text import alike, count, listed
+from pytest_touchstone.metrics.solutions import forms_of
 from pytest_touchstone.plugin.collection import (
     Collection,
     Given,
@@ -215,3 +221,66 @@ def shipped_specs(names: Container[str]) -> list[Benchmark]:
     modules = [load_module(path, f"touchstone_shipped_{path.stem}") for path in files]
     found = (declared(value) for module in modules for value in vars(module).values())
     return [spec for spec in found if spec is not None and spec.name in names]
+
+
+# The benchmarks of files and folders, found as pytest finds them
+
+
+@dataclass(frozen=True, slots=True)
+class ListedBenchmark:
+    """A benchmark with its function and its file."""
+
+    spec: Benchmark
+    function: Callable[..., Any]
+    path: Path
+
+
+@dataclass(slots=True)
+class _Finder:
+    """A plugin that keeps benchmarks and collects no item; ``fault`` is the first file that could not be collected."""
+
+    found: list[ListedBenchmark] = field(default_factory=list)
+    fault: str | None = None
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Come before every other plugin, which must not begin a run."""
+        config.pluginmanager.register(_First(self.found))
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Keep the line that tells an error."""
+        if report.failed and self.fault is None:
+            lines = [line for line in report.longreprtext.splitlines() if line.strip()]
+            errors = [line.removeprefix("E ").strip() for line in lines if line.startswith("E ")]
+            self.fault = f"{report.nodeid}: {next(iter((*errors[-1:], *lines)), 'cannot be read')}"
+
+
+@dataclass(frozen=True, slots=True)
+class _First:
+    found: list[ListedBenchmark]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pycollect_makeitem(
+        self, collector: pytest.Module | pytest.Class, name: str, obj: object
+    ) -> list[pytest.Item] | None:
+        """Make no item of a test function."""
+        if not collector.istestfunction(obj, name):
+            return None
+        functions: list[Callable[..., Any]] = [obj, *forms_of(obj)] if callable(obj) else []
+        for function in functions:
+            if (spec := declared(function)) is not None:
+                self.found.append(ListedBenchmark(spec, function, collector.path))
+        return []
+
+
+def find_benchmarks(paths: Sequence[Path]) -> list[ListedBenchmark]:
+    """Return the benchmarks that ``pytest PATHS`` would collect; raises ``HarnessError`` where it would not."""
+    finder, said = _Finder(), io.StringIO()
+    arguments = ["--collect-only", "--capture=no", "--assert=plain", *map(str, paths)]
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        code = pytest.main(arguments, plugins=[finder])
+    if finder.fault is not None:
+        raise HarnessError(finder.fault)
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+        lines = [line for line in said.getvalue().splitlines() if line.strip()]
+        raise HarnessError(lines[-1].removeprefix("ERROR: ") if lines else f"pytest ends with {code}")
+    return finder.found

@@ -43,12 +43,18 @@ from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin import new_run_id, new_token
 from pytest_touchstone.plugin.batches import batch_size, interleave, most_items
 from pytest_touchstone.plugin.collection import OWN_NAMES, Collection, generate, given_of
-from pytest_touchstone.plugin.declarations import check_composites, collected_of, declarations_of
 from pytest_touchstone.plugin.gate import GateSession, Sequential
 from pytest_touchstone.plugin.item_errors import SAME, no_silent_end, one_line, place_of, whole_sentence
 from pytest_touchstone.plugin.options import runs_nothing, settings_of
 from pytest_touchstone.plugin.plain_stream import keep_keys_out
-from pytest_touchstone.plugin.planned import plan_items, planned_items, planned_of
+from pytest_touchstone.plugin.planned import (
+    check_composites,
+    collected_of,
+    declarations_of,
+    plan_items,
+    planned_items,
+    planned_of,
+)
 from pytest_touchstone.plugin.selection import by_priority, settle
 from pytest_touchstone.results.layout import DETAILS, ITEMS
 from pytest_touchstone.results.run_directory import RunDirectory
