@@ -113,16 +113,6 @@ def three_rows():
     return ROWS
 
 
-@pytest.fixture
-def of_another(three_rows):
-    return three_rows
-
-
-@pytest.fixture
-def late_rows():
-    yield ROWS
-
-
 @benchmark("b", version=1, asks=Loglikelihood, primary="acc", {how})
 def test_b(example):
     answer = yield Loglikelihood("x", "y")
@@ -143,13 +133,12 @@ def run_other(pytester: pytest.Pytester, how: str, *arguments: str) -> pytest.Ru
     [
         ("rows=read", 3),
         ("rows=lambda: ROWS[:2]", 2),
-        ("rows='three_rows'", 3),
         ("data=Path(__file__).with_name('rows.jsonl')", 2),
         ("data=Path(__file__).with_name('many'), group='file'", 4),
         ("data='many/'", 4),
     ],
 )
-def test_rows_come_from_a_function_a_fixture_a_path_or_a_folder(
+def test_rows_come_from_a_function_a_path_or_a_folder(
     pytester: pytest.Pytester, how: str, items: int
 ) -> None:
     run_other(pytester, how).assert_outcomes(passed=items)
@@ -164,18 +153,16 @@ SHOTS = "shot=lambda row: str(row['n'])"
         ("rows=unreadable", "rows of b: OSError: no such table (test_b.py:13)"),
         ("rows=lambda: 3", "rows of b: of type int; give a list of dicts, or a function that returns one"),
         ("rows=[]", "rows of b: no rows; give one at least"),
-        ("rows='tree_rows'", "b: rows='tree_rows' is no fixture that this file can use*"),
-        ("rows='of_another'", "b: the fixture 'of_another' needs 'three_rows', but rows are needed before*"),
-        ("rows='late_rows'", "b: the fixture 'late_rows' yields, but rows are needed before fixtures run*"),
-        ("rows=three_rows", "rows of b: a fixture; name it in quotes: rows='NAME_OF_THE_FIXTURE'"),
+        ("rows='three_rows'", "test_b.py:21: rows of type str: write rows=*"),
+        ("rows=three_rows", "rows of b: a fixture, which runs later; give the function without the fixture"),
         ("data='row.jsonl'", "b: row.jsonl: no such file; did you mean 'rows.jsonl'?"),
         ("data='rows'", "b: data='rows' is no file; did you mean 'rows.jsonl'?"),
         ("data='rows.csv'", "b: data='rows.csv': only .jsonl files are read; *"),
         ("data='none/'", "b: none: no folder of .jsonl files*"),
-        ("data=Dataset('rows.jsonl')", "test_b.py:31: Dataset('rows.jsonl'): a file is local='rows.jsonl'"),
+        ("data=Dataset('rows.jsonl')", "test_b.py:21: Dataset('rows.jsonl'): a file is local='rows.jsonl'"),
         (
             "rows=ROWS, metric='acc'",
-            "test_b.py:31: benchmark 'b': unknown field 'metric'; did you mean 'metrics'?",
+            "test_b.py:21: benchmark 'b': unknown field 'metric'; did you mean 'metrics'?",
         ),
         ("rows=ROWS, shots=Shots(1)", "b: 1 few-shot examples, but no shot=, which makes one of a row; *"),
         (

@@ -48,8 +48,8 @@ MOST_UNUSABLE: Final = 0.1
 """The largest share of outputs without an answer, or ending at the limit, with which a result is valid."""
 
 
-Rows: TypeAlias = Sequence[Mapping[str, Any]] | Callable[[], Iterable[Mapping[str, Any]]] | str
-"""Rows, a function that returns them, or the name of a fixture."""
+Rows: TypeAlias = Sequence[Mapping[str, Any]] | Callable[[], Iterable[Mapping[str, Any]]]
+"""Rows, or a function that returns them."""
 
 
 LIST_OF_DICTS: Final = (
@@ -66,9 +66,9 @@ class Dataset:
     (``group="file"``), as in a folder. In a folder of data they are ``local``, as ``NAME/FILE`` (or ``NAME/FOLDER``,
     one file per group); without it, ``NAME`` is the last part of ``path`` and ``FILE`` the split. A ``local`` that ends
     in ``.jsonl`` is a file beside the benchmark's module, one that ends in ``/`` a folder of such files. ``rows`` are
-    rows themselves, a function that returns them, or the name of a fixture that needs no other. All these belong to the
-    benchmark and are used whatever the data. ``fewshot`` is where few-shot examples come from: another split (in a
-    folder, another file of NAME), or another dataset.
+    rows themselves, or a function that returns them. All these belong to the benchmark and are used whatever the data.
+    ``fewshot`` is where few-shot examples come from: another split (in a folder, another file of NAME), or another
+    dataset.
     """
 
     path: str | None = None
@@ -86,7 +86,8 @@ class Dataset:
             raise BenchmarkError(
                 "Dataset: give the dataset's path on the Hub, local='NAME/FILE', or rows=[...]"
             )
-        if self.rows is not None and not (isinstance(self.rows, Sequence) or callable(self.rows)):
+        rows = isinstance(self.rows, Sequence) and not isinstance(self.rows, str)
+        if self.rows is not None and not (rows or callable(self.rows)):
             raise BenchmarkError(f"rows of type {type(self.rows).__name__}: write {LIST_OF_DICTS}")
 
     @property

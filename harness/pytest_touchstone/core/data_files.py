@@ -204,8 +204,6 @@ def _check_name(spec: Benchmark, source: Dataset) -> None:
 def _given(spec: Benchmark, rows: object) -> Iterator[RawRow]:
     """Return the rows of a list, or of a function that returns them."""
     place = f"rows of {spec.name}"
-    if isinstance(rows, str):
-        raise DataError(f"{place}: the fixture {rows!r} returns them, which only a run of pytest has")
     found = _called(place, rows) if callable(rows) else rows
     if isinstance(found, (str, Mapping)) or not isinstance(found, Iterable):
         raise DataError(
@@ -222,7 +220,9 @@ def _called(place: str, function: Callable[[], object]) -> object:
         found = function()
         return found if isinstance(found, (str, Mapping)) or not isinstance(found, Iterable) else list(found)
     except pytest.fail.Exception:
-        raise DataError(f"{place}: a fixture; name it in quotes: rows='NAME_OF_THE_FIXTURE'") from None
+        raise DataError(
+            f"{place}: a fixture, which runs later; give the function without the fixture"
+        ) from None
     except Exception as error:
         last = traceback.extract_tb(error.__traceback__)[-1]
         told = f"{type(error).__name__}: {error} ({shown_path(Path(last.filename))}:{last.lineno})"

@@ -57,32 +57,6 @@ if TYPE_CHECKING:
     from pytest_touchstone.engines.sandbox.soundness import CheckedSandbox
 
 
-def with_rows(spec: Benchmark, metafunc: pytest.Metafunc) -> Benchmark:
-    """Return the benchmark with the function of the fixture that its rows come from, if they come from one.
-
-    Raises ``DataError`` where there is no such fixture, or where it needs others or cleans up after itself.
-    """
-    name = spec.data.rows
-    if not isinstance(name, str):
-        return spec
-    # Private: nothing public finds a fixture by its name while items are collected.
-    manager = metafunc.definition.session._fixturemanager
-    found = manager.getfixturedefs(name, metafunc.definition)
-    if not found:
-        raise DataError(
-            f"{spec.name}: rows={name!r} is no fixture that this file can use; check its name, or give a list or a "
-            "function"
-        )
-    function, needed = found[-1].func, found[-1].argnames
-    why = f"needs {needed[0]!r}" if needed else "yields" if inspect.isgeneratorfunction(function) else ""
-    if why:
-        raise DataError(
-            f"{spec.name}: the fixture {name!r} {why}, but rows are needed before fixtures run; "
-            "give rows= a function without arguments that returns them"
-        )
-    return replace(spec, data=replace(spec.data, rows=function))
-
-
 @dataclass(frozen=True, slots=True)
 class LoadedBenchmark:
     """A benchmark with its rows and few-shot examples, and how texts are sampled and asked for in the run."""
@@ -439,7 +413,7 @@ def _examples(
     loaded = collection.loaded.get(id(spec))
     if loaded is None:
         try:
-            dataset = load_dataset(with_rows(spec, metafunc), settings.data)
+            dataset = load_dataset(spec, settings.data)
         except MissingDataError as error:
             collection.remarks.append(Remark(spec, str(error), mistake=settings.data is not None))
             return []
