@@ -1,5 +1,4 @@
-"""Items -> batches: the items whose requests are answered together, what may run together or at any time, and the
-order of checkpoints that share a model.
+"""Items -> batches: the items whose requests are answered together, and what may run together or at any time.
 
 Under xdist the controller knows node ids and nothing else, so batches are a function of the node ids alone, computed
 alike on both sides.
@@ -7,17 +6,14 @@ alike on both sides.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-import pytest
-
 from pytest_touchstone.core.requests import Generate
 from pytest_touchstone.plugin.collection import Collection
 from pytest_touchstone.plugin.options import device_kind
-from pytest_touchstone.plugin.planned import Planned, planned_of
+from pytest_touchstone.plugin.planned import Planned
 
 DEFAULT_SIZE: Final = 64
 """The most items of a batch: enough to fill the model's, few enough that progress shows and a crash costs little."""
@@ -122,29 +118,3 @@ def batches_of(items: Sequence[Planned], size: int, *, by_kind: bool) -> list[li
             # A benchmark's groups, each with examples of its own, are too few items to keep a GPU at work.
             kinds[item.nodeid] = BatchKind(f"{loaded.spec.name} of {name}", size)
     return plan_batches([item.nodeid for item in items], size, alone, kinds)
-
-
-def interleave(items: list[pytest.Item], size: int, *, by_kind: bool) -> None:
-    """Interleave, in place, the items of checkpoints that one model in memory serves: a base and its adapters.
-
-    ``size`` and ``by_kind`` are those by which they will run.
-
-    pytest runs all items of one checkpoint, then all of the next. Here a batch of the first is followed by the same
-    batch of the second, and so on. So the checkpoints are compared early, and on the same items. The model is loaded
-    once, even if the command line names other checkpoints between them. Nothing else moves.
-    """
-    planned = {index: own for index, item in enumerate(items) if (own := planned_of(item)) is not None}
-    keys = {own.info.name: own.info.model_key for own in planned.values()}
-    models = Counter(keys.values())
-    moved = [index for index, own in planned.items() if models[own.info.model_key] > 1]
-    some = [planned[index] for index in moved]
-    groups: dict[object, list[list[int]]] = {index: [[index]] for index in {*range(len(items))} - {*moved}}
-    seen: Counter[str] = Counter()
-    for batch in batches_of(some, size, by_kind=by_kind) if moved else ():
-        first = some[batch[0]]
-        name, key = first.info.name, batch_key(first.nodeid)
-        twins = key.replace(f"[{name}-", "[", 1)
-        groups.setdefault((keys[name], twins, seen[key]), []).append([moved[number] for number in batch])
-        seen[key] += 1
-    ordered = sorted(groups.values(), key=lambda group: group[0][0])
-    items[:] = [items[index] for group in ordered for batch in group for index in batch]

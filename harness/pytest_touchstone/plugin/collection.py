@@ -172,7 +172,10 @@ class Collection:
             texts = self._texts_by(lambda: series.infos) is not None
             check_served(settings, series.infos, some_failed=bool(series.failed), texts=texts)
             check_base(settings.base_model, series.infos, some_failed=bool(series.failed))
-            self.checkpoints, self.failed = series.infos, series.failed
+            # A base and its adapters follow each other: their model is loaded once.
+            models = [info.model_key for info in series.infos]
+            self.checkpoints = sorted(series.infos, key=lambda info: models.index(info.model_key))
+            self.failed = series.failed
             self.deselected += series.left_out
         return self.checkpoints
 

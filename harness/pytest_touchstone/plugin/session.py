@@ -41,7 +41,7 @@ from pytest_touchstone.core.requests import RunProgram, scrub
 from pytest_touchstone.engines.replicas import open_pool, open_programs
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin import new_run_id, new_token
-from pytest_touchstone.plugin.batches import batch_size, interleave, most_items
+from pytest_touchstone.plugin.batches import batch_size, most_items
 from pytest_touchstone.plugin.collection import OWN_NAMES, Collection, generate, given_of
 from pytest_touchstone.plugin.gate import GateSession, Sequential
 from pytest_touchstone.plugin.item_errors import SAME, no_silent_end, one_line, place_of, whole_sentence
@@ -193,8 +193,7 @@ class EvalSession:
         """``whole`` says that every file could be collected. Raises ``pytest.UsageError`` and ``BenchmarkError`` for a
         person's mistake."""
         dropped = settle(items, self.collection, self.config, whole=whole)
-        several = len(self.collection.checkpoints or ()) > 1
-        plan_items(items, several=several)
+        plan_items(items, several=len(self.collection.checkpoints or ()) > 1)
         check_composites(items)
         if self.settings.shard is not None:
             from pytest_touchstone.plugin.shards import take_share
@@ -210,8 +209,6 @@ class EvalSession:
             self.config.hook.pytest_deselected(items=dropped)
         if self.settings.file is not None:
             by_priority(items)
-        if several:
-            interleave(items, self._batch_size(len(items)), by_kind=self._by_kind)
 
     def _without_sandbox(self, items: list[pytest.Item]) -> list[pytest.Item]:
         """Open the sandbox if any item runs programs.
