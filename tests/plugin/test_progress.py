@@ -12,8 +12,8 @@ import pytest
 
 from pytest_touchstone.core.requests import Generate, Loglikelihood, Request
 from pytest_touchstone.engines.base import EngineProgress
-from pytest_touchstone.plugin import progress as progress_module
-from pytest_touchstone.plugin.progress import (
+from pytest_touchstone.plugin import execution as module
+from pytest_touchstone.plugin.execution import (
     PARAMETERS,
     TEXT_TOKENS,
     USUAL_TOKENS,
@@ -47,7 +47,7 @@ ITEMS = [item(f"t.py::t[arc/{number}]") for number in range(3)]
 def writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProgressWriter:
     monkeypatch.setattr(ProgressWriter, "_run", lambda _: None)
     writer = ProgressWriter(tmp_path, "main")
-    monkeypatch.setattr(progress_module, "work_of", lambda _: 2.0)
+    monkeypatch.setattr(module, "work_of", lambda _: 2.0)
     writer.plan(ITEMS)
     return writer
 
@@ -90,9 +90,9 @@ def test_what_holds_up_an_engine_is_told_as_long_as_it_does(writer: ProgressWrit
 def test_a_thread_writes_until_the_end_and_not_longer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(progress_module, "INTERVAL", 0.01)
+    monkeypatch.setattr(module, "INTERVAL", 0.01)
     written = threading.Event()
-    monkeypatch.setattr(progress_module, "write_progress", lambda *_: written.set())
+    monkeypatch.setattr(module, "write_progress", lambda *_: written.set())
     writer = ProgressWriter(tmp_path, "main")
     writer.plan([])
     assert written.wait(10)

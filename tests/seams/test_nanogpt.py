@@ -11,7 +11,7 @@ import pytest
 
 from pytest_touchstone.checkpoints import fingerprint
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.plugins import plugins
+from pytest_touchstone.core.hooks import plugins
 from pytest_touchstone.core.requests import Generate, Loglikelihood, Request
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers import TransformersFactory

@@ -30,7 +30,7 @@ from typing import Any, Final, NoReturn
 import pytest
 from _pytest.assertion.rewrite import AssertionRewritingHook
 
-from pytest_touchstone.core.plugins import plugins
+from pytest_touchstone.core.hooks import plugins
 from tests.support.distributions import remember_distributions
 from tests.support.places import ROOT, SOURCE
 from tests.support.project import ALONE, write_benchmark, write_rows

@@ -18,7 +18,7 @@ from pytest_touchstone.checkpoints.formats.lora import Lora
 from pytest_touchstone.checkpoints.formats.transformers import Transformers
 from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo, Kind
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.plugins import plugins
+from pytest_touchstone.core.hooks import plugins
 
 _LENGTH: Final = 2048
 _KINDS: Final[dict[str, Kind]] = {"fake:causal": "causal", "fake:masked": "masked"}

@@ -82,7 +82,7 @@ from pytest_touchstone.checkpoints.formats.transformers import Transformers
 from pytest_touchstone.checkpoints.info import CheckpointInfo, unique_names
 from pytest_touchstone.checkpoints.registry import formats
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.plugins import plugins
+from pytest_touchstone.core.hooks import plugins
 from pytest_touchstone.core.text import alike
 
 _TARGETS: Final = {"builtin:", "hub:"}

@@ -7,17 +7,23 @@
 They are called in the process that the user started, once each, with and without xdist. The files of a run are
 written by implementations too (``plugin.reporters``). An implementation that raises does not end the run: a
 line says so, and the exit code is 1 where all else is well.
+
+Formats, engines and commands of installed packages are found by entry points (``plugins``).
 """
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from pytest_touchstone.core.errors import HarnessError
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +70,25 @@ def add_specifications(manager: pytest.PytestPluginManager) -> None:
     first: Any = getattr(manager.hook, "pytest_touchstone_run_started", None)
     if first is None or not first.has_spec():
         manager.add_hookspecs(sys.modules[__name__])
+
+
+# What installed packages add, by entry points
+
+
+@functools.cache
+def plugins(group: str, error: type[HarnessError] = HarnessError) -> tuple[Any, ...]:
+    """The objects that installed packages register in an entry-point group, by name; a class is called.
+
+    Raises ``error`` (one line) for one that cannot be loaded: going on without it would change the results.
+    """
+    found = []
+    for entry in sorted(entry_points(group=group), key=lambda one: one.name):
+        try:
+            loaded = entry.load()
+            found.append(loaded() if isinstance(loaded, type) else loaded)
+        except Exception as reason:
+            raise error(
+                f"plug-in {entry.name} ({entry.value}, group {group}): cannot be loaded "
+                f"({type(reason).__name__}: {reason}); fix or uninstall it"
+            ) from reason
+    return tuple(found)

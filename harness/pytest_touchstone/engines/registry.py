@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from pytest_touchstone.checkpoints import ENGINES, CheckpointInfo
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.plugins import plugins
+from pytest_touchstone.core.hooks import plugins
 from pytest_touchstone.engines.base import Engine, EngineFactory
 from pytest_touchstone.engines.fake import FakeFactory
 from pytest_touchstone.engines.http.engine import HttpFactory

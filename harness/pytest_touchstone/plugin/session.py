@@ -264,8 +264,7 @@ class EvalSession:
             return
         if any(info.served for info in self.collection.checkpoints or ()):
             self._lock = disk.share_lock(self.directory.path / ITEMS)
-        from pytest_touchstone.plugin.execution import MAIN, Execution
-        from pytest_touchstone.plugin.progress import ProgressWriter
+        from pytest_touchstone.plugin.execution import MAIN, Execution, ProgressWriter
 
         # Not from the environment: a run inside a worker's test inherits that.
         who = self.config.workerinput["workerid"] if self.worker else MAIN  # type: ignore[attr-defined]

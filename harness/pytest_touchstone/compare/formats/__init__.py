@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pytest_touchstone.compare.formats.base import GROUP, ResultFormat
 from pytest_touchstone.core.errors import DataError
-from pytest_touchstone.core.plugins import plugins
+from pytest_touchstone.core.hooks import plugins
 
 
 def result_formats() -> tuple[ResultFormat, ...]:
