@@ -94,6 +94,22 @@ class Setting:
         limits = {name: value for name in LIMITS if (value := getattr(self, name)) is not None}
         return read_as(flag, text, parse, expected=self.expected, **limits)
 
+    def value(self, given: Any, where: str | None = None) -> Any:
+        """Return the value of a text, a list of texts, or plain data; raise ``OptionError`` in a line that names
+        ``where``."""
+        where = where or self.flag
+        if self.action == "switch":
+            if not isinstance(given, bool):
+                raise OptionError(f"invalid {where} {given!r}: expected true or false")
+            return given
+        several = given if isinstance(given, list) and self.action == "append" else [given]
+        for value in several:
+            if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+                kind = "a text or a list of texts" if self.action == "append" else "a text or a number"
+                raise OptionError(f"invalid {where} {value!r}: expected {kind}")
+        values = tuple(self.read(str(value), where) for value in several)
+        return values if self.action == "append" else values[0]
+
 
 def read_as(
     flag: str, text: str, parse: Callable[..., T], *, expected: str | None = None, **limits: Any
@@ -328,23 +344,8 @@ def of_table(table: Mapping[str, Any], where: str, origin: str) -> Found:
             raise OptionError(
                 f"{where}: unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else "")
             )
-        values[name] = _plain(rows[name], value, f"{where} {key}")
+        values[name] = rows[name].value(value, f"{where} {key}")
     return values, dict.fromkeys(values, origin)
-
-
-def _plain(row: Setting, value: Any, where: str) -> Any:
-    """Return a row's value from a plain one; raises ``OptionError``."""
-    if row.action == "switch":
-        if not isinstance(value, bool):
-            raise OptionError(f"invalid {where} {value!r}: expected true or false")
-        return value
-    several = value if isinstance(value, list) and row.action == "append" else [value]
-    for one in several:
-        if isinstance(one, bool) or not isinstance(one, (str, int, float)):
-            kind = "a text or a list of texts" if row.action == "append" else "a text or a number"
-            raise OptionError(f"invalid {where} {one!r}: expected {kind}")
-    found = tuple(row.read(str(one), where) for one in several)
-    return found if row.action == "append" else found[0]
 
 
 def of_environment(environ: Mapping[str, str]) -> Found:
@@ -368,11 +369,10 @@ def _of_text(row: Setting, text: str, variable: str) -> Any:
             raise OptionError(f"invalid {variable} {text!r}: expected 1 or 0")
         return WORDS[text.lower()]
     try:
-        parts = shlex.split(text) if row.action == "append" else [text]
+        parts = shlex.split(text) if row.action == "append" else text
     except ValueError as error:
         raise OptionError(f"invalid {variable} {text!r}: {error}") from None
-    found = tuple(row.read(one, variable) for one in parts)
-    return found if row.action == "append" else found[0]
+    return row.value(parts, variable)
 
 
 if __name__ == "__main__":

@@ -191,11 +191,7 @@ def sampling_values(samples: int, temperature: float | None, top_p: float | None
 def _given(config: pytest.Config, row: Setting) -> Any:
     """Return the value that the command line gives; None where it gives none."""
     given = config.getoption(row.long_flag, None)
-    if row.action == "switch":
-        return True if given else None
-    if row.action == "append":
-        return tuple(row.read(text) for text in given) if given else None
-    return None if given is None else row.read(given)
+    return None if given in (None, False, []) else row.value(given)
 
 
 def check_device_map(values: Mapping[str, Any], workers: int) -> None:
