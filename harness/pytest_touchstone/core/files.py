@@ -266,18 +266,31 @@ def read_json(path: Path, most: int | None = None) -> Any:
     return parsed(read_regular(path, most))
 
 
+FORMER: Final = {"pack": "dataset", "broken": "failed_to_load", "contenders": "candidates"}
+"""The names that fields have had before, with those that they have."""
+
+
 def typed(kind: type[Kind], fields: object) -> Kind:
     """Return the dataclass or tuple that plain data describes, with those in it; raises ``ValueError`` naming a wrong
-    field."""
+    field. Fields may have their former names."""
     from pydantic import ValidationError
 
     try:
-        found: Kind = adapter_of(kind).validate_python(fields)  # type: ignore[arg-type]
+        valid: Kind = adapter_of(kind).validate_python(fields)  # type: ignore[arg-type]
     except ValidationError as error:
+        if (renamed := _renamed(fields)) != fields:
+            return typed(kind, renamed)
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise ValueError(f"{place} is {str(first['input'])[:60]!r}: {first['msg']}") from None
-    return found
+    return valid
+
+
+def _renamed(value: object) -> object:
+    """Return plain data with the present names of fields."""
+    if isinstance(value, dict):
+        return {FORMER.get(name, name): _renamed(part) for name, part in value.items()}
+    return [_renamed(part) for part in value] if isinstance(value, list) else value
 
 
 @functools.cache
