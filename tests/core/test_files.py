@@ -15,6 +15,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from hypothesis import strategies as st
 
 from pytest_touchstone.core import files
 from pytest_touchstone.core import files as module
-from pytest_touchstone.core.data_files import read_lines
+from pytest_touchstone.core.data_files import DatasetInfo, read_lines
 from pytest_touchstone.core.errors import DataError, HarnessError, JournalError
 from pytest_touchstone.core.eval_config import read_eval_config
 from pytest_touchstone.core.files import (
@@ -36,6 +37,7 @@ from pytest_touchstone.core.files import (
     read_regular,
     shown_path,
     text_with_checksum,
+    typed,
     unwritable,
     with_checksum,
     write_atomic,
@@ -251,3 +253,15 @@ def test_a_wheel_has_them_in_the_package(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "_shipped").mkdir()
     monkeypatch.setattr(module, "_HERE", tmp_path)
     assert module.shipped("data", "x") == tmp_path / "_shipped" / "data" / "x"
+
+
+@dataclass
+class Source:
+    dataset: DatasetInfo
+
+
+def test_fields_may_have_their_former_names() -> None:
+    row = {"name": "arc_easy/test", "origin": "shipped", "path": "x", "rows": 3, "sha256": "0" * 64}
+    assert typed(Source, {"pack": row}) == Source(dataset=DatasetInfo(**row))
+    with pytest.raises(ValueError, match=r"dataset\.rows"):
+        typed(Source, {"pack": row | {"rows": "many"}})
