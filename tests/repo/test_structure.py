@@ -95,7 +95,6 @@ APART = {
     "engines.replicas.replica": "has a copy of a checkpoint for a while",
     "engines.transformers.cpu.kernels": "has a compiler write beside the place",
     "engines.transformers.live": "has an empty copy of a model for a while",
-    "metrics.subprocess_worker": "opens /dev/null",
     "reports.github": "appends to a file of the job's",
     "reports.trackers.sending": "has what is sent for a while",
 }

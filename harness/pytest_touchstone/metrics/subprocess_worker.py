@@ -1,24 +1,25 @@
 """Work that may hang or take all memory, done by a child process with a limit for each item.
 
-``TimeLimitedWorker`` starts a fresh Python (never a copy of this process, which may hold torch and its threads)
-and keeps it warm; ``ask`` hands it one item and waits for the reply. Both sides write lines of JSON to the child's
-standard input and output:
+``TimeLimitedWorker`` starts a fresh Python (never a copy of this process, which may hold torch and its threads) and
+keeps it warm; ``ask`` hands it one item and waits for the reply. Both sides write JSON to a connection whose number is
+the child's last argument:
 
     child   {"ready": true}                            once its imports are done, or {"failed": "why"}
     parent  {"limit_s": 5.0, "item": ...}
     child   {"value": ...} or {"error": "why"}
 
-The limit is processor time of the child, so a busy machine changes no verdict. The system itself ends the
-child that exceeds it (``ITIMER_PROF``), which works in the middle of one long computation in C, where no
-Python code would run, and also after the parent has died. Only a child that waits without computing is ended
-by the parent, later. Nothing is asked of the parent's signals, so any thread may ask. The child ends when
-its input does; its memory is limited with ``RLIMIT_AS`` where the system knows that.
+The limit is processor time of the child, so a busy machine changes no verdict. The system itself ends the child that
+exceeds it (``ITIMER_PROF``), which works in the middle of one long computation in C, where no Python code would run,
+and also after the parent has died. Only a child that waits without computing is ended by the parent, later. Nothing is
+asked of the parent's signals, so any thread may ask. The child ends when the connection does; its memory is limited
+with ``RLIMIT_AS`` where the system knows that.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import site
 import subprocess
@@ -26,9 +27,12 @@ import sys
 import sysconfig
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from pytest_touchstone.core.errors import BenchmarkError
 
@@ -49,7 +53,7 @@ class WorkerReply:
 class TimeLimitedWorker:
     """A child process that answers one item at a time, started when first asked and again after a kill.
 
-    Safe to share between threads, which then wait for each other; a forked copy starts another child.
+    Safe to share between threads, which then wait for each other.
     """
 
     def __init__(self, command: Sequence[str], *, patience_s: float = 30.0) -> None:
@@ -57,7 +61,8 @@ class TimeLimitedWorker:
         self.patience_s = patience_s
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._owner = os.getpid()
+        self._connection: Connection | None = None
+        self._exit_code: int | None = None
 
     @property
     def pid(self) -> int | None:
@@ -71,119 +76,91 @@ class TimeLimitedWorker:
         Raises ``BenchmarkError`` when a child cannot be started.
         """
         with self._lock:
-            process = self._running()
+            self._start()
             try:
-                reply, ended = _exchange(
-                    process, {"limit_s": limit_s, "item": item}, 4 * limit_s + self.patience_s
-                )
-            except BaseException:  # interrupted: the late reply must not be taken for the next item's
-                self._end()
-                raise
-            if reply is None:
-                code = self._end()
-                if ended or code == -getattr(signal, "SIGPROF", 0):
+                reply = self._exchange({"limit_s": limit_s, "item": item}, 4 * limit_s + self.patience_s)
+            except TimeoutError:
+                return WorkerReply(timed_out=True)
+            except (EOFError, OSError):
+                if self._exit_code == -signal.SIGPROF:
                     return WorkerReply(timed_out=True)
-                return WorkerReply(error=f"the process that checks answers ended with code {code}")
+                return WorkerReply(error=f"the process that checks answers ended with code {self._exit_code}")
             return WorkerReply(value=reply.get("value"), error=reply.get("error"))
 
     def close(self) -> None:
         """Ends the child, if there is one; ``ask`` would start another."""
         with self._lock:
-            if self._process is not None:
-                self._end()
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._owner != os.getpid():  # forked: the child on the other end is the first owner's
-            self._process, self._owner = None, os.getpid()
-        if self._process is not None and self._process.poll() is not None:
             self._end()
-        if self._process is None:
-            self._process = self._started()
-        return self._process
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        self._process = subprocess.Popen(
-            self.command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=_environment(),
-        )
+    def _start(self) -> None:
+        """Start a child unless there is one, and wait until it is ready."""
+        if self._process is not None and self._process.poll() is None:
+            return
+        self._end()
+        self._connection, child_end = Pipe()
+        with child_end:
+            self._process = subprocess.Popen(
+                (*self.command, str(child_end.fileno())),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[child_end.fileno()],
+                env=_environment(),
+            )
         try:
-            reply, _ = _exchange(self._process, None, START_S)
+            why = self._exchange(None, START_S).get("failed")
+        except (EOFError, OSError):
+            why = f"it ended with code {self._exit_code} before it was ready"
+        if why is not None:
+            self._end()
+            raise BenchmarkError(f"the process {' '.join(self.command)} cannot check answers: {why}")
+
+    def _exchange(self, message: Mapping[str, Any] | None, seconds: float) -> dict[str, Any]:
+        """Return the child's next message; the child ends where there is none, since a late one would be taken for
+        the reply to another item."""
+        assert self._connection is not None
+        try:
+            if message is not None:
+                _send(self._connection, message)
+            if not self._connection.poll(seconds):
+                raise TimeoutError
+            return _receive(self._connection)
         except BaseException:
             self._end()
             raise
-        if reply is None or "failed" in reply:
-            code = self._end()
-            why = reply["failed"] if reply else f"it ended with code {code} before it was ready"
-            raise BenchmarkError(f"the process {' '.join(self.command)} cannot check answers: {why}")
-        return self._process
 
-    def _end(self) -> int:
-        """Kills the child unless it has ended, and returns its code."""
-        process, self._process = self._process, None
-        assert process is not None
-        process.kill()
-        code = process.wait()
-        for pipe in (process.stdin, process.stdout):
-            try:
-                if pipe is not None:
-                    pipe.close()
-            except BrokenPipeError:
-                pass
-        return code
+    def _end(self) -> None:
+        """Kill the child unless it has ended."""
+        if self._process is not None and self._connection is not None:
+            self._connection.close()
+            self._process.kill()
+            self._exit_code = self._process.wait()
+        self._process = self._connection = None
 
 
 def serve(warm: Callable[[], None], answer: Callable[[Any], Any]) -> None:
-    """Run the child's whole life: warm up, then answer every item until its input ends.
+    """Run the child's whole life: warm up, then answer every item until the parent ends.
 
-    ``answer`` gives plain data; whatever it raises becomes the reply's error. Its output and what it prints
-    are kept apart.
+    ``answer`` gives plain data; whatever it raises becomes the reply's error.
     """
     _restrain()
-    inlet, outlet = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
+    connection = Connection(int(sys.argv[-1]))
     try:
         warm()
     except ImportError as error:
-        _send(outlet, {"failed": str(error)})
+        _send(connection, {"failed": str(error)})
         return
-    _send(outlet, {"ready": True})
-    while (request := _receive(inlet)) is not None:
-        _limit_time(request["limit_s"])
-        try:
-            reply = {"value": answer(request["item"])}
-        except Exception as error:  # the item's fault: the next one is answered all the same
-            reply = {"error": type(error).__name__}
-        _limit_time(0.0)
-        _send(outlet, reply)
-
-
-def _exchange(
-    process: subprocess.Popen[bytes], message: Mapping[str, Any] | None, patience_s: float
-) -> tuple[dict[str, Any] | None, bool]:
-    """The child's next message, None if it ended instead, and whether it was ended here for its silence."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    ended = threading.Event()
-
-    def end() -> None:
-        ended.set()
-        process.kill()
-
-    timer = threading.Timer(patience_s, end)
-    timer.daemon = True
-    timer.start()
-    try:
-        if message is not None:
-            _send(process.stdin, message)
-        return _receive(process.stdout), ended.is_set()
-    except BrokenPipeError:
-        return None, ended.is_set()
-    finally:
-        timer.cancel()
+    with suppress(EOFError, OSError):
+        _send(connection, {"ready": True})
+        while True:
+            request = _receive(connection)
+            signal.setitimer(signal.ITIMER_PROF, request["limit_s"])
+            try:
+                reply = {"value": answer(request["item"])}
+            except Exception as error:  # the item's fault: the next one is answered all the same
+                reply = {"error": type(error).__name__}
+            signal.setitimer(signal.ITIMER_PROF, 0.0)
+            _send(connection, reply)
 
 
 def _environment() -> dict[str, str]:
@@ -198,32 +175,19 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
 
 
-def _send(pipe: IO[bytes], message: Mapping[str, Any]) -> None:
-    pipe.write(json.dumps(message).encode("ascii") + b"\n")
-    pipe.flush()
+def _send(connection: Connection, message: Mapping[str, Any]) -> None:
+    connection.send_bytes(json.dumps(message).encode("ascii"))
 
 
-def _receive(pipe: IO[bytes]) -> dict[str, Any] | None:
-    """The next message; None at the end of the stream, also in the middle of a message."""
-    line = pipe.readline()
-    message: dict[str, Any] | None = json.loads(line) if line.endswith(b"\n") else None
+def _receive(connection: Connection) -> dict[str, Any]:
+    message: dict[str, Any] = json.loads(connection.recv_bytes())
     return message
 
 
 def _restrain() -> None:
     """Limit this process's memory, and leave Ctrl-C to the parent, whose end it will notice."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        import resource
-
-        _, highest = resource.getrlimit(resource.RLIMIT_AS)
-        wanted = MEMORY_BYTES if highest == resource.RLIM_INFINITY else min(MEMORY_BYTES, highest)
+    _, highest = resource.getrlimit(resource.RLIMIT_AS)
+    wanted = MEMORY_BYTES if highest == resource.RLIM_INFINITY else min(MEMORY_BYTES, highest)
+    with suppress(ValueError, OSError):  # a system that does not know the limit
         resource.setrlimit(resource.RLIMIT_AS, (wanted, highest))
-    except (ImportError, ValueError, OSError):
-        return  # a system that does not know the limit
-
-
-def _limit_time(seconds: float) -> None:
-    """Makes the system end this process after so much processor time; 0 removes the limit."""
-    if hasattr(signal, "setitimer"):
-        signal.setitimer(signal.ITIMER_PROF, seconds)
