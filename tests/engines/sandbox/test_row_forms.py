@@ -147,18 +147,12 @@ def test_a_function_that_has_a_name_of_pythons_own_is_the_programs(sandbox: Sand
         ("", "test"),
         ("# nothing\n", "ask nothing of the program"),
         ("METADATA = {'author': 'x'}\n", "ask nothing of the program"),
-        ("def helper():\n    assert add(1, 2) == 3\n", "define helper, and nothing in them asks"),
-        (
-            "def add(a, b):\n    return a + b\n\n\nassert add(1, 2) == 3\n",
-            "define add, and nothing in them asks",
-        ),
         ("def check(candidate, reference):\n    pass\n", "nothing gives it 'reference'"),
         ("def test_a(tmp_path):\n    assert add(1, 2) == 3\n", "nothing gives it 'tmp_path'"),
         (
             "class TestAdd:\n    def test_a(self, case):\n        assert add(*case)\n",
             "nothing gives it 'case'",
         ),
-        ("assert True\n", "ask nothing of the program"),
         ("def check(candidate)\n    pass\n", "its tests are no Python"),
     ],
 )

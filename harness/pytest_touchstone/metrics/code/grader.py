@@ -158,7 +158,7 @@ def stdio_request(row: Mapping[str, Any], program: str, benchmark: str = "codeco
     )
     if code := row.get("test"):
         entry_point = row.get("entry_point", "")
-        code = script(code, entry_point, builtin_names(row["solution"]))
+        code = script(code, entry_point)
         tests = CallTests(code=code, names=_names(entry_point, row["solution"]))
     return RunProgram(
         program,

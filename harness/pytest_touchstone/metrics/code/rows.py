@@ -6,7 +6,7 @@
                             ``metadata`` {source, test, entry_point, has_tests}
 
 Tests that call functions are one text or a list of texts: assertions, or definitions that
-``metrics.code.calling`` knows how to call. Tests that would ask nothing of a program are an error.
+``metrics.code.calling`` knows how to call.
 
 All raise ``KeyError`` for a missing field, and ``ValueError`` or ``TypeError`` for a malformed one.
 """
@@ -137,7 +137,7 @@ def mbpp_tests(row: Mapping[str, Any]) -> str:
     """The script that tests a program of the task: its imports, its setup code, its assertions."""
     parts = (*row["test_imports"], row["test_setup_code"], *row["test_list"])
     text = "".join(unix_lines(part).rstrip("\n") + "\n" for part in parts if part)
-    return script(text, row.get("entry_point", ""), builtin_names(row["code"]))
+    return script(text, row.get("entry_point", ""))
 
 
 def contest_row(row: dict[str, Any]) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def _stdio_row(row: Mapping[str, Any], name: str, description: Any) -> dict[str,
     if code:
         called["test"] = "\n".join(code)
         called["entry_point"] = _entry_point(row, description, solution, called["test"])
-        script(called["test"], called["entry_point"], builtin_names(solution))
+        script(called["test"], called["entry_point"])
     tests = [] if code else [pair for found in published for pair in _pairs(found)]
     if not code and not tests:
         raise ValueError("it has no tests")
