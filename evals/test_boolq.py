@@ -2,11 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from typing_extensions import TypedDict
+
 from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Published, Scores, Shots, benchmark
 from pytest_touchstone.metrics import BITS_PER_BYTE, ask_choices
-from pytest_touchstone.metrics.passages import BoolqRow, boolq_row
+from pytest_touchstone.metrics.drop import with_passage_hash
 
 ANSWERS = ("no", "yes")
+
+
+class BoolqRow(TypedDict):
+    """A passage with its title before it, a question without a question mark, and 1 where the answer is yes."""
+
+    passage: str
+    question: str
+    label: int
+    passage_sha256: str
+
+
+def boolq_row(row: dict[str, Any]) -> dict[str, Any]:
+    """The row as SuperGLUE has it: the title before the passage, 0 or 1 for the answer. The authors' own rows have
+    ``title`` and ``answer``."""
+    if "title" in row:
+        row = {**row, "passage": f"{row['title']} -- {row['passage']}", "label": int(row["answer"])}
+    return with_passage_hash(row)
 
 
 def prompt(row: BoolqRow) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pytest_touchstone import (
     Dataset,
     FewShot,
     Generate,
-    Graded,
     Published,
     Scores,
     Shot,
@@ -14,7 +15,7 @@ from pytest_touchstone import (
     Solution,
     benchmark,
 )
-from pytest_touchstone.metrics.drop import DropRow, drop_row, grade_drop, listed_spans, same_span
+from pytest_touchstone.metrics.drop import DropRow, drop_row, grade_drop, listed_spans
 
 
 def prompt(row: DropRow) -> str:
@@ -65,5 +66,4 @@ def test_drop(example: DropRow, fewshot: FewShot) -> Scores:
     one = grade_drop(example["answers"], answer.text)
     several = grade_drop(example["answers"], listed_spans(answer.text))
     by_list = {f"{name}_list": score for name, score in several.scores.items()}
-    scores, gold = {**one.scores, **by_list}, " | ".join(one.gold)
-    return Graded(scores, one.no_answer, one.extracted, gold, same=same_span)
+    return replace(one, scores={**one.scores, **by_list})

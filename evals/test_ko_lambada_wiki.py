@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_touchstone import CheckpointInfo, Published, Scores, benchmark, composite
-from pytest_touchstone.metrics.korean.cloze import KO_LAMBADA, KoLambadaRow, ask_noun
+from pytest_touchstone.metrics.korean import KO_LAMBADA, KoLambadaRow, ask_noun
 
 composite(
     "score_wiki", {"real_coref:real@1": 0.4, "real_coref:real@5": 0.3, "ko_lambada_wiki:lambada@1": 0.3}

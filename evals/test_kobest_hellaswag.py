@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_touchstone import FewShot, Scores, benchmark
 from pytest_touchstone.metrics import CHOICE_METRICS, argmax, score_choices
-from pytest_touchstone.metrics.korean.kobest import KobestRow, kobest_task
+from pytest_touchstone.metrics.korean import KobestRow, kobest_task
 
 
 @benchmark("kobest_hellaswag", **kobest_task("hellaswag"), primary="acc_norm", metrics=CHOICE_METRICS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_touchstone import Scores, benchmark
-from pytest_touchstone.metrics.korean.kobest import KobestRow, kobest_masked, kobest_text
+from pytest_touchstone.metrics.korean import KobestRow, kobest_masked, kobest_text
 
 
 @benchmark("kobest_copa_masked", **kobest_masked("copa"))

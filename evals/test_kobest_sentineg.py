@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_touchstone import FewShot, Scores, benchmark
-from pytest_touchstone.metrics.korean.kobest import KobestRow, kobest_choice, kobest_task
+from pytest_touchstone.metrics.korean import KobestRow, kobest_choice, kobest_task
 
 
 @benchmark("kobest_sentineg", **kobest_task("sentineg"), primary="acc", metrics=("acc",))

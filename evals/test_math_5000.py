@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_touchstone import Dataset, FewShot, Published, Scores, benchmark
-from pytest_touchstone.metrics.math.grade import MATH, MATH_SHOTS, MATH_SOURCE, MathRow, math_solution
+from pytest_touchstone.metrics.math import MATH, MATH_SHOTS, MATH_SOURCE, MathRow, math_solution
 
 WHOLE = {
     "Algebra": 1187,

@@ -7,8 +7,14 @@ from typing import NotRequired
 from typing_extensions import TypedDict
 
 from pytest_touchstone import CheckpointInfo, FillMask, Published, Scores, benchmark
-from pytest_touchstone.metrics.korean import cloze
-from pytest_touchstone.metrics.korean.cloze import Korean
+from pytest_touchstone.metrics.korean import (
+    REAL_METRICS,
+    TOP_K,
+    Korean,
+    clip_around_mask,
+    real_scores,
+    visible,
+)
 
 # Costs nothing until the first item asks it something: Kiwi is loaded then, once for all items.
 KOREAN = Korean()
@@ -29,7 +35,7 @@ class Mention(TypedDict):
     row=Mention,
     asks=FillMask,
     primary="real@1",
-    metrics=cloze.REAL_METRICS,
+    metrics=REAL_METRICS,
     tags=("korean",),
     cluster="text_id",
     subsets="source",
@@ -53,7 +59,7 @@ def test_real_coref(example: Mention, touchstone_checkpoint: CheckpointInfo) -> 
 
     Rows of several sources (field ``source``) are also reported by source.
     """
-    text = cloze.clip_around_mask(example["text"], touchstone_checkpoint.seq_len)
-    answer = yield FillMask(text, top_k=cloze.TOP_K, target=example["target"])
-    shown = [noun.form for noun in KOREAN.nouns(cloze.visible(text))]
-    return cloze.real_scores(example["target"], answer, KOREAN.is_noun, shown)
+    text = clip_around_mask(example["text"], touchstone_checkpoint.seq_len)
+    answer = yield FillMask(text, top_k=TOP_K, target=example["target"])
+    shown = [noun.form for noun in KOREAN.nouns(visible(text))]
+    return real_scores(example["target"], answer, KOREAN.is_noun, shown)

@@ -26,7 +26,7 @@ from perf.our_side import threads
 from pytest_touchstone.checkpoints import CheckpointInfo, resolve
 from pytest_touchstone.core.files import shipped
 from pytest_touchstone.core.requests import MASK, FillMask, FillMaskAnswer
-from pytest_touchstone.metrics.korean.cloze import clip_around_mask
+from pytest_touchstone.metrics.korean import clip_around_mask
 from pytest_touchstone.plugin.batches import DEFAULT_SIZE
 
 PASSES = 2

@@ -28,7 +28,7 @@ from tests.support.forking import python
 from tests.support.tiny import tiny_causal
 
 if TYPE_CHECKING:
-    from pytest_touchstone.metrics.math.grade import MathJudge
+    from pytest_touchstone.metrics.math import MathJudge
 
 SLOW = "slow: takes more than a few seconds; run with --run-slow, or by its node id"
 REAL_SERVER = "real_server: needs vllm or llama-server on PATH; run with --run-servers, or by its node id"
@@ -235,7 +235,7 @@ def place(whole: Path, tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def judge() -> Iterator[MathJudge]:
     """The process that compares formulas."""
-    from pytest_touchstone.metrics.math.grade import MathJudge
+    from pytest_touchstone.metrics.math import MathJudge
 
     with closing(MathJudge()) as started:
         yield started

@@ -186,7 +186,7 @@ def _labelled(row: dict[str, Any]) -> int:
 
 
 def _boxed(row: dict[str, Any]) -> str:
-    from pytest_touchstone.metrics.math.text import boxed_answer
+    from pytest_touchstone.metrics.math import boxed_answer
 
     return boxed_answer(row["solution"]) or ""
 

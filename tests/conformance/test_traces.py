@@ -15,7 +15,7 @@ import pytest
 from fixtures.build.traces import DELIMITERS, RECORDED, STOPS, Traced, made_traces
 from pytest_touchstone.core.reasoning import delimiters_of, without_trace
 from pytest_touchstone.core.requests import GenerateAnswer, Generated, earliest_stop
-from pytest_touchstone.metrics.math.grade import MathJudge
+from pytest_touchstone.metrics.math import MathJudge
 from tests.conformance.test_verdicts import SCORERS
 
 MADE = list(made_traces())

@@ -22,7 +22,7 @@ from pytest_touchstone.metrics.drop import grade_drop
 from pytest_touchstone.metrics.gsm8k import grade_gsm8k
 from pytest_touchstone.metrics.ifeval import grade_ifeval
 from pytest_touchstone.metrics.macro_f1 import macro_f1
-from pytest_touchstone.metrics.math.grade import MathJudge, hendrycks_exact, math_verify, minerva_exact
+from pytest_touchstone.metrics.math import MathJudge, hendrycks_exact, math_verify, minerva_exact
 from pytest_touchstone.metrics.mmlu import answer_letter
 from pytest_touchstone.metrics.truthfulqa import true_share
 from tests.support.places import ROOT
@@ -32,14 +32,14 @@ FOLDER = ROOT / "fixtures" / "conformance"
 Scorer = Callable[[Any, Any, MathJudge], bool | float]
 
 SCORERS: dict[str, Scorer] = {
-    "gsm8k_strict": lambda gold, output, _: grade_gsm8k(gold, output).exact_match_strict,
-    "gsm8k_flexible": lambda gold, output, _: grade_gsm8k(gold, output).exact_match_flexible,
-    "gsm8k_number": lambda gold, output, _: grade_gsm8k(gold, output).exact_match_number,
+    "gsm8k_strict": lambda gold, output, _: grade_gsm8k(gold, output).scores["exact_match_strict"],
+    "gsm8k_flexible": lambda gold, output, _: grade_gsm8k(gold, output).scores["exact_match_flexible"],
+    "gsm8k_number": lambda gold, output, _: grade_gsm8k(gold, output).scores["exact_match_number"],
     "hendrycks_exact": lambda gold, output, _: hendrycks_exact(gold, output).correct,
     "minerva_exact": lambda gold, output, judge: minerva_exact(gold, output, judge).correct,
     "math_verify": lambda gold, output, judge: math_verify(gold, output, judge).correct,
-    "drop_f1": lambda gold, output, _: grade_drop(gold, output).f1,
-    "drop_em": lambda gold, output, _: grade_drop(gold, output).em,
+    "drop_f1": lambda gold, output, _: grade_drop(gold, output).scores["f1"],
+    "drop_em": lambda gold, output, _: grade_drop(gold, output).scores["em"],
     "ifeval_strict": lambda gold, output, _: followed(gold, output, "inst_level_strict_acc"),
     "ifeval_loose": lambda gold, output, _: followed(gold, output, "inst_level_loose_acc"),
     "bbh_exact": lambda gold, output, _: answer_of(output) == gold,

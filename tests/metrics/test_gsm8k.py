@@ -17,7 +17,7 @@ integers = st.integers(-(10**12), 10**12)
 
 def test_each_way_of_finding_and_comparing_is_reported() -> None:
     grade = grade_gsm8k("#### 18", "So #### 18.00 of the 20.")
-    assert (grade.strict, grade.flexible, grade.number) == ("18.00", "20.", "18.00")
+    assert tuple(grade.extracted.values()) == ("18.00", "20.", "18.00")
     assert grade.scores == {
         "exact_match_strict": 0.0,
         "exact_match_flexible": 0.0,
@@ -40,11 +40,15 @@ def test_whether_an_answer_was_found_and_is_a_number_is_told_apart(
     output: str, strict: str | None, flexible: str | None, parsed: bool
 ) -> None:
     grade = grade_gsm8k("#### 18", output)
-    assert (grade.strict, grade.flexible, grade.no_answer) == (strict, flexible, not parsed)
+    assert (grade.extracted["strict"], grade.extracted["flexible"], grade.no_answer) == (
+        strict,
+        flexible,
+        not parsed,
+    )
 
 
 def test_a_strict_answer_that_is_no_number_gives_way_to_one_that_is() -> None:
-    assert grade_gsm8k("#### 18", "18 in all\n#### ...").exact_match_number
+    assert grade_gsm8k("#### 18", "18 in all\n#### ...").scores["exact_match_number"]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +103,7 @@ def test_a_number_is_read_as_people_write_it(text: str, value: str) -> None:
 
 
 def test_a_number_of_any_length_has_its_value() -> None:
-    assert grade_gsm8k("9" * 5000, f"is {'9' * 5000}.0").exact_match_number
+    assert grade_gsm8k("9" * 5000, f"is {'9' * 5000}.0").scores["exact_match_number"]
 
 
 @pytest.mark.parametrize("text", ["", ".", "-", "$", "1.2.3", "1/2/2024", "nan", "m^2", "1/0", "eighteen"])
@@ -132,12 +136,12 @@ def test_a_text_without_a_number_has_no_value(text: str) -> None:
 )
 def test_what_is_marked_as_the_answer_is_read_before_what_stands_last(text: str, value: str) -> None:
     grade = grade_gsm8k(f"#### {value}", text)
-    assert grade.exact_match_number
-    assert grade.number is not None
+    assert grade.scores["exact_match_number"]
+    assert grade.extracted["number"] is not None
 
 
 def test_numbers_that_are_equal_as_floats_only_differ() -> None:
-    assert not grade_gsm8k("#### 0.3", "#### 0.30000000000000001").exact_match_number
+    assert not grade_gsm8k("#### 0.3", "#### 0.30000000000000001").scores["exact_match_number"]
 
 
 def test_two_golds_without_a_number_are_not_equal_to_an_answer_without_one() -> None:
@@ -158,7 +162,7 @@ def test_the_answer_is_read_after_any_words_however_it_is_grouped(
     number: int, separator: str, form: str, before: str
 ) -> None:
     output = f"{before}: 3 of 4 {before}is " + form.format(f"{number:,}".replace(",", separator))
-    assert grade_gsm8k(f"#### {number}", output).exact_match_number
+    assert grade_gsm8k(f"#### {number}", output).scores["exact_match_number"]
 
 
 @given(texts, texts)
@@ -177,14 +181,14 @@ def test_the_gold_number_behind_the_mark_is_right_under_all_three(number: int, b
 def test_commas_dollar_signs_and_a_full_stop_change_nothing(number: int) -> None:
     gold, sign = f"#### {number}", "-" if number < 0 else ""
     for output in (f"#### {number:,}", f"#### {number}.", f"that is {sign}${abs(number):,}."):
-        assert grade_gsm8k(gold, output).exact_match_flexible
-        assert grade_gsm8k(gold, output).exact_match_number
+        assert grade_gsm8k(gold, output).scores["exact_match_flexible"]
+        assert grade_gsm8k(gold, output).scores["exact_match_number"]
 
 
 @given(integers, st.integers(1, 9))
 def test_zeros_behind_the_point_change_the_text_but_not_the_value(number: int, zeros: int) -> None:
     grade = grade_gsm8k(f"#### {number}", f"#### {number}.{'0' * zeros}")
-    assert (grade.exact_match_strict, grade.exact_match_number) == (False, True)
+    assert (grade.scores["exact_match_strict"], grade.scores["exact_match_number"]) == (False, True)
 
 
 @given(texts)

@@ -15,7 +15,7 @@ from pytest_touchstone.core.few_shot import FewShot
 from pytest_touchstone.core.requests import Generate, Loglikelihood, LoglikelihoodAnswer
 from pytest_touchstone.core.tasks import Tasks
 from pytest_touchstone.metrics.gsm8k import GSM8K_SOLUTION
-from pytest_touchstone.metrics.math.grade import MATH
+from pytest_touchstone.metrics.math import MATH
 from pytest_touchstone.metrics.solutions import forms_of, function_named, wrong_numbers
 
 ROW = {"question": "2 + 3?", "answer": "2 + 3 = <<2+3=5>>5\n#### 5"}

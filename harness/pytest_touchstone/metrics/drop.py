@@ -21,15 +21,15 @@ spans, which ``listed_spans`` reads out of a text.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import string
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from typing_extensions import TypedDict
 
-from pytest_touchstone.metrics.passages import with_passage_hash
+from pytest_touchstone.core.grade import Graded
 
 PIECES: Final = re.compile("[ -]")
 ARTICLES: Final = re.compile(r"\b(?:a|an|the)\b")
@@ -44,43 +44,22 @@ class Match(NamedTuple):
     f1: float
 
 
-@dataclass(frozen=True, slots=True)
-class DropGrade:
-    """The best F1 and exact match over the gold answers, and which gold answer gave that F1."""
+def grade_drop(golds: Sequence[Sequence[str]], prediction: str | Sequence[str]) -> Graded:
+    """Grade a prediction, one string or a list of spans, against every gold answer (each a list of spans).
 
-    f1: float
-    em: float
-    prediction: tuple[str, ...]
-    gold: tuple[str, ...]
-
-    @property
-    def no_answer(self) -> bool:
-        """Return whether the prediction has no word left to be compared."""
-        return not any(normalized(span) for span in self.prediction)
-
-    @property
-    def extracted(self) -> dict[str, str | None]:
-        """The spans that were compared."""
-        return {"spans": " | ".join(self.prediction)}
-
-    @property
-    def scores(self) -> dict[str, float]:
-        """Both scores, by name."""
-        return {"f1": self.f1, "em": self.em}
-
-
-def grade_drop(golds: Sequence[Sequence[str]], prediction: str | Sequence[str]) -> DropGrade:
-    """Grade a prediction, one string or a list of spans, against every gold answer (each a list of spans)."""
+    The grade's ``gold`` is the answer that gave the best F1.
+    """
     spans = (prediction,) if isinstance(prediction, str) else tuple(prediction)
-    best, em = DropGrade(0.0, 0.0, spans, ()), 0.0
-    for gold in golds:
-        if not gold or not gold[0].strip():
-            continue
-        match = compare(spans, gold)
-        em = max(em, match.em)
-        if match.f1 > best.f1 or not best.gold:
-            best = DropGrade(match.f1, 0.0, spans, tuple(gold))
-    return DropGrade(best.f1, em, spans, best.gold)
+    counted = [gold for gold in golds if gold and gold[0].strip()]
+    matches = [compare(spans, gold) for gold in counted]
+    best = max(range(len(matches)), key=lambda index: matches[index].f1, default=None)
+    return Graded(
+        scores={name: max((getattr(match, name) for match in matches), default=0.0) for name in ("f1", "em")},
+        no_answer=not any(normalized(span) for span in spans),
+        extracted={"spans": " | ".join(spans)},
+        gold=None if best is None else " | ".join(counted[best]),
+        same=same_span,
+    )
 
 
 def compare(prediction: Sequence[str], gold: Sequence[str]) -> Match:
@@ -180,6 +159,15 @@ class DropRow(TypedDict):
     question: str
     answers: list[list[str]]
     passage_sha256: str
+
+
+def with_passage_hash(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with ``passage_sha256``, by which its ``passage`` is known: the field for ``cluster=``.
+
+    Questions about one text are not independent.
+    """
+    digest = hashlib.sha256(row["passage"].encode("utf-8", "surrogatepass")).hexdigest()
+    return {**row, "passage_sha256": digest[:16]}
 
 
 def drop_row(row: dict[str, Any]) -> dict[str, Any]:

@@ -36,17 +36,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.core.benchmark import FinalAnswer, Solution
+from pytest_touchstone.core.grade import Graded
 from pytest_touchstone.core.reasoning import unwrapped
-from pytest_touchstone.metrics.math.text import BARE, boxed_answer
+from pytest_touchstone.metrics.math import BARE, boxed_answer
 from pytest_touchstone.metrics.solutions import final_number
 
-RULES: Final = ("strict", "flexible", "number")
 MARK: Final = "#### "
 STRICT: Final = re.compile(r"#### (-?[0-9.,]+)")
 FLEXIBLE: Final = re.compile(r"-?[$0-9.,]{2,}|-?[0-9]+")
@@ -78,53 +77,25 @@ _NUMBER: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Gsm8kGrade:
-    """The answers read from one output, the number as ``as_written`` has it, and the three verdicts."""
+def grade_gsm8k(gold: str, output: str) -> Graded:
+    """Grade one output; ``gold`` is the whole rationale that ends with ``#### number``, or the number.
 
-    strict: str | None
-    flexible: str | None
-    number: str | None
-    exact_match_strict: bool
-    exact_match_flexible: bool
-    exact_match_number: bool
-    gold: str = ""
-
-    @property
-    def extracted(self) -> dict[str, str | None]:
-        """The three answers by rule."""
-        return {how: getattr(self, how) for how in RULES}
-
-    @staticmethod
-    def same(one: str, other: str) -> bool:
-        """Return whether two answers are equal by ``exact_match_flexible``."""
-        return trimmed(one) == trimmed(other)
-
-    @property
-    def no_answer(self) -> bool:
-        """Return whether the output holds no number at all."""
-        return self.number is None
-
-    @property
-    def scores(self) -> dict[str, float]:
-        """The three verdicts as numbers, by name."""
-        return {f"exact_match_{how}": float(getattr(self, f"exact_match_{how}")) for how in RULES}
-
-
-def grade_gsm8k(gold: str, output: str) -> Gsm8kGrade:
-    """Grade one output; ``gold`` is the whole rationale that ends with ``#### number``, or the number."""
+    An output without a number that ``exact_match_number`` can read has no answer.
+    """
     candidates = FLEXIBLE.findall(output)
     strict, flexible = strict_answer(output), candidates[-1] if candidates else None
     wanted = trimmed(gold)
     number, due = answered_number(output), next(numbers_in(wanted), None)
-    return Gsm8kGrade(
-        strict=strict,
-        flexible=flexible,
-        number=None if number is None else number.text,
-        exact_match_strict=strict is not None and trimmed(strict) == wanted,
-        exact_match_flexible=flexible is not None and trimmed(flexible) == wanted,
-        exact_match_number=number is not None and due is not None and number.value == due.value,
+    return Graded(
+        scores={
+            "exact_match_strict": float(strict is not None and trimmed(strict) == wanted),
+            "exact_match_flexible": float(flexible is not None and trimmed(flexible) == wanted),
+            "exact_match_number": float(number is not None and due is not None and number.value == due.value),
+        },
+        no_answer=number is None,
+        extracted={"strict": strict, "flexible": flexible, "number": None if number is None else number.text},
         gold=wanted,
+        same=lambda one, other: trimmed(one) == trimmed(other),
     )
 
 

@@ -15,7 +15,7 @@ from korean_rules import repeated_nouns
 
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.requests import MASK
-from pytest_touchstone.metrics.korean.cloze import (
+from pytest_touchstone.metrics.korean import (
     Korean,
     Morpheme,
     clip_around_mask,
@@ -177,7 +177,7 @@ def korean() -> Korean:
 
 def test_importing_and_creating_it_does_not_load_kiwi() -> None:
     program = (
-        "import sys; from pytest_touchstone.metrics.korean.cloze import Korean; Korean(); "
+        "import sys; from pytest_touchstone.metrics.korean import Korean; Korean(); "
         "print('kiwipiepy' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -1,6 +1,6 @@
 """The process that checks answers: SymPy and math-verify, without torch, under a limit.
 
-Started by ``MathJudge`` as ``python -m pytest_touchstone.metrics.math.worker``. An item is ``["minerva", left, right]``
+Started by ``MathJudge`` as ``python -m pytest_touchstone.metrics.math_worker``. An item is ``["minerva", left, right]``
 or ``["math_verify", solution, output]``.
 
 ``math_verify``: the math-verify library's verdict on a whole solution and a whole output.
@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytest_touchstone.metrics.math.text import difference_is_zero
 from pytest_touchstone.metrics.subprocess_worker import serve
 
 
@@ -39,6 +38,14 @@ def answer(item: list[str]) -> Any:
     """The verdict on the item's two texts by the rule that it names first."""
     rule, gold, output = item
     return difference_is_zero(gold, output) if rule == "minerva" else verified(gold, output)
+
+
+def difference_is_zero(left: str, right: str) -> bool:
+    """Return whether SymPy reads both as LaTeX and simplifies their difference to zero; that may take for ever."""
+    import sympy
+    from sympy.parsing.latex import parse_latex
+
+    return bool(sympy.simplify(parse_latex(left) - parse_latex(right)) == 0)
 
 
 def verified(solution: str, output: str) -> dict[str, Any]:
