@@ -31,7 +31,7 @@ from pytest_touchstone.core.settings import (
     settings_table,
     system_prompt,
 )
-from pytest_touchstone.engines.sandbox.settings import SandboxSettings
+from pytest_touchstone.engines.sandbox import SandboxSettings
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin import pytest_addoption
 from pytest_touchstone.plugin.batches import DEFAULT_SIZE, GENERATING_SIZE, GPU_SIZE

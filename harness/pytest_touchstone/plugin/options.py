@@ -34,7 +34,7 @@ from pytest_touchstone.core.settings import (
 )
 from pytest_touchstone.core.tasks import task_groups
 from pytest_touchstone.core.text import alike
-from pytest_touchstone.engines.sandbox.settings import SandboxSettings
+from pytest_touchstone.engines.sandbox import SandboxSettings
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin import project_file
 

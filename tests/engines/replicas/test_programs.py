@@ -14,8 +14,8 @@ from pytest_touchstone.core.errors import SandboxError
 from pytest_touchstone.core.requests import CallTests, InputOutputTests, RunProgram, RunProgramAnswer
 from pytest_touchstone.engines.replicas.programs import ClusterPrograms, ProgramHost
 from pytest_touchstone.engines.replicas.ray_cluster import target_of
+from pytest_touchstone.engines.sandbox import SandboxSettings
 from pytest_touchstone.engines.sandbox.cache import judging_code
-from pytest_touchstone.engines.sandbox.settings import SandboxSettings
 from tests.support import simulated_ray
 from tests.support.sandbox_here import opened_here
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 import pytest
 
 from pytest_touchstone.core.requests import CallTests, InputOutputTests, RunProgram
-from pytest_touchstone.engines.sandbox import open_sandbox
 from pytest_touchstone.engines.sandbox.guest.jail import LEAST_SHARE, ProgramLimits
 from pytest_touchstone.engines.sandbox.sandbox import Sandbox
 from pytest_touchstone.metrics.code.plus import plus_request
@@ -29,25 +28,6 @@ def answer():
     others = [threading.Thread(target=compute, args=(0.25, time.thread_time)) for _ in range(2)]
     for one in others: one.start()
     for one in others: one.join()
-    return 42
-"""
-IN_CHILDREN = """
-import os
-def answer():
-    for _ in range(2):
-        if not os.fork():
-            compute(0.25)
-            os._exit(0)
-        os.wait()
-    return 42
-"""
-IN_A_CHILD = """
-import os
-def answer():
-    if not os.fork():
-        compute(0.5)
-        os._exit(0)
-    os.wait()
     return 42
 """
 
@@ -94,13 +74,6 @@ def test_so_may_one_that_reads_and_prints(sandbox: Sandbox) -> None:
     tests = InputOutputTests((("1\n", "2\n"),))
     program = COMPUTES + "compute(0.5)\nprint(int(input()) + 1)"
     assert sandbox.run(RunProgram(program, tests, task="prints", seconds=2.0)).outcome == "passed"
-
-
-@pytest.mark.usefixtures("short")
-@pytest.mark.parametrize("program", [IN_CHILDREN, IN_A_CHILD], ids=["several", "one"])
-def test_what_the_children_of_a_program_compute_counts_as_its_own(program: str) -> None:
-    with open_sandbox("none", workers=1) as sandbox:  # elsewhere it has none
-        assert sandbox.run(answering(program)).outcome == "passed"
 
 
 @pytest.mark.usefixtures("short")

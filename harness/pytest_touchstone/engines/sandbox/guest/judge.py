@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 from . import framing, values
-from .program_clock import ProgramClock
+from .jail import ProgramClock
 from .program_host import BUILTIN_TYPES, SOON
-from .wording import described, sentence, text_of, types_of
+from .values import described, sentence, text_of, types_of
 
 TESTS: Final = "<tests>"
 

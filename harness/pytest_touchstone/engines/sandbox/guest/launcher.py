@@ -22,7 +22,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from . import framing, jail, program_host
-from .program_clock import CORES, HERE, SHORTEST, cpu_seconds, cpu_seconds_below, process_clock
+from .jail import CORES, HERE, SHORTEST, cpu_seconds, process_clock
 
 _MOST_DESCRIPTORS: Final = 8
 
@@ -238,8 +238,6 @@ def _wait(child: int, report: int, limits: jail.ProgramLimits, *, script: bool) 
     why = ""
     while not why:
         passed, used = time.monotonic() - began, cpu_seconds(child)
-        if script and passed >= limits.wall:
-            used = max(used, cpu_seconds_below(child))
         waits_until = max(limits.wall, used / jail.LEAST_SHARE) if script else math.inf
         if used >= limits.cpu or passed >= waits_until:
             why = "cpu" if used >= limits.cpu else "wall"

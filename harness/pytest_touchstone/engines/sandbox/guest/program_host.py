@@ -23,7 +23,6 @@ from contextlib import suppress
 from typing import Any, Final
 
 from . import framing, values
-from .wording import LONGEST
 
 PROGRAM: Final = "<program>"
 """The file name under which the program's lines appear."""
@@ -209,7 +208,7 @@ class _ProgramHost:
         code = code[:500] if isinstance(code, str) else code
         return {
             "types": [kind.__name__ for kind in type(error).__mro__],
-            "text": _text(error)[: 2 * LONGEST],
+            "text": _text(error)[: 2 * values.LONGEST],
             "line": line,
             "code": code if isinstance(code, (int, str, type(None))) else str(type(code)),
             "number": error.errno if isinstance(error, OSError) else None,

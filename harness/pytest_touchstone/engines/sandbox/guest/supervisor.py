@@ -19,14 +19,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from typing import Any, Final
 
 from . import framing, jail, judge, launcher, test_runner
+from .jail import give_names
 from .launcher import ForkServer, fork_for_each, import_common
-from .program_clock import give_names
-from .wording import described, shortened
+from .values import described, shortened
 
 PRECISION: Final = 1e-5
 """The absolute difference from which on two numbers are not the same."""
@@ -250,31 +250,27 @@ class Supervisor:
 
     def _run_script(self, job: dict[str, Any], slot: int, given: str) -> tuple[dict[str, Any], str]:
         limits = jail.ProgramLimits(**job["limits"])
-        mine, theirs = socket.socketpair()
-        reported, reporting = socket.socketpair()
-        read, given_to = os.pipe()
-        printed_by, write = os.pipe()
-        opened = [read, given_to, printed_by, write]
-        try:
-            descriptors = [reporting.fileno(), theirs.fileno(), read, write]
-            self._launchers[slot].ask({"limits": asdict(limits)}, descriptors)
-            for one in (theirs, reporting):
-                one.close()
-            for descriptor in (read, write):
-                os.close(descriptor)
-                opened.remove(descriptor)
-            opened.remove(given_to)
+        with ExitStack() as opened:
+            ends = (*socket.socketpair(), *socket.socketpair())
+            mine, theirs, reported, reporting = map(opened.enter_context, ends)
+            read, feeding = os.pipe()
+            program_input = opened.enter_context(os.fdopen(read, "rb"))
+            threading.Thread(target=_feed, args=(feeding, given.encode()), daemon=True).start()
+            printed_by, write = os.pipe()
+            opened.callback(os.close, printed_by)
+            program_output = opened.enter_context(os.fdopen(write, "wb"))
+            program_ends = (reporting, theirs, program_input, program_output)
+            self._launchers[slot].ask({"limits": asdict(limits)}, [end.fileno() for end in program_ends])
+            for end in program_ends:
+                end.close()
             with suppress(framing.Closed, framing.TooLate):  # its report says why it did not read
                 deadline = time.monotonic() + limits.longest
                 framing.send(mine.fileno(), {"program": job["program"]}, wait=framing.until(deadline))
-            printed, flooded = _exchange(given_to, printed_by, given.encode(), limits)
-            if flooded:
+            printed = _printed(printed_by, limits)
+            if printed is None:
                 reported.shutdown(socket.SHUT_WR)  # the launcher sees this and ends the program
-                return {
-                    "outcome": "crashed",
-                    "detail": f"printed more than {limits.output} MiB",
-                    "seconds": 0.0,
-                }, ""
+                detail = f"printed more than {limits.output} MiB"
+                return {"outcome": "crashed", "detail": detail, "seconds": 0.0}, ""
             report = self._report(reported, limits)
             verdict = {"outcome": "passed", "detail": ""}
             if report.get("code") != 0:
@@ -284,52 +280,26 @@ class Supervisor:
                     said = framing.receive(mine.fileno(), longest=_LONGEST_ERROR, wait=until)
                     verdict = described(said) if isinstance(said, dict) else verdict
             return _settled(verdict, report, limits), printed.decode("utf-8", "replace")
-        finally:
-            for one in (mine, theirs, reported, reporting):
-                one.close()
-            for descriptor in opened:
-                os.close(descriptor)
 
 
-def _exchange(given_to: int, printed_by: int, given: bytes, limits: jail.ProgramLimits) -> tuple[bytes, bool]:
-    """Feed a program and collect its output, until it has closed its output or its time is over; close ``given_to``.
+def _feed(descriptor: int, given: bytes) -> None:
+    """Write a program's input, as far as it reads it, and close the descriptor."""
+    with suppress(OSError), os.fdopen(descriptor, "wb") as pipe:
+        pipe.write(given)
 
-    The second part of the result says whether it printed too much.
-    """
-    os.set_blocking(given_to, False)
-    deadline = time.monotonic() + limits.longest + _GRACE
-    parts: list[bytes] = []
-    size, view = 0, memoryview(given)
-    poll = select.poll()
-    poll.register(printed_by, select.POLLIN)
-    writing = True
-    try:
-        poll.register(given_to, select.POLLOUT)
-        while (left := deadline - time.monotonic()) > 0:
-            for descriptor, _ in poll.poll(left * 1000):
-                if descriptor == given_to:
-                    try:
-                        view = view[os.write(given_to, view[:65536]) :] if view else view
-                    except BlockingIOError:
-                        continue
-                    except OSError:  # it has stopped reading
-                        view = view[:0]
-                    if not view:
-                        poll.unregister(given_to)
-                        os.close(given_to)
-                        writing = False
-                else:
-                    part = os.read(printed_by, 2**20)
-                    if not part:
-                        return b"".join(parts), False
-                    parts.append(part)
-                    size += len(part)
-                    if size > limits.output * 2**20:
-                        return b"", True
-        return b"".join(parts), False
-    finally:
-        if writing:
-            os.close(given_to)
+
+def _printed(descriptor: int, limits: jail.ProgramLimits) -> bytes | None:
+    """Return what a program prints until it closes its output or its time is over; None where that is too much."""
+    wait = framing.until(time.monotonic() + limits.longest + _GRACE)
+    printed = bytearray()
+    with suppress(framing.TooLate):
+        while len(printed) <= limits.output * 2**20:
+            wait(descriptor, select.POLLIN)
+            if not (part := os.read(descriptor, 2**20)):
+                return bytes(printed)
+            printed += part
+        return None
+    return bytes(printed)
 
 
 def _settled(verdict: dict[str, Any], report: dict[str, Any], limits: jail.ProgramLimits) -> dict[str, Any]:

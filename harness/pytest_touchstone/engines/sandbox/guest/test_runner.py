@@ -9,9 +9,9 @@ import socket
 from typing import Any, Final
 
 from . import framing, jail, values
+from .jail import ProgramClock
 from .judge import ProgramJudge, compiled, plain_only, unanswered
-from .program_clock import ProgramClock
-from .wording import described, sentence, types_of
+from .values import described, sentence, types_of
 
 
 def computed(job: dict[str, Any]) -> dict[str, Any]:
