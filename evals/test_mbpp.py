@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_touchstone import FewShot, Published, Scores, benchmark
 from pytest_touchstone.metrics.code import MbppRow
-from pytest_touchstone.metrics.code.mbpp import MBPP_FULL, MBPP_PAPER, MBPP_TASKS, MBPP_THREE_SHOT, ask_mbpp
+from pytest_touchstone.metrics.code.grader import MBPP_FULL, MBPP_PAPER, MBPP_TASKS, MBPP_THREE_SHOT, ask_mbpp
 
 
 @benchmark(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_touchstone import Dataset, FewShot, Published, Scores, benchmark
 from pytest_touchstone.metrics.code import DOCSTRING_STOPS, MBPP, MBPP_STOPS, MbppRow, evalplus_chat
-from pytest_touchstone.metrics.code.mbpp import MBPP_HUB, MBPP_PAPER, MBPP_TASKS, docstring_prompt
+from pytest_touchstone.metrics.code.grader import MBPP_HUB, MBPP_PAPER, MBPP_TASKS, docstring_prompt
 
 
 @benchmark(

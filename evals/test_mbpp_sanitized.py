@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pytest_touchstone import Dataset, FewShot, Published, Scores, benchmark
 from pytest_touchstone.metrics.code import MbppRow
-from pytest_touchstone.metrics.code.mbpp import (
+from pytest_touchstone.metrics.code.grader import (
     MBPP_FULL,
     MBPP_HUB,
     MBPP_PAPER,

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.metrics import bits_per_byte
+from pytest_touchstone.metrics import bits_per_byte, true_share
 from pytest_touchstone.metrics.bbh import answer_of, flexible_answer, same
 from pytest_touchstone.metrics.code import plus_rules
 from pytest_touchstone.metrics.drop import grade_drop
@@ -24,7 +24,6 @@ from pytest_touchstone.metrics.ifeval import grade_ifeval
 from pytest_touchstone.metrics.macro_f1 import macro_f1
 from pytest_touchstone.metrics.math import MathJudge, hendrycks_exact, math_verify, minerva_exact
 from pytest_touchstone.metrics.mmlu import answer_letter
-from pytest_touchstone.metrics.truthfulqa import true_share
 from tests.support.places import ROOT
 from tests.support.rows import read_jsonl
 

@@ -232,7 +232,7 @@ def test_a_run_loses_no_score_when_an_actor_and_then_a_node_die_in_the_middle(
     monkeypatch.setattr(
         "pytest_touchstone.engines.replicas.engine.Replicas", functools.partial(Replicas, kind=kind)
     )
-    monkeypatch.setattr("pytest_touchstone.engines.replicas.units.LEAST", 100.0)  # many units
+    monkeypatch.setattr("pytest_touchstone.engines.replicas.engine.LEAST", 100.0)  # many units
     for step in (1, 2):
         tiny_causal(project.path / "runs" / f"checkpoint-{step}", seed=step)
     project.rows(1500)

@@ -18,6 +18,7 @@ from pytest_touchstone.metrics.multiple_choice import (
     choice_scores,
     lettered,
     score_choices,
+    true_share,
     with_bits,
 )
 
@@ -37,5 +38,6 @@ __all__ = [
     "choice_scores",
     "lettered",
     "score_choices",
+    "true_share",
     "with_bits",
 ]

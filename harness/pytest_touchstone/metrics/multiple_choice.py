@@ -168,6 +168,15 @@ def choice_scores(
     return ChoiceScores(scores, gold, choices=there)
 
 
+def true_share(logprobs: Sequence[float], labels: Sequence[int]) -> float:
+    """The share of the answers with label 1 in the probability of all (TruthfulQA); between 0 and 1 however small
+    that is."""
+    most = max(logprobs)
+    weights = [math.exp(logprob - most) for logprob in logprobs]
+    true = math.fsum(weight for weight, label in zip(weights, labels, strict=True) if label == 1)
+    return true / math.fsum(weights)
+
+
 # Asking for every choice
 
 

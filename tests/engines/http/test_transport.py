@@ -18,8 +18,15 @@ from hypothesis import strategies as st
 
 from pytest_touchstone.core.errors import ServerError
 from pytest_touchstone.engines.http import retries
-from pytest_touchstone.engines.http.calls import Call, CallLimits, CallReply, Failure, Malformed
-from pytest_touchstone.engines.http.retries import Trouble, status_text
+from pytest_touchstone.engines.http.calls import (
+    Call,
+    CallLimits,
+    CallReply,
+    Failure,
+    Malformed,
+    Trouble,
+    status_text,
+)
 from pytest_touchstone.engines.http.server import Key
 from pytest_touchstone.engines.http.transport import CallQueue, HttpTransport, Link
 from pytest_touchstone.engines.http.wire import Outcome

@@ -18,9 +18,8 @@ import pytest
 from pytest_touchstone.checkpoints.formats.base import CheckpointRequest
 from pytest_touchstone.core.errors import CheckpointError, ServerError
 from pytest_touchstone.engines.http import retries, wire
-from pytest_touchstone.engines.http.calls import Call, CallLimits, CallReply
+from pytest_touchstone.engines.http.calls import Call, CallLimits, CallReply, Trouble
 from pytest_touchstone.engines.http.engine import HttpFactory
-from pytest_touchstone.engines.http.retries import Trouble
 from pytest_touchstone.engines.http.server import Key, key_of
 from pytest_touchstone.engines.http.transport import HttpTransport
 from pytest_touchstone.engines.http.wire import Outcome, Wire

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pytest_touchstone.core.requests import Generate, Loglikelihood, Request, RollingLoglikelihood
+from pytest_touchstone.engines.replicas.engine import LEAST, TEXTS, Unit, cost_of, plan_units
 from pytest_touchstone.engines.replicas.ray_cluster import RayTarget, target_of
-from pytest_touchstone.engines.replicas.units import LEAST, TEXTS, Unit, cost_of, plan_units
 
 
 def asked(count: int) -> list[Request]:

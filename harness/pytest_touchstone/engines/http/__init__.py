@@ -5,6 +5,6 @@
 ``planning`` shares calls among requests, and ``engine`` puts these together. ``children`` starts servers for a run,
 each with a ``guard`` that ends it.
 
-``calls`` is what they and ``transport`` agree on. ``transport`` brings every call to its end: it says how many are
-under way, and when the server is gone, ``retries`` which failure is tried again and when; ``wire`` sends each once.
+``calls`` is what they and ``transport`` agree on, and which failure is tried again and when. ``transport`` brings every
+call to its end: it says how many are under way, and when the server is gone; ``wire`` sends each once.
 """

@@ -21,7 +21,7 @@ from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Refusal, Turn
 from pytest_touchstone.core.text import count
 from pytest_touchstone.engines.http.abilities import HELLO, NEUTRAL, Abilities, Family, Way
-from pytest_touchstone.engines.http.calls import Failure, Malformed
+from pytest_touchstone.engines.http.calls import AWAY, Failure, Malformed
 from pytest_touchstone.engines.http.generating import (
     WantedTexts,
     check_end,
@@ -40,7 +40,6 @@ from pytest_touchstone.engines.http.replies import (
     token_number,
     usage_count,
 )
-from pytest_touchstone.engines.http.retries import AWAY
 from pytest_touchstone.engines.http.scoring import next_tokens, whole
 from pytest_touchstone.engines.http.server import Address, choose_model
 from pytest_touchstone.engines.http.tokens import KNOWN, Tokens, find_tokens

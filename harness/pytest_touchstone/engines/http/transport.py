@@ -29,8 +29,17 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from pytest_touchstone.core.errors import ServerError
 from pytest_touchstone.core.text import count
-from pytest_touchstone.engines.http.calls import Call, CallLimits, CallReply, Failure, Receiver
-from pytest_touchstone.engines.http.retries import Trouble, ended_by, overdue, pause_after
+from pytest_touchstone.engines.http.calls import (
+    Call,
+    CallLimits,
+    CallReply,
+    Failure,
+    Receiver,
+    Trouble,
+    ended_by,
+    overdue,
+    pause_after,
+)
 from pytest_touchstone.engines.http.server import Key, key_of
 from pytest_touchstone.engines.http.wire import Outcome, Wire
 

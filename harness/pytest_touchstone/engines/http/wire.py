@@ -44,8 +44,17 @@ from pydantic_core import from_json, to_json
 
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.engines.http import replies
-from pytest_touchstone.engines.http.calls import TOKENS, Call, CallReply, Malformed
-from pytest_touchstone.engines.http.retries import AGAIN, Trouble, What, retry_after, status_text
+from pytest_touchstone.engines.http.calls import (
+    AGAIN,
+    TOKENS,
+    Call,
+    CallReply,
+    Malformed,
+    Trouble,
+    What,
+    retry_after,
+    status_text,
+)
 from pytest_touchstone.engines.http.server import Key
 
 T = TypeVar("T")

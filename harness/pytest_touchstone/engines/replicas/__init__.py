@@ -1,7 +1,6 @@
 """Replicas: checkpoints in several processes, on one machine or on many.
 
-units        requests -> units, and what is sent in place of those whose replica dies
-engine       the actors of Ray as an engine for each checkpoint
+engine       requests in units, and the actors of Ray as an engine for each checkpoint
 replica      an actor's side; ray_cluster has the option and what the cluster has
 programs     the sandboxes of a cluster's nodes
 """

@@ -6,7 +6,8 @@ same grader for ``touchstone grade``, which has the programs already.
 pass@k is the chance that at least one of k samples passes (``metrics.samples``). It is computed for each task; a
 benchmark's pass@k is the mean over its tasks, never a share of all samples pooled.
 
-The scores of a task follow from the outcomes of its programs.
+The scores of a task follow from the outcomes of its programs. What MBPP's forms share, and CodeContests and APPS, is
+here too.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pytest_touchstone.core.benchmark import Solution
+from pytest_touchstone.core.benchmark import Dataset, Shots, Solution
 from pytest_touchstone.core.errors import BenchmarkError
+from pytest_touchstone.core.few_shot import FewShot, Shot
 from pytest_touchstone.core.grade import Graded, Scores
 from pytest_touchstone.core.requests import (
     CallTests,
@@ -27,10 +29,20 @@ from pytest_touchstone.core.requests import (
     RunProgramAnswer,
 )
 from pytest_touchstone.metrics.code.calling import asked_names, base_name, script
-from pytest_touchstone.metrics.code.extract import Program, chat_program, function_program, program_prefix
+from pytest_touchstone.metrics.code.extract import (
+    MBPP_STOPS,
+    Program,
+    chat_program,
+    evalplus_chat,
+    evalplus_turns,
+    function_program,
+    program_prefix,
+)
 from pytest_touchstone.metrics.code.rows import (
+    MbppRow,
     StdioRow,
     builtin_names,
+    mbpp_row,
     mbpp_tests,
     reads_and_prints,
     unix_lines,
@@ -204,3 +216,62 @@ STDIO_TASKS: Final[dict[str, Any]] = {
     "grader": STDIO,
 }
 """The part of a declaration that both benchmarks share."""
+
+
+# MBPP
+
+
+MBPP_HUB: Final = "google-research-datasets/mbpp"
+MBPP_FULL: Final = Dataset(MBPP_HUB, "full", fewshot="prompt")
+
+
+def _used(row: dict[str, Any]) -> bool:
+    """Return whether a row takes part: the prompt's examples are tasks 2, 3 and 4, so task 1 does not."""
+    return row.get("task_id") != 1
+
+
+def _paper_prompt(row: MbppRow) -> str:
+    """The task with its first three tests."""
+    tests = "\n".join(row["test_list"][:3])
+    return (
+        f"You are an expert Python programmer, and here is your task: {row['text']} "
+        f"Your code should pass these tests:\n\n{tests}\n[BEGIN]\n"
+    )
+
+
+def docstring_prompt(row: MbppRow, tests: int = 1) -> str:
+    """The task and its first tests as a docstring."""
+    return "\n".join(('"""', row["text"], *row["test_list"][:tests], '"""\n'))
+
+
+def _shot(row: MbppRow) -> Shot:
+    """The task with its program, as published."""
+    turns = evalplus_turns(docstring_prompt(row, 3), row["code"])
+    return Shot(_paper_prompt(row), f"{row['code']}\n[DONE]", between="", turns=turns)
+
+
+def ask_mbpp(row: MbppRow, fewshot: FewShot, benchmark: str) -> Scores:
+    """Ask for a program by the paper's prompt, or a training row's own, and have it judged."""
+    own = row.get("instruction", "")
+    chat = evalplus_chat(own or docstring_prompt(row, 3))
+    asked = own or _paper_prompt(row)
+    request = fewshot.generate(asked, stop=MBPP_STOPS, max_new_tokens=512, chat=chat, sampled=True)
+    return (yield from MBPP.grade(request, row, benchmark))
+
+
+MBPP_TASKS: Final[dict[str, Any]] = {
+    "version": 3,
+    "row": MbppRow,
+    "prepare": mbpp_row,
+    "keep": _used,
+    "asks": (Generate, RunProgram),
+    "primary": "pass@1",
+    "metrics": PROGRAM_METRICS,
+    "grader": MBPP,
+    "solution": Solution(lambda row: row["code"], between=""),
+}
+MBPP_THREE_SHOT: Final[dict[str, Any]] = {
+    "shots": Shots(3, _shot, pick="first", fixed=True),
+    "own_prompt": "instruction",
+}
+MBPP_PAPER: Final = "Austin et al. 2021, arXiv 2108.07732"

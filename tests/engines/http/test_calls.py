@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_touchstone.engines.http.calls import CallLimits, Failure
-from pytest_touchstone.engines.http.retries import (
+from pytest_touchstone.engines.http.calls import (
     LONGEST_PAUSE,
     LONGEST_WAIT,
+    CallLimits,
+    Failure,
     Trouble,
     ended_by,
     overdue,
