@@ -100,11 +100,11 @@ def likely_entry_point(program: str, tests: str = "") -> str:
         return ""
     defined = {node.name: node for node in body if isinstance(node, _DEFINITIONS)}
     try:
-        used = _names(_parsed(tests))
+        used = read_names(_parsed(tests))
     except ValueError:
         used = set()
     among = [name for name in defined if name in used] or list(defined)
-    inner = {name for key in defined for name in _names(defined[key]) if name != key}
+    inner = {name for key in defined for name in read_names(defined[key]) if name != key}
     alone = among if len(among) == 1 else [name for name in among if name not in inner]
     return alone[0] if len(alone) == 1 else ""
 
@@ -117,7 +117,7 @@ def asked_names(tests: str, trusted: str = "") -> list[str]:
     except ValueError:
         return []
     known = {*_bound(module), *defined, *dir(builtins), *sys.stdlib_module_names}
-    return sorted(_names(module) - known)
+    return sorted(read_names(module) - known)
 
 
 def defined_classes(program: str) -> set[str]:
@@ -139,7 +139,7 @@ def _script(tests: str, entry_point: str) -> str:
     text, kept = tests, [node for node in module.body if not _is_main(node)]
     if len(kept) < len(module.body):
         text = ast.unparse(ast.Module(kept, []))
-    is_headless = CANDIDATE in _names(module) - set(_bound(module))
+    is_headless = CANDIDATE in read_names(module) - set(_bound(module))
     if is_headless and base_name(entry_point) not in ("", CANDIDATE):
         text = f"{CANDIDATE} = {entry_point}\n{text}"
     return f"{text}\n" + "".join(f"{call}\n" for call in more) if more else text
@@ -147,13 +147,13 @@ def _script(tests: str, entry_point: str) -> str:
 
 def _calls(module: ast.Module, entry_point: str) -> Iterator[str]:
     """The calls of those tests that nothing in the module calls."""
-    used = _names(ast.Module(_executed(module), []))
+    used = read_names(ast.Module(_executed(module), []))
     for node in module.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name not in used:
             if node.name == CHECK or node.name.startswith(_TEST):
                 yield _call(node, entry_point)
         elif isinstance(node, ast.ClassDef):
-            yield from _class_calls(node, module, called=node.name in used)
+            yield from _class_calls(node, called=node.name in used)
 
 
 def _call(node: _Function, entry_point: str) -> str:
@@ -175,28 +175,22 @@ def _call(node: _Function, entry_point: str) -> str:
     return _run(f"{node.name}({given})", node)
 
 
-def _class_calls(node: ast.ClassDef, module: ast.Module, *, called: bool) -> Iterator[str]:
+def _class_calls(node: ast.ClassDef, *, called: bool) -> Iterator[str]:
     """The calls of a class's test methods; a runner of unittest's that the module calls itself raises nothing."""
-    kinds = _family(node, module)
-    methods = {
-        one.name: one
-        for kind in reversed(kinds)
-        for one in kind.body
-        if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef)) and one.name.startswith(_TEST)
-    }
-    if any(name.endswith("TestCase") for kind in kinds for name in _bases(kind)):
-        if methods:
+    methods = {one.name: one for one in node.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))}
+    tests = [method for name, method in methods.items() if name.startswith(_TEST)]
+    if any(name.endswith("TestCase") for name in _bases(node)):
+        if tests:
             loader = '__import__("unittest").defaultTestLoader'
             yield f"{loader}.loadTestsFromTestCase({node.name}).debug()"
     elif node.name.startswith(_TEST.title()) and not called:
-        names = {one.name for kind in kinds for one in kind.body if isinstance(one, ast.FunctionDef)}
-        for method in methods.values():
+        for method in tests:
             if len(wanted := _wanted(method)) > 1:
                 raise ValueError(
                     f"its tests define {node.name}.{method.name}({', '.join(wanted)}), and nothing gives it "
                     f"{wanted[-1]!r}; a test that is to be called takes no argument"
                 )
-            if "setup_method" in names:
+            if "setup_method" in methods:
                 yield f"_made = {node.name}(); _made.setup_method(); {_run(f'_made.{method.name}()', method)}"
             else:
                 yield _run(f"{node.name}().{method.name}()", method)
@@ -212,18 +206,6 @@ def _wanted(node: _Function) -> list[str]:
     first = positional[: len(positional) - len(node.args.defaults)]
     keywords = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
     return [one.arg for one in first] + [one.arg for one, default in keywords if default is None]
-
-
-def _family(node: ast.ClassDef, module: ast.Module) -> list[ast.ClassDef]:
-    """The class and its bases in the module."""
-    known = {one.name: one for one in module.body if isinstance(one, ast.ClassDef)}
-    found, waiting = [], [node]
-    while waiting:
-        one = waiting.pop(0)
-        if one not in found:
-            found.append(one)
-            waiting += [known[name] for name in _bases(one) if name in known]
-    return found
 
 
 def _bases(node: ast.ClassDef) -> list[str]:
@@ -268,7 +250,7 @@ def _executed(module: ast.Module) -> list[ast.stmt]:
     return found
 
 
-def _names(node: ast.AST) -> set[str]:
+def read_names(node: ast.AST) -> set[str]:
     """The names that a node reads, without the local names of functions in it."""
     found: set[str] = set()
     waiting = [node]
@@ -276,18 +258,23 @@ def _names(node: ast.AST) -> set[str]:
         one = waiting.pop()
         if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load):
             found.add(one.id)
+        elif isinstance(one, ast.Global):
+            found.update(one.names)
         if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
             inner = ast.Module(one.body, []) if isinstance(one.body, list) else one.body
-            found |= _names(inner) - _own(one)
-            waiting += [*_outside(one.args), *getattr(one, "decorator_list", ())]
+            found |= read_names(inner) - _own(one)
+            waiting += _outside(one)
         else:
             waiting += ast.iter_child_nodes(one)
     return found
 
 
-def _outside(arguments: ast.arguments) -> list[ast.expr]:
-    """The defaults of parameters, which are read where a function is defined."""
-    return [*arguments.defaults, *(one for one in arguments.kw_defaults if one is not None)]
+def _outside(node: _Function | ast.Lambda) -> list[ast.expr]:
+    """The expressions that are read where a function is defined: defaults, annotations, decorators."""
+    annotations = [argument.annotation for argument in ast.walk(node.args) if isinstance(argument, ast.arg)]
+    around = [*getattr(node, "decorator_list", ()), getattr(node, "returns", None)]
+    expressions = (*node.args.defaults, *node.args.kw_defaults, *annotations, *around)
+    return [expression for expression in expressions if expression is not None]
 
 
 def _own(node: _Function | ast.Lambda) -> set[str]:

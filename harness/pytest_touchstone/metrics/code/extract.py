@@ -41,20 +41,18 @@ from __future__ import annotations
 
 import ast
 import re
-import symtable
 import textwrap
 import warnings
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, NamedTuple
 
 from pytest_touchstone.core.few_shot import ChatForm
 from pytest_touchstone.core.reasoning import unwrapped
 from pytest_touchstone.core.requests import earliest_stop
-from pytest_touchstone.metrics.code.calling import any_digits
+from pytest_touchstone.metrics.code.calling import any_digits, read_names
 from pytest_touchstone.metrics.code.rows import unix_lines
 
 MOST_CHARACTERS: Final = 200_000
@@ -188,19 +186,7 @@ def _binds(body: Sequence[ast.stmt], names: Collection[str]) -> bool:
     return bool(wanted) and any(not wanted.isdisjoint(_bound(node)) for node in body)
 
 
-# Scores of items, side by side
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A statement of a run: its source, the names that it binds, the variables that it changes, and the names that it
-    uses from outside."""
-
-    node: ast.stmt
-    source: str
-    bound: frozenset[str]
-    changed: frozenset[str]
-    used: frozenset[str]
+# What the tests need of a run
 
 
 def _reached(run: PythonLines, needed: Collection[str]) -> str | None:
@@ -208,39 +194,44 @@ def _reached(run: PythonLines, needed: Collection[str]) -> str | None:
     them."""
     if not _binds(run.body, needed):
         return None
-    parts = list(_parts(run))
-    imports = [part for part in parts if isinstance(part.node, _IMPORTS)]
-    rest = _meant([part for part in parts if not isinstance(part.node, _IMPORTS)])
-    variables = {name for part in rest if not isinstance(part.node, _DEFINITIONS) for name in part.bound}
-    makers: dict[str, list[int]] = {}
-    for number, part in enumerate(rest):
-        for name in part.bound | (part.changed & variables):
-            makers.setdefault(name, []).append(number)
-    kept: set[int] = set()
-    seen, waiting = set(needed), deque(needed)
+    imports = [node for node in run.body if isinstance(node, _IMPORTS)]
+    rest = _meant(
+        [node for node in run.body if not isinstance(node, (*_IMPORTS, *_GO)) and not _is_main(node)]
+    )
+    variables = {name for node in rest if not isinstance(node, _DEFINITIONS) for name in _bound(node)}
+    makers: dict[str, list[ast.stmt]] = {}
+    for node in rest:
+        for name in _bound(node) | (_changed(node) & variables):
+            makers.setdefault(name, []).append(node)
+    kept: set[ast.stmt] = set()
+    waiting = deque(needed)
     while waiting:
-        for number in makers.get(waiting.popleft(), ()):
-            if number not in kept:
-                kept.add(number)
-                waiting.extend(rest[number].used - seen)
-                seen |= rest[number].used
-    chosen = [*imports, *(rest[number] for number in sorted(kept))]
-    return "".join(f"{part.source}\n" for part in chosen)
+        for node in makers.pop(waiting.popleft(), ()):
+            kept.add(node)
+            waiting.extend(read_names(node))
+    lines = [line.encode() for line in run.source.split("\n")]
+    return "".join(
+        f"{_source(lines, node)}\n" for node in (*imports, *(node for node in rest if node in kept))
+    )
 
 
-def _meant(parts: Sequence[_Part]) -> list[_Part]:
-    """The parts with one of the functions and classes of each name, so that a stub is not taken for the function.
+def _is_main(node: ast.stmt) -> bool:
+    return isinstance(node, ast.If) and "__name__" in read_names(node.test)
+
+
+def _meant(nodes: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """The statements with one of the functions and classes of each name, so that a stub is not taken for the function.
 
     It is the first that returns something, else the first that yields, else the last.
     """
-    meant: dict[str, tuple[int, int]] = {}
-    for number, part in enumerate(parts):
-        if isinstance(part.node, _DEFINITIONS):
-            worth, before = _worth(part.node), meant.get(part.node.name)
+    meant: dict[str, tuple[int, ast.stmt]] = {}
+    for node in nodes:
+        if isinstance(node, _DEFINITIONS):
+            worth, before = _worth(node), meant.get(node.name)
             if before is None or worth > before[0] or worth == before[0] == 0:
-                meant[part.node.name] = worth, number
-    numbers = {number for _, number in meant.values()}
-    return [part for n, part in enumerate(parts) if not isinstance(part.node, _DEFINITIONS) or n in numbers]
+                meant[node.name] = worth, node
+    chosen = {node for _, node in meant.values()}
+    return [node for node in nodes if not isinstance(node, _DEFINITIONS) or node in chosen]
 
 
 def _worth(node: ast.stmt) -> int:
@@ -249,18 +240,6 @@ def _worth(node: ast.stmt) -> int:
     if isinstance(node, ast.ClassDef) or ast.Return in kinds:
         return 2
     return int(bool(kinds & {ast.Yield, ast.YieldFrom}))
-
-
-def _parts(run: PythonLines) -> Iterator[_Part]:
-    """The statements of a run that may be needed: no assertions, no ``__main__`` part, no call that changes nothing."""
-    lines = [line.encode() for line in run.source.split("\n")]
-    for node in run.body:
-        if isinstance(node, _GO) or (isinstance(node, ast.If) and "__name__" in _names(node.test)):
-            continue
-        bound, changed = _bound(node), _changed(node)
-        if bound or changed:
-            source = _source(lines, node)
-            yield _Part(node, source, frozenset(bound), frozenset(changed), frozenset(_used(source, node)))
 
 
 def _source(lines: Sequence[bytes], node: ast.stmt) -> str:
@@ -311,30 +290,6 @@ def _of_the_module(node: ast.AST) -> Iterator[ast.AST]:
         yield one
         if not isinstance(one, _SCOPES):
             waiting.extend(ast.iter_child_nodes(one))
-
-
-def _names(node: ast.AST) -> set[str]:
-    return {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
-
-
-def _used(source: str, node: ast.stmt) -> set[str]:
-    """The names that a statement uses from the module: not parameters, nor local variables of its functions."""
-    try:
-        with any_digits(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            tables = [symtable.symtable(source, "answer", "exec")]
-    except _NOT_PARSED:
-        return _names(node)
-    found: set[str] = set()
-    while tables:
-        table = tables.pop()
-        tables += table.get_children()
-        of_the_module = table.get_type() == "module"
-        for symbol in table.get_symbols():
-            looked_up = symbol.is_referenced() and (of_the_module or symbol.is_global())
-            if looked_up or symbol.is_declared_global():
-                found.add(symbol.get_name())
-    return found
 
 
 # The program in a text

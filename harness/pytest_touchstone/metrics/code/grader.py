@@ -121,7 +121,15 @@ class ProgramGrader:
         stops = request.stop if request.turns_stop is None or not answer.chat else request.turns_stop
         programs = [self._program(row, sample.text, stops, chat=answer.chat) for sample in answer.samples]
         answers = yield [self.request(row, program.source, benchmark) for program in programs]
-        return Graded(program_scores(answers), no_answer=sum(program.empty for program in programs))
+        return Graded(self.scores(row, answers), no_answer=sum(program.empty for program in programs))
+
+    def scores(self, row: Mapping[str, Any], answers: Sequence[RunProgramAnswer]) -> dict[str, float]:
+        """The scores of a task from the verdicts on its programs; those on ``parts`` have scores of their own."""
+        scores = program_scores(answers)
+        if not self.parts:
+            return scores
+        of_parts = program_scores([self.part(row, answer) for answer in answers])
+        return scores | {f"{self.parts}_{name}": score for name, score in of_parts.items()}
 
     def _program(self, row: Mapping[str, Any], text: str, stops: tuple[str, ...], *, chat: bool) -> Program:
         prompt = row.get("prompt", "")

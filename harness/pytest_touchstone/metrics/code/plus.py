@@ -16,11 +16,11 @@ from typing import Any, Final
 from typing_extensions import TypedDict
 
 from pytest_touchstone.core.few_shot import FewShot
-from pytest_touchstone.core.grade import Graded, Scores
-from pytest_touchstone.core.requests import CallTests, Generate, GenerateAnswer, RunProgram, RunProgramAnswer
+from pytest_touchstone.core.grade import Scores
+from pytest_touchstone.core.requests import CallTests, Generate, RunProgram, RunProgramAnswer
 from pytest_touchstone.metrics.code import plus_rules
 from pytest_touchstone.metrics.code.extract import evalplus_chat, function_program
-from pytest_touchstone.metrics.code.grader import CANONICAL, ProgramGrader, program_scores
+from pytest_touchstone.metrics.code.grader import CANONICAL, ProgramGrader
 from pytest_touchstone.metrics.samples import KS
 
 SECONDS: Final = 62.0
@@ -104,16 +104,6 @@ class PlusGrader(ProgramGrader):
         """The verdict on the task's own inputs, which come first."""
         passed = answer.outcome != "fault" and answer.tests >= len(row["base_input"])
         return replace(answer, outcome="passed") if passed else answer
-
-    def grade(self, request: Generate, row: Mapping[str, Any], benchmark: str) -> Scores:
-        """A part of a benchmark (``yield from``): asks for texts, has their programs run, and scores the task."""
-        answer: GenerateAnswer = yield request
-        stops = request.stop if request.turns_stop is None or not answer.chat else request.turns_stop
-        programs = [self._program(row, sample.text, stops, chat=answer.chat) for sample in answer.samples]
-        answers = yield [plus_request(row, one.source, benchmark) for one in programs]
-        base = program_scores([self.part(row, one) for one in answers])
-        scores = program_scores(answers) | {f"base_{name}": one for name, one in base.items()}
-        return Graded(scores, no_answer=sum(program.empty for program in programs))
 
 
 PLUS: Final = PlusGrader(plus_request, lambda row: (row["entry_point"],), parts="base")
