@@ -155,11 +155,6 @@ AGAIN: Final = 8
 """An engine that keeps its texts is asked anew when one request waits for every so many that are under way."""
 
 LOG: Final = logging.getLogger("pytest_touchstone")
-MOST_LOGGED: Final = 16
-"""The requests of a batch that are logged, each with its answer."""
-
-MOST_SIGNS: Final = 300
-"""The signs of a request or an answer that are logged."""
 
 
 class _LeftError(Exception):
@@ -248,31 +243,21 @@ class RequestQueue:
         self._waiting = [*left.values(), *self._waiting]
 
     def _answers(self, requests: Sequence[Request], done: Done) -> Sequence[Answer | Refusal]:
-        """Return the engine's answers, all that there are to be; with DEBUG, what is asked and answered is logged."""
-        began, logs = time.monotonic(), LOG.isEnabledFor(logging.DEBUG)
-        if logs:
-            kinds = Counter(type(request).__name__ for request in requests)
-            listed = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
-            LOG.debug("%s, a batch of %s", one_line(self._engine.info.name), listed)
+        """Return the engine's answers, all that there are to be; with DEBUG, how many and how long they took."""
+        began = time.monotonic()
         answers = self._engine.answer(requests, done)
         if len(answers) != len(requests):
             raise RuntimeError(f"the engine gave {len(answers)} answers to {len(requests)} requests")
-        if logs:
-            for number, request in enumerate(requests[:MOST_LOGGED]):
-                LOG.debug("request %d: %s -> %s", number + 1, _shown(request), _shown(answers[number]))
-            more = f", {len(requests) - MOST_LOGGED} requests more" if len(requests) > MOST_LOGGED else ""
-            LOG.debug("%d answers in %.2f s%s", len(answers), time.monotonic() - began, more)
+        if LOG.isEnabledFor(logging.DEBUG):
+            kinds = Counter(type(request).__name__ for request in requests)
+            listed = ", ".join(f"{number} {kind}" for kind, number in kinds.items())
+            name, seconds = one_line(self._engine.info.name), time.monotonic() - began
+            LOG.debug("%s, a batch of %s: answered in %.2f s", name, listed, seconds)
         return answers
 
     def _leaves(self, left: int) -> bool:
         """Return whether to leave an engine that has so many requests to answer."""
         return self._engine.continues and AGAIN * len(self._waiting) > left
-
-
-def _shown(value: object) -> str:
-    """Return a request or an answer in one line, cut to what a log can hold."""
-    text = one_line(repr(value)[: 2 * MOST_SIGNS])
-    return text if len(text) <= MOST_SIGNS else f"{text[:MOST_SIGNS]}..."
 
 
 class EngineFactory(ABC):

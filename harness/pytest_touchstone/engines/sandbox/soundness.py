@@ -13,9 +13,6 @@ these programs, and the code that judges. Tests are tried once, and again whenev
 
 from __future__ import annotations
 
-import functools
-import threading
-from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
@@ -159,39 +156,26 @@ class CheckedSandbox(SandboxRunner):
         key = key_of(self._judged_by, self._kind, *settings, wrong)
         if (kept := self._files.find(key)) is not None:
             future.set_result(tuple(kept))
-        else:
-            _Trial(wrong, future, lambda found: self._files.keep(key, found)).begin(self._sandbox, task)
-        return future
+            return future
+        asked = [replace(task, program=program.text, reference=None) for program in wrong]
+        judged = [self._sandbox.submit(one) for one in asked]
 
-
-class _Trial:
-    """Wrong programs under way; the last one to end settles the future."""
-
-    def __init__(
-        self,
-        wrong: Sequence[WrongProgram],
-        future: Future[tuple[str, ...]],
-        keep: Callable[[tuple[str, ...]], None],
-    ) -> None:
-        self._wrong, self._future, self._keep = wrong, future, keep
-        self._lock = threading.Lock()
-        self._outcomes: dict[str, str] = {}
-
-    def begin(self, sandbox: SandboxRunner, task: RunProgram) -> None:
-        for one in self._wrong:
-            asked = replace(task, program=one.text, reference=None)
-            sandbox.submit(asked).add_done_callback(functools.partial(self._take, one.name))
-
-    def _take(self, name: str, judged: Future[RunProgramAnswer]) -> None:
-        outcome = "fault" if judged.cancelled() or judged.exception() else judged.result().outcome
-        with self._lock:
-            self._outcomes[name] = outcome
-            if len(self._outcomes) < len(self._wrong):
+        def ended(index: int) -> None:
+            """Wait for the verdict on a wrong program and those after it, then settle the future."""
+            if index < len(judged):
+                judged[index].add_done_callback(lambda _: ended(index + 1))
                 return
-        found = tuple(one.name for one in self._wrong if self._outcomes[one.name] == "passed")
-        if "fault" not in self._outcomes.values():  # this says nothing about the tests
-            self._keep(found)
-        self._future.set_result(found)
+            outcomes = ["fault" if one.exception() else one.result().outcome for one in judged]
+            names = [program.name for program in wrong]
+            accepted = tuple(
+                name for name, outcome in zip(names, outcomes, strict=True) if outcome == "passed"
+            )
+            if "fault" not in outcomes:  # which says nothing about the tests
+                self._files.keep(key, accepted)
+            future.set_result(accepted)
+
+        ended(0)
+        return future
 
 
 def _with(answer: RunProgramAnswer, request: RunProgram, accepted: tuple[str, ...]) -> RunProgramAnswer:
