@@ -102,15 +102,12 @@ class WorkerClient:
             useless = 0 if self._listen() else useless + 1
             if self._closed:
                 break
-            self._give_up(f"the sandbox ended: {self._end() or 'no reason given'}")
+            self._give_up(f"the sandbox ended: {self._end() or 'no reason given'}", _TRIES)
         self._end()
         self._complaints.close()
         with self._lock:
             self._fault = self._fault or "the sandbox ends again and again"
-            lost = [done for _, done, _ in self._waiting.values()]
-            self._waiting.clear()
-        for done in lost:
-            done({"outcome": "fault", "detail": "the sandbox was closed" if self._closed else self._fault})
+        self._give_up("the sandbox was closed" if self._closed else self._fault, 1)
         self._started.set()
 
     def _start(self) -> bool:
@@ -126,8 +123,9 @@ class WorkerClient:
             )
             assert self._process.stdin is not None
             assert self._process.stdout is not None
-            framing.send(self._process.stdin.fileno(), self._settings)
-            framing.receive(self._process.stdout.fileno())
+            self._jobs, self._results = self._process.stdin, self._process.stdout
+            framing.send(self._jobs.fileno(), self._settings)
+            framing.receive(self._results.fileno())
         except (OSError, framing.Closed) as error:
             self._fault = f"the sandbox does not start: {self._end() or error}"
             return False
@@ -139,12 +137,10 @@ class WorkerClient:
 
     def _listen(self) -> bool:
         """Hand out the supervisor's results until it ends; return whether there were any."""
-        assert self._process is not None
-        assert self._process.stdout is not None
         useful = False
         while True:
             try:
-                found = framing.receive(self._process.stdout.fileno(), longest=_LONGEST)
+                found = framing.receive(self._results.fileno(), longest=_LONGEST)
             except framing.Closed:
                 return useful
             useful = True
@@ -153,12 +149,12 @@ class WorkerClient:
             if waiting is not None:
                 waiting[1](found)
 
-    def _give_up(self, reason: str) -> None:
-        """Give up the jobs that have been lost once already; the others wait for the next supervisor."""
+    def _give_up(self, reason: str, most: int) -> None:
+        """Give up the jobs that so many supervisors were given; the others wait for the next one."""
         lost = []
         with self._lock:
             for number, (job, done, tries) in list(self._waiting.items()):
-                if tries >= _TRIES:
+                if tries >= most:
                     del self._waiting[number]
                     lost.append(done)
                 else:
@@ -167,12 +163,9 @@ class WorkerClient:
             done({"outcome": "fault", "detail": reason})
 
     def _send(self, job: dict[str, Any]) -> None:
-        assert self._process is not None
-        assert self._process.stdin is not None
-        try:
-            framing.send(self._process.stdin.fileno(), job)
-        except (framing.Closed, ValueError):
-            return  # the listener finds that the supervisor has ended; the next one gets the job
+        # The listener finds that the supervisor has ended; the next one gets the job.
+        with suppress(framing.Closed, ValueError):
+            framing.send(self._jobs.fileno(), job)
 
     def _end(self) -> str:
         """End the supervisor and return the last line of its error output, if any."""

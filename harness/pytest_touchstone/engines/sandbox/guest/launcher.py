@@ -45,7 +45,7 @@ def import_common() -> None:
 class ForkServer:
     """A process forked to serve requests; ``ask`` may be called by several threads."""
 
-    def __init__(self, serve: Callable[[Requests], None]) -> None:
+    def __init__(self, serve: Callable[[socket.socket], None]) -> None:
         """``serve`` is called in the new process, which ends when ``serve`` returns."""
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         if os.fork() == 0:
@@ -57,31 +57,21 @@ class ForkServer:
         socket.send_fds(self._socket, [json.dumps(request).encode()], descriptors)
 
 
-class Requests:
-    """The server's end of the connection."""
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
-
-    def next(self) -> Request | None:
-        """Return the next request, None when there are no more."""
-        message, descriptors, _, _ = socket.recv_fds(self._connection, 65536, _MOST_DESCRIPTORS)
-        return (json.loads(message), list(descriptors)) if message else None
-
-    def close(self) -> None:
-        """Close the connection in processes forked from the server: further requests are not for them."""
-        self._connection.close()
+def next_request(connection: socket.socket) -> Request | None:
+    """Return the next request at the server's end of a connection, None when there are no more."""
+    message, descriptors, _, _ = socket.recv_fds(connection, 65536, _MOST_DESCRIPTORS)
+    return (json.loads(message), list(descriptors)) if message else None
 
 
-def fork_for_each(run: Callable[[dict[str, Any], list[int]], None]) -> Callable[[Requests], None]:
+def fork_for_each(run: Callable[[dict[str, Any], list[int]], None]) -> Callable[[socket.socket], None]:
     """Return a ``serve`` that forks a process per request and calls ``run`` in it."""
 
-    def serve(requests: Requests) -> None:
+    def serve(requests: socket.socket) -> None:
         # Nobody waits for the processes forked here: each reports its own end.
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-        while (request := requests.next()) is not None:
+        while (request := next_request(requests)) is not None:
             if os.fork() == 0:
-                requests.close()
+                requests.close()  # further requests are not for it
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 run(*request)
                 os._exit(1)
@@ -91,7 +81,7 @@ def fork_for_each(run: Callable[[dict[str, Any], list[int]], None]) -> Callable[
     return serve
 
 
-def _be(serve: Callable[[Requests], None], connection: socket.socket) -> None:
+def _be(serve: Callable[[socket.socket], None], connection: socket.socket) -> None:
     code = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -102,7 +92,7 @@ def _be(serve: Callable[[Requests], None], connection: socket.socket) -> None:
         os.closerange(connection.fileno() + 1, 4096)
         gc.collect()
         gc.freeze()  # collecting in a forked process would copy all the pages it inherited
-        serve(Requests(connection))
+        serve(connection)
         code = 0
     finally:
         os._exit(code)
@@ -116,7 +106,7 @@ class Launcher:
         self._slot, self._system_calls, self._isolated = slot, system_calls, isolated
         self._namespaces: jail.ProcessNamespaces | None = None
 
-    def serve(self, requests: Requests) -> None:
+    def serve(self, requests: socket.socket) -> None:
         """Run the requested programs, one at a time; a fault is reported for every program."""
         fault = ""
         try:
@@ -124,7 +114,7 @@ class Launcher:
                 self._isolate()
         except OSError as error:
             fault = str(error)
-        while (request := requests.next()) is not None:
+        while (request := next_request(requests)) is not None:
             asked, (report, *rest) = request
             try:
                 if fault:
