@@ -10,14 +10,12 @@ from pytest_touchstone import CheckpointInfo, FillMask, Published, Scores, bench
 from pytest_touchstone.metrics.korean import (
     REAL_METRICS,
     TOP_K,
-    Korean,
     clip_around_mask,
+    is_noun,
+    nouns,
     real_scores,
     visible,
 )
-
-# Costs nothing until the first item asks it something: Kiwi is loaded then, once for all items.
-KOREAN = Korean()
 
 
 class Mention(TypedDict):
@@ -61,5 +59,5 @@ def test_real_coref(example: Mention, touchstone_checkpoint: CheckpointInfo) -> 
     """
     text = clip_around_mask(example["text"], touchstone_checkpoint.seq_len)
     answer = yield FillMask(text, top_k=TOP_K, target=example["target"])
-    shown = [noun.form for noun in KOREAN.nouns(visible(text))]
-    return real_scores(example["target"], answer, KOREAN.is_noun, shown)
+    shown = [noun.form for noun in nouns(visible(text))]
+    return real_scores(example["target"], answer, is_noun, shown)

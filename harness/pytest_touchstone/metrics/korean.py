@@ -76,35 +76,32 @@ def _shared_kiwi() -> Any:
     return Kiwi(num_workers=1)
 
 
-class Korean:
-    """Answers questions about Korean text; costs nothing until the first one is asked (then two seconds)."""
-
-    def __init__(self) -> None:
-        # Caches belong to the instance: two instances share nothing, and a dropped one frees its memory.
-        self.is_noun = functools.lru_cache(maxsize=65536)(self._is_noun)
-        self.nouns = functools.lru_cache(maxsize=1024)(self._nouns)
-
-    def morphemes(self, text: str) -> tuple[Morpheme, ...]:
-        """The morphemes of ``text`` in order."""
-        found = _shared_kiwi().tokenize(text)
-        return tuple(
-            Morpheme(str(t.form), str(t.tag), int(t.start), int(t.start) + int(t.len)) for t in found
-        )
-
-    def _nouns(self, text: str) -> tuple[Morpheme, ...]:
-        """The maskable nouns of ``text`` in order (see the module's rule)."""
-        return tuple(noun_occurrences(text, self.morphemes(text)))
-
-    def _is_noun(self, token: str) -> bool:
-        """Return whether the bare ``token`` is one noun (see the module's rule)."""
-        bare = token.strip()
-        found = self.morphemes(bare) if bare else ()
-        return len(found) == 1 and found[0].tag in NOUN_TAGS and found[0].form == bare
+def morphemes(text: str) -> tuple[Morpheme, ...]:
+    """The morphemes of a text in order."""
+    tokens = _shared_kiwi().tokenize(text)
+    return tuple(
+        Morpheme(str(token.form), str(token.tag), int(token.start), int(token.start) + int(token.len))
+        for token in tokens
+    )
 
 
-def noun_occurrences(text: str, morphemes: Iterable[Morpheme]) -> Iterator[Morpheme]:
+@functools.lru_cache(maxsize=1024)
+def nouns(text: str) -> tuple[Morpheme, ...]:
+    """The maskable nouns of a text in order (see the module's rule)."""
+    return tuple(noun_occurrences(text, morphemes(text)))
+
+
+@functools.lru_cache(maxsize=65536)
+def is_noun(token: str) -> bool:
+    """Return whether a bare token is one noun (see the module's rule)."""
+    bare = token.strip()
+    found = morphemes(bare) if bare else ()
+    return len(found) == 1 and found[0].tag in NOUN_TAGS and found[0].form == bare
+
+
+def noun_occurrences(text: str, among: Iterable[Morpheme]) -> Iterator[Morpheme]:
     """Those morphemes that are nouns of two characters or more and stand in ``text`` as they are."""
-    for m in morphemes:
+    for m in among:
         if m.tag in NOUN_TAGS and len(m.form) >= SHORTEST_NOUN and text[m.start : m.end] == m.form:
             yield m
 
@@ -223,10 +220,6 @@ def _sides(text: str) -> tuple[str, str]:
 # Ko-LAMBADA
 
 
-# Costs nothing until the first item asks it something: Kiwi is loaded then, once for all items.
-_KOREAN: Final = Korean()
-
-
 class KoLambadaRow(TypedDict):
     """A text with the noun ``target`` in it."""
 
@@ -245,7 +238,7 @@ def ask_noun(example: KoLambadaRow, seq_len: int) -> Scores:
     """Mask the target, ask for it, and score the first noun of the answer."""
     text = clip_around_mask(mask_target(example["text"], example["target"]), seq_len)
     answer = yield FillMask(text, top_k=TOP_K, target=example["target"])
-    candidates = noun_candidates((c.text for c in answer.candidates), _KOREAN.is_noun)
+    candidates = noun_candidates((c.text for c in answer.candidates), is_noun)
     found = hits("lambada", example["target"], candidates, (1,))
     return {**found, "reachable": float(bool(answer.reachable))}
 

@@ -35,7 +35,6 @@ from pytest_touchstone.engines.http.replies import (
     limit_of,
     logprob,
     model_rows,
-    names_in,
     text_of,
     token_number,
     usage_count,
@@ -176,7 +175,7 @@ class Probe:
                 chat=endpoint == "chat",
                 limit=limit,
                 continues=endpoint == "chat" and can.family == "vllm",
-                answers_as=tuple(dict.fromkeys((*can.answers_as, *names_in(said)))),
+                answers_as=tuple(dict.fromkeys(filter(None, (*can.answers_as, text_of(said, "model"))))),
                 ends=tuple(dict.fromkeys((*can.ends, *self._ends(said)))),
             )
             self._found.fingerprint = text_of(said, "system_fingerprint") or self._found.fingerprint

@@ -92,11 +92,6 @@ def text_of(said: Any, name: str) -> str:
     return found if isinstance(found, str) else ""
 
 
-def names_in(said: Any) -> tuple[str, ...]:
-    """Return the name under which a model answers, as far as it says one."""
-    return (name,) if (name := text_of(said, "model")) else ()
-
-
 def usage_count(said: Any, name: str) -> int | None:
     """Return a number of tokens (``prompt_tokens``) that a server counts, None where it does not."""
     usage = said.get("usage") if isinstance(said, Mapping) else None
