@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_touchstone.core.errors import ServerError
-from pytest_touchstone.engines.http import retries
+from pytest_touchstone.engines.http import calls
 from pytest_touchstone.engines.http.calls import (
     Call,
     CallLimits,
@@ -339,7 +339,7 @@ def transport(server: FaultServer, limits: CallLimits | None = None) -> Iterator
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses are short."""
-    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(calls, "FIRST_PAUSE", 0.01)
 
 
 def told(end: CallReply[Any] | Failure) -> object:

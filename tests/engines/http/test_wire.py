@@ -17,7 +17,7 @@ import pytest
 
 from pytest_touchstone.checkpoints.formats.base import CheckpointRequest
 from pytest_touchstone.core.errors import CheckpointError, ServerError
-from pytest_touchstone.engines.http import retries, wire
+from pytest_touchstone.engines.http import calls, wire
 from pytest_touchstone.engines.http.calls import Call, CallLimits, CallReply, Trouble
 from pytest_touchstone.engines.http.engine import HttpFactory
 from pytest_touchstone.engines.http.server import Key, key_of
@@ -179,7 +179,7 @@ def test_an_address_that_is_none_is_a_failure_in_one_line() -> None:
 def test_a_key_is_in_no_failure_error_log_or_repr(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retries, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(calls, "FIRST_PAUSE", 0.01)
     caplog.set_level(logging.DEBUG)
     key = key_of({"OPENAI_API_KEY": SECRET})
     texts: list[object] = []
