@@ -2,9 +2,9 @@
 
     trainer = Trainer(..., callbacks=[EvaluationCallback(tasks=["arc_easy", "hellaswag"], every=500, limit=200)])
 
-The model is scored in memory, between two steps (``engines.transformers.live``), or from the checkpoints that the
-trainer saves, in a process of its own beside the training. Each time leaves a run in ``OUTPUT_DIR/results``, in which
-the model has the place of ``OUTPUT_DIR/checkpoint-STEP``.
+The model is scored in memory, between two steps (``engines.transformers.live``). Each time leaves a run in
+``OUTPUT_DIR/results``, in which the model has the place of ``OUTPUT_DIR/checkpoint-STEP``. Checkpoints that the trainer
+saves are scored beside the training by ``touchstone watch``.
 
 A run takes what runs before it have scored of the same weights. So a training that was killed, and goes on, scores
 nothing twice: neither what it had scored in part, nor the steps that it repeats.
@@ -14,19 +14,16 @@ from __future__ import annotations
 
 import copy
 import logging
-import queue
 import re
 import sys
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final
 
 from transformers import TrainerCallback  # noqa: TID253 -- whoever imports this trains with it
 from transformers.trainer_callback import CallbackHandler  # noqa: TID253
 
-from pytest_touchstone.checkpoints.config_files import step_in, step_of_row
+from pytest_touchstone.checkpoints.config_files import step_of_row
 from pytest_touchstone.core.errors import HarnessError, OptionError
 from pytest_touchstone.core.text import one_line
 from pytest_touchstone.engines.transformers.live import FirstProcess, LiveModel
@@ -47,8 +44,7 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
     """Scores the model every so many steps, logs the values, and may stop the training.
 
     ``tasks``, ``benchmarks`` and ``settings`` (``limit=200``) are those of ``pytest_touchstone.evaluate``. ``every``:
-    steps between two scorings; the last step is scored, too. ``where``: "trainer" scores the model in memory, and the
-    training waits; "process" scores saved checkpoints on ``device`` while the training goes on.
+    steps between two scorings; the last step is scored, too.
 
     ``stop_after``: the training ends after so many verdicts running that the model is worse than the best so far, by
     the gate. ``output`` is the folder of the runs (default: ``results`` in the trainer's ``output_dir``), ``tokenizer``
@@ -66,8 +62,6 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
         *,
         every: int = 500,
         stop_after: int | None = None,
-        where: Literal["trainer", "process"] = "trainer",
-        device: str | None = None,
         output: str | Path | None = None,
         tokenizer: Any = None,
         benchmarks: Paths | None = None,
@@ -76,22 +70,19 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
         for name, value in (("every", every), ("stop_after", 1 if stop_after is None else stop_after)):
             if type(value) is not int or value < 1:
                 raise OptionError(f"invalid {name} {value!r}: expected a whole number from 1 up")
-        if where not in ("trainer", "process"):
-            raise OptionError(f"invalid where {where!r}: expected 'trainer' or 'process'")
         if not tasks:
             raise OptionError(f"invalid tasks {tasks!r}: name one at least")
         if wrong := next((name for name in ("checkpoint", "run_id") if name in settings), None):
             raise OptionError(f"{wrong} is the callback's own; leave it out")
         judged = {} if stop_after is None else {"baseline": settings.get("baseline") or "best", "gate": True}
-        self._given = {"tasks": tasks, "device": device, **settings, **judged}
-        check_settings(self._given, live=where == "trainer")
-        self._every, self._stop_after, self._where = every, stop_after, where
+        self._given = {"tasks": tasks, **settings, **judged}
+        check_settings(self._given, live=True)
+        self._every, self._stop_after = every, stop_after
         self._output, self._tokenizer, self._benchmarks = output, tokenizer, benchmarks
         self._log: Any = None
         self._first: FirstProcess | None = None
-        self._last = self._worse = 0
+        self._worse = 0
         self._values: tuple[int, dict[str, float]] = (-1, {})
-        self._beside = _Background(self._score_saved)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Check everything that can be checked, and take up what an earlier life of the training has found."""
@@ -103,9 +94,11 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
         if state.is_world_process_zero:
             try:
                 self._check_best_metric(args, state)
-                with self._live(args, state, more) if self._where == "trainer" else nullcontext() as live:
-                    check_evaluation(self._given | self._beginning(live), self._benchmarks, live)
-                self._take_up(args, state)
+                with self._live(args, state, more) as live:
+                    check_evaluation(self._given, self._benchmarks, live)
+                for step, worse in sorted(dict(self._verdicts(args)).items()):
+                    if step <= state.global_step:
+                        self._count(worse)
             except HarnessError as error:
                 fault = error
         if (fault := self._first.found(fault)) is not None:
@@ -113,15 +106,19 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Score the model if it is time to."""
-        self._hand_on(args, state, control)
         due = not state.global_step % self._every or state.global_step >= state.max_steps
         if not due or self._first is None:
             return
         values: dict[str, float] = {}
-        if self._where == "trainer" and state.is_world_process_zero:
-            run = _warned(state.global_step, lambda: self._score(args, state, more))
-            values = {} if run is None else self._found(run)
-            self._write(state.global_step, values, args, state, control)
+        if state.is_world_process_zero:
+            try:
+                with self._live(args, state, more) as live:
+                    values = self._values_of(evaluate_with(self._given, self._benchmarks, live))
+            except Exception as error:  # the training goes on
+                kind = "" if isinstance(error, HarnessError) else f"{type(error).__name__}: "
+                message = f"step {state.global_step} is not scored, and the training goes on: {kind}{error}"
+                LOG.warning("%s", one_line(message))
+            self._write(values, args, state, control)
         values, worse = self._first.found((values, self._worse))
         self._values = state.global_step, values
         self._stop(worse, state, control)
@@ -135,68 +132,33 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
             if (name := self._best_metric(args)) is not None:
                 metrics.setdefault(name, float("nan"))  # scoring failed: it is not the best
 
-    def on_save(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-        """Have a saved checkpoint scored beside the training, if it is time to."""
-        del control, more
-        self._ask_saved(Path(args.output_dir, f"checkpoint-{state.global_step}"), state)
-
-    def on_train_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
-        """Wait for what is scored beside the training."""
-        del more
-        self._beside.wait()
-        self._hand_on(args, state, control)
-
-    # What is asked
-
     def _live(self, args: Any, state: Any, more: Mapping[str, Any]) -> LiveModel:
         tokenizer = self._tokenizer or more.get("processing_class") or more.get("tokenizer")
         name = str(Path(args.output_dir, f"checkpoint-{state.global_step}"))
         return LiveModel(more["model"], tokenizer, name, state)
 
-    def _score(self, args: Any, state: Any, more: Mapping[str, Any]) -> FinishedRun:
-        with self._live(args, state, more) as live:
-            return evaluate_with(self._given, self._benchmarks, live)
-
-    def _score_saved(self, folder: Path) -> FinishedRun:
-        return evaluate_with({**self._given, "checkpoint": str(folder)}, self._benchmarks)
-
-    def _beginning(self, live: LiveModel | None) -> dict[str, Any]:
-        """Return the checkpoint with which the arguments are checked: one that answers anything where none is there."""
-        return {} if live is not None else {"checkpoint": "fake:causal", "device": None}
-
-    def _ask_saved(self, folder: Path, state: Any) -> None:
-        step = step_in(folder.name) or 0
-        due = step - self._last >= self._every or step >= state.max_steps
-        if self._where == "process" and state.is_world_process_zero and due:
-            self._last = step
-            self._beside.ask(folder)
-
-    # What is found
-
-    def _found(self, run: FinishedRun) -> dict[str, float]:
-        if (worse := is_worse(run.summary)) is not None:
+    def _count(self, worse: bool | None) -> None:
+        """Count a verdict, unless the gate found nothing."""
+        if worse is not None:
             self._worse = self._worse + 1 if worse else 0
+
+    def _values_of(self, run: FinishedRun) -> dict[str, float]:
+        """Return the values of a run for the log, and count its verdict."""
+        self._count(is_worse(run.summary))
         for problem in run.problems[:1]:
             LOG.warning("%s", one_line(f"{run.directory}: {problem}"))
         values = dict(values_of(run))
         return values if self._stop_after is None else {**values, WORSE_RUNNING: float(self._worse)}
 
-    def _hand_on(self, args: Any, state: Any, control: Any) -> None:
-        """Log what was scored beside the training since the last time."""
-        for folder, run in self._beside.ended():
-            step = step_in(folder.name) or 0
-            self._write(step, self._found(run), args, state, control)
-
-    def _write(self, step: int, values: dict[str, float], args: Any, state: Any, control: Any) -> None:
-        """Log values of a step, as the trainer logs its own: to its history, and to every tracker."""
+    def _write(self, values: dict[str, float], args: Any, state: Any, control: Any) -> None:
+        """Log values of this step, as the trainer logs its own: to its history, and to every tracker."""
         if not values:
             return
         logged = {**values, "epoch": state.epoch}
-        state.log_history.append({**logged, "step": step})
+        state.log_history.append({**logged, "step": state.global_step})
         if self._log is not None:
-            then, before = copy.copy(state), control.should_log
-            then.global_step = step
-            self._log.on_log(args, then, control, logged)
+            before = control.should_log
+            self._log.on_log(args, copy.copy(state), control, logged)
             control.should_log = before
 
     def _stop(self, worse: int, state: Any, control: Any) -> None:
@@ -204,21 +166,6 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
             control.should_training_stop = True
             told = "step %d: worse than the best so far, %d times running; the training stops (stop_after=%d)"
             LOG.warning(told, state.global_step, worse, self._stop_after)
-
-    # An earlier life of the training
-
-    def _take_up(self, args: Any, state: Any) -> None:
-        """Count the verdicts before this step, and ask for checkpoints that are saved and not scored."""
-        known = dict(self._verdicts(args))
-        for step in sorted(known):
-            if step <= state.global_step and (worse := known[step]) is not None:
-                self._worse = self._worse + 1 if worse else 0
-        saved = {step_in(path.name) or 0: path for path in Path(args.output_dir).glob("checkpoint-*")}
-        for step in sorted(step for step in saved if 0 < step <= state.global_step):
-            if step in known:
-                self._last = step
-            else:
-                self._ask_saved(saved[step], state)
 
     def _verdicts(self, args: Any) -> Iterator[tuple[int, bool | None]]:
         """Yield the step of each finished run of this training with its verdict, the newest run of a step last."""
@@ -233,8 +180,6 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
                 if step is not None and Path(str(row.get("path"))).parent == Path(args.output_dir):
                     yield int(step), is_worse(summary)
 
-    # The trainer's own choice of the best
-
     def _best_metric(self, args: Any) -> str | None:
         """Return the value by which the trainer chooses its best checkpoint, if it is one of this callback."""
         name, tasks = args.metric_for_best_model or "", self._given["tasks"]
@@ -246,10 +191,6 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
         """Raise ``OptionError`` where the trainer will ask for a value of a step that is not scored."""
         if (name := self._best_metric(args)) is None:
             return
-        if self._where == "process":
-            raise OptionError(
-                f"metric_for_best_model={name} is known too late with where='process'; use 'trainer'"
-            )
         if args.eval_strategy != "steps" or state.eval_steps % self._every:
             raise OptionError(
                 f"metric_for_best_model={name} is known every {self._every} steps, and the trainer asks for it at "
@@ -279,16 +220,6 @@ def is_worse(summary: Summary) -> bool | None:
     return {"failed": True, "passed": False}.get(gate.get("decision", ""))
 
 
-def _warned(step: int, score: Any) -> Any:
-    """Return what ``score`` returns; None, and a warning, where it fails: the training goes on."""
-    try:
-        return score()
-    except Exception as error:
-        kind = "" if isinstance(error, HarnessError) else f"{type(error).__name__}: "
-        LOG.warning("%s", one_line(f"step {step} is not scored, and the training goes on: {kind}{error}"))
-        return None
-
-
 def _handler_above() -> Any:
     """Return the list of callbacks that has called; None where another trainer calls.
 
@@ -300,44 +231,3 @@ def _handler_above() -> Any:
             return found
         frame = frame.f_back
     return None
-
-
-class SavedAndScored(NamedTuple):
-    """A saved checkpoint, and the run that has scored it."""
-
-    folder: Path
-    run: FinishedRun
-
-
-class _Background:
-    """Scores saved checkpoints one after the other in a thread, which ends with the process."""
-
-    def __init__(self, score: Any) -> None:
-        self._score = score
-        self._asked: queue.Queue[Path] = queue.Queue()
-        self._ended: queue.Queue[SavedAndScored] = queue.Queue()
-        self._thread: threading.Thread | None = None
-
-    def ask(self, folder: Path) -> None:
-        """Have a checkpoint scored; return at once."""
-        self._asked.put(folder)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="touchstone-beside", daemon=True)
-            self._thread.start()
-
-    def ended(self) -> Iterator[SavedAndScored]:
-        """Yield what was scored since the last time."""
-        while not self._ended.empty():
-            yield self._ended.get()
-
-    def wait(self) -> None:
-        """Return when all is scored."""
-        self._asked.join()
-
-    def _run(self) -> None:
-        while True:
-            folder = self._asked.get()
-            run = _warned(step_in(folder.name) or 0, lambda folder=folder: self._score(folder))
-            if run is not None:
-                self._ended.put(SavedAndScored(folder, run))
-            self._asked.task_done()
