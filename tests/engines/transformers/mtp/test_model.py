@@ -127,7 +127,7 @@ def test_settings_of_transformers_mean_the_same() -> None:
     }
     assert config_of(theirs, "a") == config_of(ours, "b")
     assert config_of(ours, "b").blocks == 29
-    assert config_of(ours, "b").hidden == 11008
+    assert config_of(ours, "b").intermediate_size == 11008
 
 
 @pytest.mark.parametrize(

@@ -34,20 +34,39 @@ _UNKNOWN: Final = ("use_scaled_rope", "rope_scaling")
 DEFAULT_LENGTH: Final = 2048
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MtpConfig:
-    """``hidden``: width of the feed-forward part; ``vocab_size`` None: the number of embeddings."""
+class MtpConfig(LlamaParams):
+    """Sizes and settings of a model, under either set of names in the files; their types are checked strictly.
 
-    dim: int
-    n_layers: int
-    n_heads: int
-    n_kv_heads: int
-    hidden: int
-    vocab_size: int | None = None
-    norm_eps: float = 1e-5
-    rope_theta: float = 10000.0
-    max_seq_len: int = DEFAULT_LENGTH
-    n_future_tokens: int = 1
+    ``vocab_size`` None: the number of embeddings.
+    """
+
+    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False, protected_namespaces=())
+
+    n_layers: int = Field(validation_alias=AliasChoices("n_layers", "num_hidden_layers"), gt=0)
+    n_kv_heads: int = Field(0, validation_alias=AliasChoices("n_kv_heads", "num_key_value_heads"), gt=0)
+    norm_eps: float = Field(1e-5, validation_alias=AliasChoices("norm_eps", "rms_norm_eps"), gt=0)
+    max_seq_len: int = Field(
+        DEFAULT_LENGTH, validation_alias=AliasChoices("max_seq_len", "max_position_embeddings"), gt=0
+    )
+    n_future_tokens: int = Field(1, gt=0)
+    rope_theta: float = Field(0.0, gt=0)
+    rope_parameters: dict[str, Any] = Field(default_factory=dict)
+    multiple_of: int = Field(256, gt=0)
+    ffn_dim_multiplier: float = Field(1.0, gt=0)
+    intermediate_size: int = Field(0, gt=0)
+
+    def model_post_init(self, _context: Any) -> None:
+        """Fill in what the files leave out.
+
+        The width of the feed-forward part then follows the rule of Llama's reference code: two thirds of four times
+        ``dim``, times ``ffn_dim_multiplier``, rounded up to the next multiple of ``multiple_of``.
+        """
+        wide = int(self.ffn_dim_multiplier * (2 * 4 * self.dim // 3))
+        self.intermediate_size = self.intermediate_size or -(-wide // self.multiple_of) * self.multiple_of
+        self.n_kv_heads = self.n_kv_heads or self.n_heads
+        self.vocab_size = None if self.vocab_size == -1 else self.vocab_size
+        self.rope_theta = float(self.rope_theta or self.rope_parameters.get("rope_theta", 10000.0))
+        self.rope_parameters = {}
 
     @property
     def head_dim(self) -> int:
@@ -79,43 +98,12 @@ class MtpConfig:
             "attention.wk.weight": (keys, self.dim),
             "attention.wv.weight": (keys, self.dim),
             "attention.wo.weight": (self.dim, queries),
-            "feed_forward.w1.weight": (self.hidden, self.dim),
-            "feed_forward.w2.weight": (self.dim, self.hidden),
-            "feed_forward.w3.weight": (self.hidden, self.dim),
+            "feed_forward.w1.weight": (self.intermediate_size, self.dim),
+            "feed_forward.w2.weight": (self.dim, self.intermediate_size),
+            "feed_forward.w3.weight": (self.intermediate_size, self.dim),
             "attention_norm.weight": (self.dim,),
             "ffn_norm.weight": (self.dim,),
         }
-
-
-class _Params(LlamaParams):
-    """Sizes and settings as in the files, under either set of names; their types are checked strictly."""
-
-    model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False, protected_namespaces=())
-
-    n_layers: int = Field(validation_alias=AliasChoices("n_layers", "num_hidden_layers"), gt=0)
-    n_kv_heads: int | None = Field(
-        None, validation_alias=AliasChoices("n_kv_heads", "num_key_value_heads"), gt=0
-    )
-    norm_eps: float = Field(1e-5, validation_alias=AliasChoices("norm_eps", "rms_norm_eps"), gt=0)
-    max_seq_len: int = Field(
-        DEFAULT_LENGTH, validation_alias=AliasChoices("max_seq_len", "max_position_embeddings"), gt=0
-    )
-    n_future_tokens: int = Field(1, gt=0)
-    rope_theta: float | None = Field(None, gt=0)
-    rope_parameters: dict[str, Any] = Field(default_factory=dict)
-    multiple_of: int = Field(256, gt=0)
-    ffn_dim_multiplier: float = Field(1.0, gt=0)
-    intermediate_size: int | None = Field(None, gt=0)
-
-    @property
-    def hidden(self) -> int:
-        """Return the width of the feed-forward part.
-
-        By default it follows the rule of Llama's reference code: two thirds of four times ``dim``, times
-        ``ffn_dim_multiplier``, rounded up to the next multiple of ``multiple_of``.
-        """
-        wide = int(self.ffn_dim_multiplier * (2 * 4 * self.dim // 3))
-        return self.intermediate_size or -(-wide // self.multiple_of) * self.multiple_of
 
 
 def config_of(params: Mapping[str, Any], where: str) -> MtpConfig:
@@ -127,21 +115,10 @@ def config_of(params: Mapping[str, Any], where: str) -> MtpConfig:
         raise CheckpointError(
             f"{where}: {odd[0]}={params[odd[0]]!r} is not part of the multi-token-prediction architecture"
         )
-    known = check_table(Path(where), {key: one for key, one in params.items() if one is not None}, _Params)
-    made = MtpConfig(
-        dim=known.dim,
-        n_layers=known.n_layers,
-        n_heads=known.n_heads,
-        n_kv_heads=known.n_kv_heads or known.n_heads,
-        hidden=known.hidden,
-        vocab_size=None if known.vocab_size == -1 else known.vocab_size,
-        norm_eps=known.norm_eps,
-        rope_theta=float(known.rope_theta or known.rope_parameters.get("rope_theta", 10000.0)),
-        max_seq_len=known.max_seq_len,
-        n_future_tokens=known.n_future_tokens,
-    )
-    _check(made, where)
-    return made
+    given = {name: value for name, value in params.items() if value is not None}
+    config = check_table(Path(where), given, MtpConfig)
+    _check(config, where)
+    return config
 
 
 def _check(made: MtpConfig, where: str) -> None:
@@ -270,7 +247,7 @@ class MtpModel:
         layers = config.blocks + (self.drafts + 1 if self.drafts else 0)
         self.config = Sizes(
             hidden_size=config.dim,
-            intermediate_size=config.hidden,
+            intermediate_size=config.intermediate_size,
             num_hidden_layers=layers,
             num_attention_heads=config.n_heads,
             num_key_value_heads=config.n_kv_heads,
