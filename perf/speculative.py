@@ -27,7 +27,7 @@ from pytest_touchstone.core.requests import Generate, GenerateAnswer
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.causal import CausalEngine
-from pytest_touchstone.engines.transformers.generation.speculative import SpeculativeStepper
+from pytest_touchstone.engines.transformers.generation.step import SpeculativeStepper
 from pytest_touchstone.engines.transformers.work_done import Acceptance
 
 PIECE = 400

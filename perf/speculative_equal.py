@@ -23,7 +23,7 @@ from perf.speculative import add_options, engine
 from pytest_touchstone.core.files import shipped
 from pytest_touchstone.core.requests import Generate
 from pytest_touchstone.engines.transformers.causal import CausalEngine
-from pytest_touchstone.engines.transformers.generation.speculative import SpeculativeStepper
+from pytest_touchstone.engines.transformers.generation.step import SpeculativeStepper
 from pytest_touchstone.engines.transformers.token_work import Prompt
 
 TEXTS = (

@@ -22,7 +22,7 @@ from perf.accelerator_parts.other_process import run_side
 from perf.accelerator_parts.shapes import Shape
 from perf.accelerator_parts.timing import begin_peak, timed
 from pytest_touchstone.engines.transformers.compat import is_out_of_memory, quiet
-from pytest_touchstone.engines.transformers.in_float32 import in_float32
+from pytest_touchstone.engines.transformers.cpu import in_float32
 
 if TYPE_CHECKING:
     from perf.accelerator_parts.generate import Asked

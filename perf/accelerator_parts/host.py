@@ -20,7 +20,7 @@ from perf.accelerator_parts.findings import Row
 from perf.accelerator_parts.models import Setup, opened
 from perf.accelerator_parts.score_items import begun, repeated
 from perf.prompts import items_of
-from pytest_touchstone.engines.transformers import causal, logits, memory, scoring
+from pytest_touchstone.engines.transformers import causal, devices, logits, scoring
 from pytest_touchstone.engines.transformers.generation import batch, lane
 
 PART = "host"
@@ -36,7 +36,7 @@ def measure(setup: Setup, _budget: Budget) -> Iterator[Row]:
         return
     spent = {"planning": 0.0, "model": 0.0, "prompts": 0.0}
     with ExitStack() as stack:
-        for table, most in ((memory._MOST_TOKENS, 32_768), (batch._MOST_ROWS, 256)):
+        for table, most in ((devices._MOST_TOKENS, 32_768), (batch._MOST_ROWS, 256)):
             stack.enter_context(patch.dict(table, cpu=most))
         for owner, name, part in (
             (logits.SelectiveLogits, "logits_at", "model"),

@@ -27,7 +27,7 @@ from perf.accelerator_parts.shapes import Shape, sizes
 from perf.accelerator_parts.timing import peak_mebibytes, timed
 from perf.prompts import Item, items_of
 from pytest_touchstone.core.requests import LoglikelihoodAnswer
-from pytest_touchstone.engines.transformers.in_float32 import in_float32
+from pytest_touchstone.engines.transformers.cpu import in_float32
 from pytest_touchstone.engines.transformers.token_work import TokenWork
 from pytest_touchstone.plugin.batches import DEFAULT_SIZE, GPU_SIZE
 

@@ -70,7 +70,7 @@ class VllmTextsPool(EnginePool):
     def _opened(self, open_weights: Callable[[CheckpointInfo], Engine], info: CheckpointInfo) -> Engine:
         if not _writes(info):
             return open_weights(info)
-        from pytest_touchstone.engines.transformers.memory import free_share
+        from pytest_touchstone.engines.transformers.devices import free_share
 
         settings = self._settings
         device, free = free_share(settings.device)

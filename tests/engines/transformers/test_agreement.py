@@ -16,7 +16,6 @@ from pytest_touchstone.checkpoints.info import CheckpointInfo
 from pytest_touchstone.engines.settings import Dtype, ModelSettings
 from pytest_touchstone.engines.transformers import (
     agreement,
-    attention_masks,
     causal,
     kv_cache,
     logits,
@@ -31,7 +30,6 @@ from pytest_touchstone.engines.transformers.agreement import (
     folder_for,
     largest,
 )
-from pytest_touchstone.engines.transformers.attention_masks import slot_mask
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.generation import batch, step
 from pytest_touchstone.engines.transformers.generation.batch import BatchGenerator
@@ -39,6 +37,7 @@ from pytest_touchstone.engines.transformers.kv_cache import KeyValues
 from pytest_touchstone.engines.transformers.loading import LoadedModel
 from pytest_touchstone.engines.transformers.masked import MaskedEngine
 from pytest_touchstone.engines.transformers.pool import load_weights
+from pytest_touchstone.engines.transformers.split_attention import slot_mask
 from pytest_touchstone.engines.transformers.work_done import WorkDone
 from tests.support.engines import DEVICE, ON_CPU, engine_for, generates_together
 from tests.support.families import CAUSAL, MASKED, causal_of
@@ -76,7 +75,7 @@ def columns_seen(change: Callable[[Sequence[int]], list[int]]) -> Change:
     """Rows of branches whose tokens are seen by others than they should be."""
 
     def plant(patch: pytest.MonkeyPatch) -> None:
-        right = attention_masks.additive_mask
+        right = split_attention.additive_mask
 
         def mask(seen: torch.Tensor, **how: Any) -> Any:
             changed = [change(row) for row in seen.tolist()]
@@ -89,7 +88,7 @@ def columns_seen(change: Callable[[Sequence[int]], list[int]]) -> Change:
 
 def first_hidden(patch: pytest.MonkeyPatch) -> None:
     """The first token of a prefix is seen by no token behind it."""
-    right = attention_masks.additive_mask
+    right = split_attention.additive_mask
 
     def mask(seen: Any, *, past: int, dtype: Any, **how: Any) -> Any:
         made = right(seen, past=past, dtype=dtype, **how)

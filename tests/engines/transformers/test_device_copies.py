@@ -16,10 +16,10 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from pytest_touchstone.core.requests import Loglikelihood
 from pytest_touchstone.engines.transformers import devices, logits, scoring, split_attention
-from pytest_touchstone.engines.transformers.attention_masks import Attention, attention_of
+from pytest_touchstone.engines.transformers.devices import BatchBudget
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits
-from pytest_touchstone.engines.transformers.memory import BatchBudget
 from pytest_touchstone.engines.transformers.scoring import PrefixTreeScorer
+from pytest_touchstone.engines.transformers.split_attention import Attention, attention_of
 from pytest_touchstone.engines.transformers.token_work import TokenWork
 from pytest_touchstone.engines.transformers.work_done import WorkDone
 from tests.support.engines import ON_CPU, engine_for

@@ -10,8 +10,7 @@ import torch
 
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.engines.transformers.fused_layers import fuse
-from pytest_touchstone.engines.transformers.fused_steps import fuse_steps
+from pytest_touchstone.engines.transformers.fused_layers import fuse, fuse_steps
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits
 from pytest_touchstone.engines.transformers.pool import load_weights
 from pytest_touchstone.engines.transformers.work_done import WorkDone

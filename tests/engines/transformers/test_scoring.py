@@ -14,9 +14,9 @@ from pytest_touchstone.core.requests import Answer, Loglikelihood, Refusal, Requ
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import Dtype, ModelSettings
 from pytest_touchstone.engines.transformers import split_attention
-from pytest_touchstone.engines.transformers.attention_masks import additive_mask, attention_of
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.kv_cache import KeyValues, PrefixCache
+from pytest_touchstone.engines.transformers.split_attention import additive_mask, attention_of
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.engines import DEVICE, ON_CPU, engine_for
 from tests.support.families import CAUSAL, MAMBA, SEQ_LEN, SHOTS, causal_of

@@ -35,8 +35,7 @@ class TransformersFactory(EngineFactory):
 
         False where their number is not known.
         """
-        from pytest_touchstone.engines.transformers.devices import choose_device, neighbours
-        from pytest_touchstone.engines.transformers.memory import free_memory
+        from pytest_touchstone.engines.transformers.devices import choose_device, free_memory, neighbours
 
         device = choose_device(settings.device)
         free = free_memory(device)

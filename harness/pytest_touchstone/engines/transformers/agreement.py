@@ -38,9 +38,8 @@ from pytest_touchstone.core import disk
 from pytest_touchstone.core.files import read_json, write_atomic
 from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.compat import is_out_of_memory
-from pytest_touchstone.engines.transformers.devices import devices_of
-from pytest_touchstone.engines.transformers.in_float32 import HALF, in_float32
-from pytest_touchstone.engines.transformers.memory import bytes_of_weights
+from pytest_touchstone.engines.transformers.cpu import HALF, in_float32
+from pytest_touchstone.engines.transformers.devices import bytes_of_weights, devices_of
 
 if TYPE_CHECKING:
     import torch

@@ -23,13 +23,11 @@ from pytest_touchstone.engines.base import SLOW_WAYS, Engine, EngineProgress
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.adapters import OwnAdapter
 from pytest_touchstone.engines.transformers.agreement import KnownWays
-from pytest_touchstone.engines.transformers.compat import quiet
-from pytest_touchstone.engines.transformers.devices import copies_notes, devices_of
+from pytest_touchstone.engines.transformers.compat import heard, quiet
+from pytest_touchstone.engines.transformers.devices import copies_notes, devices_of, first_batch_budget
 from pytest_touchstone.engines.transformers.independence import Company, IndependenceProbe
-from pytest_touchstone.engines.transformers.library_warnings import heard
 from pytest_touchstone.engines.transformers.loading import LoadedModel
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits
-from pytest_touchstone.engines.transformers.memory import first_batch_budget
 from pytest_touchstone.engines.transformers.token_work import TokenWork
 from pytest_touchstone.engines.transformers.work_done import WorkDone
 

@@ -21,17 +21,16 @@ from pytest_touchstone.engines.base import Done, Receiver
 from pytest_touchstone.engines.settings import ModelSettings, finds_vllm
 from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.agreement import KnownWays, folder_for
-from pytest_touchstone.engines.transformers.attention_masks import Attention, attention_of
 from pytest_touchstone.engines.transformers.base import ModelEngine
 from pytest_touchstone.engines.transformers.compat import quiet
-from pytest_touchstone.engines.transformers.fused_steps import leave_steps, prepare_steps
+from pytest_touchstone.engines.transformers.fused_layers import leave_steps, prepare_steps
 from pytest_touchstone.engines.transformers.generation.batch import BatchGenerator, most_rows
 from pytest_touchstone.engines.transformers.generation.fallback import SequentialGenerator
 from pytest_touchstone.engines.transformers.generation.sequence import Ends, ends_of
-from pytest_touchstone.engines.transformers.generation.speculative import SpeculativeStepper
-from pytest_touchstone.engines.transformers.generation.step import DecodeStep
+from pytest_touchstone.engines.transformers.generation.step import DecodeStep, SpeculativeStepper
 from pytest_touchstone.engines.transformers.loading import LoadedModel
 from pytest_touchstone.engines.transformers.scoring import SPLITS, PaddedScorer, PrefixTreeScorer, batches
+from pytest_touchstone.engines.transformers.split_attention import Attention, attention_of
 from pytest_touchstone.engines.transformers.token_work import (
     Prompt,
     Score,

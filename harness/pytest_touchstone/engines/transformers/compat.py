@@ -6,6 +6,7 @@ when the library has changed what is patched, or does by itself what the workaro
     name                  library, version      reason
     import_libraries      torch 2.13            the garbage collector scans what its import makes, again and again
     quiet                 transformers 5.23     bars, logs and warnings go to the terminal, GGUF's bar past its setting
+    heard                 transformers 5.23     a warning that may mean another number is given once, and to nobody
     gguf_parsed_once      transformers 5.23     a GGUF file is parsed for config, tokenizer and weights anew
     pages_let_go          transformers 5.23     pages of a mapped file stay in memory beside the converted model
     MISMATCHES            transformers 5.23     tensors of other shapes are printed, and the error does not name them
@@ -18,6 +19,10 @@ when the library has changed what is patched, or does by itself what the workaro
     is_panic              tokenizers 0.23       a panic in Rust is no ``Exception``
     refused_global        torch 2.13            the name that ``weights_only`` refuses is only in the message
     is_out_of_memory      torch 2.13            main memory that runs out is a ``RuntimeError`` like any other
+
+Warnings of libraries while a checkpoint is loaded or computes are told as notes, unless they change no number. Each
+goes to every block of ``heard`` that its thread is in; one of a thread without any (transformers' own threads) goes to
+all blocks. ``quiet`` keeps it from the terminal.
 """
 
 from __future__ import annotations
@@ -29,27 +34,19 @@ import logging as standard_logging
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
-from threading import Lock, current_thread, main_thread
-from typing import TYPE_CHECKING, Any, Final
+from threading import Lock, current_thread, get_ident, main_thread
+from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.text import count, one_line
 from pytest_touchstone.engines.transformers import cpu
-from pytest_touchstone.engines.transformers.library_warnings import (
-    LIBRARIES,
-    Listener,
-    hear_python,
-    listeners,
-)
-
-if TYPE_CHECKING:
-    pass
-
 
 _LARGE: Final = (
     "torch",
@@ -91,7 +88,7 @@ def import_libraries() -> None:
 def quiet() -> Iterator[None]:
     """Keep transformers from the terminal within the block: no progress bars, no log lines below errors, no warnings.
 
-    The log lines and warnings go to those that listen (``library_warnings.heard``). Blocks of several threads may
+    The log lines and warnings go to those that listen (``heard``). Blocks of several threads may
     overlap: everything is restored when the last one ends. Python's warnings are left alone outside the main thread,
     since Python has one list of filters for all threads.
     """
@@ -106,8 +103,8 @@ def quiet() -> Iterator[None]:
 @contextmanager
 def _python_warnings() -> Iterator[None]:
     """Give Python's warnings to those that listen."""
-    with warnings.catch_warnings(action="always" if listeners() else "ignore"):
-        warnings.showwarning = hear_python  # type: ignore[assignment]
+    with warnings.catch_warnings(action="always" if _listeners() else "ignore"):
+        warnings.showwarning = _hear_python  # type: ignore[assignment]
         yield
 
 
@@ -144,7 +141,7 @@ def _silenced() -> Callable[[], None]:
     gguf_bar = gguf_loading.tqdm
     theirs, *others = (standard_logging.getLogger(name) for name in LIBRARIES)
     printing, propagates = list(theirs.handlers), theirs.propagate
-    listener = Listener(printing)
+    listener = _Listener(printing)
 
     def undo() -> None:
         gguf_loading.tqdm = gguf_bar
@@ -315,3 +312,135 @@ def is_out_of_memory(error: BaseException) -> bool:
         return True
     text = str(error)
     return isinstance(error, RuntimeError) and ("t allocate memory" in text or "out of memory" in text)
+
+
+LIBRARIES: Final = ("transformers", "transformers_modules", "tokenizers", "torch", "accelerate", "peft")
+"""The loggers that are heard; the second is that of a checkpoint's own code."""
+
+_HARMLESS: Final = re.compile(
+    r"""
+      deprecat | will\ be\ removed\ in         # names that will change; they mean the same until then
+    | \btorch_dtype\b | \buse_fast\b           # the type of numbers is --eval-dtype, and tokenizers are fast
+    | LOAD\ REPORT                             # ``loading.check_report`` refuses what matters in it
+    | checkpoint\ seem\ corrupted.*tied        # the same: tensors that are missing
+    | Model\ config:\ \w+_token_id\ must\ be   # a token that no text has, nor any answer
+    | \bloss_type\b | gradient\ checkpointing | `labels`   # training
+    | num_labels | id2label                    # heads of classifiers
+    | without\ passing\ (a\ )?`layer_idx`      # caches are tried before they are used
+    | fast\ path | causal.conv1d | mamba.ssm | flash.linear.attention | Falling\ back\ to\ (the\ )?naive   # speed
+    | does\ not\ support\ `output_attentions   # nothing reads attentions
+    | attention\ implementation\ dynamically   # then the probe tells, and it stays as it is
+    | pass(ing)?\ (in\ )?an\ `attention_mask`  # no text is padded without one
+    | automatically\ padded\ (from|to)         # and cut again, by the model itself
+    | Ignoring\ clean_up_tokenization_spaces   # which would destroy texts
+    | tokenizer\.json`\ is\ ByteLevel          # the file decides, as it should
+    | legacy\ value\ of\ the\ official         # Gemma's activation, which is corrected
+    | use\ of\ this\ field\ over\ `original_max_position   # another way to write the same factor
+    | longer\ than\ the\ specified\ maximum    # texts are cut by the harness, which counts them
+    | new\ (embeddings|lm_head\ weights)\ will\ be\ initialized   # ``with_adapter`` tells whether they matter
+    | (could\ not\ query|out\ of)\ device\ memory | caching\ allocator   # where memory comes from
+    """,
+    re.VERBOSE | re.IGNORECASE | re.DOTALL,
+)
+
+_OF_GENERATION: Final = "transformers.generation"
+"""Its warnings are about a checkpoint's own way to draw texts, which is not used (``plain_generation``)."""
+
+_OF_TIME: Final = (
+    DeprecationWarning,
+    PendingDeprecationWarning,
+    FutureWarning,
+    ImportWarning,
+    ResourceWarning,
+)
+
+_LONGEST: Final = 300
+_MOST: Final = 10
+_MOST_KEPT: Final = 1000
+
+
+class _Heard:
+    """The different warnings of a block, in the order heard."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, None] = {}
+
+    def add(self, text: str) -> None:
+        """Keep a warning, as one line."""
+        if len(self._texts) < _MOST_KEPT:
+            self._texts[text] = None
+
+    def __bool__(self) -> bool:
+        """Return whether there are any."""
+        return bool(self._texts)
+
+    def notes(self, who: object) -> tuple[str, ...]:
+        """Return the first warnings as notes on a checkpoint, and the number of the others."""
+        texts = list(self._texts)
+        rest = len(texts) - _MOST
+        more = [f"and {count(rest, 'more warning')} of libraries"] if rest > 0 else []
+        return tuple(f"{who}: {text}" for text in (*texts[:_MOST], *more))
+
+
+_LISTENING: Final[list[tuple[int, _Heard]]] = []
+_LOCK: Final = Lock()
+
+
+@contextmanager
+def heard() -> Iterator[_Heard]:
+    """Yield what gathers the warnings of ``quiet`` blocks within that may mean another number.
+
+    Warnings that transformers gives once in a process are given anew.
+    """
+    from transformers.utils import logging as theirs
+
+    theirs.warning_once.cache_clear()
+    mine = (get_ident(), _Heard())
+    with _LOCK:
+        _LISTENING.append(mine)
+    try:
+        yield mine[1]
+    finally:
+        with _LOCK:
+            _LISTENING.remove(mine)
+
+
+def _listeners() -> list[_Heard]:
+    """Return those that hear a warning of this thread."""
+    with _LOCK:
+        known = list(_LISTENING)
+    return [heard for thread, heard in known if thread == get_ident()] or [heard for _, heard in known]
+
+
+class _Listener(standard_logging.Handler):
+    """Takes log records to those that listen, and transformers' errors to its own handlers, too."""
+
+    def __init__(self, printing: Sequence[standard_logging.Handler]) -> None:
+        super().__init__(standard_logging.WARNING)
+        self._printing = printing
+
+    def emit(self, record: standard_logging.LogRecord) -> None:
+        """Tell the warning, unless it is harmless."""
+        library = record.name.partition(".")[0]
+        if not record.name.startswith(_OF_GENERATION):
+            _tell(library, record.getMessage())
+        if library == LIBRARIES[0] and record.levelno >= standard_logging.ERROR:
+            for handler in self._printing:
+                if record.levelno >= handler.level:
+                    handler.handle(record)
+
+
+def _hear_python(message: Warning | str, category: type[Warning], filename: str, *_: object) -> None:
+    """Tell a Python warning, unless it is harmless; has the parameters of ``warnings.showwarning``."""
+    if not issubclass(category, _OF_TIME):
+        parts = Path(filename).parts
+        packages = [name for place, name in pairwise(parts) if place == "site-packages"]
+        _tell(packages[-1] if packages else "a library", str(message))
+
+
+def _tell(library: str, message: str) -> None:
+    text = one_line(message)
+    if not _HARMLESS.search(text):
+        shown = "the checkpoint's own code" if library == "transformers_modules" else library
+        for each in _listeners():
+            each.add(f"{shown} warns: {text[:_LONGEST]}")

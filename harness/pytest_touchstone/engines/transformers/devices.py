@@ -1,7 +1,10 @@
-"""The devices of this machine: which of them a process computes on, and copies between them and the host.
+"""The devices of this machine: which of them a process computes on, their memory, and copies to and from the host.
 
 Workers of xdist are spread over the GPUs, worker k on GPU k modulo their number, each with weights of its own. With
 ``--eval-device-map auto`` one process spreads a model over all of them instead, layer after layer.
+
+``Allowance`` splits ``--eval-memory`` into the parts of an engine's work. ``BatchBudget`` has the tokens that go
+through the model at once; it is halved whenever memory runs out nevertheless.
 
 Neither the host nor the device waits for a copy. On a GPU a copy is asynchronous only where the host's side is pinned
 memory. Elsewhere there is nothing to wait for, and the plain way is the fastest.
@@ -9,15 +12,267 @@ memory. Elsewhere there is nothing to wait for, and the plain way is the fastest
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.engines.machine_memory import bytes_of, free_bytes, shown_size
+from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers import cpu
+from pytest_touchstone.engines.transformers.compat import layer_values
 
 if TYPE_CHECKING:
     import torch
+
+
+_LOG: Final = logging.getLogger(__name__)
+
+_MOST_TOKENS: Final = {"cpu": 512, "cuda": 32768, "mps": 8192}
+"""The number of tokens beyond which larger batches are no faster; on a CPU they only leave its caches."""
+
+_MOST_LOGITS: Final = {"cpu": 2**25, "cuda": 2**30, "mps": 2**25}
+"""The same for numbers of logits. On a GPU memory is the limit: answers of many tokens fill a pass otherwise."""
+
+_MOST_KEPT: Final = {"cpu": 2**28, "cuda": 2**31, "mps": 2**29}
+"""The most bytes of prefixes that are kept from call to call."""
+
+_USEFUL_ROWS: Final = 2**29
+"""Bytes of keys and values that are always useful on a CPU. More than the weights have are not: a step reads both."""
+
+_LEAST_TOKENS: Final = 16
+
+_DEFAULT: Final = "50%"
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Bytes that a model takes.
+
+    ``token`` is for a token that goes through it, ``logit`` for a number of its logits. ``row`` is for a token's keys
+    and values in all layers, ``copied`` for those that one layer copies. ``pair`` is for a token and a key that it
+    sees, as a mask, and ``scores`` the same in ``split_attention``.
+    """
+
+    token: int
+    logit: int
+    row: int
+    copied: int
+    pair: int
+    scores: int
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """Bytes that an engine may take beside its weights; None for the whole where nobody knows what is free.
+
+    ``asked`` is ``--eval-memory`` as it was given.
+    """
+
+    whole: int | None
+    costs: Costs
+    asked: str | None = None
+
+    def part(self, eighths: int) -> int | None:
+        """Return so many eighths of the whole."""
+        return None if self.whole is None else self.whole * eighths // 8
+
+    @property
+    def passes(self) -> int | None:
+        """The bytes of what a pass computes, but for its logits."""
+        return self.part(2)
+
+    @property
+    def rows(self) -> int | None:
+        """The bytes of keys and values at work."""
+        return self.part(4)
+
+    def kept(self, device: Any) -> int:
+        """Return the bytes of prefixes that are kept from call to call."""
+        most, part = _of_device(_MOST_KEPT, device), self.part(1)
+        return most if part is None else min(most, part)
+
+    def too_long(self, tokens: int) -> str | None:
+        """Return why a text of so many tokens cannot be computed; None where it can, or where no size was given."""
+        needed = tokens * self.costs.row * 3 // 2  # while they grow, a copy is there too
+        if self.asked is None or self.rows is None or needed <= self.rows:
+            return None
+        return (
+            f"--eval-memory {self.asked} is too little: keys and values of a text of {tokens:,} tokens need "
+            f"{shown_size(needed)}, half of it; give {shown_size(2 * needed)} or more"
+        )
+
+
+class BatchBudget:
+    """``tokens`` and ``logits`` (numbers) of a batch; halved for good when memory runs out.
+
+    With an ``allowance``, a pass over rows that see many keys takes fewer tokens. ``vocabulary`` is the numbers of a
+    token's logits, ``batch`` the rows that a person has asked for.
+    """
+
+    def __init__(
+        self,
+        tokens: int,
+        logits: int,
+        allowance: Allowance | None = None,
+        *,
+        vocabulary: int = 1,
+        batch: int | None = None,
+    ) -> None:
+        self.tokens, self.logits, self.allowance = tokens, logits, allowance
+        self.vocabulary, self.batch = vocabulary, batch
+        self._told = False
+
+    @property
+    def places(self) -> int:
+        """The most places of a pass at which logits are computed."""
+        return self.logits // self.vocabulary
+
+    def within(self, keys: int, width: int, *, split: bool = False) -> int:
+        """Return the most tokens of a pass in rows of ``width`` tokens, each after so many ``keys`` of other passes.
+
+        ``split``: the keys are not copied for the rows, but attention's scores are all there at once.
+        """
+        passes = self.allowance.passes if self.allowance is not None else None
+        if self.allowance is None or passes is None:
+            return self.tokens
+        costs, seen = self.allowance.costs, keys + width
+        attention = seen * costs.scores if split else seen * costs.pair + -(-seen // width) * costs.copied
+        return max(1, min(self.tokens, passes // (costs.token + attention)))
+
+    def halve(self) -> bool:
+        """Halve both; return False, and do nothing, when that would leave next to nothing. Logged once per run."""
+        if self.tokens < 2 * _LEAST_TOKENS:
+            return False
+        self.tokens, self.logits = self.tokens // 2, max(1, self.logits // 2)
+        if not self._told:
+            self._told = True
+            _LOG.warning(
+                "out of memory: batches now hold %d tokens, and fewer if need be; "
+                "--eval-batch N sets their size",
+                self.tokens,
+            )
+        return True
+
+
+def first_batch_budget(
+    model: Any, vocabulary: int, settings: ModelSettings | None = None, path: object = "the model"
+) -> BatchBudget:
+    """Return the tokens that fit in a quarter of the allowance, but no more than is useful on the model's device.
+
+    Raises ``CheckpointError`` where a few tokens are too many for a size that was given.
+    """
+    device, settings = model.device, settings or ModelSettings()
+    allowance = _allowance(model, settings)
+    how: dict[str, Any] = {"vocabulary": vocabulary, "batch": settings.batch}
+    most, logits = _of_device(_MOST_TOKENS, device), _of_device(_MOST_LOGITS, device)
+    for_logits = allowance.part(1)
+    if allowance.passes is None or for_logits is None:
+        return BatchBudget(most, logits, allowance, **how)
+    costs = allowance.costs
+    least = max(4 * _LEAST_TOKENS * costs.token, 8 * vocabulary * costs.logit)
+    if allowance.asked is not None and allowance.whole is not None and allowance.whole < least:
+        raise CheckpointError(
+            f"{path}: --eval-memory {allowance.asked} is too little: a pass of {_LEAST_TOKENS} tokens and their "
+            f"logits need {shown_size(least)} beside the weights"
+        )
+    tokens = max(_LEAST_TOKENS, min(most, allowance.passes // costs.token))
+    return BatchBudget(tokens, max(vocabulary, min(logits, for_logits // costs.logit)), allowance, **how)
+
+
+def useful_rows(model: Any, allowance: Allowance) -> int | None:
+    """Return the tokens whose keys and values may be in memory at once; None where there is no limit."""
+    if (most := allowance.rows) is None:
+        return None
+    if model.device.type == "cpu":
+        most = min(most, max(_USEFUL_ROWS, bytes_of_weights(model)))
+    return most // allowance.costs.row
+
+
+def bytes_of_weights(model: Any) -> int:
+    """Return the bytes of a model's weights, each once, in whatever layout (``cpu``).
+
+    Shapes count: a layout for a library's kernels may have much room that takes hardly any memory.
+    """
+    found: dict[int, int] = {}
+    for module in getattr(model, "modules", tuple)():
+        for name, one in module.named_parameters(recurse=False):
+            if name != cpu.PACKED:
+                found[id(one)] = one.numel() * one.element_size()
+            elif "weight" not in module._parameters:
+                found[id(one)] = module.in_features * module.out_features * one.element_size()
+    return sum(found.values())
+
+
+def _allowance(model: Any, settings: ModelSettings) -> Allowance:
+    whole = bytes_of(settings.memory or _DEFAULT, free_memory(model.device))
+    if whole is not None:
+        whole //= neighbours(settings.device, model.device, settings.processes)
+    return Allowance(whole, _costs(model), settings.memory)
+
+
+def _costs(model: Any) -> Costs:
+    config = model.config.get_text_config()
+    size, held = model.dtype.itemsize, cpu.stored_type(model.dtype, model.device).itemsize
+
+    def most(name: str, otherwise: int) -> int:
+        values = layer_values(config, name)
+        flat = [one for value in values for one in (value if isinstance(value, list | tuple) else [value])]
+        return max((int(value) for value in flat if value), default=otherwise)
+
+    width = most("hidden_size", 1024)
+    inner = most("intermediate_size", 4 * width)
+    heads = most("num_attention_heads", 1)
+    own = most("num_key_value_heads", heads)
+    head = most("head_dim", width // heads)
+    eager = getattr(config, "_attn_implementation", "sdpa") == "eager"
+    scores = heads * (3 * 4 + size)  # scores, as put together, as weights, and in the model's own type
+    return Costs(
+        # A layer's hidden states and their copies, its queries, keys and values, and the wide part of its MLP.
+        token=held * (12 * width + 4 * inner),
+        logit=size + 2 * 4,  # as computed, as float32, and one copy
+        row=2 * most("num_hidden_layers", 1) * own * head * held,
+        copied=2 * head * held * (own + heads),  # put together, and repeated for the heads that share them
+        pair=scores if eager else 3 * held,
+        scores=scores,
+    )
+
+
+def _of_device(table: dict[str, int], device: Any) -> int:
+    return table.get(device.type, table["cpu"])
+
+
+def free_memory(device: Any) -> int | None:
+    """Return the free bytes on a device; None where they are not known."""
+    if device.type == "cuda":
+        import torch
+
+        return int(torch.cuda.mem_get_info(device)[0])
+    return free_bytes() if device.type == "cpu" else None
+
+
+def free_share(wanted: str) -> tuple[str, float]:
+    """Return the kind of device that ``--eval-device`` means, and the share of its memory that is free."""
+    device = choose_device(wanted)
+    if device.type == "cuda":
+        import torch
+
+        free, whole = torch.cuda.mem_get_info(device)
+    else:
+        free, whole = free_bytes() or 0, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return device.type, free / whole
+
+
+def release(device: Any) -> None:
+    """Return memory that this process keeps without using it to the device, so that smaller batches find room."""
+    if device.type == "cuda":
+        import torch
+
+        torch.cuda.empty_cache()
+    cpu.trim_heap(device)
 
 
 PINNED: Final = frozenset({"cuda"})

@@ -32,8 +32,8 @@ from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.engines.machine_memory import shown_size
 from pytest_touchstone.engines.transformers.causal import CausalEngine
+from pytest_touchstone.engines.transformers.devices import bytes_of_weights, free_memory, release
 from pytest_touchstone.engines.transformers.loading import load_tokenizer
-from pytest_touchstone.engines.transformers.memory import bytes_of_weights, free_memory, release
 from pytest_touchstone.engines.transformers.mtp import load_tokenizer as load_mtp_tokenizer
 from pytest_touchstone.engines.transformers.token_work import TokenWork
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer

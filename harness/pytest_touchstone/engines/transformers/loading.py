@@ -39,6 +39,7 @@ from pytest_touchstone.engines.transformers.compat import (
     quiet,
     refused_global,
 )
+from pytest_touchstone.engines.transformers.cpu import HALF
 from pytest_touchstone.engines.transformers.devices import check_device_map, choose_device
 from pytest_touchstone.engines.transformers.gguf import (
     check_tensors,
@@ -47,7 +48,6 @@ from pytest_touchstone.engines.transformers.gguf import (
     gguf_tokenizer,
     take_as_plain,
 )
-from pytest_touchstone.engines.transformers.in_float32 import HALF
 from pytest_touchstone.engines.transformers.stored_tensors import stored
 from pytest_touchstone.engines.transformers.tokenizer_files import tokenizer_of
 

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.agreement import UnsupportedError, difference
 from pytest_touchstone.engines.transformers.devices import Reading, all_to_device
-from pytest_touchstone.engines.transformers.fused_layers import WantedPlaces
-from pytest_touchstone.engines.transformers.fused_steps import last_layer
+from pytest_touchstone.engines.transformers.fused_layers import WantedPlaces, last_layer
 from pytest_touchstone.engines.transformers.work_done import WorkDone
 
 if TYPE_CHECKING:

@@ -15,10 +15,8 @@ from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.adapters import Adapters, OwnAdapter, check_peft, with_adapter
 from pytest_touchstone.engines.transformers.causal import CausalEngine
-from pytest_touchstone.engines.transformers.compat import collector_paused, import_libraries
-from pytest_touchstone.engines.transformers.fused_layers import fuse
-from pytest_touchstone.engines.transformers.fused_steps import fuse_steps
-from pytest_touchstone.engines.transformers.library_warnings import heard
+from pytest_touchstone.engines.transformers.compat import collector_paused, heard, import_libraries
+from pytest_touchstone.engines.transformers.fused_layers import fuse, fuse_steps
 from pytest_touchstone.engines.transformers.loading import (
     LoadedModel,
     check_vocabulary,

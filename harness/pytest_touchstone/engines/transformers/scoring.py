@@ -20,17 +20,15 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from pytest_touchstone.engines.transformers.agreement import difference
-from pytest_touchstone.engines.transformers.attention_masks import Attention, additive_mask
 from pytest_touchstone.engines.transformers.compat import (
     cache_argument,
     is_out_of_memory,
     no_look_for_padding,
 )
-from pytest_touchstone.engines.transformers.devices import all_to_device
+from pytest_touchstone.engines.transformers.devices import BatchBudget, all_to_device, release
 from pytest_touchstone.engines.transformers.independence import ANY, Company
 from pytest_touchstone.engines.transformers.kv_cache import EndedRow, KeyValues, PrefixCache, SharedPast
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits, TargetScores, read_targets
-from pytest_touchstone.engines.transformers.memory import BatchBudget, release
 from pytest_touchstone.engines.transformers.prefix_tree import (
     ROOM,
     SAVING,
@@ -45,7 +43,7 @@ from pytest_touchstone.engines.transformers.prefix_tree import (
     lay_out,
     take_batch,
 )
-from pytest_touchstone.engines.transformers.split_attention import splitting
+from pytest_touchstone.engines.transformers.split_attention import Attention, additive_mask, splitting
 from pytest_touchstone.engines.transformers.token_work import Score, TokenWork
 from pytest_touchstone.engines.transformers.work_done import WorkDone
 

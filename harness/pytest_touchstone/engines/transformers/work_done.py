@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from pytest_touchstone.engines.base import EngineProgress
-from pytest_touchstone.engines.transformers.memory import BatchBudget
+from pytest_touchstone.engines.transformers.devices import BatchBudget
 
 
 @dataclass(slots=True)

@@ -21,8 +21,8 @@ from pytest_touchstone.engines.transformers.cpu.packing import (
     keep_few_kernels,
     pack_for_steps,
 )
-from pytest_touchstone.engines.transformers.in_float32 import in_float32
-from pytest_touchstone.engines.transformers.memory import bytes_of_weights
+from pytest_touchstone.engines.transformers.cpu.processor import in_float32
+from pytest_touchstone.engines.transformers.devices import bytes_of_weights
 from tests.support.families import CAUSAL, MAMBA, MASKED, SEQ_LEN, causal_of
 from tests.support.tiny import tiny_causal, tiny_masked
 

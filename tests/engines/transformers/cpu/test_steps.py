@@ -8,17 +8,15 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from pytest_touchstone.engines.transformers.attention_masks import Attention, attention_of
 from pytest_touchstone.engines.transformers.cpu.packing import Packer
 from pytest_touchstone.engines.transformers.cpu.steps import StepKernels
-from pytest_touchstone.engines.transformers.fused_layers import fuse
-from pytest_touchstone.engines.transformers.fused_steps import fuse_steps, prepare_steps
+from pytest_touchstone.engines.transformers.devices import first_batch_budget
+from pytest_touchstone.engines.transformers.fused_layers import fuse, fuse_steps, prepare_steps
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
 from pytest_touchstone.engines.transformers.kv_cache import SlotCache
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits
-from pytest_touchstone.engines.transformers.memory import first_batch_budget
 from pytest_touchstone.engines.transformers.scoring import PrefixTreeScorer
-from pytest_touchstone.engines.transformers.split_attention import splitting
+from pytest_touchstone.engines.transformers.split_attention import Attention, attention_of, splitting
 from pytest_touchstone.engines.transformers.work_done import WorkDone
 
 VOCABULARY = 90

@@ -194,7 +194,7 @@ def test_rows_that_end_leave_their_memory_to_rows_that_wait(
     width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     token = row * config.num_key_value_heads * width
     monkeypatch.setattr(
-        "pytest_touchstone.engines.transformers.memory.free_memory", lambda _device: 4 * 4 * 150 * token
+        "pytest_touchstone.engines.transformers.devices.free_memory", lambda _device: 4 * 4 * 150 * token
     )
     engine = engine_for(llama)
     assert engine.answer(requests) == alone

@@ -11,8 +11,8 @@ from perf.speculative_equal import requests, texts
 from pytest_touchstone.checkpoints import CheckpointInfo, resolve
 from pytest_touchstone.core.requests import Generate
 from pytest_touchstone.engines.transformers.causal import CausalEngine
-from pytest_touchstone.engines.transformers.generation.speculative import SpeculativeStepper
-from pytest_touchstone.engines.transformers.mtp.weights import read_pt
+from pytest_touchstone.engines.transformers.generation.step import SpeculativeStepper
+from pytest_touchstone.engines.transformers.mtp import read_pt
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.references import independent_logits
 from tests.support.tiny_mtp import head_logits, mtp_engine

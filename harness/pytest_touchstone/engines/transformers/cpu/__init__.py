@@ -40,7 +40,9 @@ from pytest_touchstone.engines.transformers.cpu.packing import (
     pack_for_steps,
 )
 from pytest_touchstone.engines.transformers.cpu.processor import (
+    HALF,
     computes_in_float32,
+    in_float32,
     stored_type,
     widen_attention,
     widened,
@@ -48,6 +50,7 @@ from pytest_touchstone.engines.transformers.cpu.processor import (
 from pytest_touchstone.engines.transformers.cpu.steps import StepKernels
 
 __all__ = [
+    "HALF",
     "PACKED",
     "GrowingHeap",
     "MappedFiles",
@@ -63,6 +66,7 @@ __all__ = [
     "gated",
     "give_back",
     "has_room_to_pack",
+    "in_float32",
     "keep_few_kernels",
     "let_go",
     "log_sums",

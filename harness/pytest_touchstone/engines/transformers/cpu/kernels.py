@@ -26,13 +26,13 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_touchstone.checkpoints.builtin import cache_folder
 from pytest_touchstone.core import disk
 from pytest_touchstone.engines.transformers.cpu.processor import (
+    HALF,
     computes_in_float32,
     instructions,
     is_open,
     mkl_is_faster,
     multiplies,
 )
-from pytest_touchstone.engines.transformers.in_float32 import HALF
 
 if TYPE_CHECKING:
     import torch

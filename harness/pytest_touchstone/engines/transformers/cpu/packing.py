@@ -29,8 +29,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from pytest_touchstone.engines.machine_memory import free_bytes
 from pytest_touchstone.engines.transformers.cpu.kernels import kernels, multiplies_by_tiles
 from pytest_touchstone.engines.transformers.cpu.memory import MappedFiles
-from pytest_touchstone.engines.transformers.cpu.processor import computes_in_float32, is_open, mkl_is_faster
-from pytest_touchstone.engines.transformers.in_float32 import in_float32
+from pytest_touchstone.engines.transformers.cpu.processor import (
+    computes_in_float32,
+    in_float32,
+    is_open,
+    mkl_is_faster,
+)
 
 if TYPE_CHECKING:
     import torch

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.agreement import difference
 from pytest_touchstone.engines.transformers.compat import is_out_of_memory
+from pytest_touchstone.engines.transformers.devices import BatchBudget, release, useful_rows
 from pytest_touchstone.engines.transformers.generation.lane import Lane
 from pytest_touchstone.engines.transformers.generation.sequence import (
     EndedPrompt,
@@ -39,7 +40,6 @@ from pytest_touchstone.engines.transformers.generation.sequence import (
 )
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
 from pytest_touchstone.engines.transformers.kv_cache import EndedRow, KeyValues, SlotCache
-from pytest_touchstone.engines.transformers.memory import BatchBudget, release, useful_rows
 from pytest_touchstone.engines.transformers.prefix_tree import by_length, group, nearest
 from pytest_touchstone.engines.transformers.scoring import PrefixTreeScorer
 from pytest_touchstone.engines.transformers.split_attention import splitting

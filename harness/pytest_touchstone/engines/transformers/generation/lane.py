@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from pytest_touchstone.engines.transformers.devices import BatchBudget
 from pytest_touchstone.engines.transformers.generation.sequence import GeneratedSequence, choose, take_each
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
 from pytest_touchstone.engines.transformers.kv_cache import EndedRow, Held, KeyValues, SlotCache, enlarged
-from pytest_touchstone.engines.transformers.memory import BatchBudget
 from pytest_touchstone.engines.transformers.prefix_tree import LEAST_SHARED, CopySource, common, waves
 from pytest_touchstone.engines.transformers.token_work import Prompt
 

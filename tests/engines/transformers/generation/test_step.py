@@ -12,12 +12,10 @@ import pytest
 
 from pytest_touchstone.core.requests import Generate
 from pytest_touchstone.engines.settings import Dtype
-from pytest_touchstone.engines.transformers.attention_masks import slot_mask
 from pytest_touchstone.engines.transformers.generation import step
-from pytest_touchstone.engines.transformers.generation.speculative import SpeculativeStepper
-from pytest_touchstone.engines.transformers.generation.step import DecodeStep
+from pytest_touchstone.engines.transformers.generation.step import DecodeStep, SpeculativeStepper
 from pytest_touchstone.engines.transformers.kv_cache import SlotCache
-from pytest_touchstone.engines.transformers.split_attention import splitting
+from pytest_touchstone.engines.transformers.split_attention import slot_mask, splitting
 from pytest_touchstone.engines.transformers.work_done import Acceptance
 from tests.support.engines import generates_together, out_of_memory
 from tests.support.generating import texts
@@ -260,7 +258,7 @@ def test_what_proposals_brought_is_among_the_engines_counts(folder: Path) -> Non
 
 
 def _attention(model: Any) -> Any:
-    from pytest_touchstone.engines.transformers.attention_masks import attention_of
+    from pytest_touchstone.engines.transformers.split_attention import attention_of
 
     return attention_of(model)
 

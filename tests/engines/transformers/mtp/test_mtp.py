@@ -16,7 +16,7 @@ from perf.mtp_memory import MIB, measured
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Generate, GenerateAnswer, Loglikelihood, Request
-from pytest_touchstone.engines.transformers.mtp.weights import put, read_pt
+from pytest_touchstone.engines.transformers.mtp import put, read_pt
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.pt_files import payload
 from tests.support.references import independent_logits
