@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_touchstone.engines.transformers.prefix_tree import (
-    LEAST_SHARED,
     BatchLimits,
     Group,
     Piece,
@@ -20,7 +19,6 @@ from pytest_touchstone.engines.transformers.prefix_tree import (
     lay_out,
     nearest,
     take_batch,
-    waves,
 )
 
 Sequences = list[tuple[int, ...]]
@@ -218,27 +216,6 @@ def test_every_prompt_is_in_one_group_with_what_it_begins_with(prompts: list[tup
         first = prompts[one.members[0]]
         assert one.shared < min(len(prompts[number]) for number in one.members)
         assert all(common(first, prompts[number]) >= one.shared for number in one.members)
-
-
-@given(PROMPTS, PROMPTS)
-def test_a_text_takes_what_an_earlier_one_or_a_known_one_begins_with(
-    prompts: list[tuple[int, ...]], known: list[tuple[int, ...]]
-) -> None:
-    seen = dict(enumerate(known, len(prompts)))
-    computed = 0
-    for wave in waves(prompts, known):
-        assert wave
-        for number, source in wave:
-            own = prompts[number]
-            computed += len(own) - (source.shared if source else 0)
-            if source is not None:
-                assert LEAST_SHARED <= source.shared < len(own)
-                assert seen[source.text][: source.shared] == own[: source.shared]
-        seen |= {number: prompts[number] for number, _ in wave}
-    assert seen.keys() == set(range(len(prompts) + len(known)))
-    # All that any two begin with is computed once, but for what is too short, and the last tokens of equal texts.
-    distinct = grow([*prompts, *known]).tokens - (grow(known).tokens if known else 0)
-    assert computed <= distinct + LEAST_SHARED * len(prompts)
 
 
 def test_prompts_of_different_shots_are_grouped_by_them() -> None:

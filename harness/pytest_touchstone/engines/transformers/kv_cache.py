@@ -359,17 +359,13 @@ class SlotCache(_Cache):
         keys, values = (part[self.first : end, :, : self.until] for part in self._layers[layer_idx])
         return put_behind(keys, self.prefix.layers[layer_idx] if self.past else None), values
 
-    def look(self, slot: int, length: int) -> Held:
-        """Return the first tokens of a slot; they change with it."""
-        return [
-            (key[slot, :, :length], value[slot, :, :length])
-            for key, value in (self._layers[layer] for layer in sorted(self._layers))
-        ]
-
     def take(self, slot: int, length: int | None = None) -> Held:
         """Return a copy of what a slot holds, or of its first tokens."""
-        seen = self.look(slot, self.lengths[slot] if length is None else length)
-        return [(key.clone(), value.clone()) for key, value in seen]
+        length = self.lengths[slot] if length is None else length
+        return [
+            (key[slot, :, :length].clone(), value[slot, :, :length].clone())
+            for key, value in (self._layers[layer] for layer in sorted(self._layers))
+        ]
 
     def put(self, slot: int, held: Held) -> None:
         """Write such tokens into a slot that is not in use."""

@@ -14,7 +14,6 @@ So the keys and values of a question are never copied for its choices.
 ``take_batch`` puts pieces into batches of rows of nearly equal length.
 
 Of prompts that are continued, ``group`` and ``by_length`` decide which go on together after a prefix that they share.
-``waves`` decides for the prompts of a group what each takes from another one, which begins with the same tokens.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, groupby
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 ROOM: Final = 256
 """The most tokens of a piece, where the tree can be cut: attention within a row grows with its square."""
@@ -473,47 +472,3 @@ def _group(prompts: Sequence[tuple[int, ...]], order: Sequence[int]) -> Group:
     """Return sorted prompts as a group."""
     least = min(len(prompts[number]) for number in order)
     return Group(min(common(prompts[order[0]], prompts[order[-1]]), least - 1), tuple(order))
-
-
-LEAST_SHARED: Final = 24
-"""The tokens from which those of another prompt are copied: it takes a pass more, as long as some dozens of tokens."""
-
-
-class CopySource(NamedTuple):
-    """The text whose first tokens another takes, by its number among those given, and how many tokens it takes."""
-
-    text: int
-    shared: int
-
-
-def waves(
-    texts: Sequence[Sequence[int]], known: Sequence[Sequence[int]] = ()
-) -> list[list[tuple[int, CopySource | None]]]:
-    """Return the numbers of texts in waves, each with what it takes from an earlier wave, or from a ``known`` text.
-
-    Known texts are numbered after the others. Of each text at least one token is left.
-    """
-    order = sorted(range(len(texts)), key=lambda number: list(texts[number]))
-    depth: dict[int, int] = {}
-    found: list[list[tuple[int, CopySource | None]]] = []
-    for place, number in enumerate(order):
-        own = texts[number]
-        most = len(own) - 1
-        best, level = CopySource(-1, 0), 0
-        for other, text in enumerate(known, len(texts)):
-            if (shared := min(most, common(own, text))) > best.shared:
-                best = CopySource(other, shared)
-        # The one before in this order shares most; of those that share as much the one computed first is taken.
-        shared = most
-        for before in reversed(order[:place]):
-            shared = min(shared, common(own, texts[before]))
-            if shared < max(LEAST_SHARED, best.shared):
-                break
-            if shared > best.shared or (level and depth[before] < level - 1):
-                best, level = CopySource(before, shared), depth[before] + 1
-        source = best if best.shared >= LEAST_SHARED else None
-        depth[number] = level if source is not None else 0
-        while len(found) <= depth[number]:
-            found.append([])
-        found[depth[number]].append((number, source))
-    return found

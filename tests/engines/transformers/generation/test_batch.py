@@ -20,7 +20,6 @@ from pytest_touchstone.core.requests import (
 from pytest_touchstone.engines.settings import Dtype
 from pytest_touchstone.engines.transformers import kv_cache
 from pytest_touchstone.engines.transformers.causal import CausalEngine
-from pytest_touchstone.engines.transformers.prefix_tree import LEAST_SHARED, grow
 from pytest_touchstone.engines.transformers.split_attention import put_behind
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.engines import (
@@ -392,24 +391,6 @@ def test_broken_weights_are_told(llama: Path) -> None:
     (answer,) = engine.answer([Generate("The", max_new_tokens=4)])
     assert isinstance(answer, Refusal)
     assert "NaN" in answer.reason
-
-
-def test_what_some_prompts_begin_with_is_computed_once(llama: Path) -> None:
-    requests = [
-        Generate(f"{passage} {question}", max_new_tokens=9)
-        for passage in (CORPUS[0] * 2, CORPUS[1] * 2, CORPUS[2] * 2)
-        for question in ("one two three", "one two four", "five")
-    ]
-    wanted = [texts(engine_for(llama), [request])[0] for request in requests]
-    for batch in (None, 2):
-        engine = engine_for(llama, batch=batch)
-        assert generates_together(engine)
-        engine.work_done.reset()
-        assert texts(engine, requests) == wanted
-        tokens = [engine._tokenizer.prompt(request.prompt) for request in requests]
-        distinct = grow(tokens).tokens  # type: ignore[arg-type]
-        assert distinct <= engine.work_done.prefilled <= distinct + LEAST_SHARED * len(requests)
-        assert engine.work_done.prefilled < 0.6 * sum(len(one) for one in tokens)  # type: ignore[arg-type,misc]
 
 
 @ON_CPU

@@ -9,7 +9,6 @@ whole text. ``verify`` finds that out; then each token is computed from the whol
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pytest_touchstone.engines.transformers.agreement import difference
@@ -21,7 +20,7 @@ from pytest_touchstone.engines.transformers.generation.sequence import (
     choose,
     samples_of,
 )
-from pytest_touchstone.engines.transformers.prefix_tree import by_length, group, waves
+from pytest_touchstone.engines.transformers.prefix_tree import group
 from pytest_touchstone.engines.transformers.scoring import padded
 from pytest_touchstone.engines.transformers.token_work import Prompt, TokenWork
 from pytest_touchstone.engines.transformers.work_done import WorkDone
@@ -56,19 +55,15 @@ class SequentialGenerator:
     def _enough(self, prompts: Sequence[Prompt]) -> dict[int, int]:
         """Return the number of tokens of each prompt that batched generation would compute, by the prompt's number.
 
-        Those of a shared prefix count once, also where only some share it, and those after it once for all samples.
+        Those of a shared prefix count once, and those after it once for all samples.
         """
-        found: dict[int, int] = {}
-        lengths = [len(prompt.tokens) for prompt in prompts]
-        for one in group([prompt.tokens for prompt in prompts]):
-            shared = prompts[one.members[0]].tokens[: one.shared]
-            for part in by_length(one, lengths):
-                tails = [prompts[number].tokens[one.shared :] for number in part.members]
-                for number, source in chain.from_iterable(waves(tails)):
-                    found[part.members[number]] = len(tails[number]) - (source.shared if source else 0)
-            found[one.members[0]] += 0 if shared in self._prefixes else one.shared
+        enough = {number: len(prompt.tokens) for number, prompt in enumerate(prompts)}
+        for prefix in group([prompt.tokens for prompt in prompts]):
+            shared = prompts[prefix.members[0]].tokens[: prefix.shared]
+            for number in prefix.members if shared in self._prefixes else prefix.members[1:]:
+                enough[number] -= prefix.shared
             self._prefixes.add(shared)
-        return found
+        return enough
 
     def verify(
         self, probe: tuple[int, ...], plain: Callable[[Sequence[TokenWork]], torch.Tensor]

@@ -10,7 +10,7 @@ from pytest_touchstone.engines.transformers.devices import BatchBudget
 from pytest_touchstone.engines.transformers.generation.sequence import GeneratedSequence, choose, take_each
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
 from pytest_touchstone.engines.transformers.kv_cache import EndedRow, Held, KeyValues, SlotCache, enlarged
-from pytest_touchstone.engines.transformers.prefix_tree import LEAST_SHARED, CopySource, common, waves
+from pytest_touchstone.engines.transformers.prefix_tree import common
 from pytest_touchstone.engines.transformers.token_work import Prompt
 
 if TYPE_CHECKING:
@@ -21,15 +21,18 @@ _AHEAD: Final = 48
 for the others."""
 
 
+_LEAST_SHARED: Final = 24
+"""The tokens from which those of an ended text are copied."""
+
+
 class _Job(NamedTuple):
     """Samples of one prompt, and the tokens that a slot must be given for them.
 
-    So many tokens are ``copied``, from what is ``held`` of a text that has ended, or else from another ``slot``.
+    So many tokens are ``copied`` from what is ``held`` of a text that has ended.
     """
 
     samples: list[GeneratedSequence]
     tokens: list[int]
-    slot: int = 0
     copied: int = 0
     held: Held | None = None
 
@@ -43,7 +46,7 @@ class Lane:
     """The samples after one prefix.
 
     Those at work are each in the slot of their number. The keys and values of a prompt are held while more of its
-    samples wait, and those with which a waiting prompt begins too.
+    samples wait.
     """
 
     def __init__(
@@ -62,7 +65,6 @@ class Lane:
         self._over: set[GeneratedSequence] = set()
         self._stepper, self._budget = stepper, budget
         self._held: dict[int, tuple[Held, torch.Tensor]] = {}
-        self._begun: tuple[list[int], Held] = ([], [])
         self.longest_limit = max(one.prompt.request.max_new_tokens for one in self._waiting)
         self._longest = self._planned()
 
@@ -98,7 +100,7 @@ class Lane:
         for sample in self._waiting:
             sample.before = None
         self.at_work, self._coming, self._held = [], [], {}
-        self.slots, self.prefix, self._begun = SlotCache(KeyValues()), KeyValues(), ([], [])
+        self.slots, self.prefix = SlotCache(KeyValues()), KeyValues()
         return ended
 
     def put_back(self) -> None:
@@ -140,8 +142,7 @@ class Lane:
     def let_in(self, most: int) -> None:
         """Put waiting samples to work until ``most`` are.
 
-        A prompt is computed once for all its samples, and what it shares with others of the lane once for all.
-        Samples that were at work before go on from the tokens they have.
+        A prompt is computed once for all its samples. Samples that were at work before go on from the tokens they have.
         """
         import torch
 
@@ -166,13 +167,12 @@ class Lane:
         following = self._waiting[0].prompt if self._waiting else None
         if jobs or id(following) not in self._held:
             self._held = {}
-        for wave in self._waves(jobs):
-            for batch in self._batches(wave):
-                logits += self._fill(batch, following)
+        for batch in self._batches([self._job(samples) for samples in jobs]):
+            logits += self._fill(batch, following)
         chosen = choose(torch.stack(logits), [sample.draw for sample in self.at_work[first:]])
         self.take(first, [[token] for token in chosen])
         if not self._waiting:
-            self._begun, self._longest = ([], []), self._planned()
+            self._longest = self._planned()
 
     def take(self, first: int, chosen: Sequence[Sequence[int | None]]) -> None:
         """Give the samples from ``first`` on their next tokens; what comes after a sample's end counts for nothing."""
@@ -186,7 +186,6 @@ class Lane:
             if sample in self._over and sample not in wanted:
                 self._over.remove(sample)
                 self._stepper.ended(sample)
-                self._keep_beginning(number)
                 self._remove(number)
 
     def _planned(self) -> int:
@@ -204,61 +203,22 @@ class Lane:
         self.at_work.pop()
         return sample
 
-    def _keep_beginning(self, number: int) -> None:
-        """Keep, of a text that leaves, that with which the next one begins."""
-        if not self._waiting or self._stepper.speculative:
-            return
-        tokens = self._content(number)
-        shared = common(tokens, self._tail(self._waiting[0]))
-        if shared >= max(LEAST_SHARED, 1 + common(self._begun[0], self._tail(self._waiting[0]))):
-            self._begun = tokens[:shared], self.slots.take(number, shared)
-
     def _content(self, number: int) -> list[int]:
         """Return the tokens that a slot holds after the prefix."""
         sample = self.at_work[number]
         whole = [*sample.prompt.tokens[self.slots.past :], *sample.tokens]
         return whole[: self.slots.lengths[number]]
 
-    def _waves(self, jobs: list[list[GeneratedSequence]]) -> Iterator[list[_Job]]:
-        """Yield the jobs, those that take tokens from another after it."""
-        tails = [self._tail(job[0]) for job in jobs]
-        if self._stepper.speculative or self.slots.begun:
-            yield [_Job(job, tail) for job, tail in zip(jobs, tails, strict=True)]
-            return
-        if going_on := list(filter(None, map(self._going_on, jobs, tails))):
-            yield going_on
-            taken = [one.samples for one in going_on]
-            jobs = [job for job in jobs if job not in taken]
-            tails = [self._tail(job[0]) for job in jobs]
-        known = [self._content(number) for number in range(len(self.at_work))]
-        slots = [*range(len(known)), -1]
-        for wave in waves(tails, [*known, self._begun[0]]):
-            yield [
-                _Job(jobs[number], tails[number], *self._taken(source, jobs, slots))
-                for number, source in wave
-            ]
-
-    def _going_on(self, samples: list[GeneratedSequence], tail: list[int]) -> _Job | None:
-        """Return samples as a job that takes what their prompt shares with the text before it, None where that is
-        little."""
-        if (row := samples[0].before) is None:
-            return None
+    def _job(self, samples: list[GeneratedSequence]) -> _Job:
+        """Return what a slot must be given for samples of a prompt, which may begin like a text that has ended."""
+        tail, row = self._tail(samples[0]), samples[0].before
+        if row is None or self.slots.begun:
+            return _Job(samples, tail)
         past, prompt = self.slots.past, samples[0].prompt.tokens
         until = min(common(row.tokens, prompt), len(prompt) - 1)
-        if until - past < LEAST_SHARED:
-            return None
-        return _Job(samples, tail, 0, until - past, row.between(past, until))
-
-    def _taken(
-        self, source: CopySource | None, jobs: list[list[GeneratedSequence]], slots: Sequence[int]
-    ) -> tuple[int, int, Held | None]:
-        """Return the slot of a source, the tokens taken from it, and what the lane holds of it where it has ended."""
-        if source is None:
-            return 0, 0, None
-        if source.text >= len(jobs):
-            slot = slots[source.text - len(jobs)]
-            return slot, source.shared, self._begun[1] if slot < 0 else None
-        return self.at_work.index(jobs[source.text][0]), source.shared, None
+        if until - past < _LEAST_SHARED:
+            return _Job(samples, tail)
+        return _Job(samples, tail, until - past, row.between(past, until))
 
     def _fill(self, jobs: Sequence[_Job], next_prompt: Prompt | None) -> list[torch.Tensor]:
         """Compute the prompts of some jobs, and copy them for the further samples of each.
@@ -267,11 +227,8 @@ class Lane:
         """
         slot = len(self.at_work)
         for number, job in enumerate(jobs):
-            if job.copied:
-                held = self.slots.look(job.slot, job.copied) if job.held is None else job.held
-                self.slots.put(
-                    slot + number, [(key[:, : job.copied], value[:, : job.copied]) for key, value in held]
-                )
+            if job.held is not None:
+                self.slots.put(slot + number, job.held)
         tails = [job.tokens[job.copied :] for job in jobs]
         logits = list(self._stepper.fill(self.slots, tails, [job.copied for job in jobs]))
         for job in jobs:
