@@ -193,7 +193,7 @@ def test_plain_text_has_no_marks(kind: str) -> None:
     vocabulary = Vocabulary(inner)
     marked = {"bytes": "Ġthe", "pieces": "▁the", "words": "##e"}[kind]
     assert vocabulary.plain(inner.convert_tokens_to_ids(marked)) == marked[-len(marked.lstrip("Ġ▁#")) :]
-    assert inner.convert_tokens_to_ids(marked) in vocabulary.by_plain_text()[marked.lstrip("Ġ▁#")]
+    assert inner.convert_tokens_to_ids(marked) in vocabulary.by_plain_text[marked.lstrip("Ġ▁#")]
 
 
 def test_byte_level_korean_is_decoded() -> None:

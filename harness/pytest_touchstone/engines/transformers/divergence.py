@@ -100,7 +100,8 @@ def divergences(texts: Sequence[str], reference: Side, candidate: Side) -> Diver
         _check_tokenizers(texts, reference.info, candidate.info)
     found = Divergences()
     with ExitStack() as kept:
-        first = kept.enter_context(closing(_causal(reference)))
+        first = kept.enter_context(closing(reference.open()))
+        assert isinstance(first, CausalEngine), "the reference is a causal model of this engine"
         made = first.windows(texts)
         works = [work for sequences in made for work in sequences]
         owners = [number for number, sequences in enumerate(made) for _ in sequences]
@@ -124,12 +125,6 @@ def divergences(texts: Sequence[str], reference: Side, candidate: Side) -> Diver
         own = second.notes if isinstance(second, CausalEngine) else candidate.info.served["notes"]
         found.notes = (*dict.fromkeys((*about[1:], *own)),)
     return found
-
-
-def _causal(side: Side) -> CausalEngine:
-    engine = side.open()
-    assert isinstance(engine, CausalEngine), "it is a causal model of this engine"
-    return engine
 
 
 def _dtype(engine: Engine) -> str:

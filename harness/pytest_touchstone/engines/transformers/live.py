@@ -25,8 +25,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.checkpoints import CheckpointInfo, CheckpointRequest
 from pytest_touchstone.checkpoints.config_files import step_in
@@ -62,8 +61,11 @@ _WRAPPERS: Final = ("_orig_mod", "module")
 _WHOLE: Final = "gather it on one process, or score its saved checkpoint"
 
 
-class LiveModel:
-    """A model in memory, ready to be described, fingerprinted and asked; a context that removes its folder."""
+class LiveModel(ExitStack[None]):
+    """A model in memory, ready to be described, fingerprinted and asked.
+
+    ``close``, or the end of a ``with`` block, puts the model back as it was, and removes the folder.
+    """
 
     def __init__(self, model: Any, tokenizer: Any, name: str | None = None, state: Any = None) -> None:
         """Describe it under a name, which may be a path: that of the checkpoint that it will be saved as.
@@ -71,16 +73,15 @@ class LiveModel:
         ``state`` is the ``TrainerState``, if there is a Trainer. Raises ``CheckpointError`` in one line for what
         cannot be scored.
         """
+        super().__init__()
         self._outer = unwrapped(model)
         self._model, self._adapters = _without_peft(self._outer)
         named = Path(name or type(self._model).__name__)
         named = named if named.parent != Path() else named.absolute()
         if tokenizer is None:
             raise CheckpointError(f"{named.name}: a model is scored with its tokenizer; give tokenizer=")
-        self._tensors = dict[str, Any]()
-        self._stack = ExitStack()
         self._folder = Path(tempfile.mkdtemp(prefix="touchstone-live-"))
-        self._stack.callback(shutil.rmtree, self._folder, ignore_errors=True)
+        self.callback(shutil.rmtree, self._folder, ignore_errors=True)
         try:
             with (
                 quiet(),
@@ -109,18 +110,6 @@ class LiveModel:
             + ("" if not self._adapters else " with adapters (by PEFT)"),
         )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Put the model back as it was, and remove the folder."""
-        self._stack.close()
-
     @property
     def device(self) -> torch.device:
         """The device of the model."""
@@ -148,7 +137,7 @@ class LiveModel:
         """Return the engine; the model is ``at_rest`` until ``close``. Raises ``CheckpointError``."""
         tokenizer, notes = read_tokenizer(self._saved)
         check_vocabulary(info, self._model, tokenizer)
-        self._stack.enter_context(at_rest(self._outer))
+        self.enter_context(at_rest(self._outer))
         with collector_paused():
             loaded = LoadedModel(self._model, tokenizer, notes)
             engine = engine_of(info, loaded, settings, remembers=is_plain(self._model))
@@ -392,14 +381,11 @@ def _same_random_numbers() -> Iterator[None]:
     import numpy as np
     import torch
 
-    state, numpy_state, torch_state = random.getstate(), np.random.get_state(), torch.get_rng_state()
+    state, numpy_state = random.getstate(), np.random.get_state()
     there = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-    cuda = torch.cuda.get_rng_state_all() if there else None
-    try:
-        yield
-    finally:
-        random.setstate(state)
-        np.random.set_state(numpy_state)
-        torch.set_rng_state(torch_state)
-        if cuda is not None:
-            torch.cuda.set_rng_state_all(cuda)
+    with torch.random.fork_rng(range(torch.cuda.device_count()) if there else ()):
+        try:
+            yield
+        finally:
+            random.setstate(state)
+            np.random.set_state(numpy_state)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -124,7 +124,7 @@ def _loaded(
 ) -> LoadedModel:
     from transformers.quantizers import AutoHfQuantizer
 
-    with quiet(), _parsed_once(info):
+    with quiet(), gguf_parsed_once() if _is_gguf(info) else nullcontext():
         config = _config(info)
         tokenizer, notes = read_tokenizer(info)  # first, since it is the smaller part that may be broken
         again = "fetch or convert it again" if _is_gguf(info) else "save the checkpoint again"
@@ -425,10 +425,6 @@ def _check_room(info: CheckpointInfo, config: Any) -> None:
             f"{info.path / 'config.json'}: describes a model of {wanted:,} numbers, but the weights have "
             f"{info.parameters:,}; save the checkpoint again with its own config"
         )
-
-
-def _parsed_once(info: CheckpointInfo) -> AbstractContextManager[None]:
-    return gguf_parsed_once() if _is_gguf(info) else nullcontext()
 
 
 def _one_line(error: BaseException) -> str:

@@ -83,8 +83,6 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         settings = settings or ModelSettings()
         super().__init__(info, loaded, self._tokenize_all, settings)
         self._vocabulary = Vocabulary(loaded.tokenizer)
-        self._by_text: dict[str, list[int]] | None = None
-        self._shown: dict[int, tuple[str, str]] = {}
         self._known = max(loaded.tokenizer.get_vocab().values()) + 1
         self._frame = frame(loaded.tokenizer, loaded.tokenizer.mask_token or "a")
         ways = KnownWays(loaded.model, folder_for(loaded.model) if remembers else None)
@@ -256,7 +254,8 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         self, batch: Sequence[_Question], known: Any, total: Any
     ) -> list[tuple[bool | None, float | None]]:
         """Return whether each question's target is a token, and the log-probability of the likeliest such token."""
-        ids = [self._ids_of(one.request.target) if one.request.target is not None else [] for one in batch]
+        targets = (question.request.target for question in batch)
+        ids = [[] if target is None else self._vocabulary.by_plain_text.get(target, []) for target in targets]
         rows = [row for row, tokens in enumerate(ids) for _ in tokens]
         flat = [token for tokens in ids for token in tokens]
         values: Iterator[float] = iter(())
@@ -274,16 +273,8 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
     ) -> tuple[Candidate, ...]:
         made = []
         for token, logprob in zip(tokens[:count], logprobs[:count], strict=True):
-            if (shown := self._shown.get(token)) is None:
-                shown = self._shown[token] = (self._vocabulary.token(token), self._vocabulary.plain(token))
-            made.append(Candidate(*shown, logprob))
+            made.append(Candidate(*self._vocabulary.shown(token), logprob))
         return tuple(made)
-
-    def _ids_of(self, text: str) -> list[int]:
-        """Return all tokens that read exactly so; the table is made at the first question with a target."""
-        if self._by_text is None:
-            self._by_text = self._vocabulary.by_plain_text()
-        return self._by_text.get(text, [])
 
     def _inputs(self, texts: Sequence[tuple[int, ...]]) -> dict[str, Any]:
         """Return input ids and attention mask [rows, longest], padded on the right with the model's own padding

@@ -378,6 +378,7 @@ class Vocabulary:
         self._special = set(tokenizer.all_special_ids)
         self._added = set(tokenizer.added_tokens_decoder)
         self._bytes: dict[int, bytes | None] = {}
+        self._shown: dict[int, tuple[str, str]] = {}
         self.spelling: Spelling = "words"
         self.spelling = self._find_spelling()
 
@@ -404,6 +405,12 @@ class Vocabulary:
         known: set[int] = {*self._tokenizer.get_vocab().values(), *self._added, *self._special}
         return 1 + max(known)
 
+    def shown(self, token_id: int) -> tuple[str, str]:
+        """Return a token as it is in the vocabulary, and as a person would write it."""
+        if token_id not in self._shown:
+            self._shown[token_id] = self.token(token_id), self.plain(token_id)
+        return self._shown[token_id]
+
     def plain(self, token_id: int) -> str:
         """Return the token as a person would write it, without marks for a word's start or continuation."""
         raw = self.token(token_id)
@@ -426,8 +433,9 @@ class Vocabulary:
         """Return the token as it is in the vocabulary."""
         return str(self._tokenizer.convert_ids_to_tokens(token_id))
 
+    @functools.cached_property
     def by_plain_text(self) -> dict[str, list[int]]:
-        """Return plain text -> the ids of all tokens that read so, special tokens left out."""
+        """The ids of all tokens that read so by their plain text, special tokens left out."""
         found: dict[str, list[int]] = {}
         for token_id in sorted(set(self._tokenizer.get_vocab().values()) - self._special):
             found.setdefault(self.plain(token_id), []).append(token_id)

@@ -15,7 +15,6 @@ blocks the last ``n_future_tokens`` are heads.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -145,23 +144,6 @@ Shapes = Mapping[str, tuple[int, ...]]
 """The shape of every tensor by its name."""
 
 
-@dataclass(slots=True)
-class Sizes:
-    """The fields that engines read in transformers' configs, under the same names."""
-
-    hidden_size: int
-    intermediate_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    num_key_value_heads: int
-    head_dim: int
-    _attn_implementation: str = "sdpa"
-
-    def get_text_config(self) -> Sizes:
-        """Return the part that concerns text: everything."""
-        return self
-
-
 class MtpOutput(NamedTuple):
     """Logits [rows, length, vocabulary] of head 0."""
 
@@ -213,6 +195,7 @@ class MtpModel:
     ) -> None:
         """``put`` is called once for every tensor, but not for those of the extra heads without ``drafts``."""
         import torch
+        from transformers import PreTrainedConfig
 
         self.dtype, self.device = dtype, device
         self.drafts = config.extra_heads if drafts else 0
@@ -225,7 +208,7 @@ class MtpModel:
             return tensor
 
         def blocks(*names: str) -> _Block:
-            return _fill(_empty_blocks(shapes, names, **to), put, shapes, names)
+            return _filled(put, shapes, names, **to)
 
         # On the device "meta" a layer is made without numbers, which are put in here.
         self._embeddings = torch.nn.Embedding(vocabulary, config.dim, device="meta")
@@ -245,13 +228,14 @@ class MtpModel:
         self._frequencies = 1.0 / config.rope_theta**steps
         # The trunk itself, kept for the extra heads, counts as one layer.
         layers = config.blocks + (self.drafts + 1 if self.drafts else 0)
-        self.config = Sizes(
+        self.config = PreTrainedConfig(
             hidden_size=config.dim,
             intermediate_size=config.intermediate_size,
             num_hidden_layers=layers,
             num_attention_heads=config.n_heads,
             num_key_value_heads=config.n_kv_heads,
             head_dim=config.head_dim,
+            attn_implementation="sdpa",
         )
 
     def __call__(
@@ -415,27 +399,19 @@ class MtpModel:
         return torch.polar(torch.ones_like(angles), angles)
 
 
-def _empty_blocks(shapes: Shapes, names: Sequence[str], **to: Any) -> _Block:
-    """Return room for blocks side by side, each part with the number of blocks as first dimension."""
+def _filled(put: Put, shapes: Shapes, names: Sequence[str], **to: Any) -> _Block:
+    """Return blocks side by side, with every tensor in its place: each part has the number of blocks as dimension."""
     import torch
 
-    found = {}
-    for part, of in _PARTS.items():
-        rows = sum(shapes[f"{names[0]}.{one}.weight"][0] for one in of) if names else 0
-        width = shapes[f"{names[0]}.{of[0]}.weight"][1:] if names else ()
-        found[part] = torch.empty((len(names), rows, *width), **to)
-    return _Block(**found)
-
-
-def _fill(blocks: _Block, put: Put, shapes: Shapes, names: Sequence[str]) -> _Block:
-    """Return the same blocks, with every tensor in its place."""
-    for part, of in _PARTS.items():
-        for number, name in enumerate(names):
-            tensors = [f"{name}.{one}.weight" for one in of]
-            places = getattr(blocks, part)[number].split([shapes[one][0] for one in tensors])
-            for one, place in zip(tensors, places, strict=True):
-                put(one, place)
-    return blocks
+    parts = {}
+    for part, tensors in _PARTS.items():
+        heights = [shapes[f"{names[0]}.{tensor}.weight"][0] for tensor in tensors] if names else [0]
+        width = shapes[f"{names[0]}.{tensors[0]}.weight"][1:] if names else ()
+        parts[part] = torch.empty((len(names), sum(heights), *width), **to)
+        for name, block in zip(names, parts[part], strict=True):
+            for tensor, rows in zip(tensors, block.split(heights), strict=True):
+                put(f"{name}.{tensor}.weight", rows)
+    return _Block(**parts)
 
 
 def _turned(heads: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
