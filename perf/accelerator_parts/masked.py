@@ -129,7 +129,7 @@ def _answered(engine: Any, given: Sequence[str]) -> Answers:
 
 
 def _ids(engine: Any, text: str) -> Sequence[int]:
-    found: Sequence[int] = engine.tokenize(FillMask(text)).ids
+    found: Sequence[int] = engine._ahead.made([FillMask(text)])[0].ids
     return found
 
 

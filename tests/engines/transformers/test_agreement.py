@@ -284,7 +284,7 @@ def test_logits_of_another_place_are_found(
         engine: CausalEngine | MaskedEngine = MaskedEngine(*weights(tiny_masked(tmp_path / "m"), dtype))
     else:
         engine = CausalEngine(*models("llama", dtype))
-    assert not engine.gathers
+    assert not engine._needed.gathers
     assert "logits are computed for every token" in engine.notes[0]
     engine.close()
 
@@ -307,7 +307,7 @@ def test_every_masked_family_gathers_logits_in_half_precision(
     family: str, dtype: Dtype, tmp_path: Path
 ) -> None:
     engine = MaskedEngine(*weights(tiny_masked(tmp_path / "m", **MASKED[family]), dtype))
-    assert engine.gathers
+    assert engine._needed.gathers
     assert engine.notes == []
 
 
@@ -471,7 +471,7 @@ ALL = [
 
 def test_the_second_start_needs_no_probe(llama: Path, probes: list[str]) -> None:
     for engine in (start(llama), start(llama)):
-        assert engine.gathers
+        assert engine._needed.gathers
         assert engine.shares
         assert generates_together(engine)
     assert probes == ALL

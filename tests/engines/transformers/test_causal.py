@@ -70,7 +70,7 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_scores_are_those_of_a_plain_forward(family: str, tmp_path: Path) -> None:
     folder = tiny_causal(tmp_path / "c", model_type=family, **FAMILIES[family])
     engine = engine_for(folder, batch=8)
-    assert engine.gathers
+    assert engine._needed.gathers
     requests = some_requests()[::3]
     for request, answer in zip(requests, engine.answer(requests), strict=True):
         wanted = plain_answer(folder, request)
@@ -113,7 +113,7 @@ def test_full_logits_are_used_when_the_head_needs_the_whole_batch(
 
     monkeypatch.setattr(torch.nn.Linear, "forward", uneven)
     engine = engine_for(llama, batch=4)
-    assert not engine.gathers
+    assert not engine._needed.gathers
     monkeypatch.undo()
     assert isinstance(engine._needed, SelectiveLogits)
     for answer, expected in zip(engine.answer(requests), wanted, strict=True):

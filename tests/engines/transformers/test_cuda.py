@@ -28,7 +28,7 @@ def test_log_probabilities_of_a_gpu_are_those_of_the_processor(family: str, tmp_
     assert logprobs(engine, SCORED) == pytest.approx(
         logprobs(engine_for(model, device="cpu", dtype="float32"), SCORED), abs=1e-3
     )
-    assert (engine.shares, engine.gathers, engine.notes) == (True, True, [])
+    assert (engine.shares, engine._needed.gathers, engine.notes) == (True, True, [])
 
 
 @pytest.mark.parametrize("dtype", HALF)
@@ -41,7 +41,7 @@ def test_shared_scoring_in_half_precision_rounds_no_more_than_the_plain_way(
     plain = error(logprobs(engine_for(model, device="cuda", dtype=dtype, together=False), SCORED), exact)
     engine = engine_for(model, device="cuda", dtype=dtype)
     assert error(logprobs(engine, SCORED), exact) <= FACTOR * plain
-    assert (engine.shares, engine.gathers, engine.notes) == (True, True, [])
+    assert (engine.shares, engine._needed.gathers, engine.notes) == (True, True, [])
 
 
 @pytest.mark.parametrize("family", CAUSAL)

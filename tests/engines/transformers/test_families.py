@@ -44,7 +44,7 @@ def check_ways(family: str, dtype: Dtype, folder: Path) -> None:
     """Assert that a family goes the ways that the docs say."""
     said = table_of_ways()[family]
     engine = engine_for(causal_of(folder, family), dtype=dtype)
-    assert (engine.shares, generates_together(engine), engine.gathers) == said[:3], engine.notes
+    assert (engine.shares, generates_together(engine), engine._needed.gathers) == said[:3], engine.notes
     notes = [
         note for note in engine.notes if ": transformers warns: " not in note
     ]  # of its config, not of ways

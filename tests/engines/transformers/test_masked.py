@@ -58,7 +58,7 @@ def test_candidates_are_those_of_a_plain_forward(family: str, tmp_path: Path) ->
 
     folder = tiny_masked(tmp_path / "m", **MASKED[family])
     engine = engine_for(folder, batch=3)
-    assert engine.gathers
+    assert engine._needed.gathers
     model = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     for text, answer in zip(TEXTS, answers(engine, [FillMask(text, 8) for text in TEXTS]), strict=True):
@@ -140,7 +140,7 @@ def test_other_kinds_are_refused(bert: Path) -> None:
 @pytest.mark.parametrize("before", [0, 3, 100, 200])
 def test_a_long_text_is_cut_around_the_mask(bert: Path, before: int) -> None:
     engine = engine_for(bert, seq_len=16)
-    tokenized = engine.tokenize(FillMask("a " * before + "[MASK]" + " b" * (200 - before)))
+    tokenized = engine._ahead.made([FillMask("a " * before + "[MASK]" + " b" * (200 - before))])[0]
     assert isinstance(tokenized, MaskedText)
     assert (len(tokenized.ids), tokenized.truncated) == (16, 201 - 14)
     assert tokenized.ids[tokenized.position] == engine.loaded.tokenizer.mask_token_id

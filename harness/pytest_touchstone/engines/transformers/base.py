@@ -63,11 +63,6 @@ class ModelEngine(Engine, Generic[Made]):
         self._loaded_notes, self._slow = (*loaded.notes, *copies), dict[str, str]()
 
     @property
-    def gathers(self) -> bool:
-        """Return whether logits are computed at the needed positions only."""
-        return self._needed.gathers
-
-    @property
     def usage(self) -> dict[str, Any]:
         """The counts of what answering has cost so far."""
         counts = self.work_done.usage(self.budget, self._loaded_notes, self._slow)

@@ -23,7 +23,7 @@ from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.agreement import KnownWays, folder_for
 from pytest_touchstone.engines.transformers.base import ModelEngine
 from pytest_touchstone.engines.transformers.compat import quiet
-from pytest_touchstone.engines.transformers.fused_layers import leave_steps, prepare_steps
+from pytest_touchstone.engines.transformers.fused_layers import prepare_steps
 from pytest_touchstone.engines.transformers.generation.batch import BatchGenerator, most_rows
 from pytest_touchstone.engines.transformers.generation.fallback import SequentialGenerator
 from pytest_touchstone.engines.transformers.generation.sequence import Ends, ends_of
@@ -348,7 +348,7 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
         if prepare_steps(self._model):
             if self._admits("steps by kernels", verify, "each step goes by torch's operations"):
                 return True
-            leave_steps(self._model)
+            self._model.step_kernels = None
         elif (reason := cpu.missing_kernels(self._model)) is not None:
             self._note(f"texts are generated more slowly than they could be: {reason}")
         return False

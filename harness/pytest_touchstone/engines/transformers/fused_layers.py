@@ -402,11 +402,6 @@ def prepare_steps(model: Any) -> bool:
     return getattr(model, "step_kernels", None) is not None
 
 
-def leave_steps(model: Any) -> None:
-    """Let a model compute its steps by its own code again."""
-    model.step_kernels = None
-
-
 def steps_are_fused(model: Any) -> bool:
     """Return whether a model can compute its steps this way."""
     return hasattr(type(model), "steps_of")

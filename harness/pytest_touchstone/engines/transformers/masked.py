@@ -126,10 +126,6 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
             answers[number] = RollingAnswer(total, len(some), text.truncated)
         return [answers[number] for number in range(len(requests))]
 
-    def tokenize(self, request: Request) -> MaskedText | PlainText | Refusal:
-        """Return the model's input for a request."""
-        return self._ahead.made([request])[0]
-
     def too_long(self, requests: Sequence[Request]) -> list[int]:
         """Return the numbers of the requests whose texts would be cut."""
         texts = enumerate(self._tokenize_all(requests))

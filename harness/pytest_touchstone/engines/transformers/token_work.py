@@ -216,11 +216,6 @@ class Prompt:
     truncated: int
     chat: bool = False
 
-    @property
-    def different(self) -> int:
-        """Return the number of samples that may differ from each other: one if greedy."""
-        return self.request.different
-
     def answer(self, outcomes: Sequence[Generated | None]) -> GenerateAnswer | Refusal:
         """Return the answer, made of the different samples, in order."""
         texts = [one for one in outcomes if one is not None]

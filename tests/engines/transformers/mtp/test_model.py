@@ -66,7 +66,7 @@ def test_loglikelihoods_are_those_of_an_independent_forward_pass(tmp_path: Path)
     state = random_state(5)
     engine = mtp_engine(info_of(save_mtp(tmp_path, state)))
     assert engine.shares
-    assert engine.gathers
+    assert engine._needed.gathers
     assert engine.notes == []
     shots = " ".join(CORPUS[:2])
     asked = [Loglikelihood(f"{shots} {text[:30]}", text[30:50]) for text in CORPUS[2:]]

@@ -62,7 +62,10 @@ class DrawKey(NamedTuple):
 
 def choose(logits: torch.Tensor, draws: Sequence[DrawKey]) -> list[int | None]:
     """Return the next token for each row of logits [rows, vocabulary]; None where a row holds a NaN."""
+    import torch
+
     best, tokens = logits.max(dim=-1)
+    exact = torch.float32 if logits.device.type == "mps" else torch.float64
     drawn: dict[SamplingParams, list[int]] = {}
     for row, draw in enumerate(draws):
         if draw.warp.temperature > 0:
@@ -72,16 +75,10 @@ def choose(logits: torch.Tensor, draws: Sequence[DrawKey]) -> list[int | None]:
         numbers = [uniform(key.seed, key.sample, key.step) for key in keys]
         places = to_device(rows, logits.device)
         probabilities = warped(logits[places], warp)
-        chosen = picked(probabilities, to_device(numbers, logits.device, _exact(logits)))
+        chosen = picked(probabilities, to_device(numbers, logits.device, exact))
         tokens = tokens.index_copy(0, places, chosen)
     found = Reading(tokens.masked_fill(best.isnan(), BROKEN)).numbers()
     return [token if token >= 0 else None for token in found]
-
-
-def _exact(logits: torch.Tensor) -> torch.dtype:
-    import torch
-
-    return torch.float32 if logits.device.type == "mps" else torch.float64
 
 
 def uniform(seed: int, sample: int, step: int) -> float:
@@ -232,7 +229,7 @@ def samples_of(prompt: Prompt, ends: Ends) -> list[GeneratedSequence]:
             ends,
             StopWatch(tokenizer.readable, stops, ends.silent, delimiters, opened=opened, **how),
         )
-        for number in range(prompt.different)
+        for number in range(prompt.request.different)
     ]
 
 

@@ -34,12 +34,12 @@ from pytest_touchstone.engines.transformers.devices import choose_device
 from pytest_touchstone.engines.transformers.loading import (
     MAKE_ROOM,
     LoadedModel,
+    StoredTensor,
     check_vocabulary,
     choose_dtype,
     one_line_errors,
 )
 from pytest_touchstone.engines.transformers.mtp.model import MtpConfig, MtpModel, config_of
-from pytest_touchstone.engines.transformers.stored_tensors import StoredTensor, stored
 
 if TYPE_CHECKING:
     import torch
@@ -325,7 +325,8 @@ def read_pt(path: Path) -> PtFile:
                 "unquantized"
             )
     config = content.get("config")
-    return PtFile(stored(tensors), config if isinstance(config, dict) else {})
+    stored = {name: StoredTensor(tensor) for name, tensor in tensors.items()}
+    return PtFile(stored, config if isinstance(config, dict) else {})
 
 
 def put(tensor: torch.Tensor, into: torch.Tensor) -> None:
