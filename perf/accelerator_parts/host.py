@@ -21,7 +21,7 @@ from perf.accelerator_parts.models import Setup, opened
 from perf.accelerator_parts.score_items import begun, repeated
 from perf.prompts import items_of
 from pytest_touchstone.engines.transformers import causal, devices, logits, scoring
-from pytest_touchstone.engines.transformers.generation import batch, lane
+from pytest_touchstone.engines.transformers.generation import batch
 
 PART = "host"
 ROUNDS = 3
@@ -43,7 +43,7 @@ def measure(setup: Setup, _budget: Budget) -> Iterator[Row]:
             (logits, "_log_sums", "model"),
             (scoring, "additive_mask", "model"),
             (causal.CausalEngine, "_plans", "planning"),
-            (lane.Lane, "let_in", "prompts"),
+            (batch.Lane, "let_in", "prompts"),
         ):
             stack.enter_context(patch.object(owner, name, _counted(getattr(owner, name), part, spent)))
         shape = setup.causal[0]

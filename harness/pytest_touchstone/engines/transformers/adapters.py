@@ -94,29 +94,6 @@ class Adapters:
         self._known.pop(name, None)
 
 
-class OwnAdapter:
-    """What an engine of a shared model has on while it answers: an adapter, or with None the base alone."""
-
-    def __init__(self, adapters: Adapters | None, name: str | None) -> None:
-        """Without ``adapters`` the model is always as it is."""
-        self._adapters, self._name = adapters, name
-
-    @property
-    def alone(self) -> bool:
-        """Return whether no adapter is there."""
-        return self._adapters is not None and self._adapters.none
-
-    def put_on(self) -> None:
-        """Make the model what the engine asks."""
-        if self._adapters is not None:
-            self._adapters.put_on(self._name)
-
-    def drop(self) -> None:
-        """Free the adapter; the base stays for others."""
-        if self._adapters is not None and self._name is not None:
-            self._adapters.drop(self._name)
-
-
 def _add(one: _LowRank, _module: Any, given: tuple[Any, ...], output: torch.Tensor) -> torch.Tensor:
     """Return the module's output with the low-rank part added."""
     import torch

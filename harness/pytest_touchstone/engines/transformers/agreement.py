@@ -19,6 +19,21 @@ and a correct way may exceed it.
 known by everything but the weights' values: the model's class, config and tensors' shapes, number type and device, the
 versions of torch and transformers, and the code of this folder. What was refused is not remembered: it is tried again
 at each start. A small model is always tried, since its probe takes no time.
+
+Another probe, run when a model is loaded, holds that an answer depends on its own text alone, and says which rows may
+be computed in one pass (``IndependenceProbe``):
+
+- **Later tokens.** A causal model's logits do not change with the tokens that come later. A model whose logits do
+  (BERT without ``is_decoder``, ``is_causal: false``, XLNet) is none, and is refused.
+- **Neighbours.** A row's logits are the same by itself, beside a longer row, and filled up with padding. Some models
+  mix padding into a text (FNet's Fourier transform, the convolutions of ConvBERT, Funnel's pooling). Their rows are
+  computed with others of the same length, or by themselves.
+- **Length.** Rotary embeddings of the types ``longrope`` and ``dynamic`` are computed otherwise for all rows of a pass
+  once one of them is longer than the length of the original training. Rows on both sides of it stay apart.
+- **Earlier passes.** A few models stay changed by what they computed (BigBird takes another attention for good after
+  a short text). They are put back into the state in which they were loaded before each pass.
+
+Differences below the bounds, scaled down for models whose logits differ little, count as rounding.
 """
 
 from __future__ import annotations
@@ -27,14 +42,16 @@ import functools
 import hashlib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from pytest_touchstone.checkpoints.builtin import cache_folder
 from pytest_touchstone.core import disk
+from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.files import read_json, write_atomic
 from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.compat import is_out_of_memory
@@ -43,6 +60,7 @@ from pytest_touchstone.engines.transformers.devices import bytes_of_weights, dev
 
 if TYPE_CHECKING:
     import torch
+
 
 Way: TypeAlias = "Callable[[], torch.Tensor]"
 """Computes float32 logits [places, vocabulary] of the probe."""
@@ -230,3 +248,358 @@ def _code() -> str:
     for path in sorted(one for one in Path(__file__).parent.rglob("*") if one.suffix in (".py", ".c", ".h")):
         digest.update(f"{path.name}\0".encode() + path.read_bytes())
     return digest.hexdigest()
+
+
+_LONG: Final = 24
+_SHORT: Final = 9
+"""The tokens of the probe's two rows: beyond small windows and kernels, and cheap."""
+
+_PARTS_OF_TEXTS: Final = ("window", "chunk", "block", "segment", "local", "bucket", "original_max")
+"""Words in the names of settings that say how many tokens a model sees at once; what it mixes may show only beyond."""
+
+_CHEAP: Final = 5e10
+"""The most tokens times parameters of a probe's row: some seconds on a CPU, once."""
+
+_FAR: Final = 2048
+"""The most tokens of the row that tells whether a model stays changed by a short one; BigBird's change is at 704."""
+
+_FAINTEST: Final = 0.01
+"""The least share of the bound to which a model with faint logits is held: 1e-5."""
+
+_LEAK: Final = 0.1
+"""The share of the bound that later tokens may move a logit: both passes have the same shape, and so do their
+roundings."""
+
+_ROUNDINGS: Final = 256
+"""The tokens in which a quantization that rounds activations shows that it enlarges other roundings: in a small model,
+few tokens have an activation near enough to the middle between two numbers."""
+
+_NUDGE: Final = 1e-6
+"""The relative difference between two ways of computing hidden states in float32."""
+
+_ROUNDED: Final = 500
+"""The share up to which a quantization that rounds by all tokens of a pass may move them: half of the logits' standard
+deviation. LLM.int8() moves them by 0.03 to 0.05 of it; reading in both directions by more than all of it."""
+
+Tokens: TypeAlias = "tuple[int, ...]"
+Inputs: TypeAlias = "Callable[[Sequence[Tokens]], dict[str, Any]]"
+"""Makes the model's arguments for rows of tokens, filled up with padding."""
+
+
+@dataclass(frozen=True, slots=True)
+class Company:
+    """The rows that may be computed in one pass: any, those of equal length, or one.
+
+    ``boundary``: rows longer than so many tokens stay apart from the others, with ``by_length`` also from those of
+    another length. ``reason`` says why rows are kept apart, where they are.
+    """
+
+    rows: Literal["any", "equal", "one"] = "any"
+    boundary: int | None = None
+    by_length: bool = False
+    reason: str = ""
+
+    def group(self, length: int) -> int:
+        """Return a number that is equal for the lengths of rows that may be computed together."""
+        if self.rows != "any":
+            return length
+        if self.boundary is None or length <= self.boundary:
+            return 0
+        return length if self.by_length else 1
+
+
+ANY: Final = Company()
+
+
+class LoadedState:
+    """The state of a model before its first pass: the attributes, buffers and parts of all its modules."""
+
+    def __init__(self, model: Any) -> None:
+        self._modules = list(model.modules()) if hasattr(model, "modules") else []
+        self._tables = [_tables(module) for module in self._modules]
+
+    @property
+    def changed(self) -> bool:
+        """Return whether a module has other attributes, buffers or parts than then."""
+        return any(
+            before.keys() != now.keys() or any(not _same(before[name], now[name]) for name in before)
+            for tables, module in zip(self._tables, self._modules, strict=True)
+            for before, now in zip(tables, _tables(module), strict=True)
+        )
+
+    def restore(self, *_: Any) -> None:
+        """Put all of it back. Tensors that were changed in place stay as they are."""
+        for (attributes, *parts), module in zip(self._tables, self._modules, strict=True):
+            module.__dict__.clear()
+            module.__dict__.update(attributes)
+            for name, table in zip(_PARTS, parts, strict=True):
+                module.__dict__[name].clear()
+                module.__dict__[name].update(table)
+
+
+_PARTS: Final = ("_parameters", "_buffers", "_modules")
+
+
+def _tables(module: Any) -> list[dict[str, Any]]:
+    return [dict(module.__dict__), *(dict(module.__dict__[name]) for name in _PARTS)]
+
+
+def _same(before: Any, now: Any) -> bool:
+    if before is now:
+        return True
+    return type(before) is type(now) and isinstance(before, (str, int, float, tuple)) and before == now
+
+
+class IndependenceProbe:
+    """Probes one loaded model; ``inputs`` makes its arguments from rows of tokens."""
+
+    def __init__(
+        self, model: Any, inputs: Inputs, *, path: Path, vocabulary: int, seq_len: int, ways: KnownWays
+    ) -> None:
+        self._model, self._inputs, self._path, self._ways = model, inputs, path, ways
+        self._vocabulary, self._seq_len = vocabulary, seq_len
+        quantized = getattr(model, "hf_quantizer", None) is not None
+        self._quantization = (
+            f"its quantization ({model.config.quantization_config.quant_method})" if quantized else None
+        )
+        self._short, self._long = self._row(_SHORT), self._row(max(_LONG, self._named_length()), first=3)
+        # Engines of a base and its adapters have one model; only the first one meets it as it was loaded.
+        if (state := getattr(model, "_state_as_loaded", None)) is None:
+            state = LoadedState(model)
+        self._state: LoadedState = state
+
+    def company(self, *, causal: bool) -> Company:
+        """Return the rows that may be computed together.
+
+        Raises ``CheckpointError`` where nothing can be told from the model's logits, and for a model that is to be
+        ``causal`` and whose logits depend on later tokens.
+        """
+        self._check_informative(self._logits([self._short], [0]))
+        stays_changed = self._state.changed and self._changed_for_good()
+        boundary, by_length = length_boundary(self._model)
+        if stays_changed or (by_length and boundary is not None and self._seq_len > boundary):
+            self._restore_before_each_pass()
+        mixed = None
+        if causal:
+            mixed = self._check_causal(self._long)
+            if stays_changed:
+                self._check_causal(self._row(_FAR))
+        if mixed is not None:
+            return Company("one", reason=mixed)
+        if stays_changed:
+            return Company("equal", reason="a pass over a short text changes how it computes a longer one")
+        if self._quantization is not None and (why := self._enlarged()) is not None:
+            return Company(
+                "one", reason=f"{self._quantization} rounds activations, by which rounding grows ({why})"
+            )
+        found = Company() if self._mixes("any") is None else self._apart()
+        if boundary is None or self._seq_len <= boundary:
+            return found
+        reason = f"its positions are computed otherwise in texts of more than {boundary} tokens"
+        return replace(found, boundary=boundary, by_length=by_length, reason=found.reason or reason)
+
+    def _row(self, length: int, first: int = 5) -> Tokens:
+        return tuple(
+            (11 * number + first) % min(self._vocabulary, 997) for number in range(min(length, self._seq_len))
+        )
+
+    def _named_length(self) -> int:
+        """Return a length beyond the longest window, chunk or block that the config names, and one at which a
+        quantization's roundings show, as far as they are cheap to pass; else 0."""
+        config = getattr(self._model.config.get_text_config(), "__dict__", {})
+        named = [value for name, value in config.items() if any(word in name for word in _PARTS_OF_TEXTS)]
+        flat = [one for value in named for one in (value if isinstance(value, list) else [value])]
+        parameters = getattr(self._model, "num_parameters", lambda: 0)()
+        if self._quantization is not None:
+            flat.append(_ROUNDINGS)
+        lengths = [1 + one for one in flat if type(one) is int and 0 < one < self._seq_len]
+        return max((length for length in lengths if length * parameters <= _CHEAP), default=0)
+
+    def _logits(self, rows: Sequence[Tokens], wanted: Sequence[int]) -> torch.Tensor:
+        """Return the float32 logits [tokens, vocabulary] of the wanted rows, without those of padding."""
+        import torch
+
+        with torch.inference_mode():
+            logits = self._model(**self._inputs(rows)).logits
+            return torch.cat([logits[row, : len(rows[row])].float() for row in wanted])
+
+    def _check_informative(self, logits: torch.Tensor) -> None:
+        """Raise ``CheckpointError`` where all tokens, or all places of a text, have the same logits; NaN is told with
+        the answers."""
+        if bool((logits == logits[:, :1]).all()):
+            said = f"its logits are {float(logits[0, 0]):.3g} for every token of the vocabulary"
+        elif len(logits) > 1 and bool((logits == logits[:1]).all()):
+            said = "its logits are the same after every text"
+        else:
+            return
+        raise CheckpointError(
+            f"{self._path}: {said}, so no answer can be told from another; its weights are empty, or were not saved: "
+            "save the model again"
+        )
+
+    def _check_causal(self, row: Tokens) -> str | None:
+        """Return what to say of a quantization that rounds by all tokens of a pass; None where the second half of a row
+        does not change the logits of the first.
+
+        Raises ``CheckpointError`` where it does for another reason.
+        """
+        half = len(row) // 2
+        if not half:
+            return None
+        later = tuple((token + 7) % min(self._vocabulary, 997) for token in row[half:])
+
+        def leaked(share: float) -> str | None:
+            return self._difference(
+                lambda: self._logits([row], [0])[:half],
+                lambda: self._logits([row[:half] + later], [0])[:half],
+                share=share,
+            )
+
+        different = self._ways.tried(f"without the future of {len(row)} tokens", lambda: leaked(_LEAK))
+        if different is None:
+            return None
+        self._check_repeatable()
+        if self._quantization is not None and leaked(_ROUNDED) is None:
+            return f"{self._quantization} rounds by all tokens of a pass ({different} when only later ones change)"
+        raise CheckpointError(
+            f"{self._path}: its tokens see later ones ({different} when only later tokens of a text change), so it is "
+            f"no causal model, and neither likelihoods nor texts can be had of it: {bidirectional_by(self._model)}"
+        )
+
+    def _mixes(self, rows: Literal["any", "equal"]) -> str | None:
+        """Return by how much a row's neighbours change its logits, None where they do not."""
+        second = self._long if rows == "any" else self._row(len(self._short), first=3)
+
+        def alone() -> torch.Tensor:
+            import torch
+
+            return torch.cat([self._logits([self._short], [0]), self._logits([second], [0])])
+
+        def beside(order: Sequence[int]) -> str | None:
+            pair = [(self._short, second)[number] for number in order]
+            return self._difference(alone, lambda: self._logits(pair, [order.index(0), order.index(1)]))
+
+        return self._ways.tried(f"beside {rows} rows", lambda: beside((0, 1)) or beside((1, 0)))
+
+    def _enlarged(self) -> str | None:
+        """Return how far logits move where the embeddings differ as float32's roundings do, None where it is as little.
+
+        A layer that rounds its inputs to 8 bits makes a step of the least difference between two ways of computing.
+        Half precision has no such small differences: what it rounds is held to its own bound.
+        """
+        import torch
+
+        def rounded(_module: Any, _given: Any, hidden: torch.Tensor) -> torch.Tensor:
+            numbers = torch.Generator().manual_seed(1)
+            signs = torch.randint(-1, 2, hidden.shape, generator=numbers).to(hidden.device, hidden.dtype)
+            return torch.addcmul(hidden, hidden, signs, value=_NUDGE)
+
+        def otherwise() -> torch.Tensor:
+            hook = self._model.get_input_embeddings().register_forward_hook(rounded)
+            try:
+                return self._logits([self._long], [0])
+            finally:
+                hook.remove()
+
+        return self._ways.tried(
+            "roundings", lambda: self._difference(lambda: self._logits([self._long], [0]), otherwise)
+        )
+
+    def _apart(self) -> Company:
+        """Return the company of a model whose rows may not be filled up with padding."""
+        self._check_repeatable()
+        mixes = self._mixes("equal")
+        if mixes is None:
+            return Company("equal", reason="the padding beside a longer text changes its logits")
+        return Company("one", reason="other texts in the same pass change its logits")
+
+    def _check_repeatable(self) -> None:
+        """Raise ``CheckpointError`` where two equal passes give different logits."""
+
+        def logits() -> torch.Tensor:
+            return self._logits([self._short], [0])
+
+        if (different := self._difference(logits, logits)) is not None:
+            raise CheckpointError(
+                f"{self._path}: {different} between two passes over the same text, so its scores are drawn by "
+                "chance; fix what it draws in its config (such as a hash_seed)"
+            )
+
+    def _changed_for_good(self) -> bool:
+        """Return whether a long row's logits are others after a short row than in the model as it was loaded."""
+        far = self._row(_FAR)
+
+        def fresh() -> torch.Tensor:
+            self._state.restore()
+            return self._logits([far], [0])
+
+        def after() -> torch.Tensor:
+            self._state.restore()
+            self._logits([self._short], [0])
+            return self._logits([far], [0])
+
+        return self._difference(fresh, after) is not None
+
+    def _restore_before_each_pass(self) -> None:
+        if getattr(self._model, "_state_as_loaded", None) is None:
+            self._state.restore()
+            self._model._state_as_loaded = None  # an attribute that the state has too
+            self._state = LoadedState(self._model)
+            self._model._state_as_loaded = self._state
+            self._model.register_forward_pre_hook(self._state.restore)
+
+    def _difference(
+        self, plain: Callable[[], torch.Tensor], other: Callable[[], torch.Tensor], *, share: float = 1.0
+    ) -> str | None:
+        """Return how far two ways of computing logits are apart, None where that is rounding.
+
+        Logits that hold NaN are not compared: answers that need them are refused.
+        """
+        first = plain()
+        if bool(first.isnan().any()):
+            return None
+        ready = [first]
+        most = max(_FAINTEST, share * min(1.0, float(first[first.isfinite()].std())))
+        return difference(self._model, lambda: ready.pop() if ready else plain(), other, most=most)
+
+
+def length_boundary(model: Any) -> tuple[int | None, bool]:
+    """Return the tokens beyond which a model computes the positions of all rows of a pass otherwise, and whether it
+    does so anew for each length.
+
+    None where they are the same at every length.
+    """
+    config = model.config.get_text_config()
+    rope = getattr(config, "rope_parameters", None) or {}
+    boundaries: list[tuple[int, bool]] = []
+    for part in (rope, *(part for part in rope.values() if isinstance(part, dict))):
+        kind = str(part.get("rope_type", ""))
+        if "dynamic" in kind or kind == "longrope":
+            original = part.get("original_max_position_embeddings")
+            if original is None or "dynamic" in kind:
+                original = getattr(config, "max_position_embeddings", None)
+            boundaries.append((int(original or 0), "dynamic" in kind))
+    if not boundaries:
+        return None, False
+    return min(length for length, _ in boundaries), any(anew for _, anew in boundaries)
+
+
+_BIDIRECTIONAL: Final = (
+    ("is_causal", (False,)),
+    ("use_bidirectional_attention", (True, "all")),
+    ("causal", (False,)),
+    ("attn_type", ("bi",)),
+    ("is_decoder", (False,)),
+)
+"""Fields of a config, and the values by which tokens see later ones, the plainest first."""
+
+
+def bidirectional_by(model: Any) -> str:
+    """Return the field of the config by which a model's tokens see later ones, as a clause with what to do."""
+    config = model.config.get_text_config()
+    for name, values in _BIDIRECTIONAL:
+        value = getattr(config, name, None)
+        if any(type(value) is type(one) and value == one for one in values):
+            shown = str(value).lower() if isinstance(value, bool) else repr(value)
+            return f"{name} is {shown} in its config.json; give a model that was trained as a causal one"
+    return f"{type(model).__name__} reads texts in both directions; give a causal model"

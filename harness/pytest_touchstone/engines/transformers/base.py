@@ -21,11 +21,10 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.requests import Request
 from pytest_touchstone.engines.base import SLOW_WAYS, Engine, EngineProgress
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.engines.transformers.adapters import OwnAdapter
-from pytest_touchstone.engines.transformers.agreement import KnownWays
+from pytest_touchstone.engines.transformers.adapters import Adapters
+from pytest_touchstone.engines.transformers.agreement import Company, IndependenceProbe, KnownWays
 from pytest_touchstone.engines.transformers.compat import heard, quiet
 from pytest_touchstone.engines.transformers.devices import copies_notes, devices_of, first_batch_budget
-from pytest_touchstone.engines.transformers.independence import Company, IndependenceProbe
 from pytest_touchstone.engines.transformers.loading import LoadedModel
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits
 from pytest_touchstone.engines.transformers.token_work import TokenWork
@@ -39,8 +38,9 @@ Made = TypeVar("Made")
 class ModelEngine(Engine, Generic[Made]):
     """The common part of engines with a model; ``Made`` is the type of what they prepare from a request.
 
-    ``work_done`` counts what has gone through the model so far; ``budget`` limits what is computed at once. ``adapter``
-    is set where engines share the model.
+    ``work_done`` counts what has gone through the model so far; ``budget`` limits what is computed at once. Where
+    engines share the model, ``adapters`` are those of it, and ``adapter`` is the name of this engine's own, None for
+    the base. ``has_neighbours``: others of the base's adapters, by PEFT, are in memory too.
     """
 
     def __init__(
@@ -51,7 +51,9 @@ class ModelEngine(Engine, Generic[Made]):
         settings: ModelSettings,
     ) -> None:
         self.info = info
-        self.adapter: OwnAdapter | None = None
+        self.adapters: Adapters | None = None
+        self.adapter: str | None = None
+        self.has_neighbours = False
         self._held: LoadedModel | None = loaded
         self._ahead = PretokenizeQueue(make)
         self.work_done = WorkDone()
@@ -85,15 +87,15 @@ class ModelEngine(Engine, Generic[Made]):
         """Free the model's memory; the engine cannot answer afterwards."""
         self._ahead.close()
         self._needed.close()
-        if self.adapter is not None:
-            self.adapter.drop()
-        self._held = self.adapter = None
+        if self.adapters is not None and self.adapter is not None:
+            self.adapters.drop(self.adapter)
+        self._held = self.adapters = None
         del self._needed
 
     def _put_on_adapter(self) -> None:
         """Make a model that engines share this engine's own."""
-        if self.adapter is not None:
-            self.adapter.put_on()
+        if self.adapters is not None:
+            self.adapters.put_on(self.adapter)
 
     def _goes_slowly(self, way: str, reason: str) -> None:
         """Log that a slow way (``SLOW_WAYS``) has to be taken, each reason once; the run's report has its cost."""

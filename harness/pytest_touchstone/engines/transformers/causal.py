@@ -114,7 +114,7 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
 
         Not beside adapters, whose own texts would take as much memory.
         """
-        if self.adapter is not None and not self.adapter.alone:
+        if self.has_neighbours or (self.adapters is not None and not self.adapters.none):
             return False
         return isinstance(self._generation, BatchGenerator) or (self._generation is None and self.shares)
 
@@ -313,7 +313,8 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
         """Return the generator of one text at a time; a note says where the model's ``generate`` is not used."""
         generator = SequentialGenerator(self._model, ends, done=self.work_done)
         probe = _tails(min(_PROBE_TOKENS, self.info.seq_len), self._rows)[0]
-        generator.from_the_beginning = not self._admits(
+        # A model of our own has no ``generate``.
+        generator.from_the_beginning = not hasattr(self._model, "generate") or not self._admits(
             "generate",
             lambda: generator.verify(probe, self._plain.logits),
             "each token of a text is computed from the text's beginning, since steps differ",

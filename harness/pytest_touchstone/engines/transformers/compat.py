@@ -370,10 +370,6 @@ class _Heard:
         if len(self._texts) < _MOST_KEPT:
             self._texts[text] = None
 
-    def __bool__(self) -> bool:
-        """Return whether there are any."""
-        return bool(self._texts)
-
     def notes(self, who: object) -> tuple[str, ...]:
         """Return the first warnings as notes on a checkpoint, and the number of the others."""
         texts = list(self._texts)

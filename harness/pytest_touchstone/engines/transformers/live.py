@@ -39,7 +39,6 @@ from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.engines.live import TARGET
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.engines.transformers.adapters import OwnAdapter
 from pytest_touchstone.engines.transformers.compat import collector_paused, quiet
 from pytest_touchstone.engines.transformers.loading import (
     LoadedModel,
@@ -61,7 +60,7 @@ _WRAPPERS: Final = ("_orig_mod", "module")
 _WHOLE: Final = "gather it on one process, or score its saved checkpoint"
 
 
-class LiveModel(ExitStack[None]):
+class LiveModel(ExitStack[bool | None]):
     """A model in memory, ready to be described, fingerprinted and asked.
 
     ``close``, or the end of a ``with`` block, puts the model back as it was, and removes the folder.
@@ -141,7 +140,7 @@ class LiveModel(ExitStack[None]):
         with collector_paused():
             loaded = LoadedModel(self._model, tokenizer, notes)
             engine = engine_of(info, loaded, settings, remembers=is_plain(self._model))
-        engine.adapter = OwnAdapter(None, None) if self._adapters else None
+        engine.has_neighbours = bool(self._adapters)
         return engine
 
     def _describe(self, tokenizer: Any, state: Any) -> None:

@@ -13,7 +13,7 @@ from pytest_touchstone.checkpoints import CheckpointInfo, LoadableFormat, format
 from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers import cpu
-from pytest_touchstone.engines.transformers.adapters import Adapters, OwnAdapter, check_peft, with_adapter
+from pytest_touchstone.engines.transformers.adapters import Adapters, check_peft, with_adapter
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.compat import collector_paused, heard, import_libraries
 from pytest_touchstone.engines.transformers.fused_layers import fuse, fuse_steps
@@ -119,7 +119,7 @@ class SharedModel:
                 loaded = replace(loaded, notes=(*loaded.notes, *warnings.notes(info.path)))
                 check_vocabulary(info, loaded.model, loaded.tokenizer)
                 engine = engine_of(info, loaded, self._settings, remembers=False)
-                engine.adapter = OwnAdapter(None, None)
+                engine.has_neighbours = True
                 return engine
             if not base.takes_adapters:
                 return engine_of(info, load_quick(info, self._settings), self._settings)
@@ -137,7 +137,7 @@ class SharedModel:
         adapters.put_on(name)
         try:
             engine = engine_of(info, loaded, self._settings)
-            engine.adapter = OwnAdapter(adapters, name)
+            engine.adapters, engine.adapter = adapters, name
             return engine
         except BaseException:
             if name is not None:

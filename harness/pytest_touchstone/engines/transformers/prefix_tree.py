@@ -67,8 +67,6 @@ class Tree:
         """Return the tree's numbers of the last ``count`` tokens of a sequence, in order."""
         places: list[int] = []
         at = self.ends[sequence]
-        if (own := len((node := self.nodes[at]).tokens)) >= count:
-            return list(range(node.first + own - count, node.first + own))
         while len(places) < count:
             node = self.nodes[at]
             places += range(

@@ -19,14 +19,13 @@ from contextlib import nullcontext
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from pytest_touchstone.engines.transformers.agreement import difference
+from pytest_touchstone.engines.transformers.agreement import ANY, Company, difference
 from pytest_touchstone.engines.transformers.compat import (
     cache_argument,
     is_out_of_memory,
     no_look_for_padding,
 )
 from pytest_touchstone.engines.transformers.devices import BatchBudget, all_to_device, release
-from pytest_touchstone.engines.transformers.independence import ANY, Company
 from pytest_touchstone.engines.transformers.kv_cache import EndedRow, KeyValues, PrefixCache, SharedPast
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits, TargetScores, read_targets
 from pytest_touchstone.engines.transformers.prefix_tree import (
@@ -434,7 +433,7 @@ class PrefixTreeScorer:
         """Run one forward pass; what it says about wanted targets goes to ``pass_``."""
         asked = pass_.asked(layout.places)
         rows: list[list[Any]] = [layout.ids, layout.positions, layout.seen_until]
-        wanted = [asked.rows, asked.columns, asked.numbers, asked.targets]
+        wanted = [asked.rows, asked.columns, asked.numbers, [target for _, target in asked.pairs]]
         *sent, row, column, number, target = all_to_device([*rows, *wanted], self._model.device)
         inputs = self._inputs(layout, cache, past, *sent)
         with splitting(self._model) if self._split_after(past) else nullcontext():
@@ -477,11 +476,6 @@ class _Asked(NamedTuple):
     columns: list[int]
     pairs: list[tuple[int, int]]
     numbers: list[int]
-
-    @property
-    def targets(self) -> list[int]:
-        """Return the targets, in order."""
-        return [target for _, target in self.pairs]
 
 
 class _Tree:

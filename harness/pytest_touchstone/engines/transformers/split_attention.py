@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.engines.transformers import cpu
-from pytest_touchstone.engines.transformers.agreement import UnsupportedError
+from pytest_touchstone.engines.transformers.agreement import UnsupportedError, length_boundary
 from pytest_touchstone.engines.transformers.compat import layer_values
-from pytest_touchstone.engines.transformers.independence import length_boundary
 
 if TYPE_CHECKING:
     import torch

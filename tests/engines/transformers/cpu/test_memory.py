@@ -84,12 +84,12 @@ def test_a_buffer_grows_where_it_lies_while_there_is_room() -> None:
 def test_columns_to_spare_take_no_memory_when_a_buffer_moves() -> None:
     cache = filled(64, 1000)
     cache.reserve(64, 2000)
-    assert len(cache.look(0, 2000)[0][0][0]) == 2000
+    assert len(cache.take(0, 2000)[0][0][0]) == 2000
     before = resident_bytes()
     cache.reserve(64, 20_000)
     # The tokens are 94 MiB; those that were to spare as much again.
     assert resident_bytes() - before < 2**25
-    assert torch.equal(cache.look(63, 1000)[0][0], tokens(0, 1000, 64)[63])
+    assert torch.equal(cache.take(63, 1000)[0][0], tokens(0, 1000, 64)[63])
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -105,7 +105,7 @@ def test_no_token_changes_when_buffers_grow_and_shrink(dtype: torch.dtype) -> No
     cache.trim()
     assert cache.rows == 3
     for slot, row in ((0, 0), (1, 3), (2, 2)):
-        assert torch.equal(cache.look(slot, 100)[0][0], tokens(0, 100, 4, dtype)[row])
+        assert torch.equal(cache.take(slot, 100)[0][0], tokens(0, 100, 4, dtype)[row])
 
 
 @pytest.mark.parametrize("dtype", TYPES)

@@ -96,7 +96,7 @@ class DecodeStep:
             ending = [
                 (row, len(tail) - 1 - begin) for row, tail in enumerate(tails) if begin < len(tail) <= end
             ]
-            inputs = self._alone(slots, to_device(ids, self._model.device), columns, until)
+            inputs = self._inputs([slots], [columns], [until], to_device(ids, self._model.device))
             logits = self._computed(inputs, ending)
             for (row, _), part in zip(ending, logits, strict=True):
                 found[row] = part
@@ -150,11 +150,9 @@ class DecodeStep:
         places = torch.arange(width, device=device)
         columns = [to_device(slots.lengths, device)[:, None] + places for slots in caches]
         until = [max(slots.lengths) + width for slots in caches]
-        if len(caches) == 1:
-            caches[0].aim(0, len(rows), columns[0], until[0])
-            inputs = self._alone(caches[0], ids, columns[0], until[0])
-        else:
-            inputs = self._beside(caches, columns, until, ids)
+        for slots, own, end in zip(caches, columns, until, strict=True):
+            slots.aim(0, len(own), own, end)
+        inputs = self._inputs(caches, columns, until, ids)
         if width > 1:
             # A model may have no positions beyond its length.
             last = inputs["position_ids"][:, 0] + to_device([len(row) - 1 for row in rows], device)
@@ -163,46 +161,32 @@ class DecodeStep:
         self._done.continued += ids.numel()
         return logits
 
-    def _beside(
+    def _inputs(
         self,
         caches: Sequence[SlotCache],
         columns: Sequence[torch.Tensor],
         until: Sequence[int],
         ids: torch.Tensor,
     ) -> dict[str, Any]:
-        """Return the inputs of a pass that puts ``ids`` [rows, tokens] in the ``columns`` [rows, tokens] of several
-        caches."""
+        """Return the inputs of a pass that puts ``ids`` [rows, tokens] in the ``columns`` [rows, tokens] of caches,
+        which are aimed there."""
         import torch
 
-        for slots, own, end in zip(caches, columns, until, strict=True):
-            slots.aim(0, len(own), own, end)
-
         def masks(window: int | None) -> torch.Tensor:
-            found = [
+            each = [
                 slot_mask(window, own=own, past=slots.past, until=end, dtype=self._model.dtype)
                 for slots, own, end in zip(caches, columns, until, strict=True)
             ]
-            return put_beside(found[0].new_zeros((sum(map(len, found)), 1, 1, 1)), found)
+            if len(each) == 1:
+                return each[0]
+            return put_beside(each[0].new_zeros((sum(map(len, each)), 1, 1, 1)), each)
 
         return {
             "input_ids": ids,
             "position_ids": torch.cat([own + slots.past for slots, own in zip(caches, columns, strict=True)]),
-            cache_argument(type(self._model)): SlotCaches(caches),
+            cache_argument(type(self._model)): caches[0] if len(caches) == 1 else SlotCaches(caches),
             "use_cache": True,
             "attention_mask": self._attention.masks(masks),
-        }
-
-    def _alone(
-        self, slots: SlotCache, ids: torch.Tensor, columns: torch.Tensor, until: int
-    ) -> dict[str, Any]:
-        """Return the inputs of a pass that puts ``ids`` in the ``columns`` of one cache, which is aimed there."""
-        where: dict[str, Any] = {"past": slots.past, "until": until, "dtype": self._model.dtype}
-        return {
-            "input_ids": ids,
-            "position_ids": columns + slots.past,
-            cache_argument(type(self._model)): slots,
-            "use_cache": True,
-            "attention_mask": self._attention.masks(lambda window: slot_mask(window, own=columns, **where)),
         }
 
     def _computed(self, inputs: dict[str, Any], wanted: Sequence[tuple[int, int]]) -> torch.Tensor:

@@ -295,29 +295,6 @@ class MtpModel:
         logits: torch.Tensor = self._output(self._normed(hidden, self._norm))
         return logits.transpose(0, 1)
 
-    def generate(
-        self,
-        ids: torch.Tensor,
-        *,
-        generation_config: Any,
-        logits_processor: Any,
-        stopping_criteria: Any,
-        **_: Any,
-    ) -> torch.Tensor:
-        """Generate a text by itself, as transformers' method does."""
-        import torch
-        from transformers import DynamicCache
-
-        cache, fed = DynamicCache(), ids
-        with torch.inference_mode():
-            for _step in range(generation_config.max_new_tokens):
-                logits = self(input_ids=fed, cache=cache).logits[:, -1]
-                fed = logits_processor(ids, logits).argmax(dim=-1, keepdim=True)
-                ids = torch.cat((ids, fed), dim=1)
-                if bool(stopping_criteria(ids, logits).all()):
-                    break
-        return ids
-
     def get_input_embeddings(self) -> Any:
         """Return the layer that the first layer reads from."""
         return self._embeddings
