@@ -261,7 +261,13 @@ class Source:
 
 
 def test_fields_may_have_their_former_names() -> None:
-    row = {"name": "arc_easy/test", "origin": "shipped", "path": "x", "rows": 3, "sha256": "0" * 64}
+    row: dict[str, Any] = {
+        "name": "arc_easy/test",
+        "origin": "shipped",
+        "path": "x",
+        "rows": 3,
+        "sha256": "0" * 64,
+    }
     assert typed(Source, {"pack": row}) == Source(dataset=DatasetInfo(**row))
     with pytest.raises(ValueError, match=r"dataset\.rows"):
         typed(Source, {"pack": row | {"rows": "many"}})
