@@ -140,7 +140,7 @@ def ours(suite: Suite, *, pooled: bool = False) -> Answer:
     gate = gate_of(suite.new, suite.earlier, replace(PLAIN, pooled=pooled))
     if failed(gate):
         return "fails"
-    unsure = any(line.verdict == "inconclusive" for line in gate.lines)
+    unsure = any(line.comparison.verdict == "inconclusive" for line in gate.lines)
     return "cannot tell" if unsure else "passes"
 
 

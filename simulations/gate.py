@@ -26,9 +26,10 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
+from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import BenchmarkRules, Floor, GateConfig
-from pytest_touchstone.compare.gate.result import GateLine, GateResult
+from pytest_touchstone.compare.gate.result import GateResult
 from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN
 from simulations.gates import METRIC, PLAIN, Bench, failed, gate_of
 
@@ -143,13 +144,13 @@ def rates(gates: Iterator[GateResult]) -> Rates:
     return Rates(len(failures), *(float(np.mean(one)) for one in (failures, limit, alone)))
 
 
-def _below(line: GateLine) -> bool:
-    return line.high is not None and line.high < -MARGIN
+def _below(line: BenchmarkComparison) -> bool:
+    return line.comparison.high is not None and line.comparison.high < -MARGIN
 
 
-def _worse_alone(line: GateLine) -> bool:
-    certain = line.p is not None and line.p <= ALPHA
-    return certain and line.difference is not None and line.difference < -MARGIN
+def _worse_alone(line: BenchmarkComparison) -> bool:
+    certain = line.comparison.p is not None and line.comparison.p <= ALPHA
+    return certain and line.comparison.difference is not None and line.comparison.difference < -MARGIN
 
 
 def _own(sizes: Sequence[int], **asked: Any) -> GateConfig:

@@ -110,11 +110,11 @@ def checked(
     worse, calm, fails, pooled, sums = [], [], [], [], []
     for gate in found:
         first = gate.lines[0]
-        worse.append(first.verdict == "worse")
-        calm.append(first.verdict in ("not worse", "better"))
+        worse.append(first.comparison.verdict == "worse")
+        calm.append(first.comparison.verdict in ("not worse", "better"))
         fails.append(failed(gate))
-        pooled += [line.verdict == "worse" for line in gate.pooled]
-        sums += [line.verdict == "worse" for line in gate.lines if line.metric == COMPOSITE]
+        pooled += [line.comparison.verdict == "worse" for line in gate.pooled]
+        sums += [line.comparison.verdict == "worse" for line in gate.lines if line.metric == COMPOSITE]
     family = len(designs) + (composite is not None)
     powers = [power_of_drop(one, drop, family=family) for one, drop in zip(designs, drops, strict=True)]
     rows = [

@@ -82,11 +82,12 @@ def gates(
 
 def _first(gate: GateResult) -> tuple[str, float, float]:
     """The checkpoint that is the first benchmark's baseline, its value, and what is left of it."""
-    against = gate.lines[0].against
-    assert against is not None
-    assert against.measured is not None
-    assert against.shrunk is not None
-    return against.checkpoint, against.measured, against.shrunk
+    line = gate.lines[0]
+    measured, shrunk = line.as_measured.baseline, line.comparison.baseline
+    assert line.against is not None
+    assert measured is not None
+    assert shrunk is not None
+    return line.against.checkpoint, measured, shrunk
 
 
 def _fails_plainly(values: Sequence[np.ndarray]) -> bool:
@@ -95,7 +96,7 @@ def _fails_plainly(values: Sequence[np.ndarray]) -> bool:
     for place, one in enumerate(values):
         best = one[:-1][one[:-1].mean(axis=1).argmax()]
         compared[str(place)] = compare_paired(best.astype(float).tolist(), one[-1].astype(float).tolist())
-    return any(verdict.kind == "worse" for verdict in judge(compared).values())
+    return any(verdict.verdict == "worse" for verdict in judge(compared).values())
 
 
 def moved(base: np.ndarray, shifts: np.ndarray) -> np.ndarray:

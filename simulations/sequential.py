@@ -127,8 +127,8 @@ def gates(
             fails += failed_by_worse(looked)
             at_end += failed_by_worse(whole)
             items += seen
-            calm += sum(line.verdict == "not worse" for line in looked.lines)
-            calm_at_end += sum(line.verdict == "not worse" for line in whole.lines)
+            calm += sum(line.comparison.verdict == "not worse" for line in looked.lines)
+            calm_at_end += sum(line.comparison.verdict == "not worse" for line in whole.lines)
     tests = runs * len(sizes)
     return Rates(
         runs, fails / runs, at_end / runs, 1 - items / (runs * sum(sizes)), calm / tests, calm_at_end / tests
@@ -150,7 +150,7 @@ def answered(
 
 def failed_by_worse(gate: GateResult) -> bool:
     """Return whether the gate fails for a reason other than being strict and inconclusive."""
-    return failed(gate) and any(line.verdict == "worse" for line in gate.lines)
+    return failed(gate) and any(line.comparison.verdict == "worse" for line in gate.lines)
 
 
 def both(

@@ -60,8 +60,8 @@ def shares(runs: int, seed: int, n: int, draw: Draw, *, start: float = START, lo
             before = np.full(n, start)
         after = before + moved if start < 0 else np.clip(before + moved, 0, 1)
         (found,) = judge({"": compare_paired(before.tolist(), after.tolist())}).values()
-        worse += found.kind == "worse"
-        better += found.kind == "better"
+        worse += found.verdict == "worse"
+        better += found.verdict == "better"
         mean, error = float(moved.mean()), float(moved.std(ddof=1)) / math.sqrt(n)
         by_t += mean < -MARGIN and mean + limit * error < 0
     return Shares(runs, worse / runs, better / runs, by_t / runs)

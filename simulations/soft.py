@@ -39,7 +39,7 @@ Z: Final = 1.96
 def soft(suite: Suite) -> Answer:
     """The shipped gate by the soft score and accuracy together."""
     gate = gate_of(suite.new, suite.earlier, SOFT)
-    unsure = any(line.verdict == "inconclusive" for line in gate.lines)
+    unsure = any(line.comparison.verdict == "inconclusive" for line in gate.lines)
     return "fails" if failed(gate) else "cannot tell" if unsure else "passes"
 
 

@@ -49,12 +49,12 @@ def candidate(one: BenchmarkScores) -> CheckpointResults:
 
 def test_a_collapse_of_macro_f1_fails_the_gate_though_accuracy_rises() -> None:
     [line] = gate(new(), old()).lines
-    assert (line.metric, line.kind, round(line.value or 0, 4)) == ("f1", "worse", 0.4737)
+    assert (line.metric, line.kind, round(line.comparison.new or 0, 4)) == ("f1", "worse", 0.4737)
     assert line.against is not None
-    assert line.against.measured == pytest.approx(0.7264, abs=1e-4)
+    assert line.as_measured.baseline == pytest.approx(0.7264, abs=1e-4)
     by_accuracy = gate(new(), old(), metrics=("acc",)).lines[0]
     assert by_accuracy.kind == "not worse"
-    assert by_accuracy.value == pytest.approx(0.9)
+    assert by_accuracy.comparison.new == pytest.approx(0.9)
 
 
 def test_floors_and_the_largest_drop_go_by_the_metric_of_the_verdict() -> None:
@@ -81,28 +81,31 @@ def test_the_best_of_several_is_the_best_by_the_metric() -> None:
 
 def test_the_same_checkpoint_with_the_same_answers_is_not_worse_without_a_test() -> None:
     [line] = gate(chosen(FINDS, checkpoint="old", run_id="again", began=9.0), old(), baseline="run").lines
-    assert (line.kind, line.why) == ("not worse", "the same checkpoint, and every item scores as before")
+    assert (line.kind, line.comparison.why) == (
+        "not worse",
+        "the same checkpoint, and every item scores as before",
+    )
 
 
 @pytest.mark.parametrize(("mode", "code"), [("plain", 0), ("strict", 8)])
 def test_items_that_lack_what_the_metric_is_made_of_are_not_compared_by_name(mode: str, code: int) -> None:
     found = gate(new(), old(facts=False), mode=mode)
     [line] = found.lines
-    assert (found.exit_code, line.kind, line.difference) == (code, "not compared", None)
-    assert line.why.startswith(f"{NOT_COMPARED}: f1: ")
-    assert line.value == pytest.approx(0.4737, abs=1e-4)
+    assert (found.exit_code, line.kind, line.comparison.difference) == (code, "not compared", None)
+    assert line.comparison.why.startswith(f"{NOT_COMPARED}: f1: ")
+    assert line.comparison.new == pytest.approx(0.4737, abs=1e-4)
 
 
 def test_a_comparison_shows_the_metric_and_an_item_without_facts_leaves_it_untested() -> None:
     [line] = compare_pair(candidate(old()), candidate(new())).lines
-    assert (line.metric, line.paired) == ("f1", True)
-    assert line.verdict is not None
-    assert line.verdict.kind == "worse"
+    assert (line.metric, line.counts.paired) == ("f1", True)
+    assert line.comparison.verdict is not None
+    assert line.comparison.verdict == "worse"
     assert line.comparison.new == pytest.approx(0.4737, abs=1e-4)
     [line] = compare_pair(candidate(old(facts=False)), candidate(new())).lines
-    assert line.verdict is not None
-    assert (line.verdict.kind, line.comparison.p) == ("inconclusive", None)
-    assert line.verdict.why.startswith(NOT_COMPARED)
+    assert line.comparison.verdict is not None
+    assert (line.comparison.verdict, line.comparison.p) == ("inconclusive", None)
+    assert line.comparison.why.startswith(NOT_COMPARED)
 
 
 def test_totals_of_such_a_metric_are_shown_and_not_compared() -> None:
@@ -111,8 +114,8 @@ def test_totals_of_such_a_metric_are_shown_and_not_compared() -> None:
     [line] = compare_pair(*map(candidate, bare)).lines
     assert (line.metric, line.comparison.p, line.comparison.low) == ("f1", None, None)
     assert line.comparison.difference == pytest.approx(-0.2527, abs=1e-4)
-    assert line.verdict is not None
-    assert (line.verdict.kind, NOT_COMPARED in line.verdict.why) == ("inconclusive", True)
+    assert line.comparison.verdict is not None
+    assert (line.comparison.verdict, NOT_COMPARED in line.comparison.why) == ("inconclusive", True)
 
 
 def test_groups_are_compared_by_the_metric_too() -> None:
@@ -129,7 +132,7 @@ def test_groups_are_compared_by_the_metric_too() -> None:
 def test_an_aggregation_of_a_project_s_own_is_tested_in_its_direction() -> None:
     quick, slow = [float(place % 10) for place in range(200)], [float(place % 10) * 2 for place in range(200)]
     found = compare(waited(slow, checkpoint="new"), [waited(quick)])
-    assert (found.measured, found.comparison.new, found.comparison.unit) == (9.0, 18.0, "s")
+    assert (found.as_measured.baseline, found.comparison.new, found.comparison.unit) == (9.0, 18.0, "s")
     assert not found.comparison.higher_is_better
     [line] = gate(waited(slow, checkpoint="new", began=9.0), waited(quick)).lines
     assert (line.kind, line.metric) == ("worse", "slow")
@@ -142,7 +145,7 @@ def test_a_composite_of_such_a_metric_is_not_summed_item_by_item() -> None:
     entries = [{"rare": one, "other": entry(right(200, 400), benchmark="other")} for one in (old(), new())]
     sides = [CheckpointResults(name, name, entries=own) for name, own in zip("ab", entries, strict=True)]
     [line] = compare_pair(*sides, composites=[composite]).composites
-    assert not line.paired
+    assert not line.counts.paired
     assert line.comparison.difference == pytest.approx(-0.2527 / 2, abs=1e-4)
     plain = [composite.plain()]
     before, after = (
@@ -158,7 +161,7 @@ def test_all_items_together_leave_it_out() -> None:
     others = [entry(right(200, 400), benchmark=name, checkpoint="old") for name in ("a", "b")]
     mine = [entry(right(150, 400), benchmark=name, checkpoint="new", began=9.0) for name in ("a", "b")]
     found = decide(cases_of([*mine, new()], []), source(*others, old()), GateConfig(mode="plain"))
-    assert [(line.benchmark, line.n) for line in found.pooled] == [("2 benchmarks", 800)]
+    assert [(line.benchmark, line.comparison.n) for line in found.pooled] == [("2 benchmarks", 800)]
 
 
 def test_a_standing_goes_by_the_metric() -> None:
@@ -268,5 +271,5 @@ def test_a_file_of_lm_evaluation_harness_tells_which_metrics_are_no_means(tmp_pa
         sides.append(read_lm_eval(path, {}))
     [line] = compare_pair(*sides, metric="f1").lines
     assert (line.metric, line.comparison.p) == ("f1", None)
-    assert line.verdict is not None
-    assert "macro_f1_score" in line.verdict.why
+    assert line.comparison.verdict is not None
+    assert "macro_f1_score" in line.comparison.why

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import GateConfig, check_plan, gate_config_of
 from pytest_touchstone.compare.gate.decide import cases_of, decide
 from pytest_touchstone.compare.gate.result import GateResult, gate_json, lines_from_json
 from pytest_touchstone.compare.judge import (
     IDENTICAL,
-    Compared,
     PooledPart,
     Weighed,
     columns,
@@ -46,8 +46,8 @@ SCORES = st.lists(st.sampled_from([0.0, 1.0]), min_size=2, max_size=40)
 
 def test_a_real_drop_is_worse_and_a_real_gain_better() -> None:
     old, new = entry(right(300, 400)), entry(right(200, 400), checkpoint="new")
-    assert judge({"b": compare(new, [old])})["b"].verdict.kind == "worse"
-    assert judge({"b": compare(old, [new])})["b"].verdict.kind == "better"
+    assert judge({"b": compare(new, [old])})["b"].comparison.verdict == "worse"
+    assert judge({"b": compare(old, [new])})["b"].comparison.verdict == "better"
 
 
 def test_the_primary_metric_is_compared_unless_another_is_named() -> None:
@@ -103,18 +103,18 @@ def test_an_item_without_the_score_is_no_item_of_the_metric() -> None:
 def test_without_common_items_nothing_can_be_told() -> None:
     old, new = entry([1.0], examples=["a"]), entry([1.0], examples=["b"])
     judged = judge({"b": compare(new, [old])})["b"]
-    assert judged.verdict.kind == "inconclusive"
-    assert judged.verdict.why == "no items in common"
-    assert judged.compared.measured is None
+    assert judged.comparison.verdict == "inconclusive"
+    assert judged.comparison.why == "no items in common"
+    assert judged.as_measured.baseline is None
 
 
 def test_a_checkpoint_compared_with_itself_is_not_worse_however_few_the_items() -> None:
     old, new = entry(right(3, 5)), entry(right(3, 5), run_id="again")
     others = {"twice": compare(new, [old]), "b": compare(entry(right(3, 5), checkpoint="x"), [old])}
     judged = judge(others)
-    assert (judged["twice"].verdict.kind, judged["twice"].verdict.why) == ("not worse", IDENTICAL)
-    assert judged["b"].verdict.kind == "inconclusive"
-    assert judged["b"].verdict.family == 1
+    assert (judged["twice"].comparison.verdict, judged["twice"].comparison.why) == ("not worse", IDENTICAL)
+    assert judged["b"].comparison.verdict == "inconclusive"
+    assert judged["b"].comparison.family == 1
 
 
 def test_the_best_of_several_is_compared_with_and_shrunk() -> None:
@@ -126,29 +126,28 @@ def test_the_best_of_several_is_compared_with_and_shrunk() -> None:
     new = entry([float(draw.random() < 0.5) for _ in range(300)], checkpoint="new")
     found = compare(new, runs)
     values = [sum(map(known, one.items.scores["acc"])) / 300 for one in runs]
-    assert found.measured == max(values) == values[found.chosen]
-    assert found.shrunk is not None
-    assert found.shrunk < found.measured
-    assert found.runs == 8
-    assert found.candidates > 1
-    assert found.comparison.baseline == pytest.approx(found.shrunk)
-    assert found.as_measured.baseline == pytest.approx(found.measured)
+    assert found.as_measured.baseline == max(values) == values[found.place]
+    assert known(found.comparison.baseline) < known(found.as_measured.baseline)
+    assert found.against is not None
+    assert found.against.runs == 8
+    assert found.against.candidates > 1
 
 
 def test_all_benchmarks_of_a_checkpoint_are_one_family() -> None:
     old, new = entry(right(30, 100)), entry(right(22, 100), checkpoint="new")
     same = entry(right(30, 100), checkpoint="other")
-    one = judge({"b": compare(new, [old])})["b"].verdict
-    many = judge({"b": compare(new, [old]), **{f"c{n}": compare(same, [old]) for n in range(9)}})["b"].verdict
-    assert (one.kind, one.family) == ("worse", 1)
-    assert (many.kind, many.family) == ("inconclusive", 10)
+    one = judge({"b": compare(new, [old])})["b"].comparison
+    others = {f"c{n}": compare(same, [old]) for n in range(9)}
+    many = judge({"b": compare(new, [old]), **others})["b"].comparison
+    assert (one.verdict, one.family) == ("worse", 1)
+    assert (many.verdict, many.family) == ("inconclusive", 10)
 
 
 def test_margins_of_benchmarks_that_are_not_compared_are_no_fault() -> None:
     old, new = entry(right(300, 400)), entry(right(200, 400), checkpoint="new")
     judged = judge({"b": compare(new, [old])}, margins={"b": 0.3, "elsewhere": 0.1})
-    assert judged["b"].verdict.kind == "not worse"
-    assert judged["b"].verdict.margin == 0.3
+    assert judged["b"].comparison.verdict == "not worse"
+    assert judged["b"].comparison.margin == 0.3
 
 
 def test_a_composite_is_compared_over_the_items_of_its_benchmarks() -> None:
@@ -169,9 +168,9 @@ def test_a_composite_is_compared_over_the_items_of_its_benchmarks() -> None:
         Weighed(0.3, "z", new_q, [old_q, best_q]),
     ]
     found = compare_composite("score", weighed)
-    assert found.chosen == 1
+    assert found.place == 1
     assert found.comparison.difference == pytest.approx(0.7 * (0.2 - 0.5))
-    assert judge({"score": found})["score"].verdict.kind == "worse"
+    assert judge({"score": found})["score"].comparison.verdict == "worse"
 
 
 @settings(max_examples=30, deadline=None)
@@ -212,7 +211,7 @@ def gate(earlier: list[BenchmarkScores], mine: list[BenchmarkScores], **plan: An
     return decide(cases_of(mine, []), source(*earlier), GateConfig(**{"mode": "plain", **plan}))
 
 
-def with_clusters(one: Compared) -> Compared:
+def with_clusters(one: BenchmarkComparison) -> BenchmarkComparison:
     """The comparison as one whose items are not their own units."""
     return replace(one, comparison=replace(one.comparison, units=one.comparison.n - 1))
 
@@ -220,7 +219,7 @@ def with_clusters(one: Compared) -> Compared:
 def test_all_items_together_are_mcnemars_test_of_all_flips() -> None:
     earlier, mine = results((5, 20), (9, 12), n=200)
     parts = {
-        one.saved.benchmark: PooledPart("acc", one, [old], compare(one, [old]))
+        one.saved.benchmark: PooledPart(one, [old], compare(one, [old]))
         for one, old in zip(mine, earlier, strict=True)
     }
     found = pool(parts, level=0.95)
@@ -248,9 +247,9 @@ def test_a_loss_spread_over_a_suite_is_shown_and_fails_the_gate_only_where_that_
     deciding = gate(earlier, mine, pooled=True)
     assert deciding.exit_code == 8
     assert decision_text(deciding) == "gate failed (exit code 8): 6 benchmarks pooled is worse (-3.00 points)"
-    assert [line.family for line in deciding.lines] == [7] * 7
+    assert [line.comparison.family for line in deciding.lines] == [7] * 7
     assert deciding.pooled[0] in deciding.lines
-    assert shown.pooled[0].family == 1
+    assert shown.pooled[0].comparison.family == 1
 
 
 def test_the_best_over_all_items_is_the_baseline_and_its_luck_is_allowed_for() -> None:
@@ -265,9 +264,7 @@ def test_the_best_over_all_items_is_the_baseline_and_its_luck_is_allowed_for() -
     (line,) = gate(earlier, mine).pooled
     assert line.against is not None
     assert (line.against.checkpoint, line.against.runs) == ("old7", 8)
-    assert line.difference is not None
-    assert line.as_measured is not None
-    assert line.difference > line.as_measured
+    assert known(line.comparison.difference) > known(line.as_measured.difference)
 
 
 def test_one_benchmark_and_benchmarks_without_a_common_checkpoint_are_not_pooled() -> None:
@@ -301,7 +298,6 @@ def test_lines_say_what_they_see_also_once_they_are_written() -> None:
     for key in ("lines", "pooled"):
         for line, again in zip(getattr(found, key), lines_from_json(plain, key), strict=True):
             assert again == line
-            assert line.reach == again.sees
             assert 0.02 < (again.sees or 0.0) < 0.06
     assert plain["pooled"][0]["sees"] < plain["lines"][0]["sees"]
 
@@ -314,7 +310,8 @@ def test_a_result_that_is_known_for_its_own_baseline_sees_nothing() -> None:
     ]
     found = gate(earlier, mine)
     assert {line.kind for line in (*found.lines, *found.pooled)} == {"not worse"}
-    assert {line.reach for line in (*found.lines, *found.pooled)} == {None}
+    plain = gate_json(found, "")
+    assert {row["sees"] for row in (*plain["lines"], *plain["pooled"])} == {None}
 
 
 def test_the_configuration_has_a_switch_for_it_that_needs_all_items() -> None:
@@ -332,8 +329,8 @@ def test_a_comparison_has_it_too() -> None:
         ran("b", {name: new for name, (_, new) in columns.items()}),
     )
     assert pair.pooled is not None
-    assert pair.pooled.verdict is not None
-    assert pair.pooled.verdict.kind == "worse"
+    assert pair.pooled.comparison.verdict is not None
+    assert pair.pooled.comparison.verdict == "worse"
     assert comparison.pooled(pair.pooled).startswith("worse: -3.00 points [")
     assert comparison.pooled(pair.pooled).endswith("; 2400 items of 6 benchmarks")
     assert comparison.pair_facts(pair)["pooled"]["verdict"] == "worse"

@@ -151,8 +151,8 @@ def test_the_same_prompts_are_the_same_items(tmp_path: Path) -> None:
     prompts = [f"{LONG if n % 2 else ''}{n}" for n in range(8)]
     theirs, ours = samples_of(tmp_path, prompts), run_of(tmp_path, prompts)
     for pair in (compare_pair(theirs, ours), compare_pair(ours, theirs)):
-        assert pair.lines[0].items == (8, 8, 8)
-        assert pair.lines[0].paired
+        assert pair.lines[0].counts.each == (8, 8, 8)
+        assert pair.lines[0].counts.paired
     side = "A was published elsewhere, and asked the same items by the same prompts: b"
     assert side in comparison.notes(compare_pair(theirs, ours))
 
@@ -168,7 +168,7 @@ def test_other_prompts_and_chats_are_runs_on_different_items(tmp_path: Path) -> 
     (tmp_path / "chat").mkdir()
     for ours in (run_of(tmp_path, [*"efgh"]), run_of(tmp_path / "chat", [*"abcd"], chat=1)):
         pair = compare_pair(theirs, ours)
-        assert not pair.lines[0].paired
+        assert not pair.lines[0].counts.paired
         assert any(
             "whether it was asked the same items alike is not known" in t for t in comparison.notes(pair)
         )

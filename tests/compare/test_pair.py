@@ -18,19 +18,18 @@ from pytest_touchstone.reports.comparison import pair_facts
 from pytest_touchstone.statistics.verdicts import P_DECIDES
 from tests.support.compared import Scores, printed, ran
 from tests.support.entries import right
-from tests.support.known import known
 
 MIRROR = {"better": "worse", "worse": "better"}
 
 
 def kinds(pair: PairComparison) -> dict[str, str]:
-    return {name: line.verdict.kind for name, line in pair.judged.items() if line.verdict}
+    return {name: line.comparison.verdict for name, line in pair.judged.items() if line.comparison.verdict}
 
 
 def test_items_that_both_have_are_compared_in_pairs_with_their_flips() -> None:
     pair = compare_pair(ran("a", {"b": right(30, 100)}), ran("b", {"b": right(60, 100)}))
     (line,) = pair.lines
-    assert line.paired
+    assert line.counts.paired
     assert line.flips is not None
     assert (len(line.flips.gained), len(line.flips.lost)) == (30, 0)
     assert line.flips.gained[0] == "b/0030"
@@ -61,7 +60,7 @@ def test_scores_too_large_for_a_mean_leave_one_benchmark_without_a_verdict_and_n
         side.entries["h"] = replace(one, saved=replace(one.saved, metrics=metrics))
     pair = compare_pair(before, after)
     assert kinds(pair)["h"] == "inconclusive"
-    assert "seconds is undefined, too large" in known(pair.judged["h"].verdict).why
+    assert "seconds is undefined, too large" in pair.judged["h"].comparison.why
     assert pair.judged["b"].comparison.p == 1.0
 
 
@@ -80,7 +79,7 @@ def test_results_on_other_items_are_compared_by_their_totals() -> None:
         ran("b", {"b": right(5, 10)}, examples=[f"x/{n}" for n in range(10)]),
     )
     pair = compare_pair(a, b)
-    assert not pair.lines[0].paired
+    assert not pair.lines[0].counts.paired
     assert pair.lines[0].comparison.method.startswith("score test")
     assert any(
         "0 of 10 items of A and 10 of B are the same: compared as runs" in t for t in comparison.notes(pair)
@@ -97,7 +96,7 @@ def test_items_in_clusters_are_compared_by_cluster() -> None:
 
 def test_a_published_total_against_a_run_is_unpaired_and_said_to_be() -> None:
     pair = compare_pair(printed("paper", {"b": (0.5, None, 100)}), ran("mine", {"b": right(60, 100)}))
-    assert not pair.lines[0].paired
+    assert not pair.lines[0].counts.paired
     notes = comparison.notes(pair)
     assert any(note.startswith("A was published elsewhere") for note in notes)
     assert any(note.startswith("only totals are known") and note.endswith(": b") for note in notes)
@@ -108,8 +107,8 @@ def test_without_sizes_nothing_is_judged_but_the_difference_is_shown() -> None:
     line = pair.lines[0]
     assert line.comparison.difference == pytest.approx(0.4)
     assert kinds(pair) == {"b": "inconclusive"}
-    assert line.verdict is not None
-    assert "--items b=N" in line.verdict.why
+    assert line.comparison.verdict is not None
+    assert "--items b=N" in line.comparison.why
 
 
 def test_all_benchmarks_of_a_pair_are_corrected_together() -> None:
@@ -120,16 +119,14 @@ def test_all_benchmarks_of_a_pair_are_corrected_together() -> None:
     three = compare_pair(ran("a", a), ran("b", b))
     assert kinds(one) == {"b0": "better"}
     assert set(kinds(three).values()) == {"not worse"}
-    verdict = three.lines[0].verdict
-    assert verdict is not None
-    assert verdict.family == 3
+    assert three.lines[0].comparison.family == 3
 
 
 def test_a_metric_beside_the_primary_one_is_shown_without_a_verdict_and_counts_nowhere() -> None:
     scores = {"real@1": right(3, 40), "real@5": right(9, 40), "reachable": right(20, 40)}
     pair = compare_pair(ran("a", {"real_coref": scores}), ran("b", {"real_coref": scores}))
     assert [(line.metric, line.primary) for line in pair.lines] == [("real@1", True), ("real@5", False)]
-    assert [line.verdict is None for line in pair.lines] == [False, True]
+    assert [line.comparison.verdict is None for line in pair.lines] == [False, True]
     every = compare_pair(ran("a", {"real_coref": scores}), ran("b", {"real_coref": scores}), every=True)
     assert [line.metric for line in every.lines] == ["real@1", "real@5", "reachable"]
 
@@ -181,7 +178,7 @@ def test_what_was_asked_otherwise_is_named_and_equal_scores_are_then_no_proof() 
 def test_what_changes_neither_answers_nor_items_is_no_other_way_of_asking(condition: dict[str, Any]) -> None:
     pair = compare_pair(ran("a", {"b": right(5, 9)}), ran("a", {"b": right(5, 9)}, conditions=condition))
     assert not [note for note in comparison.notes(pair) if "asked alike" in note]
-    assert pair.judged["b"].compared.identical
+    assert pair.judged["b"].identical
 
 
 def test_a_limit_is_told_by_the_items_where_these_are_known() -> None:
@@ -228,12 +225,12 @@ def test_the_composite_is_compared_from_items_where_both_have_them_and_else_from
 
     pair = compare_pair(study("a", 20), study("b", 40))
     (score,) = pair.composites
-    assert score.paired
+    assert score.counts.paired
     assert score.benchmark == "score"
     assert score.comparison.difference == pytest.approx(1 / 3)
-    assert score.verdict is not None
-    assert score.verdict.kind == "better"
-    assert score.verdict.family == 1
+    assert score.comparison.verdict is not None
+    assert score.comparison.verdict == "better"
+    assert score.comparison.family == 1
     facts = pair_facts(compare_pair(study("a", 20), study("b", 21)))["composites"][0]
     assert (facts["n"], facts["items_to_tell"], facts["verdict"]) == (None, None, "inconclusive")
     bare = replace(
@@ -241,7 +238,7 @@ def test_the_composite_is_compared_from_items_where_both_have_them_and_else_from
         entries={name: replace(entry, items=NO_ITEMS) for name, entry in study("b", 40).entries.items()},
     )
     (score,) = compare_pair(study("a", 20), bare).composites
-    assert not score.paired
+    assert not score.counts.paired
     assert score.comparison.method == "MOVER from the parts' limits"
     assert score.comparison.difference == pytest.approx(1 / 3)
 
@@ -352,9 +349,9 @@ def test_differences_of_values_above_one_are_told_in_their_own_unit() -> None:
     pair = compare_pair(ran("a", {"b": [20.0, 30.0, 40.0, 50.0]}), ran("b", {"b": [21.0, 31.0, 41.5, 52.0]}))
     (line,) = pair.lines
     assert comparison.cells(line).points == "+1.3750"
-    assert line.verdict is not None
-    assert line.verdict.why.startswith("+1.3750 [")
-    assert "point" not in line.verdict.why
+    assert line.comparison.verdict is not None
+    assert line.comparison.why.startswith("+1.3750 [")
+    assert "point" not in line.comparison.why
 
 
 # Whatever the scores are
@@ -383,10 +380,10 @@ def test_exchanging_the_candidates_mirrors_the_comparison(benchmarks: list[list[
         assert line.flips == (mirrored.flips.lost, mirrored.flips.gained)
         assert line.comparison.difference == -(mirrored.comparison.difference or 0)
         assert line.comparison.p == pytest.approx(mirrored.comparison.p)
-        assert line.verdict is not None
-        assert mirrored.verdict is not None
-        expected = MIRROR.get(line.verdict.kind)
-        assert expected is None or mirrored.verdict.kind == expected
+        assert line.comparison.verdict is not None
+        assert mirrored.comparison.verdict is not None
+        expected = MIRROR.get(line.comparison.verdict)
+        assert expected is None or mirrored.comparison.verdict == expected
 
 
 @settings(max_examples=40, deadline=None)
@@ -423,10 +420,10 @@ def test_identical_runs_are_identical_and_never_worse(scores: list[list[float]],
     made = {f"b{n}": values for n, values in enumerate(scores)}
     pair = compare_pair(ran("a", made), ran("a" if same_name else "b", made))
     for line in pair.lines:
-        assert line.identical
+        assert line.is_unchanged
         assert line.comparison.difference == 0
-        assert line.verdict is not None
-        assert line.verdict.kind in (("not worse",) if same_name else ("not worse", "inconclusive"))
+        assert line.comparison.verdict is not None
+        assert line.comparison.verdict in (("not worse",) if same_name else ("not worse", "inconclusive"))
         assert comparison.cells(line).flips == "identical"
 
 
@@ -436,14 +433,14 @@ def test_a_metric_with_a_unit_is_compared_by_its_own_margin_and_told_in_it() -> 
         for name, values in (("a", [1.0, 1.1]), ("b", [1.004, 1.106]))
     )
     (line,) = (pair := compare_pair(one, other, metric="bits_per_byte")).lines
-    assert line.verdict is not None
-    assert (line.verdict.kind, line.verdict.margin) == ("not worse", 0.01)
-    assert line.verdict.why.endswith("a loss of more than 0.01 bits is ruled out")
+    assert line.comparison.verdict is not None
+    assert (line.comparison.verdict, line.comparison.margin) == ("not worse", 0.01)
+    assert line.comparison.why.endswith("a loss of more than 0.01 bits is ruled out")
     assert comparison.cells(line).points == "+0.0050 bits"
     assert pair_facts(pair)["benchmarks"][0]["unit"] == "bits"
     (wide,) = compare_pair(one, other, metric="bits_per_byte", margin=0.001).lines
-    assert wide.verdict is not None
-    assert wide.verdict.margin == 0.001
+    assert wide.comparison.verdict is not None
+    assert wide.comparison.margin == 0.001
 
 
 def test_a_unit_without_a_margin_has_no_verdict_but_its_difference() -> None:
@@ -452,5 +449,5 @@ def test_a_unit_without_a_margin_has_no_verdict_but_its_difference() -> None:
         for name, values in (("a", [1.0, 1.1]), ("b", [1.2, 1.4]))
     )
     (line,) = compare_pair(one, other, metric="log_odds").lines
-    assert line.verdict is None
+    assert line.comparison.verdict is None
     assert comparison.cells(line).points == "+0.2500 nats"

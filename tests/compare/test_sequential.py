@@ -119,14 +119,14 @@ def test_of_several_baselines_every_interim_analysis_takes_the_one_that_is_best_
     analyses = analyses_of(right(250, 500), [1.0 - one for one in right(200, 500)])
     found = analyses.advance(records_of(analyses, by_example(right(0, 500))))
     assert found is not None
-    assert found.compared.chosen == 1
+    assert found.compared.place == 1
 
 
 def test_the_verdict_of_a_stop_says_after_how_many_items_and_at_which_level() -> None:
     analyses = analyses_of(right(400, 500))
     found = analyses.advance(records_of(analyses, by_example(right(100, 500))))
     assert found is not None
-    verdict = judged(found, alpha=0.05, family=3).verdict
-    assert (verdict.kind, verdict.family, verdict.p_adjusted) == ("worse", 3, None)
+    verdict = judged(found, family=3).comparison
+    assert (verdict.verdict, verdict.family, verdict.p_adjusted) == ("worse", 3, None)
     assert f"settled after {found.stop.items} of 500 items" in verdict.why
     assert "at this analysis's level" in verdict.why

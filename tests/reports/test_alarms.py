@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from pytest_touchstone.compare.gate.result import BaselineRef, GateLine, GateResult, gate_json
+from pytest_touchstone.compare.benchmark_comparison import Baseline, BenchmarkComparison
+from pytest_touchstone.compare.gate.result import GateResult, gate_json
 from pytest_touchstone.reports import alarms
 from pytest_touchstone.reports.alarms import Finding, finding_of, warn
 from pytest_touchstone.results.summary import Summary
+from pytest_touchstone.statistics.comparison import Comparison, Kind
 from tests.support.summaries import sample
 
 FACTS = {
@@ -23,26 +25,19 @@ WORSE = Finding(text="checkpoint-2  WORSE", worse=True, facts=FACTS)
 OTHERS = {f"run-{step}": {"path": f"runs/a/checkpoint-{step}", "step": step} for step in (100, 900)}
 
 
-def against(step: int, verdict: str, fails: tuple[str, ...] = ()) -> Summary:
+def against(step: int, verdict: Kind, fails: tuple[str, ...] = ()) -> Summary:
     """A run of step 500, and its verdict against that of another step."""
-    one = BaselineRef(
-        checkpoint=f"checkpoint-{step}",
-        run_id=f"run-{step}",
-        step=step,
-        measured=0.5,
-        shrunk=0.5,
-        runs=1,
-        candidates=1,
-    )
+    comparison = Comparison(n=0, units=0, baseline=0.5, verdict=verdict)
     summary = sample(1, benchmarks=["winogrande"], faults=False)
-    line = GateLine(
+    line = BenchmarkComparison(
         checkpoint="checkpoint-500",
         benchmark="winogrande",
         metric="acc",
-        verdict=verdict,
-        why="",
+        comparison=comparison,
         fails=fails,
-        against=one,
+        against=Baseline(
+            checkpoint=f"checkpoint-{step}", run_id=f"run-{step}", step=step, as_measured=comparison
+        ),
     )
     gate = GateResult(mode="plain", baseline="best", margin=0.01, alpha=0.05, lines=(line,))
     row = {**summary.checkpoints[0], "name": "checkpoint-500", "step": 500, "path": "runs/a/checkpoint-500"}
@@ -62,7 +57,7 @@ def against(step: int, verdict: str, fails: tuple[str, ...] = ()) -> Summary:
     ],
 )
 def test_a_training_got_worse_where_a_later_checkpoint_is_below_an_earlier_one(
-    step: int, verdict: str, fails: tuple[str, ...], worse: str, said: str
+    step: int, verdict: Kind, fails: tuple[str, ...], worse: str, said: str
 ) -> None:
     found = finding_of(against(step, verdict, fails), OTHERS)
     assert said in found.text

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison
 from pytest_touchstone.compare.gate.config import BenchmarkRules, GateConfig
 from pytest_touchstone.compare.gate.decide import decide
 from pytest_touchstone.compare.gate.result import GateResult
@@ -72,11 +73,14 @@ def test_every_simulated_gate_is_decided_by_the_function_that_ends_a_run(
     assert vars(gates)["decide"] is vars(gate)["decide"] is decide
     assert vars(simulate_sequential)["SequentialMonitor"] is vars(gate)["SequentialMonitor"]
 
+    def worse(line: BenchmarkComparison) -> BenchmarkComparison:
+        return replace(line, fails=("by decree",), comparison=replace(line.comparison, verdict="worse"))
+
     def strictest(*arguments: Any) -> GateResult:
         found = decide(*arguments)
         return replace(
             found,
-            lines=tuple(replace(line, fails=("by decree",), verdict="worse") for line in found.lines),
+            lines=tuple(worse(line) for line in found.lines),
         )
 
     monkeypatch.setattr(gates, "decide", strictest)

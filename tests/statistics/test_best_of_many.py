@@ -47,27 +47,32 @@ def against_best(accuracies: list[float], new: float, seed: int, draws: int = 20
     return compare_with_best(runs, last, draws=draws)
 
 
+def luck_of(selection: Selection) -> float:
+    """What allowing for the choice takes off the value of the best."""
+    return known(selection.as_measured.baseline) - known(selection.comparison.baseline)
+
+
 def test_the_best_of_one_run_is_that_run() -> None:
     found = against_best([0.6], 0.55, 1)
     baseline, new = answers([0.6, 0.55], 1)
     assert found.comparison == found.as_measured == compare_paired(baseline, new)
-    assert found.shrunk == found.measured
+    assert found.comparison.baseline == found.as_measured.baseline
 
 
 def test_a_lucky_maximum_is_shrunk_by_what_luck_gives() -> None:
     """The expected maximum of 11 normal values is 1.586 of their standard deviations."""
     found = [against_best([0.6] * 11, 0.6, seed) for seed in range(40)]
     own = np.mean([0.6 + 0.8 * (ease - 0.5) for ease in np.linspace(0, 1, 1001)])
-    assert np.mean([one.measured for one in found]) > own + 0.018
-    assert np.mean([one.shrunk for one in found]) == pytest.approx(own, abs=0.006)
+    assert np.mean([one.as_measured.baseline for one in found]) > own + 0.018
+    assert np.mean([one.comparison.baseline for one in found]) == pytest.approx(own, abs=0.006)
     expected = 1.586 * np.sqrt(np.mean([known(one.as_measured.stderr) ** 2 / 2 for one in found]))
-    assert np.mean([one.measured - one.shrunk for one in found]) == pytest.approx(expected, rel=0.1)
+    assert np.mean([luck_of(one) for one in found]) == pytest.approx(expected, rel=0.1)
 
 
 def test_a_run_far_ahead_of_all_others_is_not_shrunk() -> None:
     found = against_best([0.5] * 10 + [0.75], 0.7, 3, draws=50_000)
     assert (found.chosen, found.candidates, found.runs) == (10, (10,), 11)
-    assert found.shrunk == pytest.approx(found.measured, abs=1e-3)
+    assert found.comparison.baseline == pytest.approx(found.as_measured.baseline, abs=1e-3)
     assert found.comparison.p == pytest.approx(found.as_measured.p, rel=0.25)
     assert found.comparison.high == pytest.approx(found.as_measured.high, abs=2e-3)
 
@@ -82,7 +87,7 @@ def test_the_test_allows_for_the_choice_and_never_finds_more_than_the_plain_one(
         assert high >= known(plain.high)
         assert low <= difference <= high
         assert difference == pytest.approx(known(fair.new) - known(fair.baseline))
-        assert fair.baseline == pytest.approx(found.shrunk)
+        assert fair.baseline == pytest.approx(found.comparison.baseline)
 
 
 def test_of_independent_runs_the_test_is_dunnetts_with_known_variance() -> None:
@@ -95,7 +100,7 @@ def test_of_independent_runs_the_test_is_dunnetts_with_known_variance() -> None:
     chance = np.trapezoid(stats.norm.pdf(grid) * (1 - stats.norm.cdf(grid + 3.0) ** 3), grid)
     assert found.comparison.p == pytest.approx(2 * chance, rel=0.05)
     expected = np.trapezoid(grid * 3 * stats.norm.pdf(grid) * stats.norm.cdf(grid) ** 2, grid)
-    assert found.measured - found.shrunk == pytest.approx(0.01 * expected, rel=0.02)
+    assert luck_of(found) == pytest.approx(0.01 * expected, rel=0.02)
 
 
 def test_a_new_run_above_the_best_keeps_the_plain_p() -> None:
@@ -109,15 +114,15 @@ def test_items_that_share_a_text_make_the_luck_larger() -> None:
     alone = compare_with_best(runs, last)
     doubled = [one * 2 for one in runs], last * 2
     together = compare_with_best(*doubled, [*range(300)] * 2)
-    assert together.shrunk == pytest.approx(alone.shrunk, abs=1e-3)
+    assert together.comparison.baseline == pytest.approx(alone.comparison.baseline, abs=1e-3)
     apart = compare_with_best(*doubled)
-    assert apart.shrunk > together.shrunk
+    assert known(apart.comparison.baseline) > known(together.comparison.baseline)
 
 
 def test_identical_runs_leave_nothing_to_allow_for() -> None:
     run = answers([0.6], 1)[0]
     found = compare_with_best([run] * 5, run)
-    assert found.shrunk == pytest.approx(found.measured, abs=1e-6)
+    assert found.comparison.baseline == pytest.approx(found.as_measured.baseline, abs=1e-6)
     assert found.comparison.p == 1.0
 
 
@@ -140,7 +145,7 @@ def test_the_best_by_a_composite_of_one_metric_is_the_best_by_that_metric() -> N
     found = compare_composite_with_best([SharedItems([WeightedPart(1.0, runs, last)])])
     expected = compare_with_best(runs, last)
     assert (found.chosen, found.candidates) == (expected.chosen, expected.candidates)
-    assert found.shrunk == pytest.approx(expected.shrunk)
+    assert found.comparison.baseline == pytest.approx(expected.comparison.baseline)
     assert found.comparison.p == pytest.approx(expected.comparison.p, rel=0.1)
 
 
@@ -149,11 +154,11 @@ def test_the_noise_of_a_composite_holds_what_metrics_of_the_same_items_share() -
     halves = SharedItems([WeightedPart(0.5, runs, last), WeightedPart(0.5, runs, last)])
     whole = compare_with_best(runs, last)
     together = compare_composite_with_best([halves])
-    assert together.shrunk == pytest.approx(whole.shrunk)
+    assert together.comparison.baseline == pytest.approx(whole.comparison.baseline)
     apart = compare_composite_with_best([SharedItems([part]) for part in halves.parts])
-    luck = whole.measured - whole.shrunk
-    assert apart.measured - apart.shrunk == pytest.approx(luck / np.sqrt(2), rel=0.35)
-    assert apart.shrunk > together.shrunk
+    luck = luck_of(whole)
+    assert luck_of(apart) == pytest.approx(luck / np.sqrt(2), rel=0.35)
+    assert known(apart.comparison.baseline) > known(together.comparison.baseline)
 
 
 def test_composites_of_runs_that_do_not_fit_are_refused() -> None:
@@ -322,7 +327,7 @@ def test_the_luck_and_the_interval_are_those_of_the_draws(seed: int, runs: int) 
         return largest
 
     luck = max(0.0, float(leads(np.sqrt(2 * np.log(growth))).mean()))
-    assert found.shrunk == pytest.approx(found.measured - luck, abs=1e-12)
+    assert found.comparison.baseline == pytest.approx(known(found.as_measured.baseline) - luck, abs=1e-12)
     gaps = leads(np.sqrt(2 * growth)) - own[:, -1]
     high = known(plain.difference) + np.quantile(gaps, 0.975)
     expected = max(known(plain.high), high, known(found.comparison.difference))

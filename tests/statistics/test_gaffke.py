@@ -94,7 +94,7 @@ def test_skewed_differences_of_mean_0_are_seldom_called_worse_or_better(name: st
     counts = {"worse": 0, "better": 0}
     for _ in range(300):
         found = judge({"": compare_paired([0.5] * n, np.clip(0.5 + draw(generator, n), 0, 1).tolist())})
-        if (kind := found[""].kind) in counts:
+        if (kind := found[""].verdict) in counts:
             counts[kind] += 1
     assert max(counts.values()) <= 300 * 0.025 + 6  # three standard errors
 

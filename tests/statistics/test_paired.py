@@ -150,7 +150,7 @@ def test_many_units_of_many_sizes_are_drawn_with_one_added_to_both_counts() -> N
 def test_right_and_wrong_answers_are_compared_by_mcnemar_and_tango() -> None:
     baseline, new = [1.0] * 6 + [0.0] * 4, [1.0] * 4 + [0.0] * 5 + [1.0]
     found = compare_paired(baseline, new)
-    assert (found.gained, found.lost, found.n, found.units) == (1, 2, 10, 10)
+    assert (found.flips, found.n, found.units) == ((1, 2), 10, 10)
     assert (found.baseline, found.new) == (0.6, 0.5)
     assert values(found) == pytest.approx((-0.1, *tango_interval(1, 2, 10), 1.0))
     assert found.stderr == pytest.approx(stats.sem(np.subtract(new, baseline)))
@@ -162,7 +162,7 @@ def test_items_that_share_a_text_are_flipped_together() -> None:
     clusters = ["a", "a", "a", "b", "b", "c", None, None, "d"]
     found = compare_paired(baseline, new, clusters)
     totals = [-2, 1, -1, 0, -1, 0]
-    assert (found.n, found.units, found.gained, found.lost) == (9, 6, 1, 4)
+    assert (found.n, found.units, found.flips) == (9, 6, (1, 4))
     assert found.p == pytest.approx(enumerated_p(totals))
     mean, sizes = -3 / 9, [3, 2, 1, 1, 1, 1]
     square = sum((total - size * mean) ** 2 for total, size in zip(totals, sizes, strict=True))
@@ -266,7 +266,7 @@ def test_exchanging_the_runs_mirrors_the_result(
     back = compare_paired(new, baseline, clusters, draws=199)
     assert back.p == there.p
     assert back.difference == pytest.approx(-(there.difference or 0.0))
-    assert (back.gained, back.lost) == (there.lost, there.gained)
+    assert back.flips == there.turned.flips
     assert (back.low is None) == (there.low is None)
     if there.low is not None and there.high is not None:
         assert (back.low, back.high) == pytest.approx((-there.high, -there.low), abs=1e-12)

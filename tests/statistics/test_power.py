@@ -40,7 +40,7 @@ def enumerated(n: int, flips: float, drop: float, family: int, margin: float) ->
             one = compare_flips(0, flipped - lost, lost, n - flipped)
             others = {f"other {place}": replace(one, p=1.0) for place in range(family - 1)}
             verdict = judge({"one": one, **others}, margin=margin)["one"]
-            worse += chance * (verdict.kind == "worse")
+            worse += chance * (verdict.verdict == "worse")
             calm += chance * (one.low is not None and one.low > -margin)
     return worse, calm
 

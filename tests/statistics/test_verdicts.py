@@ -15,9 +15,9 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import NormalIndPower
 
-from pytest_touchstone.statistics.comparison import Comparison, undefined
+from pytest_touchstone.statistics.comparison import Comparison, Kind, undefined
 from pytest_touchstone.statistics.paired import compare_flips, compare_paired
-from pytest_touchstone.statistics.verdicts import Kind, holm, items_to_settle, judge
+from pytest_touchstone.statistics.verdicts import holm, items_to_settle, judge
 
 MIRROR = {"worse": "better", "better": "worse"}
 
@@ -33,8 +33,8 @@ def compared(difference: float, half: float, p: float | None) -> Comparison:
     )
 
 
-def kind(comparison: Comparison, **settings_: Any) -> Kind:
-    return judge({"one": comparison}, **settings_)["one"].kind
+def kind(comparison: Comparison, **settings_: Any) -> Kind | None:
+    return judge({"one": comparison}, **settings_)["one"].verdict
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_verdict_follows_from_difference_interval_and_p(
 def test_the_margin_is_each_benchmarks_own() -> None:
     both = {"large": compared(-0.03, 0.02, 0.003), "small": compared(-0.03, 0.02, 0.003)}
     found = judge(both, margins={"large": 0.06})
-    assert (found["large"].kind, found["small"].kind) == ("not worse", "worse")
+    assert (found["large"].verdict, found["small"].verdict) == ("not worse", "worse")
     assert judge(both, margin=0.06, margins={"small": 0.0})["small"].margin == 0.0
 
 
@@ -72,30 +72,34 @@ def test_what_is_certain_of_one_benchmark_alone_is_not_so_of_one_among_many() ->
     others = {f"other {number}": compared(0.0, 0.02, 0.9) for number in range(9)}
     found = judge({"fallen": compared(-0.03, 0.029, 0.02), **others})
     assert kind(compared(-0.03, 0.029, 0.02)) == "worse"
-    assert (found["fallen"].kind, found["fallen"].family) == ("inconclusive", 10)
+    assert (found["fallen"].verdict, found["fallen"].family) == ("inconclusive", 10)
     assert found["fallen"].p_adjusted == pytest.approx(0.2)
 
 
 def test_a_benchmark_that_was_not_tested_does_not_make_the_others_uncertain() -> None:
     found = judge({"fallen": compared(-0.03, 0.029, 0.02), "untested": undefined("no items in common")})
-    assert (found["fallen"].kind, found["fallen"].family) == ("worse", 1)
+    assert (found["fallen"].verdict, found["fallen"].family) == ("worse", 1)
     untested = found["untested"]
-    assert (untested.kind, untested.why, untested.p_adjusted) == ("inconclusive", "no items in common", None)
+    assert (untested.verdict, untested.why, untested.p_adjusted) == (
+        "inconclusive",
+        "no items in common",
+        None,
+    )
 
 
 def test_inconclusive_comes_with_the_number_of_items_it_would_take() -> None:
     found = judge({"one": compare_flips(1000, 180, 180, 1040)})["one"]
-    assert found.kind == "inconclusive"
+    assert found.verdict == "inconclusive"
     # 15 % of the items flip: (1.96 + 0.84)^2 * 0.15 / 0.01^2
-    assert found.items == pytest.approx(11_770, rel=0.01)
-    assert f"about {found.items:,} items would tell" in found.why
+    assert found.items_to_tell == pytest.approx(11_770, rel=0.01)
+    assert f"about {found.items_to_tell:,} items would tell" in found.why
 
 
 def test_more_items_than_there_are_is_no_advice() -> None:
     one = {"one": compare_flips(1000, 180, 180, 1040)}
     assert "about 11,861 items would tell" in judge(one, sizes={"one": 11_861})["one"].why
     told = judge(one, sizes={"one": 2400})["one"]
-    assert told.items == 11_861
+    assert told.items_to_tell == 11_861
     assert "would tell" not in told.why
     assert "it would take about 11,861 items, and there are 2,400: this set cannot tell" in told.why
 
@@ -135,7 +139,7 @@ def verdicts(benchmarks: list[list[tuple[float, float]]], *, back: bool = False)
     for number, pairs in enumerate(benchmarks):
         columns = [a for a, _ in pairs], [b for _, b in pairs]
         found[str(number)] = compare_paired(*(reversed(columns) if back else columns), draws=199)
-    return [one.kind for one in judge(found).values()]
+    return [str(one.verdict) for one in judge(found).values()]
 
 
 @settings(deadline=None)

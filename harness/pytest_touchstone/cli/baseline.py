@@ -33,6 +33,7 @@ from pytest_touchstone.compare.baseline_source import (
     set_named_baseline,
 )
 from pytest_touchstone.compare.baselines import incomplete, shown, worth
+from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison
 from pytest_touchstone.compare.gate.accepted import (
     MOST_SIGNS,
     drop_of,
@@ -42,7 +43,7 @@ from pytest_touchstone.compare.gate.accepted import (
     write_accepted,
 )
 from pytest_touchstone.compare.gate.config import check_names, read_gate_config
-from pytest_touchstone.compare.gate.result import GateLine, lines_from_json
+from pytest_touchstone.compare.gate.result import lines_from_json
 from pytest_touchstone.compare.ranking import Ranking, rank, values_of
 from pytest_touchstone.core.composite import COMPOSITE, Composite, missing_parts, project_composites
 from pytest_touchstone.core.disk import locked
@@ -203,7 +204,9 @@ def accept_run(options: argparse.Namespace) -> Output:
     return Output({"file": str(path), "accepted": [asdict(one) for one in drops]}, "\n".join([*told, text]))
 
 
-def _failed(options: argparse.Namespace, lines: Sequence[GateLine], run_id: str) -> list[GateLine]:
+def _failed(
+    options: argparse.Namespace, lines: Sequence[BenchmarkComparison], run_id: str
+) -> list[BenchmarkComparison]:
     """The lines that are meant; raises ``GateError`` where one has nothing to accept."""
     if not lines:
         raise GateError(f"{run_id}: no gate has judged it; run it with --gate")
@@ -218,7 +221,7 @@ def _failed(options: argparse.Namespace, lines: Sequence[GateLine], run_id: str)
     dropped = [
         replace(one, fails=one.fails or (one.accepted,))
         for one in same
-        if (one.fails or one.accepted) and not one.invalid and one.value is not None
+        if (one.fails or one.accepted) and not one.invalid and one.comparison.new is not None
     ]
     for name in dict.fromkeys(options.benchmark):
         checkpoints = dict.fromkeys(one.checkpoint for one in dropped if one.benchmark == name)

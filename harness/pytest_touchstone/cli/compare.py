@@ -107,7 +107,7 @@ def flips_of(pair: PairComparison, count: int) -> Flips:
     """The first items gained and lost of each benchmark that was compared by its items, ``count`` of each."""
     found: dict[str, list[Flip]] = {}
     for name, line in pair.judged.items():
-        if line.flips is None or line.identical:
+        if line.flips is None or line.is_unchanged:
             continue
         chosen = dict.fromkeys(line.flips.gained[:count], True)
         chosen |= dict.fromkeys(line.flips.lost[:count], False)

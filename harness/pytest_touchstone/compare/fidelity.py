@@ -23,13 +23,13 @@ from pytest_touchstone.core.text import listed
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.divergence import MOST, Side, divergences
+from pytest_touchstone.statistics.comparison import Kind
 from pytest_touchstone.statistics.intervals import (
     Estimate,
     mean_estimate,
     perplexity_estimate,
     quantile_estimate,
 )
-from pytest_touchstone.statistics.verdicts import Kind
 
 TEXT: Final = ("data", "lambada_openai", "test.jsonl")
 """The shipped texts: 32 passages of novels, in English (CC BY 4.0)."""

@@ -26,12 +26,14 @@ another metric than the first of its benchmark.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, TypeVar
 
+from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison, ItemCounts, record_of
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.corpus_metrics import draws_of, values_of
 from pytest_touchstone.core.aggregation import MACRO
+from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.errors import BenchmarkError, GateError
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult
@@ -39,12 +41,13 @@ from pytest_touchstone.statistics.best_of_many import (
     Selection,
     compare_composite_with_best,
     compare_with_best,
+    nothing_chosen,
 )
-from pytest_touchstone.statistics.comparison import LEVEL, TOO_LARGE, Comparison, are_too_large, undefined
+from pytest_touchstone.statistics.comparison import LEVEL, TOO_LARGE, are_too_large, undefined
 from pytest_touchstone.statistics.composites import SharedItems, WeightedPart
 from pytest_touchstone.statistics.paired import compare_flips
 from pytest_touchstone.statistics.resampling import compare_resampled
-from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN, Verdict
+from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN
 from pytest_touchstone.statistics.verdicts import judge as judge_comparisons
 
 NAMED: Final = 3
@@ -182,37 +185,6 @@ Key = TypeVar("Key", bound=Hashable)
 IDENTICAL: Final = "the same checkpoint, and every item scores as before"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """A new result against baselines on the items that all of them have.
-
-    ``chosen`` is the place of the baseline that is compared with. ``comparison`` is the one to judge by; it is against
-    ``shrunk``, the baseline's value after allowing for its having been chosen as the best of ``runs``, of which
-    ``candidates`` may be the best. ``measured`` is the value as it was; both are None without items. ``identical``:
-    the same checkpoint with the same score of every item. ``size`` is the most items that the benchmark has, 0 where
-    that is not known.
-    """
-
-    metric: str
-    chosen: int = 0
-    comparison: Comparison
-    as_measured: Comparison
-    measured: float | None = None
-    shrunk: float | None = None
-    runs: int = 1
-    candidates: int = 1
-    identical: bool = False
-    size: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """A comparison and its verdict."""
-
-    compared: Compared
-    verdict: Verdict
-
-
 class Weighed(NamedTuple):
     """One part of a composite: its weight, the metric, and the results on its benchmark."""
 
@@ -229,24 +201,22 @@ def compare(
     *,
     chosen: int | None = None,
     level: float = LEVEL,
-) -> Compared:
+) -> BenchmarkComparison:
     """The new result against the only baseline or the best of several, by the benchmark's primary metric or another.
 
     ``chosen`` is the place of a baseline that was chosen by something else. Raises ``GateError`` for a metric
     that there is not, ``ValueError`` without baselines.
     """
     metric = metric or new.saved.primary
-    score = score_name(new.saved, metric)
-    if new.saved.aggregation(metric).is_corpus_level:
+    score, how = score_name(new.saved, metric), new.saved.aggregation(metric)
+    if how.is_corpus_level:
         return _compare_corpus_metric(new, baselines, metric, chosen=chosen, level=level)
-    found = columns(new.items, [one.items for one in baselines], score)
-    if lacking := found.lacking:
-        return _nothing(metric, chosen or 0, len(baselines), level, lacking)
-    higher = new.saved.aggregation(metric).higher_score_is_better
-    selection = compare_aligned(found, higher=higher, chosen=chosen, level=level)
-    identical = _identical(new, baselines[selection.chosen], found, selection.chosen)
-    compared = compared_of(metric, selection, identical)
-    return _in_unit(compared, new.saved.aggregation(metric).unit, new.saved.size)
+    aligned = columns(new.items, [baseline.items for baseline in baselines], score)
+    if lacking := aligned.lacking:
+        return _not_compared(new, baselines, metric, lacking, chosen=chosen, level=level)
+    selection = compare_aligned(aligned, higher=how.higher_score_is_better, chosen=chosen, level=level)
+    identical = _identical(new, baselines[selection.chosen], aligned, selection.chosen)
+    return record_of(new, baselines, metric, selection, unit=how.unit, identical=identical)
 
 
 def _compare_corpus_metric(
@@ -256,7 +226,7 @@ def _compare_corpus_metric(
     *,
     chosen: int | None,
     level: float,
-) -> Compared:
+) -> BenchmarkComparison:
     """The same by a corpus-level metric: by its own value (``statistics.resampling``)."""
     how = new.saved.aggregation(metric)
     values = [values_of(one.items, how) for one in (*baselines, new)]
@@ -287,13 +257,14 @@ def _compare_corpus_metric(
         except BenchmarkError as error:
             why = str(error)
     if selection is None:
-        return _nothing(metric, chosen or 0, len(baselines), level, f"{NOT_COMPARED}: {metric}: {why}")
+        why = f"{NOT_COMPARED}: {metric}: {why}"
+        return _not_compared(new, baselines, metric, why, chosen=chosen, level=level)
     if not how.compared_higher_is_better:
         selection = mirrored_selection(selection)
     baseline = baselines[selection.chosen]
     same = bool(new.saved.fingerprint) and new.saved.fingerprint == baseline.saved.fingerprint
-    compared = compared_of(metric, selection, same and others[selection.chosen] == mine)
-    return _in_unit(compared, how.unit, new.saved.size)
+    identical = same and others[selection.chosen] == mine
+    return record_of(new, baselines, metric, selection, unit=how.unit, identical=identical)
 
 
 def _lacking(new: BenchmarkScores, baselines: Sequence[BenchmarkScores], values: Sequence[list[Any]]) -> str:
@@ -303,15 +274,6 @@ def _lacking(new: BenchmarkScores, baselines: Sequence[BenchmarkScores], values:
         return "no items in common"
     saved = entries[0].saved
     return f"what it is made of was not kept for {saved.checkpoint} in {saved.run_id}; score it again"
-
-
-def _in_unit(compared: Compared, unit: str, size: int) -> Compared:
-    return replace(
-        compared,
-        comparison=replace(compared.comparison, unit=unit),
-        as_measured=replace(compared.as_measured, unit=unit),
-        size=size,
-    )
 
 
 def compare_aligned(
@@ -335,13 +297,7 @@ def compare_aligned(
 
 def mirrored_selection(one: Selection, top: float = 0.0) -> Selection:
     """The selection of ``top`` less each value, which is better in the other direction."""
-    return replace(
-        one,
-        measured=top - one.measured,
-        shrunk=top - one.shrunk,
-        comparison=one.comparison.mirrored(top),
-        as_measured=one.as_measured.mirrored(top),
-    )
+    return replace(one, comparison=one.comparison.mirrored(top), as_measured=one.as_measured.mirrored(top))
 
 
 def check_means(parts: Iterable[tuple[BenchmarkScores, str]]) -> None:
@@ -353,18 +309,20 @@ def check_means(parts: Iterable[tuple[BenchmarkScores, str]]) -> None:
             )
 
 
-def compare_composite(name: str, parts: Sequence[Weighed], *, level: float = LEVEL) -> Compared:
+def compare_composite(name: str, parts: Sequence[Weighed], *, level: float = LEVEL) -> BenchmarkComparison:
     """The new composite against the best of the baselines', which stand in the same order in every part.
 
     Raises as ``compare`` does, and for a part that is no mean of its items' scores.
     """
     check_means([(part.new, part.metric) for part in parts])
+    new, baselines = parts[0].new, parts[0].baselines
     by_benchmark: dict[str, list[tuple[Weighed, AlignedScores]]] = {}
     for part in parts:
         score = score_name(part.new.saved, part.metric)
         found = columns(part.new.items, [one.items for one in part.baselines], score)
         if lacking := found.lacking:
-            return _nothing(name, 0, len(part.baselines), level, lacking)
+            record = _not_compared(new, baselines, COMPOSITE, lacking, level=level)
+            return replace(record, benchmark=name)
         by_benchmark.setdefault(part.new.saved.benchmark, []).append((part, found))
     selection = compare_composite_with_best(
         [
@@ -381,57 +339,38 @@ def compare_composite(name: str, parts: Sequence[Weighed], *, level: float = LEV
         for same in by_benchmark.values()
         for part, found in same
     )
-    return compared_of(name, selection, identical)
+    record = record_of(new, baselines, COMPOSITE, selection, identical=identical)
+    return replace(record, benchmark=name, counts=ItemCounts())
 
 
 def judge(
-    compared: Mapping[Key, Compared],
+    compared: Mapping[Key, BenchmarkComparison],
     *,
     margin: float = MARGIN,
     margins: Mapping[Key, float] | None = None,
     alpha: float = ALPHA,
-) -> dict[Key, Judged]:
-    """A verdict for each comparison of one checkpoint, in the order given; ``margins`` are those that differ.
+) -> dict[Key, BenchmarkComparison]:
+    """The comparisons of one checkpoint with a verdict each, in the order given; ``margins`` are those that differ.
 
     A checkpoint that is compared with itself and scores alike is "not worse" without a test: nothing is left to
     chance, and nothing counts in Holm's correction. Raises ``ValueError`` for margins and alphas out of range, and for
     comparisons of another level than 1 - alpha.
     """
-    verdicts = judge_comparisons(
+    judged = judge_comparisons(
         {
-            name: replace(one.comparison, p=None) if one.identical else one.comparison
-            for name, one in compared.items()
+            name: replace(record.comparison, p=None) if record.identical else record.comparison
+            for name, record in compared.items()
         },
         margin=margin,
         margins={name: value for name, value in (margins or {}).items() if name in compared},
         alpha=alpha,
-        sizes={name: one.size for name, one in compared.items()},
+        sizes={name: record.counts.size for name, record in compared.items()},
     )
-    return {
-        name: Judged(
-            compared=one,
-            verdict=replace(verdicts[name], kind="not worse", items=None, why=IDENTICAL)
-            if one.identical
-            else verdicts[name],
-        )
-        for name, one in compared.items()
-    }
-
-
-def compared_of(metric: str, selection: Selection, identical: bool = False) -> Compared:
-    """The selection in the form that is judged."""
-    plain = selection.as_measured
-    return Compared(
-        metric=metric,
-        chosen=selection.chosen,
-        comparison=plain if identical else selection.comparison,
-        as_measured=plain,
-        measured=selection.measured,
-        shrunk=selection.measured if identical else selection.shrunk,
-        runs=selection.runs,
-        candidates=len(selection.candidates),
-        identical=identical,
-    )
+    for name, record in compared.items():
+        if record.identical:
+            kept = replace(judged[name], p=record.comparison.p, verdict="not worse")
+            judged[name] = replace(kept, items_to_tell=None, why=IDENTICAL)
+    return {name: replace(record, comparison=judged[name]) for name, record in compared.items()}
 
 
 def _identical(new: BenchmarkScores, baseline: BenchmarkScores, found: AlignedScores, place: int) -> bool:
@@ -443,9 +382,17 @@ NOT_COMPARED: Final = "not compared"
 """The beginning of the reason why a metric is not compared."""
 
 
-def _nothing(metric: str, chosen: int, runs: int, level: float, why: str = "no items in common") -> Compared:
-    one = undefined(why, level=level)
-    return Compared(metric=metric, chosen=chosen, comparison=one, as_measured=one, runs=runs, candidates=0)
+def _not_compared(
+    new: BenchmarkScores,
+    baselines: Sequence[BenchmarkScores],
+    metric: str,
+    why: str,
+    *,
+    chosen: int | None = None,
+    level: float,
+) -> BenchmarkComparison:
+    selection = nothing_chosen(chosen or 0, len(baselines), undefined(why, level=level))
+    return record_of(new, baselines, metric, replace(selection, candidates=()))
 
 
 # All items of a checkpoint's benchmarks together
@@ -456,32 +403,24 @@ POOLED: Final = "pooled"
 
 
 class PooledPart(NamedTuple):
-    """One benchmark: the metric, the new result, its baselines, and their comparison."""
+    """One benchmark: the new result, its baselines, and their comparison."""
 
-    metric: str
     new: BenchmarkScores
     baselines: Sequence[BenchmarkScores]
-    compared: Compared
+    compared: BenchmarkComparison
 
     @property
     def is_flips(self) -> bool:
         """Return whether a single baseline and gained and lost items of their own say everything."""
-        one = self.compared.comparison
-        return len(self.baselines) == 1 and one.gained is not None and one.units == one.n
+        comparison = self.compared.comparison
+        return len(self.baselines) == 1 and comparison.flips is not None and comparison.units == comparison.n
 
 
-@dataclass(frozen=True, slots=True)
-class Pooled:
-    """All items together: the benchmarks, the comparison, and the first benchmark's baselines in its order."""
+class Pooled(NamedTuple):
+    """All items together: the names of the benchmarks, and the comparison."""
 
     benchmarks: tuple[str, ...]
-    compared: Compared
-    baselines: tuple[BenchmarkScores, ...]
-
-    @property
-    def name(self) -> str:
-        """The name that stands for the benchmark in the line."""
-        return count(len(self.benchmarks), "benchmark")
+    compared: BenchmarkComparison
 
 
 def pool(parts: Mapping[str, PooledPart], *, level: float) -> Pooled | None:
@@ -493,15 +432,16 @@ def pool(parts: Mapping[str, PooledPart], *, level: float) -> Pooled | None:
     if not shared[0]:
         return None
     if all(part.is_flips for part in kept.values()):
-        compared = _by_flips([part.compared for part in kept.values()], level)
+        compared = _by_flips([*kept.values()], level)
     else:
         sizes = [_size(part) for part in kept.values()]
         weighed = [
-            Weighed(size / sum(sizes), part.metric, part.new, baselines)
+            Weighed(size / sum(sizes), part.compared.metric, part.new, baselines)
             for size, part, baselines in zip(sizes, kept.values(), shared, strict=True)
         ]
         compared = compare_composite(POOLED, weighed, level=level)
-    return Pooled(tuple(kept), compared, shared[0])
+    compared = replace(compared, benchmark=count(len(kept), "benchmark"), metric=POOLED)
+    return Pooled(tuple(kept), compared)
 
 
 def of_the_same_checkpoints(
@@ -513,39 +453,34 @@ def of_the_same_checkpoints(
     return [tuple(by_key[key] for key in common) for by_key in keyed]
 
 
-def _by_flips(parts: Sequence[Compared], level: float) -> Compared:
+def _by_flips(parts: Sequence[PooledPart], level: float) -> BenchmarkComparison:
     """The comparison of all items from what each benchmark has gained and lost against one and the same checkpoint."""
-    found = [one.comparison for one in parts]
-    gained, lost = (sum(getattr(one, name) or 0 for one in found) for name in ("gained", "lost"))
-    right = sum(round((one.baseline or 0.0) * one.n) - (one.lost or 0) for one in found)
-    whole = compare_flips(
-        right, gained, lost, sum(one.n for one in found) - right - gained - lost, level=level
-    )
-    return Compared(
-        metric=POOLED,
-        comparison=whole,
-        as_measured=whole,
-        measured=whole.baseline,
-        shrunk=whole.baseline,
-        identical=all(one.identical for one in parts),
-    )
+    n = right = gained = lost = 0
+    for comparison in (part.compared.comparison for part in parts):
+        up, down = comparison.flips or (0, 0)
+        n, gained, lost = n + comparison.n, gained + up, lost + down
+        right += round((comparison.baseline or 0.0) * comparison.n) - down
+    whole = compare_flips(right, gained, lost, n - right - gained - lost, level=level)
+    record = record_of(parts[0].new, parts[0].baselines, POOLED, nothing_chosen(0, 1, whole))
+    identical = all(part.compared.identical for part in parts)
+    return replace(record, identical=identical, counts=ItemCounts())
 
 
 def _size(part: PooledPart) -> int:
-    column = part.new.items.scores[score_name(part.new.saved, part.metric)]
+    column = part.new.items.scores[score_name(part.new.saved, part.compared.metric)]
     return sum(value is not None for value in column)
 
 
 def _is_share(part: PooledPart) -> bool:
     """Return whether all scores lie in [0, 1], without a unit, and higher ones are better."""
     try:
-        score = score_name(part.new.saved, part.metric)
+        score = score_name(part.new.saved, part.compared.metric)
     except GateError:  # a mean over groups
         return False
-    how = part.new.saved.aggregation(part.metric)
+    how = part.new.saved.aggregation(part.compared.metric)
     if not how.is_mean or not how.higher_score_is_better or how.unit:
         return False
-    if part.compared.comparison.gained is not None and len(part.baselines) == 1:
+    if part.compared.comparison.flips is not None and len(part.baselines) == 1:
         return True
     columns = [one.items.scores.get(score) for one in (part.new, *part.baselines)]
     return all(column and all(value is None or 0 <= value <= 1 for value in column) for column in columns)

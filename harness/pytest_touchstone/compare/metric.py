@@ -19,118 +19,61 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import NormalDist
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.compare.baselines import shown
+from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison, Flips, ItemCounts, record_of
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.formats.task_metrics import primary_of
 from pytest_touchstone.compare.judge import (
     NOT_COMPARED,
     AlignedScores,
-    Compared,
     columns,
     compare,
     rows_of,
     score_name,
 )
 from pytest_touchstone.compare.prompts import other_prompts
-from pytest_touchstone.core.aggregation import Aggregation, perplexity
+from pytest_touchstone.core.aggregation import Aggregation
 from pytest_touchstone.core.conditions import asked_otherwise, differing
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.results.summary import Metric
+from pytest_touchstone.statistics.best_of_many import nothing_chosen
 from pytest_touchstone.statistics.comparison import Comparison, undefined, z_quantile
 from pytest_touchstone.statistics.unpaired import Total, compare_means, compare_rates
-from pytest_touchstone.statistics.verdicts import Verdict
-
-
-class Flips(NamedTuple):
-    """Ids of the items that the new run scores better, and worse."""
-
-    gained: tuple[str, ...]
-    lost: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricComparison:
-    """One metric of one benchmark in both results.
-
-    ``sizes`` are the numbers of items of the baseline and the new result that were compared, 0 where not known.
-    ``items`` says how many each has and how many are common, where both have them. ``identical``: every common item
-    scores the same in both. ``verdict`` is None for metrics that are shown beside the primary one. ``stands_for``
-    is the metric that this one is compared for.
-    """
-
-    benchmark: str
-    metric: str
-    primary: bool
-    compared: Compared
-    paired: bool
-    sizes: tuple[int, int]
-    items: tuple[int, int, int] | None = None
-    flips: Flips | None = None
-    identical: bool = False
-    verdict: Verdict | None = None
-    stands_for: str = ""
-
-    @property
-    def label(self) -> str:
-        """The name to be shown: of a substitute that of the metric itself, with what stands for it."""
-        return perplexity("").compared(self.stands_for) if self.stands_for else self.metric
-
-    @property
-    def comparison(self) -> Comparison:
-        """Values, difference, interval and test."""
-        return self.compared.comparison
-
-    @property
-    def percent(self) -> float | None:
-        """The difference in per cent of the baseline's value; None where that is 0 or below."""
-        base, moved = self.comparison.baseline, self.comparison.difference
-        return None if base is None or moved is None or base <= 0 else 100 * moved / base
 
 
 def compare_metric(
     baseline: BenchmarkScores, new: BenchmarkScores, metric: str, *, primary: bool, level: float
-) -> MetricComparison:
+) -> BenchmarkComparison:
     """The new result against the baseline's by a metric that both have."""
     how = new.saved.aggregation(metric)
-    found = shared_columns(baseline, new, metric) if not how.is_perplexity else None
-    if found is not None:
-        compared = compare(new, [baseline], metric, level=level)
-        if conditions_apart(baseline, new):  # asked differently, the same scores are luck
-            compared = replace(compared, identical=False)
-        (before,), after = found.columns.baselines, found.columns.new
-        return MetricComparison(
-            benchmark=new.saved.benchmark,
-            metric=metric,
+    shared = shared_columns(baseline, new, metric) if not how.is_perplexity else None
+    if shared is not None:
+        record = compare(new, [baseline], metric, level=level)
+        (before,), after = shared.columns.baselines, shared.columns.new
+        common = shared.counts[2]
+        return replace(
+            record,
             primary=primary,
-            compared=compared,
-            paired=True,
-            sizes=(found.counts[2], found.counts[2]),
-            items=found.counts,
-            flips=_flips(found.columns.names, before, after, how.higher_score_is_better),
-            identical=before == after and not compared.comparison.difference,
+            # Asked differently, the same scores are luck.
+            identical=record.identical and not conditions_apart(baseline, new),
+            counts=ItemCounts(common, common, each=shared.counts, size=new.saved.size),
+            flips=_flips(shared.columns.names, before, after, how.higher_score_is_better),
         )
     a, b = baseline.saved.metrics[metric], new.saved.metrics[metric]
-    apart = [one for one in (how, baseline.saved.aggregation(metric)) if one.is_corpus_level]
-    comparison = replace(
+    apart = [entry for entry in (how, baseline.saved.aggregation(metric)) if entry.is_corpus_level]
+    comparison = (
         _not_compared(a, b, apart[0], level)
         if apart
-        else compare_totals(a, b, benchmark=new.saved.benchmark, level=level),
-        higher_is_better=how.higher_is_better,
-        unit=how.unit,
+        else compare_totals(a, b, benchmark=new.saved.benchmark, level=level)
     )
-    return MetricComparison(
-        benchmark=new.saved.benchmark,
-        metric=metric,
-        primary=primary,
-        compared=compared_totals(metric, comparison),
-        paired=False,
-        sizes=(a.n, b.n),
-        items=_counts(baseline, new, metric),
-    )
+    comparison = replace(comparison, higher_is_better=how.higher_is_better)
+    record = record_of(new, [baseline], metric, nothing_chosen(0, 1, comparison), unit=how.unit)
+    counts = ItemCounts(a.n, b.n, paired=False, each=_counts(baseline, new, metric))
+    return replace(record, primary=primary, counts=counts)
 
 
 def _not_compared(a: Metric, b: Metric, how: Aggregation, level: float) -> Comparison:
@@ -206,12 +149,6 @@ def _flips(
     moved = list(zip(names, before, after, strict=True))
     up, down = (tuple(name for name, a, b in moved if sign * b > sign * a) for sign in (1, -1))
     return Flips(up, down) if higher_is_better else Flips(down, up)
-
-
-def compared_totals(metric: str, comparison: Comparison) -> Compared:
-    """A comparison with one baseline in the form that is judged."""
-    base = comparison.baseline
-    return Compared(metric=metric, comparison=comparison, as_measured=comparison, measured=base, shrunk=base)
 
 
 def by_score(entry: BenchmarkScores, metric: str) -> str:

@@ -19,12 +19,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
+from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison, ItemCounts, record_of
 from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults
 from pytest_touchstone.compare.corpus_metrics import value_estimate, values_of
 from pytest_touchstone.compare.formats.task_metrics import primary_of
 from pytest_touchstone.compare.judge import (
-    POOLED,
-    Compared,
     PooledPart,
     Weighed,
     compare_composite,
@@ -32,10 +31,8 @@ from pytest_touchstone.compare.judge import (
     pool,
 )
 from pytest_touchstone.compare.metric import (
-    MetricComparison,
     by_score,
     compare_metric,
-    compared_totals,
     conditions_apart,
     metric_of,
     shared_columns,
@@ -49,10 +46,11 @@ from pytest_touchstone.core.text import listed
 from pytest_touchstone.results.aggregate import as_metric
 from pytest_touchstone.results.store_entry import ItemScores, composites_of, other_measure
 from pytest_touchstone.results.summary import Metric
-from pytest_touchstone.statistics.comparison import Comparison
+from pytest_touchstone.statistics.best_of_many import nothing_chosen
+from pytest_touchstone.statistics.comparison import Comparison, Kind
 from pytest_touchstone.statistics.composites import compare_composite_totals
 from pytest_touchstone.statistics.intervals import mean_estimate
-from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN, Kind
+from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN
 
 _MATH: Final = {"minerva_math_": "minerva_exact", "hendrycks_math_": "hendrycks_exact"}
 """The score of this harness that lm-evaluation-harness calls ``exact_match``, by the beginning of its task."""
@@ -203,19 +201,19 @@ class PairComparison:
 
     baseline: CheckpointResults
     new: CheckpointResults
-    lines: tuple[MetricComparison, ...]
-    composites: tuple[MetricComparison, ...]
+    lines: tuple[BenchmarkComparison, ...]
+    composites: tuple[BenchmarkComparison, ...]
     mean: Mean | None
-    pooled: MetricComparison | None = None
+    pooled: BenchmarkComparison | None = None
 
     @property
-    def judged(self) -> dict[str, MetricComparison]:
+    def judged(self) -> dict[str, BenchmarkComparison]:
         """The lines that verdicts are about, by benchmark."""
         return {line.benchmark: line for line in self.lines if line.primary}
 
     def of_kind(self, kind: Kind) -> list[str]:
         """The benchmarks with this verdict."""
-        return [name for name, line in self.judged.items() if line.verdict and line.verdict.kind == kind]
+        return [name for name, line in self.judged.items() if line.comparison.verdict == kind]
 
     def only_in(self, one: CheckpointResults, other: CheckpointResults) -> list[str]:
         """The benchmarks of which ``other`` has no result."""
@@ -241,7 +239,7 @@ def compare_pair(
     """
     baseline, new = known_by_prompts(*named_alike(baseline, new))
     both = [(one, new.entries[name]) for name, one in baseline.entries.items() if name in new.entries]
-    lines: list[MetricComparison] = []
+    lines: list[BenchmarkComparison] = []
     for pair in both:
         lines += _lines(*pair, metric, every, 1 - alpha)
     if not lines:
@@ -282,7 +280,7 @@ def compare_pair(
 
 def _lines(
     a: BenchmarkScores, b: BenchmarkScores, wanted: str | None, every: bool, level: float
-) -> list[MetricComparison]:
+) -> list[BenchmarkComparison]:
     """The primary metric, then those beside it."""
     common = _comparable(a, b)
     if not common:
@@ -294,11 +292,15 @@ def _lines(
     parts = [p.metric for c in made for p in c.parts if p.benchmark == b.saved.benchmark]
     others = common if every else [name for name in common if name in parts]
     names = dict.fromkeys((ranked[0], *others))
-    stands_for = {score: name for name in b.saved.metrics if (score := by_score(b, name)) != name}
+    stands_in = {
+        score: b.saved.aggregation(name).compared(name)
+        for name in b.saved.metrics
+        if (score := by_score(b, name)) != name
+    }
     return [
         replace(
             compare_metric(a, b, name, primary=name == ranked[0], level=level),
-            stands_for=stands_for.get(name, ""),
+            stands_in=stands_in.get(name, ""),
         )
         for name in names
     ]
@@ -332,7 +334,7 @@ def compare_composite_in(
     before: Mapping[str, BenchmarkScores],
     after: Mapping[str, BenchmarkScores],
     level: float,
-) -> MetricComparison | None:
+) -> BenchmarkComparison | None:
     """The composite in both; None where a part is missing in either."""
     pairs = []
     for weight, benchmark, metric in composite.parts:
@@ -344,32 +346,29 @@ def compare_composite_in(
         b.saved.aggregation(metric).is_mean and shared_columns(a, b, metric) is not None
         for _, metric, a, b in pairs
     )
-    compared: Compared
     if paired:
-        compared = compare_composite(
+        record = compare_composite(
             composite.name,
             [Weighed(weight, metric, b, [a]) for weight, metric, a, b in pairs],
             level=level,
         )
-        if any(conditions_apart(a, b) for _, _, a, b in pairs):
-            compared = replace(compared, identical=False)
+        asked_alike = not any(conditions_apart(a, b) for _, _, a, b in pairs)
+        record = replace(record, identical=record.identical and asked_alike)
     else:
         groups: dict[str, list[tuple[float, Comparison]]] = {}
         for weight, metric, a, b in pairs:
             line = compare_metric(a, b, metric, primary=False, level=level)
             groups.setdefault(b.saved.benchmark, []).append((weight, line.comparison))
         totals = compare_composite_totals(list(groups.values()), level=level)
-        compared = compared_totals(composite.name, totals)
-    # Its parts have items of their own: a number of items says nothing of the sum.
-    compared = replace(compared, comparison=replace(compared.comparison, n=0))
-    return MetricComparison(
+        _, _, a, b = pairs[0]
+        record = record_of(b, [a], "", nothing_chosen(0, 1, totals))
+    return replace(
+        record,
         benchmark=composite.name,
         metric=composite.formula,
-        primary=True,
-        compared=compared,
-        paired=paired,
-        sizes=(0, 0),
-        identical=compared.identical,
+        # Its parts have items of their own: a number of items says nothing of the sum.
+        comparison=replace(record.comparison, n=0),
+        counts=ItemCounts(paired=paired),
     )
 
 
@@ -377,34 +376,31 @@ def compare_composite_in(
 
 
 def _judged(
-    lines: Sequence[MetricComparison],
+    lines: Sequence[BenchmarkComparison],
     entries: Sides,
     margin: float | None,
     alpha: float,
-) -> dict[str, MetricComparison]:
+) -> dict[str, BenchmarkComparison]:
     """The lines with verdicts: "inconclusive" where a result of the benchmark is not valid."""
     margins = {
         line.benchmark: how.margin
         for line in lines
         if margin is None and (how := _aggregation(line, entries)) is not None and how.unit
     }
-    compared = {
-        line.benchmark: line.compared for line in lines if margins.get(line.benchmark, 0.0) is not None
-    }
-    own = {name: one for name, one in margins.items() if one is not None}
-    verdicts = judge(compared, margin=MARGIN if margin is None else margin, margins=own, alpha=alpha)
     found = {line.benchmark: line for line in lines}
-    for line in lines:
-        if line.benchmark not in verdicts:
-            continue
-        verdict = verdicts[line.benchmark].verdict
-        if reasons := _invalid(line.benchmark, entries):
-            verdict = replace(verdict, kind="inconclusive", items=None, why=f"not valid: {reasons[0]}")
-        found[line.benchmark] = replace(line, verdict=verdict)
+    compared = {name: line for name, line in found.items() if margins.get(name, 0.0) is not None}
+    own = {name: value for name, value in margins.items() if value is not None}
+    found |= judge(compared, margin=MARGIN if margin is None else margin, margins=own, alpha=alpha)
+    for name, line in found.items():
+        if line.comparison.verdict is not None and (reasons := _invalid(name, entries)):
+            comparison = replace(
+                line.comparison, verdict="inconclusive", items_to_tell=None, why=f"not valid: {reasons[0]}"
+            )
+            found[name] = replace(line, comparison=comparison)
     return found
 
 
-def _aggregation(line: MetricComparison, entries: Sides) -> Aggregation | None:
+def _aggregation(line: BenchmarkComparison, entries: Sides) -> Aggregation | None:
     """How the new result's metric is made; None for a composite."""
     entry = entries[1].get(line.benchmark)
     return None if entry is None else entry.saved.aggregation(line.metric)
@@ -425,44 +421,31 @@ def _invalid(benchmark: str, entries: Sides) -> list[str]:
 
 
 def _pooled(
-    lines: Sequence[MetricComparison],
+    lines: Sequence[BenchmarkComparison],
     entries: Sides,
     margin: float | None,
     alpha: float,
-) -> MetricComparison | None:
+) -> BenchmarkComparison | None:
     """The verdict on the items of all benchmarks that are valid and compared item by item."""
     before, after = entries
     parts = {
-        line.benchmark: PooledPart(
-            line.metric, after[line.benchmark], [before[line.benchmark]], line.compared
-        )
+        line.benchmark: PooledPart(after[line.benchmark], [before[line.benchmark]], line)
         for line in lines
-        if line.paired
+        if line.counts.paired
     }
-    found = pool(parts, level=1 - alpha)
-    if found is None:
+    pooled = pool(parts, level=1 - alpha)
+    if pooled is None:
         return None
-    asked_apart = any(conditions_apart(before[name], after[name]) for name in found.benchmarks)
-    compared = replace(found.compared, identical=found.compared.identical and not asked_apart)
-    usual = MARGIN if margin is None else margin
-    verdict = judge({found.name: compared}, margin=usual, alpha=alpha)[found.name].verdict
-    n = compared.comparison.n
-    return MetricComparison(
-        benchmark=found.name,
-        metric=POOLED,
-        primary=True,
-        compared=compared,
-        paired=True,
-        sizes=(n, n),
-        identical=compared.identical,
-        verdict=verdict,
-    )
+    asked_apart = any(conditions_apart(before[name], after[name]) for name in pooled.benchmarks)
+    n, identical = pooled.compared.comparison.n, pooled.compared.identical and not asked_apart
+    record = replace(pooled.compared, identical=identical, counts=ItemCounts(n, n))
+    return judge({"": record}, margin=MARGIN if margin is None else margin, alpha=alpha)[""]
 
 
 # The mean
 
 
-def _mean(lines: Sequence[MetricComparison], level: float) -> Mean | None:
+def _mean(lines: Sequence[BenchmarkComparison], level: float) -> Mean | None:
     """None for fewer than two benchmarks with values from 0 to 1 that are better when higher."""
     known = [line for line in lines if _is_share(line.comparison) and line.comparison.higher_is_better]
     if len(known) < 2:
@@ -471,7 +454,7 @@ def _mean(lines: Sequence[MetricComparison], level: float) -> Mean | None:
     comparison = compare_composite_totals([[(weight, line.comparison)] for line in known], level=level)
     percents = [line.percent for line in known if line.percent is not None]
     return Mean(
-        replace(comparison, why=None if comparison.stderr else comparison.why),
+        replace(comparison, why="" if comparison.stderr else comparison.why),
         len(known),
         sum(percents) / len(percents) if percents else None,
         len(percents),

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from pytest_touchstone.compare.baselines import BaselineChoice, BaselineSource, find
+from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import GateConfig
 from pytest_touchstone.compare.gate.decide import Early, margin_of, metrics_of
-from pytest_touchstone.compare.judge import Compared, Judged, columns, compare, score_name
+from pytest_touchstone.compare.judge import columns, compare, score_name
 from pytest_touchstone.core.aggregation import facts_beside
 from pytest_touchstone.results.journal import Following, latest
 from pytest_touchstone.results.records import Record
@@ -36,7 +37,6 @@ from pytest_touchstone.statistics.sequential import (
     item_order,
     plan_analyses,
 )
-from pytest_touchstone.statistics.verdicts import Verdict
 
 Series: TypeAlias = tuple[str, str]
 """The names of a checkpoint and a benchmark: the subject of one verdict."""
@@ -116,7 +116,7 @@ class SequentialMonitor:
 
     def early(self) -> dict[Series, Early]:
         """The verdicts that an interim analysis settled, and the baseline of each."""
-        return {series: early_of(one, self.plan, self.family(series)) for series, one in self.stops().items()}
+        return {series: early_of(stop, self.family(series)) for series, stop in self.stops().items()}
 
     def _advance(self, series: Series) -> Settled | None:
         if (known := self._analyses.get(series)) is not None and known.settled is not None:
@@ -187,9 +187,9 @@ def interim_analyses(
     return InterimAnalyses(course, analyses, saved, found, metric)
 
 
-def early_of(settled: Settled, plan: GateConfig, family: int) -> Early:
+def early_of(settled: Settled, family: int) -> Early:
     """The verdict of a stop as the gate takes it."""
-    return Early(settled.found, judged(settled, alpha=plan.alpha, family=family))
+    return Early(settled.found, judged(settled, family))
 
 
 def _all_items(course: InterimSchedule, saved: StoredResult) -> ItemScores:
@@ -216,7 +216,7 @@ class Settled:
 
     found: BaselineChoice
     stop: EarlyStop
-    compared: Compared
+    compared: BenchmarkComparison
     margin: float
 
     @property
@@ -272,23 +272,17 @@ class InterimAnalyses:
         return means.index(better(means))
 
 
-def judged(settled: Settled, *, alpha: float, family: int) -> Judged:
-    """The verdict of a stop. Its p is not adjusted: the analyses' own levels allow for their number and for that of
-    the benchmarks."""
-    comparison = settled.compared.comparison
-    return Judged(
-        compared=settled.compared,
-        verdict=Verdict(
-            kind=settled.stop.kind,
-            comparison=comparison,
-            margin=settled.margin,
-            alpha=alpha,
-            p_adjusted=None,
-            family=family,
-            items=None,
-            why=_why(settled.stop),
-        ),
+def judged(settled: Settled, family: int) -> BenchmarkComparison:
+    """The comparison of a stop with its verdict. Its p is not adjusted: the analyses' own levels allow for their number
+    and for that of the benchmarks."""
+    comparison = replace(
+        settled.compared.comparison,
+        verdict=settled.stop.kind,
+        margin=settled.margin,
+        family=family,
+        why=_why(settled.stop),
     )
+    return replace(settled.compared, comparison=comparison)
 
 
 def _why(stop: EarlyStop) -> str:

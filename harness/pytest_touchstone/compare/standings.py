@@ -120,12 +120,11 @@ def _over_all(compared: Mapping[str, Sequence[BenchmarkScores]], alpha: float) -
     ) -> dict[str, PooledPart]:
         found = {}
         for name, entry in one.items():
-            metric = entry.saved.primary
             try:
-                result = compare(entry, [other[name]], metric, level=1 - alpha)
+                compared = compare(entry, [other[name]], level=1 - alpha)
             except GateError:  # a mean over groups has no items to compare
                 continue
-            found[name] = PooledPart(metric, entry, [other[name]], result)
+            found[name] = PooledPart(entry, [other[name]], compared)
         return found
 
     def difference(one: Mapping[str, BenchmarkScores], other: Mapping[str, BenchmarkScores]) -> Any:

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_touchstone.compare.gate.result import GateLine, lines_from_json, ordered
+from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison
+from pytest_touchstone.compare.gate.result import lines_from_json, ordered
 from pytest_touchstone.core.files import shown_path, write_atomic
 from pytest_touchstone.core.text import listed, one_line
 from pytest_touchstone.reports.formatting import interval, number
@@ -48,14 +49,14 @@ def finding_of(summary: Summary, others: Mapping[str, Mapping[str, Any]]) -> Fin
     checkpoint, gate = summary.checkpoints[0], summary.gate or {}
     step = checkpoint.get("step")
 
-    def later(line: GateLine) -> Mapping[str, Any] | None:
+    def later(line: BenchmarkComparison) -> Mapping[str, Any] | None:
         """Return the checkpoint that a line compares with, if it is a later one."""
         other = None if line.against is None else others.get(line.against.run_id)
         if other is None or other.get("step") is None or step is None:
             return None
         return other if other["step"] > step else None
 
-    def worse(line: GateLine) -> bool:
+    def worse(line: BenchmarkComparison) -> bool:
         if later(line):
             return line.kind == "better" or any(one.startswith("floor ") for one in line.fails)
         return bool(line.fails) or line.kind == "worse"
@@ -83,17 +84,17 @@ def finding_of(summary: Summary, others: Mapping[str, Mapping[str, Any]]) -> Fin
     )
 
 
-def _score(summary: Summary, line: GateLine | None, lines: int) -> str:
+def _score(summary: Summary, line: BenchmarkComparison | None, lines: int) -> str:
     """Return benchmark, value and interval: those of a line (``+1``: of two), else of the first result."""
     more = f" +{lines - 1}" if lines > 1 else ""
     for one in wholes(summary):
         metric = one.metrics[one.primary] if line is None else one.metrics.get(line.metric)
         if metric is not None and (line is None or line.benchmark == one.benchmark):
             return f"{one.benchmark}{more} {number(metric.value)} {interval(metric.low, metric.high)}"
-    return "" if line is None else f"{line.benchmark}{more} {number(line.value)}"
+    return "" if line is None else f"{line.benchmark}{more} {number(line.comparison.new)}"
 
 
-def _verdict(line: GateLine, *, later: bool) -> str:
+def _verdict(line: BenchmarkComparison, *, later: bool) -> str:
     """Return a verdict in a few words of plain English."""
     other = line.against.checkpoint if line.against is not None else "the best"
     words = {
@@ -107,7 +108,7 @@ def _verdict(line: GateLine, *, later: bool) -> str:
     }
     if later and line.kind in ("worse", "better"):
         return f"below later {other}" if line.kind == "worse" else f"WORSE since: {other}"
-    reason = next(iter(line.invalid), line.why).partition("; ")[0]
+    reason = next(iter(line.invalid), line.comparison.why).partition("; ")[0]
     return words.get(line.kind, f"{line.kind}: {reason}")
 
 

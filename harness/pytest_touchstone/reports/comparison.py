@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison
 from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults
 from pytest_touchstone.compare.metric import (
-    MetricComparison,
     best_scorer,
     condition_text,
     conditions_apart,
@@ -38,9 +38,9 @@ from pytest_touchstone.reports.formatting import (
     p_exact,
     written,
 )
-from pytest_touchstone.statistics.comparison import Comparison
+from pytest_touchstone.statistics.comparison import Comparison, Kind
 from pytest_touchstone.statistics.units import POINTS
-from pytest_touchstone.statistics.verdicts import P_DECIDES, Kind, is_at_odds
+from pytest_touchstone.statistics.verdicts import P_DECIDES, is_at_odds
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -98,7 +98,7 @@ def header(level: float) -> Cells:
     return HEADER._replace(interval=f"{100 * level:g} % interval")
 
 
-def cells(line: MetricComparison) -> Cells:
+def cells(line: BenchmarkComparison) -> Cells:
     """Return the line's cells; ``p`` is the uncorrected one, while verdicts use Holm's."""
     one = line.comparison
     return Cells(
@@ -110,13 +110,15 @@ def cells(line: MetricComparison) -> Cells:
         interval(one.low, one.high, one.told_in.moved),
         percent(line.percent),
         p_exact(one.p),
-        "/".join(str(n) if n else NOTHING for n in dict.fromkeys(line.sizes)),  # of both, where they differ
+        "/".join(
+            str(n) if n else NOTHING for n in dict.fromkeys(line.counts[:2])
+        ),  # of both, where they differ
         flips(line),
-        line.verdict.kind if line.verdict else "",
+        one.verdict or "",
     )
 
 
-def about_values(pair: PairComparison, line: MetricComparison) -> str:
+def about_values(pair: PairComparison, line: BenchmarkComparison) -> str:
     """Return the marks of a primary metric's values, such as ``sample: 32 of 2,376``.
 
     If they differ: ``A 4 of 32 items; B sample: 32 of 2,376``.
@@ -130,7 +132,7 @@ def about_values(pair: PairComparison, line: MetricComparison) -> str:
     return "; ".join(f"{name} {text}" for name, text in zip("AB", texts, strict=True) if text)
 
 
-def composite_cells(line: MetricComparison) -> Cells:
+def composite_cells(line: BenchmarkComparison) -> Cells:
     """Return a composite's cells; it has no items."""
     return cells(line)._replace(metric="composite", n="", flips="")
 
@@ -140,14 +142,14 @@ def percent(value: float | None) -> str:
     return NOTHING if value is None else f"{round(value, 1) or 0.0:+.1f} %"
 
 
-def flips(line: MetricComparison) -> str:
+def flips(line: BenchmarkComparison) -> str:
     """Return items gained and lost, ``+12 -7``; ``identical`` where no score differs."""
     if line.flips is None:
         return NOTHING
-    return IDENTICAL if line.identical else f"+{len(line.flips.gained)} -{len(line.flips.lost)}"
+    return IDENTICAL if line.is_unchanged else f"+{len(line.flips.gained)} -{len(line.flips.lost)}"
 
 
-def is_valid(pair: PairComparison, line: MetricComparison) -> bool:
+def is_valid(pair: PairComparison, line: BenchmarkComparison) -> bool:
     """Return whether nothing is known against either value."""
     sides = (pair.baseline.entries.get(line.benchmark), pair.new.entries.get(line.benchmark))
     return not any(entry and entry.saved.invalid for entry in sides)
@@ -170,8 +172,8 @@ def lists(pair: PairComparison) -> list[tuple[str, str]]:
         names, title = pair.of_kind(kind), key.replace("_", " ")
         found += [(title, "none")] if not names else []
         found += [
-            (title if place == 0 else "", f"{name}: {line.verdict.why if line.verdict else ''}")
-            for place, (name, line) in enumerate((name, pair.judged[name]) for name in names)
+            ("" if index else title, f"{name}: {pair.judged[name].comparison.why}")
+            for index, name in enumerate(names)
         ]
     return found
 
@@ -179,10 +181,7 @@ def lists(pair: PairComparison) -> list[tuple[str, str]]:
 def findings(pair: PairComparison) -> list[tuple[str, str]]:
     """Return labels and texts that stand below the table: the lists, composites, the mean, and all items as one."""
     found = lists(pair)
-    found += [
-        (line.benchmark, f"{line.verdict.why if line.verdict else ''}; = {line.metric}")
-        for line in pair.composites
-    ]
+    found += [(line.benchmark, f"{line.comparison.why}; = {line.metric}") for line in pair.composites]
     wrong = [name for name, line in pair.judged.items() if not is_valid(pair, line)]
     without = f"; without {listed(wrong)}, NOT VALID" if wrong else ""
     found += [("mean", mean(pair.mean) + without)] if pair.mean is not None else []
@@ -202,14 +201,12 @@ def mean(found: Mean) -> str:
     return f"{POINTS.told(one.difference)}{limits}{tested}{relative}, over {count(found.benchmarks, 'benchmark')}"
 
 
-def pooled(line: MetricComparison) -> str:
+def pooled(line: BenchmarkComparison) -> str:
     """Return the verdict on all items together, in one line."""
-    verdict, p = line.verdict, line.comparison.p
-    assert verdict is not None
-    why = verdict.why if ", p = " in verdict.why or p is None else f"{verdict.why} (p = {p_exact(p)})"
-    return (
-        f"{verdict.kind}: {why.replace('= <', '< ')}; {count(line.comparison.n, 'item')} of {line.benchmark}"
-    )
+    comparison, why = line.comparison, line.comparison.why
+    if ", p = " not in why and comparison.p is not None:
+        why = f"{why} (p = {p_exact(comparison.p)})".replace("= <", "< ")
+    return f"{comparison.verdict}: {why}; {count(comparison.n, 'item')} of {line.benchmark}"
 
 
 def notes(pair: PairComparison) -> list[str]:
@@ -261,7 +258,7 @@ def _without_margin(pair: PairComparison) -> list[str]:
     lacking = dict.fromkeys(
         f"no verdict by {line.label}: it is in {line.comparison.unit}, which has no margin; give one, --margin D"
         for line in pair.lines
-        if line.primary and line.verdict is None and line.comparison.unit
+        if line.primary and line.comparison.verdict is None and line.comparison.unit
     )
     return list(lacking)
 
@@ -311,7 +308,7 @@ def _unknown(pair: PairComparison) -> list[str]:
     if all(published.values()) or not any(published.values()):
         return []
     who = "A was published elsewhere" if published["A"] else "B was published elsewhere"
-    met = [name for name, line in pair.judged.items() if line.paired]
+    met = [name for name, line in pair.judged.items() if line.counts.paired]
     rest = [name for name in pair.judged if name not in met]
     found = [f"{who}, and asked the same items by the same prompts: {_benchmarks(pair, met)}"] if met else []
     if rest:
@@ -325,7 +322,7 @@ def _items(pair: PairComparison) -> list[str]:
     found = []
     totals: dict[str, list[str]] = {}
     for name, line in pair.judged.items():
-        if not line.paired and line.items is None:
+        if not line.counts.paired and line.counts.each is None:
             totals.setdefault(line.comparison.method, []).append(name)
     for method, names in totals.items():
         how = f", by {method}" if method != "none" else ""
@@ -333,10 +330,10 @@ def _items(pair: PairComparison) -> list[str]:
             f"only totals are known, compared as runs on different items{how}: {_benchmarks(pair, names)}"
         )
     for name, line in pair.judged.items():
-        if line.items is None or len(set(line.items)) == 1:
+        if line.counts.each is None or len(set(line.counts.each)) == 1:
             continue
-        a, b, both = line.items
-        how = "compared on these" if line.paired else "compared as runs on different items"
+        a, b, both = line.counts.each
+        how = "compared on these" if line.counts.paired else "compared as runs on different items"
         found.append(f"{name}: {both} of {a} items of A and {b} of B are the same: {how}")
     return found
 
@@ -385,29 +382,22 @@ def _candidate(one: CheckpointResults) -> dict[str, Any]:
     return {"name": one.name, "origin": one.origin, **one.about}
 
 
-def _line(pair: PairComparison, line: MetricComparison, flips: Sequence[Flip] | None) -> dict[str, Any]:
-    one, verdict = line.comparison, line.verdict
+def _line(pair: PairComparison, line: BenchmarkComparison, flips: Sequence[Flip] | None) -> dict[str, Any]:
+    one = line.comparison
     a, b = pair.baseline.entries.get(line.benchmark), pair.new.entries.get(line.benchmark)
+    numbers = asdict(one)
     found: dict[str, Any] = {
-        "benchmark": line.benchmark,
-        "metric": line.metric,
-        "label": line.label,
-        "primary": line.primary,
+        **{name: getattr(line, name) for name in ("benchmark", "metric", "label", "primary")},
         **_numbers(one),
         "percent": line.percent,
-        "level": one.level,
-        "stderr": one.stderr,
-        "p_adjusted": verdict.p_adjusted if verdict else None,
+        **{name: numbers[name] for name in ("level", "stderr", "p_adjusted", "verdict", "margin", "method")},
+        "why": one.why or None,
         "n": one.n or None,
-        "paired": line.paired,
+        "paired": line.counts.paired,
         "gained": len(line.flips.gained) if line.flips else None,
         "lost": len(line.flips.lost) if line.flips else None,
-        "identical": line.identical,
-        "verdict": verdict.kind if verdict else None,
-        "why": verdict.why if verdict else one.why,
-        "margin": verdict.margin if verdict else None,
-        "items_to_tell": verdict.items or None if verdict else None,
-        "method": one.method,
+        "identical": line.is_unchanged,
+        "items_to_tell": one.items_to_tell or None,
         "baseline_about": a.saved.about if a else "",
         "new_about": b.saved.about if b else "",
         "conditions_differ": conditions_apart(a, b) if a and b else {},

@@ -9,11 +9,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.compare.baselines import FIRST_ON_ITEMS
+from pytest_touchstone.compare.benchmark_comparison import STRICT, BenchmarkComparison
 from pytest_touchstone.compare.gate.result import (
     KINDS,
-    STRICT,
     UNSURE,
-    GateLine,
     GateResult,
     lines_from_json,
     ordered,
@@ -73,7 +72,9 @@ def print_verdicts(gate: Mapping[str, Any], write: Callable[..., None], *, detai
             told = [text for text in told if text not in before]
             before.update(bad)
         told += (
-            [sees_text(line)] if details and line.verdict != "inconclusive" and line.sees is not None else []
+            [sees_text(line)]
+            if details and line.comparison.verdict != "inconclusive" and line.sees is not None
+            else []
         )
         rows += [(Text(), Text(text, style="" if text in bad else "dim")) for text in told]
     if not details and (text := _seen([line for line in lines if not line.fails], several)):
@@ -87,20 +88,20 @@ def print_verdicts(gate: Mapping[str, Any], write: Callable[..., None], *, detai
     for line in pooled if details or len(pooled) <= NAMED else []:
         numbers = _numbers(replace(line, metric="composite"), several, details=details)
         rows.append((Text(POOLED), Text.assemble(_verdict(line.kind), f" over {numbers}; decides nothing")))
-        why = [*reason_texts(line), *([sees_text(line)] * (line.verdict != "inconclusive"))]
+        why = [*reason_texts(line), *([sees_text(line)] * (line.comparison.verdict != "inconclusive"))]
         rows += [(Text(), Text(text, style="dim")) for text in why if details and text]
     rows += [(Text("note", style="magenta"), Text(note)) for note in gate.get("notes", ())]
     write(labelled(rows, dim=False))
 
 
-def _apart(lines: Sequence[GateLine]) -> list[GateLine]:
+def _apart(lines: Sequence[BenchmarkComparison]) -> list[BenchmarkComparison]:
     """Return the lines that a short report shows one by one."""
     bad = [line for line in lines if line.fails or line.invalid or line.accepted]
-    compared = [line for line in lines if line not in bad and line.difference is not None]
+    compared = [line for line in lines if line not in bad and line.comparison.difference is not None]
     return bad[:APART] + (compared if len(compared) <= APART else [])
 
 
-def sees_text(line: GateLine) -> str:
+def sees_text(line: BenchmarkComparison) -> str:
     """Return the drop that a line calls worse with power 0.8, in words; empty where it is not known."""
     if line.sees is None:
         return ""
@@ -108,15 +109,15 @@ def sees_text(line: GateLine) -> str:
     return f"this gate sees a drop of {_drop(line)} on {which} with {100 * POWER:.0f} %"
 
 
-def _drop(line: GateLine) -> str:
+def _drop(line: BenchmarkComparison) -> str:
     """Return the drop that a line sees: ``2.3 points``, ``0.0123 bits``."""
-    unit = POINTS._replace(digits=1) if line.told_in is POINTS else line.told_in
+    unit = POINTS._replace(digits=1) if line.comparison.told_in is POINTS else line.comparison.told_in
     return unit.told(line.sees).removeprefix("+")
 
 
-def _seen(lines: Sequence[GateLine], several: bool) -> str:
+def _seen(lines: Sequence[BenchmarkComparison], several: bool) -> str:
     """Return the same of those that are inconclusive, in one sentence."""
-    seen = [line for line in lines if line.verdict == "inconclusive" and line.sees is not None]
+    seen = [line for line in lines if line.comparison.verdict == "inconclusive" and line.sees is not None]
     twice = len({(line.checkpoint, line.benchmark) for line in seen}) < len(seen)
     told = [
         f"{_drop(line).removesuffix(' points')} on {f'{line.checkpoint}, ' * several}{line.benchmark}"
@@ -124,7 +125,7 @@ def _seen(lines: Sequence[GateLine], several: bool) -> str:
         for line in seen
     ]
     if len(told) > 1:
-        points = ", in points," if all(line.told_in is POINTS for line in seen) else ""
+        points = ", in points," if all(line.comparison.told_in is POINTS for line in seen) else ""
         return f"this gate sees drops{points} of {listed(told, NAMED)}, with {100 * POWER:.0f} %"
     return sees_text(seen[0]) if seen else ""
 
@@ -154,31 +155,32 @@ def heading(gate: Mapping[str, Any]) -> str:
 
 def _margins(gate: Mapping[str, Any]) -> str:
     """Return the margin of all, and those of metrics with a unit: ``1 point, 0.01 bits of bits_per_byte``."""
-    lines = [line for line in lines_from_json(gate) if line.margin is not None]
+    lines = [line for line in lines_from_json(gate) if line.comparison.margin is not None]
     own = [
-        f"{line.told_in.size(line.margin or 0)} of {line.metric}"
+        f"{line.comparison.told_in.size(line.comparison.margin or 0)} of {line.metric}"
         for line in lines
-        if line.told_in is not POINTS
+        if line.comparison.told_in is not POINTS
     ]
     points = [POINTS.size(gate["margin"])] if len(own) < len(lines) or not lines else []
     return ", ".join(dict.fromkeys((*points, *own)))
 
 
-def _numbers(line: GateLine, several: bool, *, details: bool) -> str:
+def _numbers(line: BenchmarkComparison, several: bool, *, details: bool) -> str:
     """Benchmark, metric, value, difference with its interval, and p."""
     about = f" ({line.about})" if line.about and details else ""
-    parts = [f"{_label(line, several)}  {number(line.value)}{about}"]
-    if line.difference is not None:
-        holm = f" (Holm over {line.family})" if line.family > 1 else ""
+    comparison = line.comparison
+    parts = [f"{_label(line, several)}  {number(comparison.new)}{about}"]
+    if comparison.difference is not None:
+        holm = f" (Holm over {comparison.family})" if comparison.family > 1 else ""
         parts.append(difference_text(line))
-        if line.p_adjusted is not None:
-            parts.append(f"p {p_short(line.p_adjusted)}{holm}")
-        elif line.p is not None and line.early:
-            parts.append(f"p {p_short(line.p)} at its interim analysis")
+        if comparison.p_adjusted is not None:
+            parts.append(f"p {p_short(comparison.p_adjusted)}{holm}")
+        elif comparison.p is not None and line.early:
+            parts.append(f"p {p_short(comparison.p)} at its interim analysis")
     return ", ".join(parts)
 
 
-def _label(line: GateLine, several: bool) -> str:
+def _label(line: BenchmarkComparison, several: bool) -> str:
     """Return benchmark and metric; of several checkpoints with the checkpoint."""
     metric = "" if line.metric == COMPOSITE else f" {line.label}"
     return f"{f'{line.checkpoint}, ' * several}{line.benchmark}{metric}"
@@ -211,11 +213,11 @@ def decision_text(gate: GateResult, code: int | None = None) -> str:
     if fails:
         return f"gate failed (exit code {code}): {listed(fails, NAMED, between='; ')}"
     if gate.lines and all(line.kind == "first" for line in gate.lines):
-        on = " on these items" if any(line.why == FIRST_ON_ITEMS for line in gate.lines) else ""
+        on = " on these items" if any(line.comparison.why == FIRST_ON_ITEMS for line in gate.lines) else ""
         return f"gate passed: no baseline yet{on}; this run is the first, and is saved"
     kinds = {line.kind for line in gate.lines}
     unsure = "; --eval-gate-mode strict would fail" if kinds.intersection(UNSURE) else ""
-    without = "not compared" in kinds and not any(line.verdict for line in gate.lines)
+    without = "not compared" in kinds and not any(line.comparison.verdict for line in gate.lines)
     return f"gate passed{' WITHOUT A COMPARISON' * without}: {_counted(gate.lines)}{_parts(gate)}{unsure}"
 
 
@@ -239,41 +241,43 @@ def _by_reason(gate: GateResult) -> list[str]:
     return [f"{listed(names, NAMED)}: {reason.partition('; ')[0]}" for reason, names in found.items()]
 
 
-def difference_text(line: GateLine) -> str:
+def difference_text(line: BenchmarkComparison) -> str:
     """Return ``-3.00 [-5.10, -0.90] points``, empty where nothing was compared."""
-    if line.difference is None:
+    comparison, unit = line.comparison, line.comparison.told_in
+    if comparison.difference is None:
         return ""
-    unit = line.told_in
-    limits = "" if line.low is None or line.high is None else f" {interval(line.low, line.high, unit.moved)}"
-    return f"{unit.moved(line.difference)}{limits} {unit.name}".rstrip()
+    low, high = comparison.low, comparison.high
+    limits = "" if low is None or high is None else f" {interval(low, high, unit.moved)}"
+    return f"{unit.moved(comparison.difference)}{limits} {unit.name}".rstrip()
 
 
-def baseline_text(line: GateLine) -> str:
+def baseline_text(line: BenchmarkComparison) -> str:
     """Return the baseline, with its value as measured and, of several, after allowing for the choice."""
     one = line.against
     if one is None:
         return ""
     step = f", step {one.step}" if one.step is not None and str(one.step) not in one.checkpoint else ""
     which = f"{one.checkpoint}{step} of run {one.run_id}"
+    measured = line.as_measured
     if one.runs == 1:
-        return f"{which}: {number(one.measured)}"
-    moved = "" if line.as_measured is None else f" ({line.told_in.told(line.as_measured)})"
+        return f"{which}: {number(measured.baseline)}"
+    moved = "" if measured.difference is None else f" ({measured.told_in.told(measured.difference)})"
     return (
-        f"{which}, best of {one.runs}: {number(one.measured)} as measured{moved}, "
-        f"{number(one.shrunk)} after allowing for the choice"
+        f"{which}, best of {one.runs}: {number(measured.baseline)} as measured{moved}, "
+        f"{number(line.comparison.baseline)} after allowing for the choice"
     )
 
 
-def reason_texts(line: GateLine, against: str | None = None) -> list[str]:
+def reason_texts(line: BenchmarkComparison, against: str | None = None) -> list[str]:
     """Return the reasons for a line's being not valid or failing, those for its verdict, and notes.
 
     ``against`` precedes the line's baseline, which then comes first.
     """
     baseline = baseline_text(line) if against is not None else ""
     fails = [reason for reason in line.fails if reason != "worse"]
-    why = _SAID.sub("", line.why, count=1)
+    why = _SAID.sub("", line.comparison.why, count=1)
     said = [] if why in line.invalid else [why]
-    said += [sees_text(line)] if line.verdict == "inconclusive" and line.sees is not None else []
+    said += [sees_text(line)] if line.comparison.verdict == "inconclusive" and line.sees is not None else []
     held = [line.accepted] if line.accepted else []
     return [*([f"{against}{baseline}"] if baseline else []), *line.invalid, *fails, *held, *said, *line.notes]
 
@@ -282,7 +286,9 @@ def _parts(gate: GateResult) -> str:
     """Return the benchmarks that lack items of earlier results: those that were compared with nothing, then the
     others."""
     apart = [
-        f"{_name(line, gate)} ({line.part or line.why})" for line in gate.lines if line.kind == "not compared"
+        f"{_name(line, gate)} ({line.part or line.comparison.why})"
+        for line in gate.lines
+        if line.kind == "not compared"
     ]
     some = [
         f"{_name(line, gate)} ({line.part})"
@@ -294,11 +300,12 @@ def _parts(gate: GateResult) -> str:
     return "".join(f"; {text}" for text in texts)
 
 
-def _failure(line: GateLine) -> str:
+def _failure(line: BenchmarkComparison) -> str:
     """Return the reasons for which a line fails, in a few words with its difference."""
-    moved = "" if line.difference is None else f" ({line.told_in.told(line.difference)})"
+    comparison = line.comparison
+    moved = "" if comparison.difference is None else f" ({comparison.told_in.told(comparison.difference)})"
     told = (
-        f"was compared with nothing ({line.part or line.why})"
+        f"was compared with nothing ({line.part or comparison.why})"
         if line.kind == "not compared"
         else f"cannot be told{moved}"
     )
@@ -306,10 +313,10 @@ def _failure(line: GateLine) -> str:
     return ", ".join(known.get(reason, reason) for reason in line.fails)
 
 
-def _name(line: GateLine, gate: GateResult) -> str:
+def _name(line: BenchmarkComparison, gate: GateResult) -> str:
     return _label(line, len({one.checkpoint for one in gate.lines}) > 1)
 
 
-def _counted(lines: Iterable[GateLine]) -> str:
+def _counted(lines: Iterable[BenchmarkComparison]) -> str:
     counts = Counter(line.kind for line in lines)
     return ", ".join(f"{counts[kind]} {kind}" for kind in reversed(KINDS) if counts[kind])

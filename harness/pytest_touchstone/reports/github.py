@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from pytest_touchstone.compare.gate.result import PASSING, GateLine, shown_lines
+from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison
+from pytest_touchstone.compare.gate.result import PASSING, shown_lines
 from pytest_touchstone.compare.judge import POOLED
 from pytest_touchstone.core import marks
 from pytest_touchstone.core.composite import COMPOSITE
@@ -67,8 +68,8 @@ def properties(summary: Summary) -> list[tuple[str, str]]:
                 where = f"touchstone.gate.{line.checkpoint}.{POOLED}"
             found += [(where, line.kind), (f"{where}.why", "; ".join(reason_texts(line)))]
             found += [(f"{where}.about", line.about)] if line.about else []
-            if line.difference is not None:
-                found.append((f"{where}.difference", _text(line.difference)))
+            if line.comparison.difference is not None:
+                found.append((f"{where}.difference", _text(line.comparison.difference)))
     return [(_NOT_XML.sub("?", name), _NOT_XML.sub("?", value)) for name, value in found]
 
 
@@ -120,7 +121,7 @@ def commands(summary: Summary) -> list[str]:
     return [*found, command(kind, "touchstone gate", _shown(str(gate["text"])))]
 
 
-def _line_text(line: GateLine) -> str:
+def _line_text(line: BenchmarkComparison) -> str:
     """Return a line's difference, mark, baseline and reasons."""
     parts = (difference_text(line), line.about, *reason_texts(line, "against "))
     return "; ".join(part for part in parts if part)

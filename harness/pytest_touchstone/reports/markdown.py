@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison
 from pytest_touchstone.compare.formats.run import composite_metric
-from pytest_touchstone.compare.gate.result import GateLine, shown_lines
-from pytest_touchstone.compare.metric import MetricComparison
+from pytest_touchstone.compare.gate.result import shown_lines
 from pytest_touchstone.compare.pair import PairComparison
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.errors import ExitCode
@@ -90,34 +90,35 @@ def _gate(summary: Summary) -> list[str]:
     return [*parts, *(markdown_text(note) for note in gate.get("notes", ()))]
 
 
-def _dropped(line: GateLine) -> str:
+def _dropped(line: BenchmarkComparison) -> str:
     """Return what dropped, by how much, against what, and how sure that is."""
     metric = "" if line.metric == COMPOSITE else f" {markdown_code(line.label)}"
     against = line.against
-    before = "" if against is None else f"{formatting.number(against.measured)} to "
+    before = "" if against is None else f"{formatting.number(line.as_measured.baseline)} to "
     parts = [
         f"{markdown_code(line.benchmark)}{metric} of {markdown_code(line.checkpoint)}: "
-        f"{before}{formatting.number(line.value)}"
+        f"{before}{formatting.number(line.comparison.new)}"
     ]
-    if line.difference is not None:
-        p = "" if line.p_adjusted is None else f", p {markdown_text(formatting.p_short(line.p_adjusted))}"
-        parts.append(f"**{difference_text(line)}**{p} over {line.n:,} items")
+    if line.comparison.difference is not None:
+        adjusted = line.comparison.p_adjusted
+        p = "" if adjusted is None else f", p {markdown_text(formatting.p_short(adjusted))}"
+        parts.append(f"**{difference_text(line)}**{p} over {line.comparison.n:,} items")
     if against is not None:
         parts.append(f"against {markdown_code(against.checkpoint)} of run {markdown_code(against.run_id)}")
     parts += [markdown_text(reason) for reason in line.fails if reason != "worse"]
     return f"- {', '.join(parts)}"
 
 
-def _row(line: GateLine) -> tuple[str, ...]:
+def _row(line: BenchmarkComparison) -> tuple[str, ...]:
     metric = "" if line.metric == COMPOSITE else f" {markdown_code(line.label)}"
     strong = "**" if line.fails or line.invalid else ""
     return (
         f"{strong}{line.kind}{strong}",
         markdown_code(line.checkpoint),
         markdown_code(line.benchmark) + metric,
-        formatting.number(line.value) + (f" ({markdown_text(line.about)})" if line.about else ""),
+        formatting.number(line.comparison.new) + (f" ({markdown_text(line.about)})" if line.about else ""),
         difference_text(line).removesuffix(f" {POINTS.name}") or formatting.NOTHING,
-        markdown_text(formatting.p_short(line.p_adjusted)),
+        markdown_text(formatting.p_short(line.comparison.p_adjusted)),
         "<br>".join(markdown_text(text) for text in reason_texts(line, "against ")),
     )
 
@@ -215,7 +216,7 @@ def _compared(pair: PairComparison, flips: Flips) -> list[str]:
     ]
 
 
-def _line(pair: PairComparison, line: MetricComparison) -> str:
+def _line(pair: PairComparison, line: BenchmarkComparison) -> str:
     one = comparison.cells(line)
     if about := comparison.about_values(pair, line):
         one = one._replace(benchmark=f"{one.benchmark} ({about})")

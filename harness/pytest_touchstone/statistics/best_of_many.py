@@ -70,14 +70,12 @@ DRAWS: Final = 10_000
 class Selection:
     """The best of several runs against a new one.
 
-    ``chosen`` is its place among the runs, ``measured`` and ``shrunk`` its value before and after allowing for the
-    choice, ``candidates`` the places of all that the test takes as equally good. ``comparison`` is the one to judge
-    by: against the shrunk value; ``as_measured`` is the plain one.
+    ``chosen`` is its place among the runs, ``candidates`` the places of all that the test takes as equally good.
+    ``comparison`` is the one to judge by: against the value after allowing for the choice; ``as_measured`` is the plain
+    one.
     """
 
     chosen: int
-    measured: float
-    shrunk: float
     candidates: tuple[int, ...]
     runs: int
     comparison: Comparison
@@ -111,16 +109,14 @@ def compare_with_best(
     plain = compare_paired(runs[best], new, clusters, level=level)
     noise = noise_of(runs, new, clusters) if len(runs) > 1 else None
     if noise is None:
-        return nothing_chosen(best, means[best], len(runs), plain)
+        return nothing_chosen(best, len(runs), plain)
     return select(best, means, plain, noise, draws=draws)
 
 
-def nothing_chosen(best: int, mean: float, runs: int, plain: Comparison) -> Selection:
+def nothing_chosen(best: int, runs: int, plain: Comparison) -> Selection:
     """The selection where nothing was chosen, or the noise is not known."""
     return Selection(
         chosen=best,
-        measured=mean,
-        shrunk=mean,
         candidates=(best,),
         runs=runs,
         comparison=plain,
@@ -145,8 +141,6 @@ def select(
     rival = Rival(drawn.values[new], runs.squares_to(noise.covariance[new, :new], noise.covariance[new, new]))
     return Selection(
         chosen=best,
-        measured=means[best],
-        shrunk=means[best] - runs.luck(rival.mean),
         candidates=runs.candidates,
         runs=new,
         comparison=runs.against(rival, plain),
@@ -305,7 +299,7 @@ def compare_composite_with_best(
     plain = compare_composites(benchmarks, best, level=level)
     noise = noise_of_composite(benchmarks, count) if count > 1 else None
     if noise is None:
-        return nothing_chosen(best, means[best], count, plain)
+        return nothing_chosen(best, count, plain)
     return select(best, means, plain, noise, draws=draws)
 
 

@@ -6,21 +6,27 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import Final
+from typing import Final, Literal
 
 from pytest_touchstone.statistics.units import MetricUnit, unit_of
 
 LEVEL: Final = 0.95
 
+Kind = Literal["worse", "better", "not worse", "inconclusive"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """A new run against a baseline: values, difference (new - baseline), its interval, and the test of no difference.
+    """A new run against a baseline: values, difference (new - baseline), its interval, the test, and the verdict.
 
     ``p`` is two-sided. ``n`` counts the items (the smaller number where the runs have their own), ``units`` the
-    independent ones: clusters, where items share a text. ``gained`` and ``lost`` count the items that only the new
-    run, or only the baseline, has right; None where values are not right or wrong. Undefined values are None, with
+    independent ones: clusters, where items share a text. ``flips`` counts the items that only the new run, and only
+    the baseline, has right; None where values are not right or wrong. Undefined values are None, with
     ``why``; ``why`` may also name an assumption. ``unit`` is the metric's own, empty for shares and what names none.
+
+    Once it is judged (``statistics.verdicts``) it has a ``verdict`` by its ``margin``, and ``why`` is the reason of
+    that. ``p_adjusted`` is Holm's over ``family`` tested benchmarks, None where there was no test. ``items_to_tell`` is
+    about how many items would tell no difference from one of the margin with power 0.8; for "inconclusive" only.
     """
 
     baseline: float | None = None
@@ -33,12 +39,16 @@ class Comparison:
     n: int
     units: int
     method: str = "none"
-    gained: int | None = None
-    lost: int | None = None
+    flips: tuple[int, int] | None = None
     level: float = LEVEL
-    why: str | None = None
+    why: str = ""
     higher_is_better: bool = True
     unit: str = ""
+    verdict: Kind | None = None
+    margin: float | None = None
+    p_adjusted: float | None = None
+    family: int = 0
+    items_to_tell: int | None = None
 
     @property
     def oriented(self) -> Comparison:
@@ -63,8 +73,7 @@ class Comparison:
             difference=None if self.difference is None else -self.difference,
             low=None if self.high is None else -self.high,
             high=None if self.low is None else -self.low,
-            gained=self.lost,
-            lost=self.gained,
+            flips=None if self.flips is None else self.flips[::-1],
         )
 
     def mirrored(self, top: float = 0.0) -> Comparison:
@@ -80,9 +89,9 @@ class Comparison:
         )
 
 
-def undefined(why: str, *, n: int = 0, level: float = LEVEL) -> Comparison:
-    """A comparison of which nothing is known, and the reason."""
-    return Comparison(n=n, units=n, level=level, why=why)
+def undefined(why: str, *, n: int = 0, level: float = LEVEL, new: float | None = None) -> Comparison:
+    """A comparison of which nothing is known but the ``new`` value, if that is, and the reason."""
+    return Comparison(new=new, n=n, units=n, level=level, why=why)
 
 
 def check_level(level: float) -> float:

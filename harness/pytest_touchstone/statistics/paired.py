@@ -156,8 +156,7 @@ def compare_flips(right: int, gained: int, lost: int, wrong: int, *, level: floa
         n=n,
         units=n,
         method="McNemar exact; Tango interval",
-        gained=gained,
-        lost=lost,
+        flips=(gained, lost),
         level=level,
     )
 
@@ -172,6 +171,8 @@ def _compare_units(
 ) -> Comparison:
     n, units = moments.n, len(moments.totals)
     binary = is_binary(baseline) and is_binary(new)
+    gained = sum(a < b for a, b in zip(baseline, new, strict=True))
+    lost = sum(a > b for a, b in zip(baseline, new, strict=True))
     known = Comparison(
         baseline=math.fsum(baseline) / n,
         new=math.fsum(new) / n,
@@ -180,8 +181,7 @@ def _compare_units(
         n=n,
         units=units,
         level=level,
-        gained=sum(a < b for a, b in zip(baseline, new, strict=True)) if binary else None,
-        lost=sum(a > b for a, b in zip(baseline, new, strict=True)) if binary else None,
+        flips=(gained, lost) if binary else None,
     )
     if moments.variance is None:
         return replace(known, why=f"{moments.one_unit}: no test of a difference")
@@ -214,8 +214,8 @@ def _compare_clusters(known: Comparison, moments: Moments, draws: int) -> Compar
         moments.variance / moments.plain if moments.variance and moments.plain else moments.n / moments.kish
     )
     share = (z_quantile(known.level) / t_quantile(known.units - 1, known.level)) ** 2 / max(1.0, spread)
-    gained, lost = (known.gained or 0) * share, (known.lost or 0) * share
-    low, high = tango_interval(gained, lost, moments.n * share, known.level)
+    gained, lost = known.flips or (0, 0)
+    low, high = tango_interval(gained * share, lost * share, moments.n * share, known.level)
     return replace(
         known,
         low=min(low, moments.mean),

@@ -82,10 +82,11 @@ def design_of_comparison(comparison: Comparison) -> Design | None:
     n, error = comparison.n or comparison.units, comparison.stderr
     if error is None or n < 1:
         return None
-    if comparison.gained is None or comparison.lost is None:
+    if comparison.flips is None:
         return Design(items=n, spread=error * math.sqrt(n), bounded=SEEN not in comparison.method)
-    flips = comparison.gained + comparison.lost
-    plain = (flips - n * ((comparison.gained - comparison.lost) / n) ** 2) / max(1, n - 1) / n
+    gained, lost = comparison.flips
+    flips = gained + lost
+    plain = (flips - n * ((gained - lost) / n) ** 2) / max(1, n - 1) / n
     clustered = comparison.units < n and plain > 0
     effect = max(1.0, error**2 / plain) if clustered else max(1.0, n / comparison.units)
     return binary_design(n, (flips + 0.5) / (n + 1), effect=effect)

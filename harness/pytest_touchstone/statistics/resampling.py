@@ -79,17 +79,17 @@ def compare_resampled(
         units=units,
     )
     if units < 2:
-        return nothing_chosen(best, values[best], len(runs), known)
+        return nothing_chosen(best, len(runs), known)
     generator = np.random.default_rng(SEED)
     again = (draws.tosses + 1) // 2
     covariance = np.cov(_drawn(kinds, draws.statistic, again, generator))
     tossed = _tossed(_kinds([runs[best], new], clusters), draws, generator)
     if not (np.isfinite(covariance).all() and np.isfinite(tossed).all()):
         known = replace(known, why="some drawn items have no such value: no test of a difference")
-        return nothing_chosen(best, values[best], len(runs), known)
+        return nothing_chosen(best, len(runs), known)
     plain = _tested(known, covariance[np.ix_([best, -1], [best, -1])], tossed, min(units, again) - 1)
     if len(runs) == 1:
-        return nothing_chosen(best, values[best], 1, plain)
+        return nothing_chosen(best, 1, plain)
     return select(best, values[:-1], plain, JointNoise(covariance, units))
 
 
@@ -229,7 +229,7 @@ def _tested(known: Comparison, covariance: np.ndarray, tossed: np.ndarray, freed
         p = min(p, 2 * NormalDist().cdf(-gap / float(tossed.std())))
     more = variance + _two_items(known, np.diag(covariance).tolist())
     method = f"permutation ({len(tossed)} draws) and bootstrap of the value"
-    known = replace(known, why=None, stderr=math.sqrt(more), method=method)
+    known = replace(known, why="", stderr=math.sqrt(more), method=method)
     if not more:
         return replace(known, p=p, why="no drawn items differ: no interval")
     half = t_quantile(freedom, known.level) * math.sqrt(more)

@@ -46,8 +46,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Final, cast
 
-from pytest_touchstone.statistics.comparison import Comparison
-from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN, ROUNDING, Kind
+from pytest_touchstone.statistics.comparison import Comparison, Kind
+from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN, ROUNDING
 
 if TYPE_CHECKING:
     import numpy as np

@@ -34,11 +34,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from statistics import NormalDist
-from typing import Final, Literal, TypeVar
+from typing import Final, TypeVar
 
-from pytest_touchstone.statistics.comparison import Comparison, z_quantile
+from pytest_touchstone.statistics.comparison import Comparison, Kind, z_quantile
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -47,28 +47,6 @@ MARGIN: Final = 0.01
 ROUNDING: Final = 1e-9
 """The rounding error that a value, or a difference of two, may have: a drop from 0.90 to 0.85 is one of 5 points and
 no more, and 0.45999999999999996 is 0.46."""
-
-Kind = Literal["worse", "better", "not worse", "inconclusive"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """The verdict on one benchmark, and the numbers that it rests on.
-
-    ``p_adjusted`` is Holm's over ``family`` tested benchmarks, None where there was no test. ``items`` is about how
-    many items would tell no difference from one of the margin with power 0.8; for "inconclusive" only, None where
-    not known. ``why`` is the reason for a person.
-    """
-
-    kind: Kind
-    comparison: Comparison
-    margin: float
-    alpha: float
-    p_adjusted: float | None
-    family: int
-    items: int | None
-    why: str
-
 
 P_DECIDES: Final = (
     "where an interval and its p disagree about 0, p decides: its test is exact, and corrected for all comparisons, "
@@ -90,20 +68,24 @@ def judge(
     margins: Mapping[Key, float] | None = None,
     alpha: float = ALPHA,
     sizes: Mapping[Key, int] | None = None,
-) -> dict[Key, Verdict]:
-    """One verdict per benchmark, in the order given; ``margins`` are those that differ from ``margin``. ``sizes`` are
-    the numbers of items that there are at most, where known: an advice to ask more would be of no use.
+) -> dict[Key, Comparison]:
+    """The comparisons with a verdict each, in the order given.
 
-    Raises ``ValueError`` for a margin below 0, one of a benchmark that is not compared, an alpha out of range, or an
-    interval of another level than 1 - alpha.
+    ``margins`` are those that differ from ``margin``. ``sizes`` are the numbers of items that there are at most, where
+    known: an advice to ask more would be of no use. Raises ``ValueError`` for a margin below 0, one of a benchmark that
+    is not compared, an alpha out of range, or an interval of another level than 1 - alpha.
     """
     own = dict(margins or {})
     _check(comparisons, margin, own, alpha)
-    adjusted = holm([one.p for one in comparisons.values()])
-    family = sum(one.p is not None for one in comparisons.values())
+    adjusted = holm([comparison.p for comparison in comparisons.values()])
+    family = sum(p is not None for p in adjusted)
     return {
-        name: _verdict(one, own.get(name, margin), alpha, p, family, size=(sizes or {}).get(name, 0))
-        for (name, one), p in zip(comparisons.items(), adjusted, strict=True)
+        name: _judged(
+            replace(comparison, margin=own.get(name, margin), p_adjusted=p, family=family),
+            alpha,
+            size=(sizes or {}).get(name, 0),
+        )
+        for (name, comparison), p in zip(comparisons.items(), adjusted, strict=True)
     }
 
 
@@ -120,50 +102,33 @@ def kind_of(comparison: Comparison, p: float | None, margin: float, alpha: float
     return "not worse" if low is not None and low > -margin else "inconclusive"
 
 
-def _verdict(
-    comparison: Comparison, margin: float, alpha: float, p: float | None, family: int, *, size: int
-) -> Verdict:
-    kind = kind_of(comparison, p, margin, alpha)
+def _judged(comparison: Comparison, alpha: float, *, size: int) -> Comparison:
+    margin = comparison.margin or 0.0
+    kind = kind_of(comparison, comparison.p_adjusted, margin, alpha)
     items = items_to_settle(comparison, margin, alpha=alpha) if kind == "inconclusive" else None
-    return Verdict(
-        kind=kind,
-        comparison=comparison,
-        margin=margin,
-        alpha=alpha,
-        p_adjusted=p,
-        family=family,
-        items=items,
-        why=_why(kind, comparison, margin, p=p, family=family, items=items, size=size),
-    )
+    judged = replace(comparison, verdict=kind, items_to_tell=items)
+    return replace(judged, why=_why(judged, size))
 
 
-def _why(
-    kind: Kind,
-    comparison: Comparison,
-    margin: float,
-    *,
-    p: float | None,
-    family: int,
-    items: int | None,
-    size: int,
-) -> str:
-    if comparison.difference is None:
-        return comparison.why or "nothing to compare"
-    unit = comparison.told_in
-    moved, allowed = unit.told(comparison.difference), unit.size(margin)
-    if comparison.low is not None and comparison.high is not None:
-        moved += f" [{unit.moved(comparison.low)}, {unit.moved(comparison.high)}]"
-    if kind in ("worse", "better"):
-        over = f" after Holm over {family} tests" if family > 1 else ""
+def _why(judged: Comparison, size: int) -> str:
+    if judged.difference is None:
+        return judged.why or "nothing to compare"
+    unit, p = judged.told_in, judged.p_adjusted
+    moved, allowed = unit.told(judged.difference), unit.size(judged.margin or 0.0)
+    if judged.low is not None and judged.high is not None:
+        moved += f" [{unit.moved(judged.low)}, {unit.moved(judged.high)}]"
+    if judged.verdict in ("worse", "better"):
+        over = f" after Holm over {judged.family} tests" if judged.family > 1 else ""
         return f"{moved}, p = {p:.2g}{over}: by more than {allowed} and by more than chance"
-    if kind == "not worse":
+    if judged.verdict == "not worse":
         return f"{moved}: a loss of more than {allowed} is ruled out"
-    if comparison.low is None:
-        return f"{moved}; {comparison.why or 'no interval'}"
-    if p is not None and p <= 1 - comparison.level and (comparison.oriented.difference or 0) < 0:
-        word = "lower" if comparison.higher_is_better else "higher"
+    if judged.low is None:
+        return f"{moved}; {judged.why or 'no interval'}"
+    if p is not None and p <= 1 - judged.level and (judged.oriented.difference or 0) < 0:
+        word = "lower" if judged.higher_is_better else "higher"
         return f"{moved}: {word}, but within the margin of {allowed} or beyond it: inconclusive"
-    return f"{moved}: neither no loss nor one of {allowed} is ruled out{_would_tell(items, size)}"
+    advice = _would_tell(judged.items_to_tell, size)
+    return f"{moved}: neither no loss nor one of {allowed} is ruled out{advice}"
 
 
 def _would_tell(items: int | None, size: int) -> str:

@@ -61,7 +61,7 @@ DROP = accepting(new(200), old(260))
 def test_up_to_the_accepted_value_nothing_fails_and_everybody_is_told() -> None:
     found = gate(new(200), old(260), accepted=(DROP,))
     (line,) = found.lines
-    assert (found.exit_code, line.kind, line.verdict) == (0, "accepted", "worse")
+    assert (found.exit_code, line.kind, line.comparison.verdict) == (0, "accepted", "worse")
     told = "worse: accepted from 0.6500 to 0.5000 by Ann on 2026-01-02: as agreed"
     assert told in reason_texts(line)
     assert decision_text(found) == "gate passed: 1 accepted"

@@ -95,7 +95,7 @@ def test_a_strict_gate_fails_where_nobody_can_tell() -> None:
     assert kinds(found["plain"]) == kinds(found["strict"]) == ["inconclusive"]
     assert (found["plain"].exit_code, found["strict"].exit_code) == (0, 8)
     assert decision_text(found["plain"]) == "gate passed: 1 inconclusive; --eval-gate-mode strict would fail"
-    assert found["strict"].lines[0].items
+    assert found["strict"].lines[0].comparison.items_to_tell
     assert decision_text(found["strict"]).endswith("b acc cannot be told (-0.50 points)")
 
 
@@ -198,7 +198,7 @@ def test_a_floor_of_a_benchmark_that_was_not_run_is_9() -> None:
 def test_a_drop_that_is_too_large_fails_even_where_nobody_can_tell() -> None:
     for most, code in ((0.02, 0), (0.01, 8)):
         found = gate(new(195), old=(old(200),), benchmarks={"b": BenchmarkRules(max_drop=most)})
-        assert (found.exit_code, found.lines[0].verdict) == (code, "inconclusive")
+        assert (found.exit_code, found.lines[0].comparison.verdict) == (code, "inconclusive")
     assert "dropped by 1.25 points as measured; max_drop is 1" in decision_text(found)
     assert kinds(found) == ["failed"]
 
@@ -214,10 +214,10 @@ def test_the_largest_drop_allowed_is_held_against_the_measured_value_of_the_best
     found = gate(mine, old=earlier, benchmarks={"b": BenchmarkRules(max_drop=0.12)})
     (line,) = found.lines
     assert line.against is not None
-    assert (line.against.measured, line.as_measured) == pytest.approx((2 / 12, -2 / 12))
-    assert line.difference is not None
-    assert line.difference > -0.12  # what is left after allowing for the choice
-    assert (found.exit_code, line.verdict) == (8, "inconclusive")
+    assert (line.as_measured.baseline, line.as_measured.difference) == pytest.approx((2 / 12, -2 / 12))
+    assert line.comparison.difference is not None
+    assert line.comparison.difference > -0.12  # what is left after allowing for the choice
+    assert (found.exit_code, line.comparison.verdict) == (8, "inconclusive")
     assert "dropped by 16.67 points as measured; max_drop is 12" in decision_text(found)
     assert "0.1667 as measured (-16.67 points), " in baseline_text(line)
     assert gate(mine, old=earlier, benchmarks={"b": BenchmarkRules(max_drop=0.17)}).exit_code == 0
@@ -241,9 +241,9 @@ def test_the_largest_drop_of_a_composite_is_of_its_measured_value_too() -> None:
         found = gate(*mine, old=tuple(earlier), metrics=("score_wiki",), margin=0.5, benchmarks=own)
         line = found.lines[-1]
         assert line.against is not None
-        assert line.against.measured is not None
-        assert line.value is not None
-        assert line.as_measured == pytest.approx(line.value - line.against.measured)
+        assert line.as_measured.baseline is not None
+        assert line.comparison.new is not None
+        assert line.as_measured.difference == pytest.approx(line.comparison.new - line.as_measured.baseline)
         assert found.exit_code == code
 
 
@@ -270,7 +270,10 @@ def test_a_verdict_that_was_settled_early_has_its_largest_drop_measured_on_the_i
     for most, code in ((0.024, 8), (0.026, 0)):
         plan = GateConfig(mode="plain", benchmarks={"b": BenchmarkRules(max_drop=most)})
         found = decide(cases_of([mine], []), source(*earlier), plan, {("new", "b"): early})
-        assert (found.lines[0].as_measured, found.exit_code) == (compared.as_measured.difference, code)
+        assert (found.lines[0].as_measured.difference, found.exit_code) == (
+            compared.as_measured.difference,
+            code,
+        )
 
 
 def test_a_benchmark_has_its_own_margin_and_metric() -> None:
@@ -305,7 +308,7 @@ def test_a_benchmark_that_only_the_baseline_has_is_said() -> None:
 def test_a_benchmark_that_the_named_run_has_not_is_said_and_none_at_all_is_9() -> None:
     where = source(old(300), kind="run", name="r7")
     some = gate(new(300), new(300, "c"), where=where)
-    assert [line.why for line in some.lines][1] == "r7 has no result of it"
+    assert [line.comparison.why for line in some.lines][1] == "r7 has no result of it"
     assert (some.exit_code, some.lines[1].kind) == (0, "no baseline")
     none = gate(new(300, "c"), where=where)
     assert none.exit_code == 9
@@ -337,7 +340,7 @@ def test_the_best_by_a_composite_is_one_checkpoint_for_all_its_benchmarks() -> N
 def test_a_composite_without_a_baseline_is_the_first_too() -> None:
     found = gate(*korean(200, 200, "new", 9.0), metrics=("score_wiki",), composites={"score_wiki": 0.5})
     assert kinds(found) == ["first"] * 3
-    assert {line.why for line in found.lines} == {"no baseline yet: this result is the first"}
+    assert {line.comparison.why for line in found.lines} == {"no baseline yet: this result is the first"}
 
 
 def test_a_composite_whose_parts_were_not_run_is_9() -> None:
@@ -396,9 +399,12 @@ def test_metrics_of_one_benchmark_are_corrected_together() -> None:
     """A p that is small enough alone is not where another metric was looked at too."""
     earlier, mine = (real(220, 230, "a"),), real(214, 230, "new", 9.0)
     alone, both = (gate(mine, old=earlier, metrics=names) for names in (BOTH[:1], BOTH))
-    assert (alone.lines[0].p_adjusted, alone.lines[0].family) == (alone.lines[0].p, 1)
-    assert both.lines[0].p_adjusted == pytest.approx(2 * (both.lines[0].p or 0))
-    assert [line.family for line in both.lines] == [2, 2]
+    assert (alone.lines[0].comparison.p_adjusted, alone.lines[0].comparison.family) == (
+        alone.lines[0].comparison.p,
+        1,
+    )
+    assert both.lines[0].comparison.p_adjusted == pytest.approx(2 * (both.lines[0].comparison.p or 0))
+    assert [line.comparison.family for line in both.lines] == [2, 2]
     assert (kinds(alone)[0], kinds(both)[0]) == ("worse", "inconclusive")
 
 
@@ -423,7 +429,7 @@ def test_a_composite_may_stand_beside_its_metrics_each_with_its_own_best() -> No
         (LAMBADA, "lambada@1"): "balanced",
         ("score_wiki", "composite"): "balanced",
     }
-    assert {line.family for line in found.lines} == {3}
+    assert {line.comparison.family for line in found.lines} == {3}
 
 
 def test_a_benchmark_without_any_of_the_metrics_says_so_by_name() -> None:
@@ -473,8 +479,8 @@ def test_bits_are_judged_by_their_own_margin_and_told_in_bits() -> None:
         bits(1.10, 1.12, checkpoint="new"), old=(bits(1.0, 1.0),), metrics=("bits_per_byte",), margin=0.5
     )
     (line,) = found.lines
-    assert (line.verdict, line.margin, line.unit) == ("worse", 0.01, "bits")
-    assert line.why.startswith("+0.1100 bits [")
+    assert (line.comparison.verdict, line.comparison.margin, line.comparison.unit) == ("worse", 0.01, "bits")
+    assert line.comparison.why.startswith("+0.1100 bits [")
     plain = gate_json(found, decision_text(found))
     assert "bits_per_byte is worse (+0.1100 bits)" in plain["text"]
     assert "margin 0.01 bits of bits_per_byte, alpha" in heading(plain)
@@ -497,8 +503,8 @@ def test_a_unit_without_a_margin_is_a_mistake_and_no_verdict_where_nothing_is_de
     with pytest.raises(GateError, match="b log_odds is in nats, for which there is no margin"):
         gate(pair[0], old=pair[1:], metrics=("log_odds",))
     (line,) = gate(pair[0], old=pair[1:], metrics=("log_odds",), mode=None).lines
-    assert (line.verdict, line.kind) == (None, "no baseline")
-    assert line.why.startswith("b log_odds is in nats")
+    assert (line.comparison.verdict, line.kind) == (None, "no baseline")
+    assert line.comparison.why.startswith("b log_odds is in nats")
 
 
 def soft(name: str, temperature: float | None, *columns: str) -> BenchmarkScores:

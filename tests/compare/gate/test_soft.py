@@ -42,15 +42,15 @@ def weaker(margin: float, place: int) -> float:
 def test_a_loss_is_seen_that_right_and_wrong_do_not_show_and_said_to_have_changed_no_answer() -> None:
     found = judged([weaker(margin, place) for place, margin in enumerate(MARGINS)])
     assert kinds(found) == [("acc", "inconclusive"), ("soft", "worse")]
-    assert [line.family for line in found.lines] == [2, 2]
+    assert [line.comparison.family for line in found.lines] == [2, 2]
     assert found.exit_code == 8
-    assert found.lines[1].why.endswith("no answer changed: acc is as before on every item")
+    assert found.lines[1].comparison.why.endswith("no answer changed: acc is as before on every item")
 
 
 @pytest.mark.parametrize("scale", [0.1, 1 / 1.5, 1.6, 30.0])
 def test_another_scale_of_the_logits_is_no_difference(scale: float) -> None:
     found = judged([margin * scale for margin in MARGINS])
-    assert [line.difference for line in found.lines] == [0.0, 0.0]
+    assert [line.comparison.difference for line in found.lines] == [0.0, 0.0]
     assert found.exit_code == 0
 
 

@@ -121,12 +121,12 @@ def test_checkpoints_of_a_run_have_the_verdicts_of_the_comparison(runs):
     pair = compare_pair(first, second)
     *each, pooled = meta["verdicts"]
     assert pair.pooled is not None
-    assert pair.pooled.verdict is not None
-    assert (pooled["benchmark"], pooled["verdict"]) == (None, pair.pooled.verdict.kind)
+    assert pair.pooled.comparison.verdict is not None
+    assert (pooled["benchmark"], pooled["verdict"]) == (None, pair.pooled.comparison.verdict)
     for one, line in zip(each, pair.judged.values(), strict=True):
-        assert line.verdict is not None
+        assert line.comparison.verdict is not None
         assert line.flips is not None
-        assert one["verdict"] == line.verdict.kind
+        assert one["verdict"] == line.comparison.verdict
         assert meta["benchmarks"][one["benchmark"]]["name"] == line.benchmark
         assert (one["a"]["checkpoint"], one["b"]["checkpoint"]) == (0, 1)
         assert (one["gained"], one["lost"], one["p"]) == (

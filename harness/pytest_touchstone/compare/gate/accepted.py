@@ -28,8 +28,8 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias
 
 from pydantic import AfterValidator, Field
 
+from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison
 from pytest_touchstone.compare.candidate import BenchmarkScores
-from pytest_touchstone.compare.gate.result import GateLine
 from pytest_touchstone.core.errors import GateError, HarnessError
 from pytest_touchstone.core.files import (
     FINITE,
@@ -170,7 +170,7 @@ def write_accepted(path: Path, drops: Iterable[AcceptedDrop]) -> None:
 
 
 def drop_of(
-    line: GateLine,
+    line: BenchmarkComparison,
     saved: StoredResult | None,
     former: AcceptedDrop | None,
     *,
@@ -180,16 +180,15 @@ def drop_of(
     run: str,
 ) -> AcceptedDrop:
     """The entry that accepts what a line says; without a baseline it goes on from the former entry."""
-    assert line.value is not None
-    before = (
-        line.against.measured if line.against is not None else former.before if former is not None else None
-    )
+    assert line.comparison.new is not None
+    before = former.before if former is not None else None
+    before = before if line.against is None else line.as_measured.baseline
     value = _measured(line, saved)
     return AcceptedDrop(
         benchmark=line.benchmark,
         metric=line.metric,
         before=before,
-        to=line.value if value is None else value.plain,
+        to=line.comparison.new if value is None else value.plain,
         because=because,
         by=by,
         on=on,
@@ -215,13 +214,15 @@ class _Measured(NamedTuple):
     sign: int
 
 
-def _measured(line: GateLine, saved: StoredResult | None) -> _Measured | None:
+def _measured(line: BenchmarkComparison, saved: StoredResult | None) -> _Measured | None:
     """The value of a line; None where it cannot be told without a comparison."""
-    if line.value is None:
+    comparison = line.comparison
+    if comparison.new is None:
         return None
     if saved is None:
-        half = None if line.low is None or line.high is None else (line.high - line.low) / 2
-        return _Measured(line.value, None if half is None else line.value + half, 1)
+        low, high = comparison.low, comparison.high
+        most = None if low is None or high is None else comparison.new + (high - low) / 2
+        return _Measured(comparison.new, most, 1)
     how, metric = saved.aggregation(line.metric), saved.metrics.get(line.metric)
     sign = 1 if how.compared_higher_is_better else -1
     if not how.is_perplexity and metric is not None and metric.value is not None:
@@ -230,7 +231,7 @@ def _measured(line: GateLine, saved: StoredResult | None) -> _Measured | None:
     if how.is_perplexity and metric is not None and metric.value and metric.value > 0:
         value = -math.log(metric.value)
         return _Measured(value, -math.log(metric.low) if metric.low else None, 1)
-    return None if line.difference is None else _Measured(line.value, None, sign)
+    return None if comparison.difference is None else _Measured(comparison.new, None, sign)
 
 
 Further: TypeAlias = Callable[[BenchmarkScores, AcceptedDrop], bool | None]
@@ -238,13 +239,13 @@ Further: TypeAlias = Callable[[BenchmarkScores, AcceptedDrop], bool | None]
 
 
 def held(
-    line: GateLine,
+    line: BenchmarkComparison,
     entry: BenchmarkScores | None,
     drops: Sequence[AcceptedDrop],
     *,
     margin: float,
     further: Further,
-) -> GateLine:
+) -> BenchmarkComparison:
     """The line as the accepted drops leave it."""
     drop = next((one for one in drops if (one.benchmark, one.metric) == (line.benchmark, line.metric)), None)
     saved = entry.saved if entry is not None else None
@@ -264,12 +265,12 @@ def held(
         return replace(line, fails=(*line.fails, reason))
     waived = (
         line.fails
-        if line.difference is not None
+        if line.comparison.difference is not None
         else tuple(one for one in line.fails if one.startswith(FLOOR))
     )
     if not waived:
         return line
-    start = line.against.measured if line.against is not None else None
+    start = line.as_measured.baseline
     if start is not None and (drop.before is None or value.sign * (start - drop.before) > margin + ROUNDING):
         note = f"{drop.text}; but the baseline is {fixed(start, 4)} now, so that this is another drop"
         return replace(line, notes=(*line.notes, note))

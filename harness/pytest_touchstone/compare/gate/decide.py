@@ -14,7 +14,7 @@ together.
 All items of a checkpoint together have a line, too (``pooled``). It decides nothing unless the plan says so; then it is
 one more of the lines that are corrected together.
 
-A ``GateLine`` has the findings about one benchmark: its verdict, and the reasons to fail or not to believe it.
+A line is a ``BenchmarkComparison``: its verdict, and the reasons to fail or not to believe it.
 """
 
 from __future__ import annotations
@@ -25,15 +25,14 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.compare.baselines import BaselineChoice, BaselineSource, find, incomplete
+from pytest_touchstone.compare.benchmark_comparison import STRICT, BenchmarkComparison
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.accepted import AcceptedDrop, held
 from pytest_touchstone.compare.gate.config import Floor, GateConfig, check_names
-from pytest_touchstone.compare.gate.result import STRICT, BaselineRef, GateLine, GateResult
+from pytest_touchstone.compare.gate.result import GateResult
 from pytest_touchstone.compare.judge import (
     NOT_COMPARED,
     POOLED,
-    Compared,
-    Judged,
     Pooled,
     PooledPart,
     Weighed,
@@ -53,7 +52,7 @@ from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.results.store_entry import StoredResult, composites_of
 from pytest_touchstone.results.summary import base_name
-from pytest_touchstone.statistics.power import design_of_comparison
+from pytest_touchstone.statistics.comparison import undefined
 from pytest_touchstone.statistics.verdicts import P_DECIDES, ROUNDING, is_at_odds
 
 
@@ -82,7 +81,7 @@ class Early(NamedTuple):
     """A verdict that was settled before all items were asked, and its baseline."""
 
     found: BaselineChoice
-    judged: Judged
+    judged: BenchmarkComparison
 
 
 def decide(
@@ -108,7 +107,7 @@ def decide(
         lines = [_held(line, cases, source, plan) for line in lines]
     lines += _floors_not_run(cases, plan)
     pooled = tuple(line for _, line in judged if line is not None)
-    shown = (*lines, *pooled)
+    shown = [line.comparison for line in (*lines, *pooled)]
     nothing = source.kind == "run" and all(line.state == "absent" for line in lines)
     return GateResult(
         mode=plan.mode,
@@ -132,10 +131,12 @@ def decide(
     )
 
 
-def _held(line: GateLine, cases: Sequence[Case], source: BaselineSource, plan: GateConfig) -> GateLine:
+def _held(
+    line: BenchmarkComparison, cases: Sequence[Case], source: BaselineSource, plan: GateConfig
+) -> BenchmarkComparison:
     """The line as the accepted drops leave it."""
     (case,) = [one for one in cases if one.checkpoint == line.checkpoint]
-    margin = plan.margin if line.margin is None else line.margin
+    margin = plan.margin if line.comparison.margin is None else line.comparison.margin
 
     def further(entry: BenchmarkScores, drop: AcceptedDrop) -> bool | None:
         mine = [one for one in source.saved if drop.is_of(one)]
@@ -147,14 +148,14 @@ def _held(line: GateLine, cases: Sequence[Case], source: BaselineSource, plan: G
             return None
         compared = compare(entry, found.baselines, line.metric, level=1 - plan.alpha)
         key = (line.benchmark, line.metric)
-        return judge({key: compared}, margin=margin, alpha=plan.alpha)[key].verdict.kind == "worse"
+        return judge({key: compared}, margin=margin, alpha=plan.alpha)[key].comparison.verdict == "worse"
 
     return held(line, case.entries.get(line.benchmark), plan.accepted, margin=margin, further=further)
 
 
 def judge_case(
     case: Case, source: BaselineSource, plan: GateConfig, early: Mapping[tuple[str, str], Early]
-) -> tuple[list[GateLine], GateLine | None]:
+) -> tuple[list[BenchmarkComparison], BenchmarkComparison | None]:
     """The lines of one checkpoint: one per benchmark and metric, then one per composite. Then the line of all items
     together, which is among the others where it may fail the gate."""
     settled = {name: early[key] for name in case.entries if (key := (case.checkpoint, name)) in early}
@@ -178,7 +179,7 @@ def judge_case(
     compared = _compare(case, wholes, found, settled, plan)
     pooled = None if settled else _pool(case, found, compared, plan)
     if pooled is not None and plan.pooled:
-        compared[pooled.name, POOLED] = pooled.compared
+        compared[pooled.compared.benchmark, POOLED] = pooled.compared
     own = {key: margin for key in compared if (margin := plan.own(key[0]).margin) is not None}
     own |= {key: margin for key, margin in margins.items() if key in compared}
     judged = judge(compared, margin=plan.margin, margins=own, alpha=plan.alpha)
@@ -211,26 +212,24 @@ def judge_case(
 def _pool(
     case: Case,
     found: Mapping[tuple[str, str], BaselineChoice],
-    compared: Mapping[tuple[str, str], Compared],
+    compared: Mapping[tuple[str, str], BenchmarkComparison],
     plan: GateConfig,
 ) -> Pooled | None:
     """All items of the valid benchmarks that are compared, by the first metric of each."""
     parts: dict[str, PooledPart] = {}
     for (name, metric), one in found.items():
         if one.state == "chosen" and not case.entries[name].saved.invalid:
-            mine = compared[name, metric]
-            parts.setdefault(name, PooledPart(metric, case.entries[name], one.baselines, mine))
+            parts.setdefault(name, PooledPart(case.entries[name], one.baselines, compared[name, metric]))
     return pool(parts, level=1 - plan.alpha)
 
 
 def _pooled_line(
-    case: Case, pooled: Pooled, judged: Mapping[tuple[str, str], Judged], plan: GateConfig
-) -> GateLine:
+    case: Case, pooled: Pooled, judged: Mapping[tuple[str, str], BenchmarkComparison], plan: GateConfig
+) -> BenchmarkComparison:
     """The line of all items together; where it decides nothing it is a test of its own, and has no reason to fail."""
-    key = (pooled.name, POOLED)
-    mine = judged.get(key) or judge({key: pooled.compared}, margin=plan.margin, alpha=plan.alpha)[key]
-    line = GateLine(checkpoint=case.checkpoint, benchmark=pooled.name, metric=POOLED, verdict=None, why="")
-    line = composite_line(line, BaselineChoice(state="chosen", baselines=pooled.baselines), mine, plan)
+    key = (pooled.compared.benchmark, POOLED)
+    line = judged.get(key) or judge({key: pooled.compared}, margin=plan.margin, alpha=plan.alpha)[key]
+    line = composite_line(line, BaselineChoice(state="chosen"), line, plan)
     if wrong := [name for name, entry in case.entries.items() if entry.saved.invalid]:
         line = replace(line, notes=(*line.notes, f"without {listed(wrong)}, NOT VALID"))
     if others := [name for name in case.entries if name not in (*pooled.benchmarks, *wrong)]:
@@ -252,11 +251,11 @@ def _compare(
     found: dict[tuple[str, str], BaselineChoice],
     settled: Mapping[str, Early],
     plan: GateConfig,
-) -> dict[tuple[str, str], Compared]:
+) -> dict[tuple[str, str], BenchmarkComparison]:
     """The comparisons that can be made, by benchmark and metric; where only composites are asked for, their benchmarks
     go with the checkpoint that the first of them chose."""
     level = 1 - plan.alpha
-    compared: dict[tuple[str, str], Compared] = {}
+    compared: dict[tuple[str, str], BenchmarkComparison] = {}
     # Of several composites with a benchmark the first counts.
     by_benchmark = {name: one for one in reversed(wholes) for name in one.parts}
     together = {} if plan.plain_metrics else by_benchmark
@@ -265,10 +264,10 @@ def _compare(
         chosen = None
         if (whole := together.get(name)) is not None and whole.compared is not None:
             found[key] = replace(found[key], baselines=whole.parts[name])
-            chosen = whole.compared.chosen
+            chosen = whole.compared.place
         one = compare(case.entries[name], found[key].baselines, metric, chosen=chosen, level=level)
-        if (why := one.comparison.why or "").startswith(NOT_COMPARED):
-            found[key] = replace(found[key], state="apart", reason=why)
+        if one.comparison.why.startswith(NOT_COMPARED):
+            found[key] = replace(found[key], state="apart", reason=one.comparison.why)
         else:
             compared[key] = one
     return compared | {
@@ -286,7 +285,7 @@ class _Whole:
     composite: Composite
     found: BaselineChoice
     parts: Mapping[str, tuple[BenchmarkScores, ...]]
-    compared: Compared | None = None
+    compared: BenchmarkComparison | None = None
 
 
 def _whole(case: Case, composite: Composite, source: BaselineSource, plan: GateConfig) -> _Whole:
@@ -324,14 +323,15 @@ def _whole(case: Case, composite: Composite, source: BaselineSource, plan: GateC
     )
 
 
-def _plain_composite(case: Case, composite: Composite) -> GateLine:
-    return GateLine(
+def _plain_composite(case: Case, composite: Composite) -> BenchmarkComparison:
+    return BenchmarkComparison(
         checkpoint=case.checkpoint,
         benchmark=composite.name,
         metric=COMPOSITE,
-        verdict=None,
-        why="only its floors are checked; --eval-gate-metric compares it",
-        value=case.composites.get(composite.name),
+        comparison=undefined(
+            "only its floors are checked; --eval-gate-metric compares it",
+            new=case.composites.get(composite.name),
+        ),
         state="absent",
         about="; ".join(
             f"{name}: {case.entries[name].saved.mark}"
@@ -341,14 +341,14 @@ def _plain_composite(case: Case, composite: Composite) -> GateLine:
     )
 
 
-def _composite_floors(case: Case, plan: GateConfig) -> list[GateLine]:
+def _composite_floors(case: Case, plan: GateConfig) -> list[BenchmarkComparison]:
     """A line for each composite that has floors and is not compared."""
     lines = []
     for composite in plan.composites:
         floors = plan.own(composite.name).floors
         if composite.name not in plan.metrics and composite.name in case.composites and floors:
             line, reasons = _plain_composite(case, composite), Reasons()
-            hold_floors({composite.name: line.value}, composite.name, floors, reasons)
+            hold_floors({composite.name: line.comparison.new}, composite.name, floors, reasons)
             lines.append(_reasoned(line, reasons))
     return lines
 
@@ -356,18 +356,17 @@ def _composite_floors(case: Case, plan: GateConfig) -> list[GateLine]:
 # What was asked for and is missing
 
 
-def _floors_not_run(cases: Sequence[Case], plan: GateConfig) -> list[GateLine]:
+def _floors_not_run(cases: Sequence[Case], plan: GateConfig) -> list[BenchmarkComparison]:
     """A line for each benchmark or composite that has floors and was not run."""
     measured = {name for case in cases for name in (*case.entries, *case.composites)}
     measured |= {base_name(name) for name in measured}
     measured |= {one.name for one in plan.composites if one.name in plan.metrics}
     return [
-        GateLine(
+        BenchmarkComparison(
             checkpoint=", ".join(case.checkpoint for case in cases),
             benchmark=name,
             metric=own.floors[0].metric,
-            verdict=None,
-            why="it has floors and was not run",
+            comparison=undefined("it has floors and was not run"),
             invalid=(f"floor {own.floors[0].text}: it was not measured in this run",),
             state="absent",
         )
@@ -376,7 +375,7 @@ def _floors_not_run(cases: Sequence[Case], plan: GateConfig) -> list[GateLine]:
     ]
 
 
-def _notes_of_lines(lines: Sequence[GateLine]) -> Iterable[str]:
+def _notes_of_lines(lines: Sequence[BenchmarkComparison]) -> Iterable[str]:
     """The notes of lines that a short report shows too: on prompts that have changed, or may have."""
     notes = (
         f"{line.benchmark}: {note}"
@@ -387,7 +386,9 @@ def _notes_of_lines(lines: Sequence[GateLine]) -> Iterable[str]:
     return dict.fromkeys(notes)
 
 
-def _left_out(cases: Sequence[Case], source: BaselineSource, lines: Sequence[GateLine]) -> list[str]:
+def _left_out(
+    cases: Sequence[Case], source: BaselineSource, lines: Sequence[BenchmarkComparison]
+) -> list[str]:
     """Benchmarks that the baselines have and this run has not."""
     run = {name for case in cases for name in case.entries}
     used = {(line.against.run_id, line.against.checkpoint) for line in lines if line.against is not None}
@@ -407,9 +408,12 @@ NOT_POOLED: Final = (
 )
 
 
-def _lacks_pooled(lines: Sequence[GateLine], pooled: GateLine | None) -> bool:
+def _lacks_pooled(lines: Sequence[BenchmarkComparison], pooled: BenchmarkComparison | None) -> bool:
     """Return whether several benchmarks of a checkpoint are compared, and not all together."""
-    return pooled is None and len({line.benchmark for line in lines if line.difference is not None}) > 1
+    return (
+        pooled is None
+        and len({line.benchmark for line in lines if line.comparison.difference is not None}) > 1
+    )
 
 
 SHOWN: Final = "shown only: with `pooled = true` it can fail the gate"
@@ -446,11 +450,11 @@ def benchmark_line(
     entry: BenchmarkScores,
     metric: str,
     found: BaselineChoice,
-    judged: Judged | None,
+    judged: BenchmarkComparison | None,
     plan: GateConfig,
     *,
     early: bool = False,
-) -> GateLine:
+) -> BenchmarkComparison:
     """The line of one metric of a benchmark; one that was settled ``early`` may have items that were not asked."""
     saved = entry.saved
     # What it skips and an earlier result has scored may be what got worse.
@@ -482,28 +486,25 @@ def benchmark_line(
             )
         ),
     )
-    line = GateLine(
+    value = saved.metrics[metric].value
+    line = judged or BenchmarkComparison(
         checkpoint=saved.checkpoint,
         benchmark=saved.benchmark,
         metric=metric,
-        verdict=None,
-        why=found.reason or FIRST,
-        value=saved.metrics[metric].value,
-        notes=notes,
-        state=found.state,
-        part=found.part,
-        early=early,
-        about=saved.about,
+        comparison=undefined(found.reason or FIRST, new=value),
     )
-    if judged is not None:
-        stands_in = how.compared(metric) if how.is_perplexity else ""
-        line = _with_verdict(replace(line, stands_in=stands_in), judged, found, plan, reasons)
-        baseline = found.baselines[judged.compared.chosen]
-        if line.verdict in ("worse", "better") and _same_answers(entry, baseline):
-            line = replace(
-                line, why=f"{line.why}; no answer changed: {saved.primary} is as before on every item"
-            )
-    return _reasoned(line, reasons)
+    line = replace(line, notes=notes, state=found.state, part=found.part, early=early, about=saved.about)
+    if judged is None:
+        return _reasoned(line, reasons)
+    _note_verdict(line, plan, reasons)
+    comparison = line.comparison
+    if comparison.new is None:
+        comparison = replace(comparison, new=value)
+    if comparison.verdict in ("worse", "better") and _same_answers(entry, found.baselines[line.place]):
+        same = f"no answer changed: {saved.primary} is as before on every item"
+        comparison = replace(comparison, why=f"{comparison.why}; {same}")
+    stands_in = how.compared(metric) if how.is_perplexity else ""
+    return _reasoned(replace(line, comparison=comparison, stands_in=stands_in), reasons)
 
 
 def _same_answers(entry: BenchmarkScores, baseline: BenchmarkScores) -> bool:
@@ -522,13 +523,19 @@ def _without(saved: StoredResult, plan: GateConfig) -> list[str]:
 
 
 def composite_line(
-    line: GateLine, found: BaselineChoice, judged: Judged | None, plan: GateConfig
-) -> GateLine:
-    """The line of a composite; ``line`` has its names and value."""
+    plain: BenchmarkComparison, found: BaselineChoice, judged: BenchmarkComparison | None, plan: GateConfig
+) -> BenchmarkComparison:
+    """The line of a composite; ``plain`` has its names, mark and value."""
     reasons = _reasons(found, plan)
-    line = replace(line, why=found.reason or FIRST, state=found.state, part=found.part)
-    line = line if judged is None else _with_verdict(line, judged, found, plan, reasons)
-    hold_floors({line.benchmark: line.value}, line.benchmark, plan.own(line.benchmark).floors, reasons)
+    if judged is None:
+        line = replace(plain, comparison=replace(plain.comparison, why=found.reason or FIRST))
+    else:
+        value = plain.comparison.new if judged.comparison.new is None else judged.comparison.new
+        line = replace(judged, about=plain.about, comparison=replace(judged.comparison, new=value))
+        _note_verdict(line, plan, reasons)
+    line = replace(line, state=found.state, part=found.part)
+    floors = plan.own(line.benchmark).floors
+    hold_floors({line.benchmark: line.comparison.new}, line.benchmark, floors, reasons)
     return _reasoned(line, reasons)
 
 
@@ -552,52 +559,19 @@ def hold_floors(
             reasons.fails.append(f"floor {floor.text}: it is {floor.shown(value)}")
 
 
-def _reasoned(line: GateLine, reasons: Reasons) -> GateLine:
+def _reasoned(line: BenchmarkComparison, reasons: Reasons) -> BenchmarkComparison:
     return replace(line, fails=tuple(reasons.fails), invalid=tuple(reasons.invalid))
 
 
-def _with_verdict(
-    line: GateLine, judged: Judged, found: BaselineChoice, plan: GateConfig, reasons: Reasons
-) -> GateLine:
-    compared, verdict = judged.compared, judged.verdict
-    comparison, baseline = compared.comparison, found.baselines[compared.chosen].saved
-    if verdict.kind == "worse":
+def _note_verdict(line: BenchmarkComparison, plan: GateConfig, reasons: Reasons) -> None:
+    """Note the reasons to fail that a verdict and the largest drop allowed give."""
+    verdict, measured = line.comparison.verdict, line.as_measured
+    if verdict == "worse":
         reasons.fails.append("worse")
-    if plan.mode == "strict" and verdict.kind == "inconclusive":
+    if plan.mode == "strict" and verdict == "inconclusive":
         reasons.fails.append(STRICT)
-    most, moved = plan.own(line.benchmark).max_drop, compared.as_measured.difference
-    gain = compared.as_measured.oriented.difference
+    most, gain = plan.own(line.benchmark).max_drop, measured.oriented.difference
     if most is not None and line.metric != SOFT and gain is not None and gain < -most - ROUNDING:
-        word = "dropped" if compared.as_measured.higher_is_better else "rose"
-        unit = compared.as_measured.told_in
-        lost = unit.told(-gain).removeprefix("+")
-        reasons.fails.append(f"{word} by {lost} as measured; max_drop is {unit.factor * most:g}")
-    return replace(
-        line,
-        verdict=verdict.kind,
-        why=verdict.why,
-        value=line.value if comparison.new is None else comparison.new,
-        against=BaselineRef(
-            checkpoint=baseline.checkpoint,
-            run_id=baseline.run_id,
-            step=baseline.step,
-            measured=compared.measured,
-            shrunk=compared.shrunk,
-            runs=compared.runs,
-            candidates=compared.candidates,
-        ),
-        difference=comparison.difference,
-        as_measured=moved,
-        low=comparison.low,
-        high=comparison.high,
-        p=comparison.p,
-        p_adjusted=verdict.p_adjusted,
-        family=verdict.family,
-        n=comparison.n,
-        margin=verdict.margin,
-        unit=comparison.told_in.name,
-        alpha=verdict.alpha,
-        design=None if compared.identical or line.early else design_of_comparison(compared.as_measured),
-        items=verdict.items,
-        method=comparison.method,
-    )
+        word = "dropped" if measured.higher_is_better else "rose"
+        lost = measured.told_in.told(-gain).removeprefix("+")
+        reasons.fails.append(f"{word} by {lost} as measured; max_drop is {measured.told_in.factor * most:g}")

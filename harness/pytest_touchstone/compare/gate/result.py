@@ -10,15 +10,14 @@ which is among ``lines`` too where it may fail the gate. Numbers are shares, not
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
+from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison, line_of, plain_line
 from pytest_touchstone.core.errors import ExitCode
-from pytest_touchstone.core.files import SCHEMA, typed
+from pytest_touchstone.core.files import SCHEMA
 from pytest_touchstone.results.summary import finite
-from pytest_touchstone.statistics.power import Design, smallest_drop
-from pytest_touchstone.statistics.units import POINTS, MetricUnit, unit_of
-from pytest_touchstone.statistics.verdicts import ALPHA
+from pytest_touchstone.statistics.power import design_of_comparison, smallest_drop
 
 KINDS: Final = (
     *("not valid", "not judged", "worse", "failed", "accepted", "inconclusive", "not compared", "first"),
@@ -30,106 +29,8 @@ would fail, but for a drop that somebody has accepted."""
 UNSURE: Final = ("inconclusive", "not compared")
 """The kinds of line that pass a plain gate, though nobody knows that nothing got worse."""
 
-WITHOUT: Final = {"first": "first", "apart": "not compared"}
-"""The kind of a line without a comparison, by the state of its baseline."""
-
 PASSING: Final = ("passed", "shown")
 """The decisions with which a run does not fail."""
-
-STRICT: Final = "inconclusive, and the gate is strict"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BaselineRef:
-    """The baseline of a line: its identity, its value, and its value after allowing for its being the best of
-    ``runs``."""
-
-    checkpoint: str
-    run_id: str
-    step: int | None
-    measured: float | None
-    shrunk: float | None
-    runs: int
-    candidates: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateLine:
-    """One benchmark of one checkpoint.
-
-    ``verdict`` is the statistical one, None without a comparison; ``fails`` and ``invalid`` are the reasons for exit
-    code 8 and 9; ``why`` says what the verdict rests on. ``difference``, its limits and ``p`` allow for the baseline's
-    being the best of several; ``as_measured`` is the difference of the two measured values. ``items`` is about how
-    many would settle it. ``unit`` is that of differences and of the margin, "points" for hundredths. ``part``: how many
-    of an earlier result's items it has, where it lacks some, such as "2 of 400 items". ``early``: settled by an interim
-    analysis, whose p is not corrected. ``about``: what must be known beside the value, its mark. ``accepted``: what
-    would make it fail, and who has accepted that. ``sees`` is ``reach`` as a file has it; in memory it follows from
-    ``design``, margin, ``alpha`` and family. ``stands_in`` names the metric with what stands for it in values and
-    differences, where anything does.
-    """
-
-    checkpoint: str
-    benchmark: str
-    metric: str
-    verdict: str | None
-    why: str
-    fails: tuple[str, ...] = ()
-    invalid: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    value: float | None = None
-    against: BaselineRef | None = None
-    difference: float | None = None
-    as_measured: float | None = None
-    low: float | None = None
-    high: float | None = None
-    p: float | None = None
-    p_adjusted: float | None = None
-    family: int = 0
-    n: int = 0
-    margin: float | None = None
-    unit: str = POINTS.name
-    alpha: float | None = field(default=None, compare=False)
-    items: int | None = None
-    method: str = ""
-    state: str = "chosen"
-    about: str = ""
-    part: str = ""
-    early: bool = False
-    accepted: str = ""
-    sees: float | None = field(default=None, compare=False)
-    design: Design | None = field(default=None, compare=False)
-    stands_in: str = ""
-
-    @property
-    def label(self) -> str:
-        """The name of what the value is of."""
-        return self.stands_in or self.metric
-
-    @property
-    def told_in(self) -> MetricUnit:
-        """The unit of differences and of the margin."""
-        return unit_of(self.unit, share=self.unit == POINTS.name)
-
-    @property
-    def reach(self) -> float | None:
-        """The smallest true drop that such a line calls worse with power 0.8; None where not known."""
-        if self.sees is not None or self.design is None or self.margin is None:
-            return self.sees
-        alpha = self.alpha if self.alpha is not None else ALPHA
-        return smallest_drop(self.design, family=max(1, self.family), margin=self.margin, alpha=alpha)
-
-    @property
-    def kind(self) -> str:
-        """The finding in a word or two, one of ``KINDS``."""
-        if self.invalid:
-            return "not judged" if self.verdict is None else "not valid"
-        if self.accepted and not self.fails:
-            return "accepted"
-        if self.verdict == "worse":
-            return "worse"
-        if any(reason != STRICT for reason in self.fails):
-            return "failed"
-        return self.verdict or WITHOUT.get(self.state, "no baseline")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,8 +46,8 @@ class GateResult:
     baseline: str
     margin: float
     alpha: float
-    lines: tuple[GateLine, ...] = ()
-    pooled: tuple[GateLine, ...] = ()
+    lines: tuple[BenchmarkComparison, ...] = ()
+    pooled: tuple[BenchmarkComparison, ...] = ()
     notes: tuple[str, ...] = ()
     asked: tuple[int, int] | None = None
     mistake: str | None = None
@@ -179,32 +80,36 @@ class GateResult:
 def gate_json(gate: GateResult, text: str, code: int | None = None) -> dict[str, Any]:
     """The plain form; ``text`` is the decision in a sentence, ``code`` the run's exit code, where it is not the
     gate's."""
-    lines = [{"kind": line.kind, **_line_json(line)} for line in ordered(gate.lines)]
     exit_code = int(gate.exit_code) if code is None else code
     known = {"schema": SCHEMA, "decision": gate.decision, "exit_code": exit_code, "text": text}
-    pooled = [{"kind": line.kind, **_line_json(line)} for line in gate.pooled]
-    plain: dict[str, Any] = finite({**known, **asdict(gate), "lines": lines, "pooled": pooled})
+    lines, pooled = (
+        [plain_line(replace(line, sees=_seen_drop(line, gate.alpha))) for line in found]
+        for found in (ordered(gate.lines), gate.pooled)
+    )
+    context = asdict(replace(gate, lines=(), pooled=()))
+    plain: dict[str, Any] = finite({**known, **context, "lines": lines, "pooled": pooled})
     return plain
 
 
-def _line_json(line: GateLine) -> dict[str, Any]:
-    """The line as plain data."""
-    plain = asdict(line) | {"sees": line.reach}
-    del plain["design"], plain["alpha"]
-    return plain
+def _seen_drop(line: BenchmarkComparison, alpha: float) -> float | None:
+    """Return the smallest true drop that such a line calls worse with power 0.8; None where not known."""
+    margin, design = line.comparison.margin, design_of_comparison(line.as_measured)
+    if margin is None or design is None or line.identical or line.early:
+        return None
+    return smallest_drop(design, family=max(1, line.comparison.family), margin=margin, alpha=alpha)
 
 
-def lines_from_json(plain: Mapping[str, Any], key: str = "lines") -> list[GateLine]:
+def lines_from_json(plain: Mapping[str, Any], key: str = "lines") -> list[BenchmarkComparison]:
     """The lines of the plain form, as they were; those of ``pooled`` by that key."""
-    return [typed(GateLine, row) for row in plain.get(key, ())]
+    return [line_of(row) for row in plain.get(key, ())]
 
 
-def shown_lines(plain: Mapping[str, Any]) -> list[GateLine]:
+def shown_lines(plain: Mapping[str, Any]) -> list[BenchmarkComparison]:
     """The lines of the plain form, the most pressing first, then those about all items that are not among them."""
     lines = lines_from_json(plain)
     return [*ordered(tuple(lines)), *(one for one in lines_from_json(plain, "pooled") if one not in lines)]
 
 
-def ordered(lines: tuple[GateLine, ...]) -> list[GateLine]:
+def ordered(lines: tuple[BenchmarkComparison, ...]) -> list[BenchmarkComparison]:
     """The most pressing first, else as they came."""
     return sorted(lines, key=lambda line: (not line.invalid, not line.fails, KINDS.index(line.kind)))
