@@ -57,17 +57,17 @@ class Asked:
 
     bench: Bench
     order: list[int] = field(init=False)
-    course: InterimSchedule = field(init=False)
+    schedule: InterimSchedule = field(init=False)
     records: list[tuple[Record, Record]] = field(init=False)
 
     def __post_init__(self) -> None:
         bench = self.bench
-        self.order, self.course = draw_schedule(
+        self.order, self.schedule = draw_schedule(
             bench.examples, bench.examples, bench.rows, [None] * bench.n, seed=0
         )
         self.records = [
             (_record(bench.name, example, row, 0.0), _record(bench.name, example, row, 1.0))
-            for example, row in zip(self.course.examples, self.course.rows, strict=True)
+            for example, row in zip(self.schedule.examples, self.schedule.rows, strict=True)
         ]
 
     def answered(self, right: np.ndarray) -> list[Record]:
@@ -168,7 +168,7 @@ def both(
     everything = [one.bench.result(new, NEW, began=1.0) for one, (_, new) in zip(asked, pairs, strict=True)]
     monitor = SequentialMonitor(
         directory,
-        {(NEW, one.bench.name): one.course for one in asked},
+        {(NEW, one.bench.name): one.schedule for one in asked},
         {one.bench.name: one.bench.declaration for one in asked},
         source_of(earlier),
         plan,
@@ -176,7 +176,7 @@ def both(
             [record for one, (_, new) in zip(asked, pairs, strict=True) for record in one.answered(new)]
         ),
     )
-    stops = {benchmark: settled.stop.items for (_, benchmark), settled in monitor.stops().items()}
+    stops = {benchmark: early.stop.items for (_, benchmark), early in monitor.early().items() if early.stop}
     stopped = [  # the last analysis always stops: one that is missing has no baseline, a KeyError
         one.bench.result(new, NEW, began=1.0, asked=stops[one.bench.name])
         for one, (_, new) in zip(asked, pairs, strict=True)

@@ -183,9 +183,9 @@ def test_a_plan_has_the_error_of_the_metric_and_not_that_of_accuracy() -> None:
 def test_a_sequential_gate_asks_it_to_the_end() -> None:
     items = old().items
     nodes = [f"t.py::test_rare[{example}]" for example in items.examples]
-    _, course = draw_schedule(nodes, items.examples, items.rows, items.clusters, seed=0)
+    _, schedule = draw_schedule(nodes, items.examples, items.rows, items.clusters, seed=0)
     saved = replace(new().saved, items_sha256="")
-    analyses = interim_analyses(course, saved, source(old()), GateConfig(mode="plain"), 1)
+    analyses = interim_analyses(schedule, saved, source(old()), GateConfig(mode="plain"), 1)
     assert analyses is not None
     answers = dict(zip(items.examples, zip(RIGHT, FREQUENT, strict=True), strict=True))
     records = {
@@ -199,14 +199,15 @@ def test_a_sequential_gate_asks_it_to_the_end() -> None:
             row=row,
             told={"right": [answers[example][0]], "chosen": [answers[example][1]]},
         )
-        for item, example, row in zip(course.items, course.examples, course.rows, strict=True)
+        for item, example, row in zip(schedule.items, schedule.examples, schedule.rows, strict=True)
     }
-    early = dict(list(records.items())[: course.analyses[-2]])
+    early = dict(list(records.items())[: schedule.analyses[-2]])
     assert analyses.advance(early) is None
     found = analyses.advance(records)
     assert found is not None
+    assert found.stop is not None
     assert (found.stop.items, found.stop.kind) == (N, "worse")
-    assert found.compared.comparison.new == pytest.approx(0.4737, abs=1e-4)
+    assert found.judged.comparison.new == pytest.approx(0.4737, abs=1e-4)
 
 
 def test_kept_items_have_the_facts() -> None:

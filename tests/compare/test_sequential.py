@@ -11,28 +11,30 @@ from hypothesis import strategies as st
 
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import GateConfig
-from pytest_touchstone.compare.sequential import InterimAnalyses, draw_schedule, interim_analyses, judged
+from pytest_touchstone.compare.sequential import InterimAnalyses, draw_schedule, interim_analyses
 from pytest_touchstone.results.records import Record
 from tests.support.entries import entry, right, source
 
 
-def analyses_of(*baselines: list[float], mode: str = "plain", kind: str = "best") -> InterimAnalyses:
+def analyses_of(
+    *baselines: list[float], mode: str = "plain", kind: str = "best", family: int = 1
+) -> InterimAnalyses:
     """The interim analyses of a benchmark of a run that finds earlier results with these scores."""
     earlier: list[BenchmarkScores] = [
         entry(scores, checkpoint=f"old-{place}") for place, scores in enumerate(baselines)
     ]
     items = earlier[0].items
     nodes = [f"t.py::test_b[{example}]" for example in items.examples]
-    _, course = draw_schedule(nodes, items.examples, items.rows, items.clusters, seed=0)
+    _, schedule = draw_schedule(nodes, items.examples, items.rows, items.clusters, seed=0)
     saved = replace(entry(baselines[0], checkpoint="new", began=2.0).saved, items_sha256="")
-    found = interim_analyses(course, saved, source(*earlier, kind=kind), GateConfig(mode=mode), 1)
+    found = interim_analyses(schedule, saved, source(*earlier, kind=kind), GateConfig(mode=mode), family)
     assert found is not None
     return found
 
 
 def records_of(analyses: InterimAnalyses, scores: dict[str, float]) -> dict[str, Record]:
     """A scored record for every item, by node id, from scores by example."""
-    course = analyses.course
+    schedule = analyses.schedule
     return {
         item: Record(
             item=item,
@@ -43,7 +45,7 @@ def records_of(analyses: InterimAnalyses, scores: dict[str, float]) -> dict[str,
             scores={"acc": scores[example]},
             row=row,
         )
-        for item, example, row in zip(course.items, course.examples, course.rows, strict=True)
+        for item, example, row in zip(schedule.items, schedule.examples, schedule.rows, strict=True)
     }
 
 
@@ -55,22 +57,23 @@ def test_a_large_drop_is_settled_at_an_early_interim_analysis() -> None:
     analyses = analyses_of(right(400, 500))
     found = analyses.advance(records_of(analyses, by_example(right(100, 500))))
     assert found is not None
+    assert found.stop is not None
     assert found.stop.kind == "worse"
     assert found.stop.items < 300
-    assert found.text == f"settled after {found.stop.items} of 500 items: worse"
+    assert found.stop.text == f"settled after {found.stop.items} of 500 items: worse"
 
 
 def test_the_best_earlier_result_and_the_one_named_stop_a_benchmark_at_the_same_analysis() -> None:
     best, named = analyses_of(right(400, 500)), analyses_of(right(400, 500), kind="run")
     scores = by_example(right(100, 500))
-    assert best.course.examples != sorted(best.course.examples)
+    assert best.schedule.examples != sorted(best.schedule.examples)
     assert best.advance(records_of(best, scores)) == named.advance(records_of(named, scores))
 
 
 def test_no_interim_analysis_is_taken_before_all_its_items_are_scored() -> None:
     analyses = analyses_of(right(400, 500))
     records = records_of(analyses, by_example(right(0, 500)))
-    first = analyses.course.items[: analyses.course.analyses[0]]
+    first = analyses.schedule.items[: analyses.schedule.analyses[0]]
     for missing in (first[0], first[-1]):
         assert analyses.advance({name: one for name, one in records.items() if name != missing}) is None
     assert analyses.advance({name: records[name] for name in first}) is not None
@@ -79,7 +82,7 @@ def test_no_interim_analysis_is_taken_before_all_its_items_are_scored() -> None:
 def test_an_item_without_a_score_ends_the_interim_analyses_and_settles_nothing() -> None:
     analyses = analyses_of(right(400, 500))
     records = records_of(analyses, by_example(right(0, 500)))
-    name = analyses.course.items[0]
+    name = analyses.schedule.items[0]
     records[name] = Record(item=name, benchmark="b", example="b/0000", checkpoint="new", status="error")
     assert analyses.advance(records) is None
 
@@ -88,6 +91,7 @@ def test_the_last_interim_analysis_settles_in_any_case() -> None:
     analyses = analyses_of(right(30, 50), mode="strict")
     found = analyses.advance(records_of(analyses, by_example(right(30, 50))))
     assert found is not None
+    assert found.stop is not None
     assert (found.stop.kind, found.stop.items) == ("inconclusive", 50)
 
 
@@ -119,14 +123,15 @@ def test_of_several_baselines_every_interim_analysis_takes_the_one_that_is_best_
     analyses = analyses_of(right(250, 500), [1.0 - one for one in right(200, 500)])
     found = analyses.advance(records_of(analyses, by_example(right(0, 500))))
     assert found is not None
-    assert found.compared.place == 1
+    assert found.judged.place == 1
 
 
 def test_the_verdict_of_a_stop_says_after_how_many_items_and_at_which_level() -> None:
-    analyses = analyses_of(right(400, 500))
+    analyses = analyses_of(right(400, 500), family=3)
     found = analyses.advance(records_of(analyses, by_example(right(100, 500))))
     assert found is not None
-    verdict = judged(found, family=3).comparison
+    assert found.stop is not None
+    verdict = found.judged.comparison
     assert (verdict.verdict, verdict.family, verdict.p_adjusted) == ("worse", 3, None)
     assert f"settled after {found.stop.items} of 500 items" in verdict.why
     assert "at this analysis's level" in verdict.why

@@ -436,7 +436,7 @@ SCHEDULE_ROW: Final = {
     "items": ["i"],
     "examples": ["e"],
     "rows": ["r"],
-    "looks": [1],
+    "analyses": [1],
 }
 ALL: Final = (
     "report OUT/one",
@@ -521,9 +521,9 @@ RESULTS: Final = (
     ),
     _in_run("one/details/shard.json", _share, content=SHARE_ROW),
     _in_run(
-        "one/details/courses.json",
+        "one/details/schedules.json",
         lambda output: read_schedules(output / "one"),
-        content={"schema": 1, "courses": [SCHEDULE_ROW]},
+        content={"schema": 1, "schedules": [SCHEDULE_ROW]},
     ),
     _in_run(
         "one/details/effort-main.json",

@@ -253,7 +253,7 @@ def test_a_flipped_bit_is_named_and_asked_again_and_never_believed(drill: Drill)
 # The generator itself
 
 KEPT: Final = (
-    *("run.json", "collected.json", "reuse.json", "shard.json", "effort-main.json", "courses.json"),
+    *("run.json", "collected.json", "reuse.json", "shard.json", "effort-main.json", "schedules.json"),
     *(
         "progress-main.json",
         "in-flight-main.json",

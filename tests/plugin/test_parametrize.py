@@ -181,8 +181,8 @@ def test_a_benchmark_that_stops_early_does_so_for_each(project: Project) -> None
     for name in ("one", "two"):
         result = project.run("--gate", "--eval-gate-sequential", "--eval-run-id", name)
         assert result.ret == 0
-    courses = json.loads((project.path / "results/two/details/courses.json").read_text())
-    assert [course["benchmark"] for course in courses["courses"]] == ["styled[polite]", "styled[terse]"]
+    schedules = json.loads((project.path / "results/two/details/schedules.json").read_text())
+    assert [row["benchmark"] for row in schedules["schedules"]] == ["styled[polite]", "styled[terse]"]
 
 
 def test_scoring_again_leaves_out_what_only_pytest_can_give(

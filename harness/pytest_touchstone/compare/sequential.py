@@ -29,6 +29,7 @@ from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult, items_of, stored_result
 from pytest_touchstone.results.summary import Declaration, Metric
+from pytest_touchstone.statistics.comparison import Comparison
 from pytest_touchstone.statistics.sequential import (
     AnalysisPlan,
     EarlyStop,
@@ -79,11 +80,11 @@ class Tail(Protocol):
 
 @dataclass(slots=True)
 class SequentialMonitor:
-    """The interim analyses of a run. ``courses`` has the order of each checkpoint's items of each benchmark; the
+    """The interim analyses of a run. ``schedules`` has the order of each checkpoint's items of each benchmark; the
     records come from the journal in the run's folder, or from another ``tail``."""
 
     directory: RunDirectory
-    courses: Mapping[Series, InterimSchedule]
+    schedules: Mapping[Series, InterimSchedule]
     declarations: Mapping[str, Declaration]
     source: BaselineSource
     plan: GateConfig
@@ -93,37 +94,35 @@ class SequentialMonitor:
     _places: dict[str, tuple[Series, int]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for series, course in self.courses.items():
-            for place, item in enumerate(course.items):
+        for series, schedule in self.schedules.items():
+            for place, item in enumerate(schedule.items):
                 self._places[item] = series, place
 
     def settled(self, item: str) -> str | None:
         """The reason why the item is not needed any more; None where it is."""
         series, place = self._places.get(item, (None, 0))
-        if series is None or place < self.courses[series].analyses[0]:
+        if series is None or place < self.schedules[series].analyses[0]:
             return None
-        found = self._advance(series)
-        return found.text if found is not None and place >= found.stop.items else None
-
-    def stops(self) -> dict[Series, Settled]:
-        """The stop of each benchmark whose verdict an interim analysis has settled, the last one included."""
-        return {series: found for series in self.courses if (found := self._advance(series)) is not None}
+        early = self._advance(series)
+        if early is None or early.stop is None or place < early.stop.items:
+            return None
+        return early.stop.text
 
     def family(self, series: Series) -> int:
         """The number of benchmarks of the checkpoint that share the chance of a false alarm: all that were
         collected."""
-        return sum(checkpoint == series[0] for checkpoint, _ in self.courses)
+        return sum(checkpoint == series[0] for checkpoint, _ in self.schedules)
 
     def early(self) -> dict[Series, Early]:
-        """The verdicts that an interim analysis settled, and the baseline of each."""
-        return {series: early_of(stop, self.family(series)) for series, stop in self.stops().items()}
+        """The verdicts that an interim analysis has settled, the last one included."""
+        return {series: early for series in self.schedules if (early := self._advance(series)) is not None}
 
-    def _advance(self, series: Series) -> Settled | None:
+    def _advance(self, series: Series) -> Early | None:
         if (known := self._analyses.get(series)) is not None and known.settled is not None:
             return known.settled
         self._read()
         if series not in self._analyses:
-            first = self.courses[series].items[: self.courses[series].analyses[0]]
+            first = self.schedules[series].items[: self.schedules[series].analyses[0]]
             records = [record for item in first if (record := self._records.get(item)) is not None]
             if len(records) < len(first):
                 return None
@@ -141,7 +140,7 @@ class SequentialMonitor:
     def _begin(self, series: Series, records: Sequence[Record]) -> InterimAnalyses | None:
         """The interim analyses of a benchmark whose first items have these records; None where it has no baseline."""
         saved = self._saved(series, records)
-        return interim_analyses(self.courses[series], saved, self.source, self.plan, self.family(series))
+        return interim_analyses(self.schedules[series], saved, self.source, self.plan, self.family(series))
 
     def _saved(self, series: Series, records: Sequence[Record]) -> StoredResult:
         """The coming result, as far as it is known: without numbers."""
@@ -161,42 +160,37 @@ class SequentialMonitor:
             checkpoint=checkpoint,
             chat=any(record.chat for record in records),
             metrics={name: _unknown(name) for name in (*scores, *declaration.aggregate)},
-            collected=len(self.courses[series].items),
+            collected=len(self.schedules[series].items),
         )
 
 
 def interim_analyses(
-    course: InterimSchedule, saved: StoredResult, source: BaselineSource, plan: GateConfig, family: int
+    schedule: InterimSchedule, saved: StoredResult, source: BaselineSource, plan: GateConfig, family: int
 ) -> InterimAnalyses | None:
     """The interim analyses of a benchmark in a gate over ``family`` of them; None where it has no baseline. ``saved``
     is its coming result without numbers."""
-    new = BenchmarkScores(saved, _all_items(course, saved))
+    new = BenchmarkScores(saved, _all_items(schedule, saved))
     metric = metrics_of(new, plan)[0]
     found = find(new, source, metric=metric, allow=plan.allow)
     if found.state != "chosen":
         return None
     if saved.aggregation(metric).is_corpus_level:  # no boundary is known for it
-        course = course._replace(analyses=course.analyses[-1:])
+        schedule = schedule._replace(analyses=schedule.analyses[-1:])
     analyses = plan_analyses(
-        course.analyses,
+        schedule.analyses,
         family=family,
         margin=margin_of(saved, metric, plan),
         alpha=plan.alpha,
         strict=plan.mode == "strict",
     )
-    return InterimAnalyses(course, analyses, saved, found, metric)
+    return InterimAnalyses(schedule, analyses, saved, found, metric, family)
 
 
-def early_of(settled: Settled, family: int) -> Early:
-    """The verdict of a stop as the gate takes it."""
-    return Early(settled.found, judged(settled, family))
-
-
-def _all_items(course: InterimSchedule, saved: StoredResult) -> ItemScores:
-    """All the items of the course as if they had been scored, to find what has the same."""
-    count = len(course.items)
+def _all_items(schedule: InterimSchedule, saved: StoredResult) -> ItemScores:
+    """All the items of the schedule as if they had been scored, to find what has the same."""
+    count = len(schedule.items)
     made_of = [saved.aggregation(name).of for name in saved.aggregate]
-    pairs = sorted(zip(course.examples, course.rows, strict=True))
+    pairs = sorted(zip(schedule.examples, schedule.rows, strict=True))
     return ItemScores(
         examples=[example for example, _ in pairs],
         rows=[row for _, row in pairs],
@@ -210,38 +204,24 @@ def _unknown(name: str) -> Metric:
     return Metric(name=name, value=None, low=None, high=None, stderr=None, n=0, method="none")
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """The baseline of a benchmark that stopped, the stop, and the comparison and the margin that decided it."""
-
-    found: BaselineChoice
-    stop: EarlyStop
-    compared: BenchmarkComparison
-    margin: float
-
-    @property
-    def text(self) -> str:
-        """The place where it stopped, in words."""
-        return f"settled after {self.stop.items} of {self.stop.total} items: {self.stop.kind}"
-
-
 @dataclass(slots=True)
 class InterimAnalyses:
     """The interim analyses of one benchmark of one checkpoint, by one metric. ``saved`` is its result without
     numbers, ``found`` its baselines."""
 
-    course: InterimSchedule
+    schedule: InterimSchedule
     plan: AnalysisPlan
     saved: StoredResult
     found: BaselineChoice
     metric: str
-    settled: Settled | None = None
+    family: int
+    settled: Early | None = None
     _next: int = field(default=0)
 
-    def advance(self, records: Mapping[str, Record]) -> Settled | None:
+    def advance(self, records: Mapping[str, Record]) -> Early | None:
         """Make every analysis whose items all have a score; return the stop, once there is one."""
-        while self.settled is None and self._next < len(self.course.analyses):
-            items = self.course.items[: self.course.analyses[self._next]]
+        while self.settled is None and self._next < len(self.schedule.analyses):
+            items = self.schedule.items[: self.schedule.analyses[self._next]]
             known = [record for item in items if (record := records.get(item)) is not None]
             if len(known) < len(items) or any(record.status != "scored" for record in known):
                 break
@@ -255,14 +235,26 @@ class InterimAnalyses:
             )
             stop = decide_at(self.plan, self._next, compared.comparison, compared.as_measured)
             if stop is not None:
-                self.settled = Settled(self.found, stop, compared, self.plan.margin)
+                self.settled = Early(self.found, self._judged(compared, stop), stop)
             self._next += 1
         return self.settled
+
+    def _judged(self, compared: BenchmarkComparison, stop: EarlyStop) -> BenchmarkComparison:
+        """The comparison of a stop with its verdict. Its p is not adjusted: the analyses' own levels allow for their
+        number and for that of the benchmarks."""
+        comparison = replace(
+            compared.comparison,
+            verdict=stop.kind,
+            margin=self.plan.margin,
+            family=self.family,
+            why=_why(compared.comparison, stop),
+        )
+        return replace(compared, comparison=comparison)
 
     def _best(self, new: BenchmarkScores) -> int | None:
         """The baseline that is best over all its items: a later analysis must not choose another one. None where there
         is none but the last."""
-        if len(self.course.analyses) == 1:
+        if len(self.schedule.analyses) == 1:
             return None
         score = score_name(new.saved, self.metric)
         baselines = self.found.baselines
@@ -272,21 +264,7 @@ class InterimAnalyses:
         return means.index(better(means))
 
 
-def judged(settled: Settled, family: int) -> BenchmarkComparison:
-    """The comparison of a stop with its verdict. Its p is not adjusted: the analyses' own levels allow for their number
-    and for that of the benchmarks."""
-    comparison = replace(
-        settled.compared.comparison,
-        verdict=settled.stop.kind,
-        margin=settled.margin,
-        family=family,
-        why=_why(settled.stop),
-    )
-    return replace(settled.compared, comparison=comparison)
-
-
-def _why(stop: EarlyStop) -> str:
-    one = stop.comparison
+def _why(one: Comparison, stop: EarlyStop) -> str:
     if one.difference is None:
         return one.why or "nothing to compare"
     unit = one.told_in

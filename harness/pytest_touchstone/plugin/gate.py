@@ -58,7 +58,7 @@ from pytest_touchstone.results.summary import Collected, Declaration, Summary, w
 if TYPE_CHECKING:
     from pytest_touchstone.compare.plan import GatePlan
 
-SCHEDULES: Final = "courses.json"
+SCHEDULES: Final = "schedules.json"
 
 
 class Sequential:
@@ -125,17 +125,10 @@ def draw_schedules(items: list[pytest.Item], seed: int) -> dict[Series, InterimS
 def write_schedules(folder: Path, schedules: Mapping[Series, InterimSchedule]) -> None:
     """Write the schedules into a run's folder."""
     rows = [
-        {
-            "checkpoint": checkpoint,
-            "benchmark": benchmark,
-            "items": schedule.items,
-            "examples": schedule.examples,
-            "rows": schedule.rows,
-            "looks": schedule.analyses,
-        }
+        {"checkpoint": checkpoint, "benchmark": benchmark, **schedule._asdict()}
         for (checkpoint, benchmark), schedule in schedules.items()
     ]
-    write_checked(place_in(folder, SCHEDULES), {"schema": SCHEMA, "courses": rows})
+    write_checked(place_in(folder, SCHEDULES), {"schema": SCHEMA, "schedules": rows})
 
 
 def read_schedules(folder: Path) -> dict[Series, InterimSchedule]:
@@ -145,9 +138,9 @@ def read_schedules(folder: Path) -> dict[Series, InterimSchedule]:
     try:
         return {
             (row["checkpoint"], row["benchmark"]): typed(
-                InterimSchedule, [row[key] for key in ("items", "examples", "rows", "looks")]
+                InterimSchedule, [row[key] for key in InterimSchedule._fields]
             )
-            for row in read_checked(path)["courses"]
+            for row in read_checked(path)["schedules"]
         }
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise GateError(f"{shown_path(path)}: cannot be read ({error}); start the run anew") from None
@@ -274,12 +267,12 @@ class GateSession:
     def watch(
         self,
         directory: RunDirectory,
-        courses: Mapping[Series, InterimSchedule],
+        schedules: Mapping[Series, InterimSchedule],
         declarations: Mapping[str, Declaration],
     ) -> SequentialMonitor:
         """A function that follows the run's journal and says which items are no longer needed."""
         assert self.plan is not None
-        return SequentialMonitor(directory, courses, declarations, self.source(), self.plan)
+        return SequentialMonitor(directory, schedules, declarations, self.source(), self.plan)
 
     def _early(self, summary: Summary) -> dict[Series, Early]:
         """Return the verdicts that an interim analysis settled, from the run's own notes and journal."""

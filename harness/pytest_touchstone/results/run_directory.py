@@ -45,7 +45,7 @@ PACKAGES: Final = (
     *("pytest-touchstone", "pytest", "pytest-xdist", "torch", "transformers", "tokenizers"),
     *("kiwipiepy", "kiwipiepy_model", "numpy"),
 )
-PREPARATIONS: Final = ("collected.json", "courses.json", "shard.json")
+PREPARATIONS: Final = ("collected.json", "schedules.json", "shard.json")
 """Files that are written into the folder before anything is asked."""
 
 LOGS: Final = ("run.log", "errors.log")

@@ -224,11 +224,14 @@ class EarlyStop:
     """The stop of a benchmark after ``items`` of ``total``, with its verdict and the reason."""
 
     kind: Kind
-    analysis: int
     items: int
     total: int
-    comparison: Comparison
     why: str
+
+    @property
+    def text(self) -> str:
+        """The place where it stopped, in words."""
+        return f"settled after {self.items} of {self.total} items: {self.kind}"
 
 
 def item_order(
@@ -309,10 +312,8 @@ def decide_at(
         return None
     return EarlyStop(
         kind=settled[0],
-        analysis=analysis,
         items=plan.analyses[analysis],
         total=plan.analyses[-1],
-        comparison=comparison,
         why=settled[1],
     )
 

@@ -53,6 +53,7 @@ from pytest_touchstone.core.text import listed
 from pytest_touchstone.results.store_entry import StoredResult, composites_of
 from pytest_touchstone.results.summary import base_name
 from pytest_touchstone.statistics.comparison import undefined
+from pytest_touchstone.statistics.sequential import EarlyStop
 from pytest_touchstone.statistics.verdicts import P_DECIDES, ROUNDING, is_at_odds
 
 
@@ -78,10 +79,11 @@ def cases_of(entries: Sequence[BenchmarkScores], composites: Sequence[Mapping[st
 
 
 class Early(NamedTuple):
-    """A verdict that was settled before all items were asked, and its baseline."""
+    """A verdict that was settled before all items were asked, its baselines, and where it stopped."""
 
     found: BaselineChoice
     judged: BenchmarkComparison
+    stop: EarlyStop | None = None
 
 
 def decide(
