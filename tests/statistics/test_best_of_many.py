@@ -133,13 +133,6 @@ def test_the_order_of_the_items_does_not_matter() -> None:
     assert compare_with_best(moved[:-1], moved[-1]) == compare_with_best(runs, last)
 
 
-def test_runs_on_other_items_are_refused() -> None:
-    with pytest.raises(ValueError, match="run 1 has 2 values, the new run 3"):
-        compare_with_best([[1.0, 0.0, 1.0], [1.0, 0.0]], [1.0, 1.0, 0.0])
-    with pytest.raises(ValueError, match="the best of no runs"):
-        compare_with_best([], [1.0])
-
-
 def test_the_best_by_a_composite_of_one_metric_is_the_best_by_that_metric() -> None:
     *runs, last = answers([0.6] * 6 + [0.55], 11)
     found = compare_composite_with_best([SharedItems([WeightedPart(1.0, runs, last)])])
@@ -159,14 +152,6 @@ def test_the_noise_of_a_composite_holds_what_metrics_of_the_same_items_share() -
     luck = luck_of(whole)
     assert luck_of(apart) == pytest.approx(luck / np.sqrt(2), rel=0.35)
     assert known(apart.comparison.baseline) > known(together.comparison.baseline)
-
-
-def test_composites_of_runs_that_do_not_fit_are_refused() -> None:
-    one, two = WeightedPart(0.5, [[1.0, 0.0]], [1.0, 1.0]), WeightedPart(0.5, [[1.0], [0.0]], [1.0])
-    with pytest.raises(ValueError, match="1 runs of one metric but 2 of another"):
-        compare_composite_with_best([SharedItems([one]), SharedItems([two])])
-    with pytest.raises(ValueError, match="the best of no runs"):
-        compare_composite_with_best([])
 
 
 def test_a_drop_that_no_draw_reaches_has_a_p_as_small_as_it_is() -> None:

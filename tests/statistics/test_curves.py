@@ -138,11 +138,6 @@ def test_checkpoints_that_never_change_have_no_ratio_and_any_difference_tells() 
     assert not known(signal_to_noise([[0.5, 0.5], [0.5, 0.5]])).tells
 
 
-def test_one_last_checkpoint_is_refused() -> None:
-    with pytest.raises(ValueError, match="no deviation"):
-        signal_to_noise([[0.1, 0.2]], last=1)
-
-
 def test_equal_series_exceed_the_limit_in_five_of_a_hundred_cases() -> None:
     generator = np.random.default_rng(5)
     told = [known(signal_to_noise(generator.normal(0.6, 0.01, (4, 5)).tolist())).tells for _ in range(2000)]

@@ -343,13 +343,6 @@ def test_of_several_samples_the_majority_counts() -> None:
     assert (found.forgotten, found.learned) == ((0,), (1,))
 
 
-def test_other_items_are_refused() -> None:
-    with pytest.raises(ValueError, match="compare the same items"):
-        changed([1.0], [1.0, 0.0])
-    with pytest.raises(ValueError, match="two or more checkpoints"):
-        paths([[1.0]])
-
-
 def test_one_sample_of_each_item_tells_nothing_of_chance() -> None:
     assert changed_by_chance([1.0, 0.0], [0.0, 0.0], 1) is None
 

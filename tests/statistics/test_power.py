@@ -168,21 +168,6 @@ def test_designs_of_one_benchmark_are_averaged_and_those_of_several_added_up() -
     )
 
 
-@pytest.mark.parametrize(
-    ("design", "drop", "family"),
-    [
-        (Design(items=0, spread=0.1), 0.1, 1),
-        (Design(items=9, spread=0.1), 1.1, 1),
-        (Design(items=9, spread=0.1), 0.1, 0),
-    ],
-)
-def test_what_is_no_design_is_refused(design: Design, drop: float, family: int) -> None:
-    with pytest.raises(ValueError, match="give at least one item"):
-        power_of_drop(design, drop, family=family)
-    with pytest.raises(ValueError, match="share of flips"):
-        binary_design(10, 1.5)
-
-
 def test_a_sum_of_benchmarks_is_as_uncertain_as_its_parts_together() -> None:
     parts = [replace(binary_design(n, 0.2, effect=2.0), spread=0.15) for n in (100, 400)]
     whole = composite_design(parts)

@@ -82,12 +82,6 @@ def test_simulated_walks_stop_as_often_at_each_interim_analysis_as_the_error_rat
     assert sum(walks(both, 0.0)[0]) < 0.02 + 0.001
 
 
-@pytest.mark.parametrize("fractions", [[], [0.5], [0.5, 0.5, 1.0], [0.0, 1.0], [0.7, 0.4, 1.0]])
-def test_fractions_that_do_not_rise_to_one_are_refused(fractions: list[float]) -> None:
-    with pytest.raises(ValueError, match="do not rise from above 0 to 1"):
-        upper_boundaries(fractions, 0.05)
-
-
 def test_items_are_asked_in_an_order_of_the_seeds_own_with_texts_kept_together() -> None:
     ids = [f"real/{number}" for number in range(60)]
     clusters = [f"text {number // 3}" for number in range(60)]

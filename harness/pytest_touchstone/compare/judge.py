@@ -362,7 +362,7 @@ def judge(
             for name, record in compared.items()
         },
         margin=margin,
-        margins={name: value for name, value in (margins or {}).items() if name in compared},
+        margins=margins,
         alpha=alpha,
         sizes={name: record.counts.size for name, record in compared.items()},
     )

@@ -94,16 +94,8 @@ def compare_with_best(
     """The new run against the best of ``runs``, all on the same items in the same order.
 
     ``chosen`` is the run that was chosen by another metric; by default the one with the highest mean, the first of
-    equals. What another metric chose is allowed for as if this one had: that bounds its effect. Raises ``ValueError``
-    without runs or items, and for unequal lists.
+    equals. What another metric chose is allowed for as if this one had: that bounds its effect.
     """
-    if not runs or not new:
-        raise ValueError("the best of no runs, or of runs without items; give at least one run with items")
-    short = next((place for place, run in enumerate(runs) if len(run) != len(new)), None)
-    if short is not None:
-        raise ValueError(
-            f"run {short} has {len(runs[short])} values, the new run {len(new)}; compare the same items"
-        )
     means = [math.fsum(run) / len(run) for run in runs]
     best = means.index(max(means)) if chosen is None else chosen
     plain = compare_paired(runs[best], new, clusters, level=level)
@@ -278,19 +270,9 @@ def corrected_for_choice(p: float, runs: int) -> float:
 def compare_composite_with_best(
     benchmarks: Sequence[SharedItems], *, level: float = LEVEL, draws: int = DRAWS
 ) -> Selection:
-    """The new run's composite against that of the run whose composite is the highest, the first of equals.
-
-    Raises ``ValueError`` without runs or items, and where metrics have unequal numbers of runs or items.
-    """
+    """The new run's composite against that of the run whose composite is the highest, the first of equals."""
     parts = [part for one in benchmarks for part in one.parts]
-    count = len(parts[0].runs) if parts else 0
-    if not count or not all(part.new for part in parts):
-        raise ValueError("the best of no runs, or of runs without items; give at least one run with items")
-    for part in parts:
-        if len(part.runs) != count:
-            raise ValueError(f"{count} runs of one metric but {len(part.runs)} of another; give all the same")
-        if any(len(run) != len(part.new) for run in part.runs):
-            raise ValueError("runs have different numbers of items on one metric; compare the same items")
+    count = len(parts[0].runs)
     means = [
         math.fsum(part.weight * math.fsum(part.runs[run]) / len(part.new) for part in parts)
         for run in range(count)

@@ -194,10 +194,8 @@ def signal_to_noise(
 ) -> SignalToNoise | None:
     """The ratio over the series, each in the order of its training; None where no series has two checkpoints.
 
-    Series of a single checkpoint are left out. Raises ``ValueError`` for fewer than two last checkpoints.
+    Series of a single checkpoint are left out.
     """
-    if last < LEAST:
-        raise ValueError(f"the last {last} checkpoints have no deviation; give {LEAST} or more")
     tails = [list(one[-last:]) for one in series if len(one) >= LEAST]
     if not tails:
         return None

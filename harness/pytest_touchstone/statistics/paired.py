@@ -338,11 +338,9 @@ class Changed(NamedTuple):
 
 
 def changed(before: Sequence[float], after: Sequence[float]) -> Changed:
-    """The items that differ between two checkpoints; raises ``ValueError`` for lists of unequal length."""
+    """The items that differ between two checkpoints."""
     import numpy as np
 
-    if len(before) != len(after):
-        raise ValueError(f"{len(before)} and {len(after)} items; compare the same items")
     one, other = np.asarray(before) > HALF, np.asarray(after) > HALF
     forgotten, learned = np.flatnonzero(one & ~other).tolist(), np.flatnonzero(other & ~one).tolist()
     return Changed(tuple(forgotten), tuple(learned), mcnemar_p(len(learned), len(forgotten)))
@@ -382,11 +380,9 @@ class Paths(NamedTuple):
 
 
 def paths(columns: Sequence[Sequence[float]] | np.ndarray) -> Paths:
-    """The ways of the items through two or more checkpoints; raises ``ValueError`` for fewer, and unequal lists."""
+    """The ways of the items through two or more checkpoints."""
     import numpy as np
 
-    if len(columns) < 2 or len({len(one) for one in columns}) > 1:
-        raise ValueError("give two or more checkpoints with the same items")
     right = np.asarray(columns) > HALF
     changes = (right[1:] != right[:-1]).sum(axis=0)
     last = right[-1]

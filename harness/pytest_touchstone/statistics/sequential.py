@@ -78,9 +78,7 @@ def spent(fraction: float, error: float) -> float:
 
 
 def upper_boundaries(fractions: Sequence[float], alpha: float) -> Boundaries:
-    """The limits of a one-sided test of level ``alpha``; raises ``ValueError`` for fractions that do not rise to
-    1."""
-    _check(fractions, alpha)
+    """The limits of a one-sided test of level ``alpha``."""
     found: list[float] = []
     path = _Path()
     for new in _steps(fractions, alpha):
@@ -91,7 +89,6 @@ def upper_boundaries(fractions: Sequence[float], alpha: float) -> Boundaries:
 def two_boundaries(fractions: Sequence[float], alpha: float, beta: float) -> Boundaries:
     """The limits of a one-sided test of level ``alpha`` that gives up where a drift found with power
     1 - ``beta`` has become unlikely; at the last analysis both meet."""
-    _check(fractions, alpha)
     upper = upper_boundaries(fractions, alpha).upper
     least = _NORMAL.inv_cdf(1 - alpha) + _NORMAL.inv_cdf(1 - beta)
 
@@ -114,14 +111,6 @@ def _lower(
 def _steps(fractions: Sequence[float], error: float) -> list[float]:
     total = [spent(fraction, error) for fraction in fractions]
     return [now - before for now, before in zip(total, [0.0, *total[:-1]], strict=True)]
-
-
-def _check(fractions: Sequence[float], alpha: float) -> None:
-    rising = all(a < b for a, b in zip((0.0, *fractions), fractions, strict=False))
-    if not fractions or not rising or fractions[-1] != 1.0:
-        raise ValueError(f"fractions {tuple(fractions)} do not rise from above 0 to 1")
-    if not 0 < alpha < 0.5:
-        raise ValueError(f"alpha is {alpha}; give a rate between 0 and 0.5")
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
@@ -277,10 +266,6 @@ def plan_analyses(
     strict: bool = False,
 ) -> AnalysisPlan:
     """The plan for interim analyses after these numbers of items (the last: all); ``family`` counts the benchmarks."""
-    if not analyses or family < 1:
-        raise ValueError(
-            f"analyses={tuple(analyses)}, family={family}: give at least one interim analysis and one benchmark"
-        )
     fractions = tuple(analysis / analyses[-1] for analysis in analyses)
     own = alpha / 2 / family
     worse, not_worse = _limits(fractions, own, None if strict else beta), _limits(fractions, alpha / 2, None)

@@ -72,16 +72,19 @@ def judge(
     """The comparisons with a verdict each, in the order given.
 
     ``margins`` are those that differ from ``margin``. ``sizes`` are the numbers of items that there are at most, where
-    known: an advice to ask more would be of no use. Raises ``ValueError`` for a margin below 0, one of a benchmark that
-    is not compared, an alpha out of range, or an interval of another level than 1 - alpha.
+    known: an advice to ask more would be of no use. Raises ``ValueError`` for an interval of another level than
+    1 - alpha.
     """
-    own = dict(margins or {})
-    _check(comparisons, margin, own, alpha)
+    for name, comparison in comparisons.items():
+        if comparison.low is not None and abs(comparison.level - (1 - alpha)) > 1e-9:
+            raise ValueError(
+                f"{name}: the interval's level is {comparison.level}, not 1 - alpha = {1 - alpha:g}"
+            )
     adjusted = holm([comparison.p for comparison in comparisons.values()])
     family = sum(p is not None for p in adjusted)
     return {
         name: _judged(
-            replace(comparison, margin=own.get(name, margin), p_adjusted=p, family=family),
+            replace(comparison, margin=(margins or {}).get(name, margin), p_adjusted=p, family=family),
             alpha,
             size=(sizes or {}).get(name, 0),
         )
@@ -149,35 +152,9 @@ def cannot_tell(items: int | None, size: int) -> str:
     )
 
 
-def _check(
-    comparisons: Mapping[Key, Comparison], margin: float, margins: Mapping[Key, float], alpha: float
-) -> None:
-    if not 0 < alpha < 1:
-        raise ValueError(f"alpha is {alpha}; give a rate between 0 and 1")
-    if not 0 <= margin < 1:
-        raise ValueError(f"margin is {margin}; give a share from 0 to below 1: 0.01 is one point")
-    for name, one in margins.items():
-        most = math.inf if name in comparisons and comparisons[name].unit else 1
-        if not 0 <= one < most:
-            raise ValueError(f"{name} is {one}; give a share from 0 to below 1: 0.01 is one point")
-        if name not in comparisons:
-            raise ValueError(
-                f"a margin is given for {name!r}, which is not compared; compared are: {list(comparisons)}"
-            )
-    for name, comparison in comparisons.items():
-        if comparison.low is not None and abs(comparison.level - (1 - alpha)) > 1e-9:
-            raise ValueError(
-                f"{name}: the interval's level is {comparison.level}, not 1 - alpha = {1 - alpha:g}"
-            )
-
-
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """The adjusted p-values, in the order given; None stays None."""
     known = [(p, place) for place, p in enumerate(p_values) if p is not None]
-    if wrong := [p for p, _ in known if not 0 <= p <= 1]:
-        raise ValueError(
-            f"{wrong[0]} is no p-value; give numbers from 0 to 1, or None where nothing was tested"
-        )
     adjusted, largest = list[float | None](p_values), 0.0
     for rank, (p, place) in enumerate(sorted(known)):
         largest = max(largest, min(1.0, p * (len(known) - rank)))
