@@ -60,46 +60,40 @@ class _Earlier:
         self._results = results
         self._named = named
         self._alike: dict[str, list[StoredResult]] = {}
-        self._best: dict[tuple[str, str], tuple[StoredResult, int] | None] = {}
-        self._composites: dict[tuple[str, ...], tuple[float, StoredResult, int] | None] = {}
 
-    def best(self, saved: StoredResult, metric: str) -> tuple[StoredResult, int] | None:
-        """The best so far by the metric, and out of how many checkpoints."""
-        key = _way(saved), metric
-        if key not in self._best:
-            known = [
-                one for one in one_each(self._comparable(saved), metric) if worth(one, metric) > -math.inf
-            ]
-            best = max(known, key=lambda one: worth(one, metric), default=None)
-            self._best[key] = None if best is None else (best, len(known))
-        return self._best[key]
+    def best(self, saved: StoredResult, metric: str) -> _BestSoFar | None:
+        """The best so far by the metric."""
+        alike = one_each(self._comparable(saved), metric)
+        values = [(value, one) for one in alike if (value := one.metrics[metric].value) is not None]
+        best = max(values, key=lambda pair: worth(pair[1], metric), default=None)
+        return None if best is None else _BestSoFar(*best, len(values))
 
-    def best_composite(
-        self, composite: Composite, mine: Mapping[str, StoredResult]
-    ) -> tuple[float, StoredResult, int] | None:
-        """The best composite so far, the first of its results, and out of how many checkpoints."""
-        parts = {name: mine[name] for name in composite.benchmarks}
-        key = (composite.name, *map(_way, parts.values()))
-        if key not in self._composites:
-            sets = composite_sets({name: self._comparable(saved) for name, saved in parts.items()})
-            valued = [(composite_value(composite, values_of(one)), one[0]) for one in sets]
-            known = [(value, saved) for value, saved in valued if value is not None]
-            best = max(known, key=lambda one: one[0], default=None)
-            self._composites[key] = None if best is None else (*best, len(known))
-        return self._composites[key]
+    def best_composite(self, composite: Composite, mine: Mapping[str, StoredResult]) -> _BestSoFar | None:
+        """The best composite so far, with the first of its results."""
+        sets = composite_sets({name: self._comparable(mine[name]) for name in composite.benchmarks})
+        values = [
+            (value, same[0])
+            for same in sets
+            if (value := composite_value(composite, values_of(same))) is not None
+        ]
+        best = max(values, key=lambda pair: pair[0], default=None)
+        return None if best is None else _BestSoFar(*best, len(values))
 
     def _comparable(self, saved: StoredResult) -> list[StoredResult]:
-        way = _way(saved)
+        identity = [saved.benchmark, saved.run_id, saved.began, saved.items_sha256, saved.published]
+        way = json.dumps([*identity, saved.conditions], sort_keys=True)
         if way not in self._alike:
             named = [one for one in self._named if one.benchmark == saved.benchmark]
             self._alike[way] = named or comparable(saved, self._results)
         return self._alike[way]
 
 
-def _way(saved: StoredResult) -> str:
-    """The key by which ``comparable`` tells results apart."""
-    named = [saved.benchmark, saved.run_id, saved.began, saved.items_sha256, saved.published]
-    return json.dumps([*named, saved.conditions], sort_keys=True)
+class _BestSoFar(NamedTuple):
+    """The best value so far, whose it is, and out of how many checkpoints."""
+
+    value: float
+    saved: StoredResult
+    of: int
 
 
 def changes_of(
@@ -112,34 +106,47 @@ def changes_of(
         if saved.complete:
             mine.setdefault(saved.checkpoint, {})[saved.benchmark] = saved
     known = _Earlier(earlier, named)
-    found = []
-    for checkpoint, same in mine.items():
-        changes = [
-            _metric_change(saved, metric, known) for saved in same.values() for metric in saved.metrics
-        ]
-        changes += [
-            _composite_change(composite, checkpoint, same, known)
-            for composite in composites_of(same.values())
-        ]
-        found += [change for change in changes if change is not None]
-    return found
+    changes = []
+    for same in mine.values():
+        for saved in same.values():
+            for metric, measured in saved.metrics.items():
+                how, best = saved.aggregation(metric), known.best(saved, metric)
+                changes.append(_change(saved, saved.benchmark, metric, measured.value, best=best, how=how))
+        for composite in composites_of(same.values()):
+            value, first = composite_value(composite, values_of(same.values())), next(iter(same.values()))
+            best = None if value is None else known.best_composite(composite, same)
+            changes.append(_change(first, composite.name, COMPOSITE, value, best=best, how=mean(COMPOSITE)))
+    return [change for change in changes if change is not None]
 
 
-def _metric_change(saved: StoredResult, metric: str, earlier: _Earlier) -> BestSoFarChange | None:
-    value = saved.metrics[metric].value
-    known = earlier.best(saved, metric)
-    before = known[0].metrics[metric].value if known is not None else None
-    if value is None or known is None or before is None:
+def _change(
+    saved: StoredResult,
+    benchmark: str,
+    metric: str,
+    value: float | None,
+    *,
+    best: _BestSoFar | None,
+    how: Aggregation,
+) -> BestSoFarChange | None:
+    if value is None or best is None:
         return None
-    (best, of), how = known, saved.aggregation(metric)
-    change, unit = _moved(value, before, how)
-    better = how.compared_higher_is_better
-    name = (saved.benchmark, metric)
-    found = BestSoFarChange(
-        saved.checkpoint, *name, value, before, change, unit, best.checkpoint, best.run_id, of, better
-    )
+    change, unit = _moved(value, best.value, how)
     label = how.compared(metric)
-    return found._replace(other_model=other_model(saved, best), label="" if label == metric else label)
+    return BestSoFarChange(
+        checkpoint=saved.checkpoint,
+        benchmark=benchmark,
+        metric=metric,
+        value=value,
+        best=best.value,
+        change=change,
+        unit=unit,
+        against=best.saved.checkpoint,
+        run_id=best.saved.run_id,
+        of=best.of,
+        higher_is_better=how.compared_higher_is_better,
+        other_model=other_model(saved, best.saved),
+        label="" if label == metric else label,
+    )
 
 
 SAME_SIZE: Final = 1.2

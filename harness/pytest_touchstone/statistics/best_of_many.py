@@ -129,7 +129,7 @@ def select(
     are draws of the noise, if there are any yet."""
     drawn = sample_of(noise.covariance, draws) if sample is None else sample
     new = len(means)
-    runs = Contenders(means, JointNoise(noise.covariance[:new, :new], noise.units), drawn.values[:new])
+    runs = CandidateRuns(means, JointNoise(noise.covariance[:new, :new], noise.units), drawn.values[:new])
     rival = Rival(drawn.values[new], runs.squares_to(noise.covariance[new, :new], noise.covariance[new, new]))
     return Selection(
         chosen=best,
@@ -156,7 +156,7 @@ class Rival:
         return float(np.quantile(leads - self.drawn, (1 + level) / 2))
 
 
-class Contenders:
+class CandidateRuns:
     """Several runs of which the best is compared with others, and what all these comparisons need of their noise.
 
     ``candidates`` are the places of those that may be the best. ``leads`` has, for each draw, the maximum over the runs
@@ -200,18 +200,15 @@ class Contenders:
         lead, own = (float(np.quantile(one, (1 + level) / 2)) for one in (self.leads, self._own))
         return lead - own
 
-    def against(self, rival: Rival, plain: Comparison, reach: float | None = None) -> Comparison:
-        """The plain comparison of the rival with the best, its difference, upper limit and p allowing for the choice.
-        ``reach`` is ``rival.reach`` of the leads, where that is known already."""
+    def against(self, rival: Rival, plain: Comparison) -> Comparison:
+        """The plain comparison of the rival with the best, difference, upper limit and p allowing for the choice."""
         if plain.difference is None or plain.baseline is None:
             return plain
         luck, p, high = self.luck(rival.mean), plain.p, plain.high
         if p is not None and plain.difference < 0:
             p = max(p, self._chance(rival, -plain.difference))
         if high is not None:
-            high = max(
-                high, plain.difference + (rival.reach(self.leads, plain.level) if reach is None else reach)
-            )
+            high = max(high, plain.difference + rival.reach(self.leads, plain.level))
         difference = plain.difference + luck
         return replace(
             plain,
@@ -252,7 +249,7 @@ def best_of(
     best = list(means).index(max(means))
     if len(means) == 1:
         return BestChoice(best, means[best], means[best], (best,))
-    found = Contenders(means, noise, sample_of(noise.covariance, draws).values)
+    found = CandidateRuns(means, noise, sample_of(noise.covariance, draws).values)
     return BestChoice(best, means[best], means[best] - found.luck(), found.candidates, found.depth(level))
 
 
@@ -314,18 +311,10 @@ def _weighted(columns: Sequence[tuple[float, Sequence[float]]]) -> list[float]:
 # The bests of several groups
 
 
-class _Known(NamedTuple):
-    """A group as contenders, and the reach of its luck above the best of each group."""
-
-    runs: Contenders
-    reaches: list[float]
-
-
 class Bests:
     """Groups of runs by the places of their means, of which every two can be compared.
 
-    ``places`` are those of their bests. ``units`` counts the independent items behind each mean. ``level`` is that of
-    all comparisons.
+    ``places`` are those of their bests. ``units`` counts the independent items behind each mean.
     """
 
     def __init__(
@@ -335,7 +324,6 @@ class Bests:
         units: Sequence[int],
         groups: Sequence[Sequence[int]],
         *,
-        level: float = LEVEL,
         draws: int = CURVE_DRAWS,
     ) -> None:
         import numpy as np
@@ -349,14 +337,13 @@ class Bests:
         self._units = [min(units[place] for place in one) for one in groups]
         self._covariance = covariance[np.ix_(used, used)]
         self._draws = sample_of(self._covariance, draws).values
-        self._level = level
-        self._known: dict[tuple[int, int], _Known] = {}
+        self._known: dict[tuple[int, int], CandidateRuns] = {}
 
     def luck(self, group: int) -> float | None:
         """The part of a group's measured best that is luck; None where nothing is known of its noise."""
         if self._units[group] < 2:
             return None
-        return self._contenders(group, self._units[group]).luck() if len(self._groups[group]) > 1 else 0.0
+        return self._runs(group, self._units[group]).luck() if len(self._groups[group]) > 1 else 0.0
 
     def compare(self, first: int, second: int, plain: Comparison) -> Comparison:
         """The best of the second group against the best of the first, whose plain comparison is given, allowing for
@@ -384,25 +371,17 @@ class Bests:
     def _against(self, group: int, other: int, units: int, plain: Comparison) -> Comparison:
         if len(self._groups[group]) == 1:
             return plain
-        known, new = self._look_at(group, units), self._best[other]
-        covariances = self._covariance[self._groups[group], new]
-        squares = known.runs.squares_to(covariances, self._covariance[new, new])
-        return known.runs.against(Rival(self._draws[new], squares), plain, known.reaches[other])
+        runs, new = self._runs(group, units), self._best[other]
+        squares = runs.squares_to(self._covariance[self._groups[group], new], self._covariance[new, new])
+        return runs.against(Rival(self._draws[new], squares), plain)
 
-    def _contenders(self, group: int, units: int) -> Contenders:
-        import numpy as np
-
-        own = self._groups[group]
-        noise = JointNoise(self._covariance[np.ix_(own, own)], units)
-        return Contenders([self._means[place] for place in own], noise, self._draws[own])
-
-    def _look_at(self, group: int, units: int) -> _Known:
-        """The group as contenders, with so many independent items behind it: those of the other group may be fewer."""
+    def _runs(self, group: int, units: int) -> CandidateRuns:
+        """The group, with so many independent items behind it: those of the other group may be fewer."""
         import numpy as np
 
         if (group, units) not in self._known:
-            runs = self._contenders(group, units)
-            gaps = runs.leads - self._draws[self._best]
-            reaches = np.quantile(gaps, (1 + self._level) / 2, axis=1).tolist()
-            self._known[group, units] = _Known(runs, reaches)
+            own = self._groups[group]
+            noise = JointNoise(self._covariance[np.ix_(own, own)], units)
+            runs = CandidateRuns([self._means[place] for place in own], noise, self._draws[own])
+            self._known[group, units] = runs
         return self._known[group, units]

@@ -103,9 +103,7 @@ class Contest:
     def __init__(self, study: Study, pool: Pool, groups: Sequence[tuple[Series, Sequence[int]]]) -> None:
         self._study = study
         self._pool = pool
-        self._bests = Bests(
-            pool.means, pool.spread, pool.units, [places for _, places in groups], level=study.level
-        )
+        self._bests = Bests(pool.means, pool.spread, pool.units, [places for _, places in groups])
         self.bests = tuple(self._best(number, *group) for number, group in enumerate(groups))
 
     def _best(self, number: int, series: Series, places: Sequence[int]) -> Best:
