@@ -13,7 +13,7 @@ primary one) and ``why``. Undefined numbers are null.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -221,12 +221,14 @@ def notes(pair: PairComparison) -> list[str]:
             for side, name, entry in _entries(pair)
             if (why := entry.saved.invalid)
         ),
-        *_scorers(pair),
+        *_by_text(pair, _scorers(pair)),
         *_directions(pair),
         *([P_DECIDES] if any(is_at_odds(one.low, one.high, one.p, 1 - one.level) for one in shown) else []),
         *_without_margin(pair),
-        *_apart(pair),
+        *_by_text(pair, _conditions(pair)),
+        *_judges(pair),
         *_unknown(pair),
+        *_by_text(pair, _totals(pair)),
         *_items(pair),
         *(
             f"{name}: {count(n, 'item')} of {side} should have been scored and {'was' if n == 1 else 'were'} not"
@@ -263,33 +265,40 @@ def _without_margin(pair: PairComparison) -> list[str]:
     return list(lacking)
 
 
-def _scorers(pair: PairComparison) -> list[str]:
-    """Return the scorers of benchmarks for which only one side has the better scorer."""
-    found: dict[str, list[str]] = {}
+def _scorers(pair: PairComparison) -> Iterator[tuple[str, str]]:
+    """Yield the scorers of benchmarks for which only one side has the better scorer."""
     for name, line in pair.judged.items():
         a, b = pair.baseline.entries[name], pair.new.entries[name]
-        for side, one, other in (("A", a, b), ("B", b, a)):
-            best = best_scorer(one)
-            if best != line.metric and metric_of(one, best) and metric_of(other, best) is None:
-                text = f"compared by {line.metric}, since only {side} has {best}"
-                found.setdefault(text, []).append(name)
-    return [f"{text}: {_benchmarks(pair, names)}" for text, names in found.items()]
+        for side, entry, other in (("A", a, b), ("B", b, a)):
+            best = best_scorer(entry)
+            if best != line.metric and metric_of(entry, best) and metric_of(other, best) is None:
+                yield f"compared by {line.metric}, since only {side} has {best}", name
 
 
-def _apart(pair: PairComparison) -> list[str]:
-    """Return the conditions that differ, one line each with its benchmarks."""
-    found: dict[str, list[str]] = {}
+def _conditions(pair: PairComparison) -> Iterator[tuple[str, str]]:
+    """Yield the conditions that differ."""
     for name in pair.judged:
-        for condition, values in conditions_apart(
-            pair.baseline.entries[name], pair.new.entries[name]
-        ).items():
-            found.setdefault(condition_text(condition, values), []).append(name)
-    both = {name: one for name, one in pair.baseline.entries.items() if name in pair.new.entries}
-    unlike = {name: text for name, one in both.items() if (text := judged_apart(one, pair.new.entries[name]))}
+        apart = conditions_apart(pair.baseline.entries[name], pair.new.entries[name])
+        for condition, values in apart.items():
+            yield f"not asked alike, {condition_text(condition, values)}", name
+
+
+def _judges(pair: PairComparison) -> list[str]:
+    """Return the benchmarks that different judges have judged."""
+    both = {name: entry for name, entry in pair.baseline.entries.items() if name in pair.new.entries}
     return [
-        *(f"not asked alike, {text}: {_benchmarks(pair, names)}" for text, names in found.items()),
-        *(f"not compared, {text}: {name}" for name, text in unlike.items()),
+        f"not compared, {text}: {name}"
+        for name, entry in both.items()
+        if (text := judged_apart(entry, pair.new.entries[name]))
     ]
+
+
+def _by_text(pair: PairComparison, notes: Iterable[tuple[str, str]]) -> list[str]:
+    """Return each text once, with the names of all its benchmarks."""
+    names: dict[str, list[str]] = {}
+    for text, name in notes:
+        names.setdefault(text, []).append(name)
+    return [f"{text}: {_benchmarks(pair, same)}" for text, same in names.items()]
 
 
 def _benchmarks(pair: PairComparison, names: Sequence[str]) -> str:
@@ -317,25 +326,21 @@ def _unknown(pair: PairComparison) -> list[str]:
     return found
 
 
-def _items(pair: PairComparison) -> list[str]:
-    """Return the benchmarks that were compared on part of the items, or without any."""
-    found = []
-    totals: dict[str, list[str]] = {}
+def _totals(pair: PairComparison) -> Iterator[tuple[str, str]]:
+    """Yield the benchmarks that were compared without any items."""
     for name, line in pair.judged.items():
         if not line.counts.paired and line.counts.each is None:
-            totals.setdefault(line.comparison.method, []).append(name)
-    for method, names in totals.items():
-        how = f", by {method}" if method != "none" else ""
-        found.append(
-            f"only totals are known, compared as runs on different items{how}: {_benchmarks(pair, names)}"
-        )
+            how = f", by {line.comparison.method}" if line.comparison.method != "none" else ""
+            yield f"only totals are known, compared as runs on different items{how}", name
+
+
+def _items(pair: PairComparison) -> Iterator[str]:
+    """Yield the benchmarks that were compared on part of the items."""
     for name, line in pair.judged.items():
-        if line.counts.each is None or len(set(line.counts.each)) == 1:
-            continue
-        a, b, both = line.counts.each
-        how = "compared on these" if line.counts.paired else "compared as runs on different items"
-        found.append(f"{name}: {both} of {a} items of A and {b} of B are the same: {how}")
-    return found
+        if line.counts.each is not None and len(set(line.counts.each)) > 1:
+            a, b, both = line.counts.each
+            how = "compared on these" if line.counts.paired else "compared as runs on different items"
+            yield f"{name}: {both} of {a} items of A and {b} of B are the same: {how}"
 
 
 def clipped(text: str, width: int, *, end: bool = False) -> str:

@@ -330,10 +330,7 @@ def _plain_composite(case: Case, composite: Composite) -> BenchmarkComparison:
         checkpoint=case.checkpoint,
         benchmark=composite.name,
         metric=COMPOSITE,
-        comparison=undefined(
-            "only its floors are checked; --eval-gate-metric compares it",
-            new=case.composites.get(composite.name),
-        ),
+        comparison=undefined("", new=case.composites.get(composite.name)),
         state="absent",
         about="; ".join(
             f"{name}: {case.entries[name].saved.mark}"
@@ -345,14 +342,16 @@ def _plain_composite(case: Case, composite: Composite) -> BenchmarkComparison:
 
 def _composite_floors(case: Case, plan: GateConfig) -> list[BenchmarkComparison]:
     """A line for each composite that has floors and is not compared."""
-    lines = []
-    for composite in plan.composites:
-        floors = plan.own(composite.name).floors
-        if composite.name not in plan.metrics and composite.name in case.composites and floors:
-            line, reasons = _plain_composite(case, composite), Reasons()
-            hold_floors({composite.name: line.comparison.new}, composite.name, floors, reasons)
-            lines.append(_reasoned(line, reasons))
-    return lines
+    alone = BaselineChoice(
+        state="absent", reason="only its floors are checked; --eval-gate-metric compares it"
+    )
+    return [
+        composite_line(_plain_composite(case, composite), alone, None, plan)
+        for composite in plan.composites
+        if composite.name not in plan.metrics
+        and composite.name in case.composites
+        and plan.own(composite.name).floors
+    ]
 
 
 # What was asked for and is missing
