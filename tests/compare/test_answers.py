@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_touchstone.compare.answers import gold_of, shown_answers
+from pytest_touchstone.compare.answers import shown_answers
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.results.journal import Journal
 from pytest_touchstone.results.records import Record
@@ -32,7 +32,11 @@ def choices(*options: tuple[str, str, float]) -> list[dict[str, Any]]:
 
 
 def shown(
-    tmp_path: Path, exchanges: Sequence[dict[str, Any]], metric: str = "acc", score: float = 0.0
+    tmp_path: Path,
+    exchanges: Sequence[dict[str, Any]],
+    metric: str = "acc",
+    score: float = 0.0,
+    told: dict[str, Any] | None = None,
 ) -> tuple[str, str, str | None]:
     """Question, answer and right answer of a single item of a run."""
     one = Record(
@@ -44,6 +48,7 @@ def shown(
         scores={metric: score},
         row="r",
         exchanges=list(exchanges),
+        told=told,
     )
     with Journal(tmp_path, "main") as journal:
         for record in (dataclasses.replace(one, item="other", checkpoint="new", exchanges=[]), one):
@@ -103,6 +108,11 @@ def test_nothing_is_shown_where_nobody_kept_the_answers() -> None:
     assert shown_answers(BenchmarkScores(saved=made.saved, items=made.items), "acc", ["b/0000"]) == {}
 
 
+def test_the_right_answer_is_the_one_that_the_benchmark_told(tmp_path: Path) -> None:
+    asked = choices(("Q: sky?", " blue", -1.0), ("Q: sky?", " a very long green", -2.0))
+    assert shown(tmp_path, asked, told={"right": [1]}) == ("Q: sky?", "blue", "a very long green")
+
+
 def test_samples_of_lm_eval_show_choices_and_texts(tmp_path: Path) -> None:
     path = tmp_path / "samples_b_2026.jsonl"
     arguments = {f"gen_args_{n}": {"arg_0": "Q", "arg_1": f" {word}"} for n, word in enumerate(("no", "yes"))}
@@ -154,31 +164,6 @@ def test_samples_of_another_form_are_shown_as_nothing(tmp_path: Path, data: dict
     ]
     assert isinstance(found.question, str)
     assert isinstance(found.answer, str)
-
-
-@pytest.mark.parametrize(
-    ("row", "gold"),
-    [
-        ({"question": "?", "answer": "So\n#### 4"}, "So\n#### 4"),
-        ({"question": "?", "choices": ["a", "b"], "answer": 1}, "b"),
-        ({"ctx": "?", "endings": ["a", "b"], "label": "0"}, "a"),
-        ({"sentence": "_", "option1": "Ann", "option2": "Bea", "answer": "2"}, "Bea"),
-        (
-            {
-                "question": {"choices": [{"text": "a", "label": "A"}, {"text": "b", "label": "B"}]},
-                "answerKey": "B",
-            },
-            "b",
-        ),
-        ({"question": "?", "choices": {"text": ["a", "b"], "label": ["1", "2"]}, "answerKey": "2"}, "b"),
-        ({"answers": [["1", "2"], ["3"]]}, "1 or 2 or 3"),
-        ({"text": "x [MASK]", "target": "y"}, "y"),
-        ({"prompt": "def f():", "canonical_solution": "  return 1"}, "  return 1"),
-        ({"text": "no answer here"}, None),
-    ],
-)
-def test_the_right_answer_of_a_row_is_found(row: dict[str, Any], gold: str | None) -> None:
-    assert gold_of(row) == gold
 
 
 @pytest.mark.parametrize(("metric", "index"), [("acc", 0), ("acc_norm", 1), ("acc_bytes", 2)])
