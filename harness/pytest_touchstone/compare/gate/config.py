@@ -24,8 +24,7 @@ known is refused, with the nearest name there is.
 
 Names are checked before anything runs, as far as they are known. Bounds that no share can have are refused. A share is
 from 0 to 1. Metrics whose names say so (accuracies, exact matches, F1, pass@k and the like) are shares, and composites
-are; for others saved results tell. A perplexity is none, nor is the log-probability that it is made of, and a metric
-with a saved value below 0 or above 1 is none whatever its name.
+are; a metric with a saved value below 0 or above 1 is none whatever its name.
 """
 
 from __future__ import annotations
@@ -360,7 +359,7 @@ def check_plan(
             check_names(wanted, metrics, f"gate, {name}", "metric")
         if name in made and own.metrics not in ((), (name,)):
             raise GateError(f"gate, {name}: a composite has no other metric than itself")
-    check_floors(plan, declared, saved)
+    check_floors(plan, saved)
     if plan.mode is not None:
         _check_margins(plan, declared.values())
 
@@ -377,44 +376,16 @@ def declared_composites(declared: Mapping[str, Declaration]) -> list[Composite]:
     return composites_from_plain(row for one in declared.values() for row in one.composites or ())
 
 
-def check_floors(
-    plan: GateConfig, declared: Mapping[str, Declaration], saved: Sequence[StoredResult]
-) -> None:
+def check_floors(plan: GateConfig, saved: Sequence[StoredResult]) -> None:
     """Raises ``GateError`` for a floor that its metric, a share, keeps always or never."""
     for name, own in plan.benchmarks.items():
         for floor in own.floors:
-            if 0 <= floor.bound <= 1 and not floor.percent:
-                continue
-            same = [one for one in saved if one.benchmark == name]
-            share = _is_share(name, floor, declared.get(name), same, plan)
-            if share is False and floor.percent:
-                raise GateError(f"gate, {name}: {floor.text!r}: {floor.metric} is no share; write a number")
+            metrics = [one.metrics.get(floor.metric) for one in saved if one.benchmark == name]
+            values = [metric.value for metric in metrics if metric is not None and metric.value is not None]
+            named = plan.composite_of(name) is not None or _NAMED.fullmatch(floor.metric)
+            share = named and all(0 <= value <= 1 for value in values)
             if share and not 0 <= floor.bound <= 1:
                 raise GateError(f"gate, {name}: {floor.text!r}: {_remedy(floor)}")
-
-
-def _is_share(
-    name: str, floor: Floor, declared: Declaration | None, saved: Sequence[StoredResult], plan: GateConfig
-) -> bool | None:
-    """Return whether the metric is a share; None where that is not known."""
-    metric = floor.metric
-    ways = [one.aggregate for one in saved] + ([declared.aggregate] if declared is not None else [])
-    for aggregate in ways:
-        made = [
-            aggregation_of(aggregate, key)
-            for key in aggregate
-            if key == metric or aggregate[key]["of"] == metric
-        ]
-        if any(how.by == "perplexity" or how.unit for how in made):
-            return False
-    found = [one.metrics[metric].value for one in saved if metric in one.metrics]
-    values = [value for value in found if value is not None]
-    if any(not 0 <= value <= 1 for value in values):
-        return False
-    if plan.composite_of(name) is not None or _NAMED.fullmatch(metric):
-        return True
-    # A mean of counts may have been small so far, and still have an upper bound above 1.
-    return True if values and floor.how in (">=", ">") else None
 
 
 def _remedy(floor: Floor) -> str:
