@@ -130,30 +130,14 @@ def select(
     drawn = sample_of(noise.covariance, draws) if sample is None else sample
     new = len(means)
     runs = CandidateRuns(means, JointNoise(noise.covariance[:new, :new], noise.units), drawn.values[:new])
-    rival = Rival(drawn.values[new], runs.squares_to(noise.covariance[new, :new], noise.covariance[new, new]))
+    squares = runs.squares_to(noise.covariance[new, :new], noise.covariance[new, new])
     return Selection(
         chosen=best,
         candidates=runs.candidates,
         runs=new,
-        comparison=runs.against(rival, plain),
+        comparison=runs.against(plain, drawn.values[new], squares),
         as_measured=plain,
     )
-
-
-class Rival:
-    """The run that the best of several is compared with: draws of its noise, and the variances of its differences from
-    them."""
-
-    def __init__(self, drawn: np.ndarray, squares: np.ndarray) -> None:
-        self.drawn = drawn
-        self.squares = squares
-        self.mean = float(drawn.mean())
-
-    def reach(self, leads: np.ndarray, level: float) -> float:
-        """The most that luck alone puts a lead above this run, at that level (two-sided)."""
-        import numpy as np
-
-        return float(np.quantile(leads - self.drawn, (1 + level) / 2))
 
 
 class CandidateRuns:
@@ -200,15 +184,21 @@ class CandidateRuns:
         lead, own = (float(np.quantile(one, (1 + level) / 2)) for one in (self.leads, self._own))
         return lead - own
 
-    def against(self, rival: Rival, plain: Comparison) -> Comparison:
-        """The plain comparison of the rival with the best, difference, upper limit and p allowing for the choice."""
+    def against(self, plain: Comparison, drawn: np.ndarray, squares: np.ndarray) -> Comparison:
+        """The plain comparison of a rival with the best, its difference, upper limit and p allowing for the choice.
+
+        ``drawn`` are draws of the rival's noise, ``squares`` the variances of its differences from the runs.
+        """
+        import numpy as np
+
         if plain.difference is None or plain.baseline is None:
             return plain
-        luck, p, high = self.luck(rival.mean), plain.p, plain.high
+        luck, p, high = self.luck(float(drawn.mean())), plain.p, plain.high
         if p is not None and plain.difference < 0:
-            p = max(p, self._chance(rival, -plain.difference))
-        if high is not None:
-            high = max(high, plain.difference + rival.reach(self.leads, plain.level))
+            p = max(p, self._chance(drawn, squares, -plain.difference))
+        if high is not None:  # the most that luck alone puts a lead above the rival
+            reach = float(np.quantile(self.leads - drawn, (1 + plain.level) / 2))
+            high = max(high, plain.difference + reach)
         difference = plain.difference + luck
         return replace(
             plain,
@@ -219,15 +209,15 @@ class CandidateRuns:
             method=f"{plain.method}; shrunk for selection: best of {self.count}, {len(self.candidates)} candidates",
         )
 
-    def _chance(self, rival: Rival, gap: float) -> float:
+    def _chance(self, drawn: np.ndarray, squares: np.ndarray, gap: float) -> float:
         """Twice the chance that the maximum is so far above its rival: by the draws, and where these are too few, at
         most the sum of the chances that each run alone is (Bonferroni)."""
         import numpy as np
         from scipy.special import ndtr
 
-        known = rival.squares > 0
-        alone = ndtr(-(gap + self._behind[known]) / np.sqrt(rival.squares[known])).sum()
-        extreme = int(np.count_nonzero(self.leads - rival.drawn >= gap))
+        known = squares > 0
+        alone = ndtr(-(gap + self._behind[known]) / np.sqrt(squares[known])).sum()
+        extreme = int(np.count_nonzero(self.leads - drawn >= gap))
         return min(1.0, 2 * float(alone), 2 * (1 + extreme) / (1 + len(self.leads)))
 
 
@@ -373,7 +363,7 @@ class Bests:
             return plain
         runs, new = self._runs(group, units), self._best[other]
         squares = runs.squares_to(self._covariance[self._groups[group], new], self._covariance[new, new])
-        return runs.against(Rival(self._draws[new], squares), plain)
+        return runs.against(plain, self._draws[new], squares)
 
     def _runs(self, group: int, units: int) -> CandidateRuns:
         """The group, with so many independent items behind it: those of the other group may be fewer."""
