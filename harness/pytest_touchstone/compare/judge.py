@@ -130,24 +130,22 @@ def item_differences(new: ItemScores, baseline: ItemScores, score: str) -> ItemD
 
 def columns(new: ItemScores, baselines: Sequence[ItemScores], score: str) -> AlignedScores:
     """The scores of the items that all results share, in order of the ids."""
-    if all(_alike(new, one, score) for one in baselines):
-        names, clusters = sorted(new.examples), new.clusters
-        found = [[float(value or 0) for value in one.scores[score]] for one in (*baselines, new)]
-        if names != new.examples:
-            order = sorted(range(len(names)), key=new.examples.__getitem__)
-            found = [[column[place] for place in order] for column in found]
-            clusters = [clusters[place] for place in order]
+    results = (*baselines, new)
+    if all(_alike(new, baseline, score) for baseline in baselines):
+        order = sorted(range(len(new.examples)), key=new.examples.__getitem__)
+        indices = [order] * len(results)
     else:
-        scores = [_scores(items, score) for items in (*baselines, new)]
-        *others, mine = (rows_of(items, score) for items in (*baselines, new))
-        names = sorted(mine)
-        for rows in others:
-            names = [name for name in names if rows.get(name) == mine[name]]
-        found = [[values[name] for name in names] for values in scores]
-        by_name = dict(zip(new.examples, new.clusters, strict=True))
-        clusters = [by_name[name] for name in names]
-    shared = clusters.count(None) < len(clusters)
-    return AlignedScores(names, found[:-1], found[-1], clusters if shared else None)
+        *others, mine = (rows_of(items, score) for items in results)
+        shared = sorted(name for name, row in mine.items() if all(rows.get(name) == row for rows in others))
+        by_name = [{name: index for index, name in enumerate(items.examples)} for items in results]
+        indices = [[index_of[name] for name in shared] for index_of in by_name]
+    *earlier, latest = (
+        [float(items.scores[score][index] or 0) for index in own]
+        for items, own in zip(results, indices, strict=True)
+    )
+    names = [new.examples[index] for index in indices[-1]]
+    clusters = [new.clusters[index] for index in indices[-1]]
+    return AlignedScores(names, earlier, latest, clusters if clusters.count(None) < len(clusters) else None)
 
 
 def _alike(one: ItemScores, other: ItemScores, score: str) -> bool:
@@ -159,17 +157,11 @@ def _alike(one: ItemScores, other: ItemScores, score: str) -> bool:
     return one.examples == other.examples and one.rows == other.rows
 
 
-def _scores(items: ItemScores, score: str) -> dict[str, float]:
-    column = items.scores.get(score, [])
-    return {
-        name: float(value) for name, value in zip(items.examples, column, strict=False) if value is not None
-    }
-
-
 def rows_of(items: ItemScores, score: str) -> dict[str, str]:
     """The hash of the row of every item that has the score."""
-    have = _scores(items, score)
-    return {name: row for name, row in zip(items.examples, items.rows, strict=True) if name in have}
+    column = items.scores.get(score, [])
+    rows = zip(items.examples, items.rows, column, strict=False)
+    return {name: row for name, row, value in rows if value is not None}
 
 
 def _named(names: Iterable[str], what: str) -> str:

@@ -182,9 +182,12 @@ def judge_case(
     pooled = None if settled else _pool(case, found, compared, plan)
     if pooled is not None and plan.pooled:
         compared[pooled.compared.benchmark, POOLED] = pooled.compared
-    own = {key: margin for key in compared if (margin := plan.own(key[0]).margin) is not None}
-    own |= {key: margin for key, margin in margins.items() if key in compared}
-    judged = judge(compared, margin=plan.margin, margins=own, alpha=plan.alpha)
+    margins |= {
+        key: margin
+        for key in compared
+        if key not in margins and (margin := plan.own(key[0]).margin) is not None
+    }
+    judged = judge(compared, margin=plan.margin, margins=margins, alpha=plan.alpha)
     judged |= {key: settled[key[0]].judged for key in keys if key[0] in settled}
     lines = [
         benchmark_line(
