@@ -16,6 +16,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.compare.baselines import comparable, one_each, worth
@@ -285,12 +286,9 @@ def _by_composite(
 ) -> list[Ranking]:
     """One ranking for each combination of ways of asking the benchmarks that a checkpoint has in full."""
     names = composite.benchmarks
-    ways: list[list[list[StoredResult]]] = [[]]
-    for name in names:
-        groups = _alike(one for one in saved if one.benchmark == name)
-        ways = [[*before, group] for before in ways for group in groups]
+    groups = [_alike(one for one in saved if one.benchmark == name) for name in names]
     found = []
-    for way in ways:
+    for way in product(*groups):
         sets = composite_sets(dict(zip(names, way, strict=True)))
         rows = [row for one in sets if (row := _composite_row(composite, one, items)) is not None]
         conditions = {name: _conditions(group[0]) for name, group in zip(names, way, strict=True)}

@@ -94,13 +94,6 @@ def undefined(why: str, *, n: int = 0, level: float = LEVEL, new: float | None =
     return Comparison(new=new, n=n, units=n, level=level, why=why)
 
 
-def check_level(level: float) -> float:
-    """The level of confidence; raises ``ValueError`` unless it lies between 0 and 1."""
-    if not 0 < level < 1:
-        raise ValueError(f"level is {level}; give a share between 0 and 1, 0.95 for a 95 % interval")
-    return level
-
-
 LARGEST: Final = 1e100
 """Beyond this, products of scores are larger than a float can be."""
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 
-from pytest_touchstone.statistics.comparison import LEVEL, Comparison, check_level, undefined, z_quantile
+from pytest_touchstone.statistics.comparison import LEVEL, Comparison, undefined, z_quantile
 from pytest_touchstone.statistics.gaffke import BoundedMean
 from pytest_touchstone.statistics.intervals import Clusters, Moments, are_shares, is_binary, moments_of
 from pytest_touchstone.statistics.paired import check_items, compare_spaced, sign_flip_test
@@ -49,7 +49,6 @@ def compare_composites(
     Undefined: everything without parts or where one has no items; test and interval where all items of a benchmark
     are one unit; the interval where nothing differs and scores are not within [0, 1].
     """
-    check_level(level)
     parts = [part for one in benchmarks for part in one.parts]
     if not parts or not all(part.new for part in parts):
         return undefined("a part has no items in common" if parts else "no parts", level=level)
@@ -87,7 +86,6 @@ def compare_composite_totals(
 
     Undefined: everything where a part has no difference; test and interval where one lacks a standard error.
     """
-    check_level(level)
     parts = [part for group in groups for part in group]
     known = [(weight, one.baseline, one.difference) for weight, one in parts]
     if not parts or any(value is None or moved is None for _, value, moved in known):

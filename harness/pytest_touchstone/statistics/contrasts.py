@@ -40,7 +40,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from pytest_touchstone.statistics.comparison import LEVEL, check_level
+from pytest_touchstone.statistics.comparison import LEVEL
 from pytest_touchstone.statistics.intervals import Clusters, satterthwaite, t_quantile
 from pytest_touchstone.statistics.paired import SEED
 
@@ -99,7 +99,6 @@ def contrast(
     ``units`` is the smallest number of independent items behind a mean. Without a covariance, or with fewer than two
     units, the value stands alone.
     """
-    check_level(level)
     value = math.fsum(weight * means[place] for place, weight in weights)
     if covariance is None or units < 2:
         return Contrast(value=value, stderr=None, low=None, high=None, p=None)

@@ -63,7 +63,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Final, NamedTuple
 
-from pytest_touchstone.statistics.comparison import LEVEL, TOO_LARGE, are_too_large, check_level, z_quantile
+from pytest_touchstone.statistics.comparison import LEVEL, TOO_LARGE, are_too_large, z_quantile
 
 
 class IntervalLimits(NamedTuple):
@@ -134,7 +134,7 @@ def newcombe_interval(
     hits_a: float, n_a: float, hits_b: float, n_b: float, level: float = 0.95
 ) -> IntervalLimits:
     """The interval of share b - share a for independent runs."""
-    z = z_quantile(check_level(level))
+    z = z_quantile(level)
     a, b = hits_a / n_a, hits_b / n_b
     low_a, high_a = wilson_limits(a, n_a, z)
     low_b, high_b = wilson_limits(b, n_b, z)
@@ -252,7 +252,6 @@ def mean_estimate(
     everything for no items, and for values beyond 1e100; the standard error for one item, with the t interval; standard
     error and interval when all of several items are one cluster; the t interval when all items have one value.
     """
-    check_clusters(values, clusters)
     if lacking := _lacking(values):
         return _value_only(None, lacking)
     found, binary = moments_of(values, clusters), bounded and is_binary(values)
@@ -280,7 +279,6 @@ def quantile_estimate(values: Sequence[float], share: float, clusters: Clusters 
     Undefined: everything for no values; the interval for one item or cluster; a limit beyond the first or last value;
     the standard error always.
     """
-    check_clusters(values, clusters)
     if lacking := _lacking(values):
         return _value_only(None, lacking)
     ordered = sorted(values)
@@ -334,7 +332,6 @@ def perplexity_estimate(logprobs: Sequence[float], clusters: Clusters | None = N
     and interval for one item or a single cluster; the interval where all values are one; single limits that a float
     cannot hold.
     """
-    check_clusters(logprobs, clusters)
     if lacking := _lacking(logprobs):
         return _value_only(None, lacking)
     found = moments_of(logprobs, clusters)

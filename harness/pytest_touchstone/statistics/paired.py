@@ -63,7 +63,6 @@ from pytest_touchstone.statistics.comparison import (
     Comparison,
     are_too_large,
     check_finite,
-    check_level,
     undefined,
     z_quantile,
 )
@@ -108,7 +107,6 @@ def compare_paired(
     where scores of no known range differ in too skewed a way. Raises ``ValueError`` for lists of unequal length and
     values that are not finite.
     """
-    check_level(level)
     check_items(baseline, new, clusters)
     if not baseline:
         return undefined("no items in common", level=level)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from pytest_touchstone.statistics.comparison import LEVEL, Comparison, check_finite, check_level, undefined
+from pytest_touchstone.statistics.comparison import LEVEL, Comparison, check_finite, undefined
 from pytest_touchstone.statistics.intervals import newcombe_interval, share_test_p, t_quantile
 
 _WHY = "only totals are known: taken as runs on different items"
@@ -25,7 +25,6 @@ def compare_rates(
 ) -> Comparison:
     """Two shares of right items; undefined without items on either side. A rate that was rounded for printing is
     taken as it is."""
-    check_level(level)
     check_finite("the rates", (baseline, new))
     for name, rate, n in (("baseline", baseline, n_baseline), ("new", new, n_new)):
         if n < 0 or (n and not 0 <= rate <= 1):
@@ -67,7 +66,6 @@ class Total(NamedTuple):
 def compare_means(baseline: Total, new: Total, *, level: float = LEVEL) -> Comparison:
     """Two means with their standard errors; test and interval are undefined when a run has fewer than two items or
     both errors are 0."""
-    check_level(level)
     check_finite("the totals", (*baseline, *new))
     if min(baseline.stderr, new.stderr) < 0 or min(baseline.n, new.n) < 0:
         raise ValueError("standard errors and numbers of items are not below 0")
