@@ -130,15 +130,8 @@ def _why(judged: Comparison, size: int) -> str:
     if p is not None and p <= 1 - judged.level and (judged.oriented.difference or 0) < 0:
         word = "lower" if judged.higher_is_better else "higher"
         return f"{moved}: {word}, but within the margin of {allowed} or beyond it: inconclusive"
-    advice = _would_tell(judged.items_to_tell, size)
-    return f"{moved}: neither no loss nor one of {allowed} is ruled out{advice}"
-
-
-def _would_tell(items: int | None, size: int) -> str:
-    """Say how many items would tell, and where there are not so many, what else may."""
-    if not items:
-        return ""
-    return f"; {cannot_tell(items, size) or f'about {items:,} items would tell'}"
+    text, items = f"{moved}: neither no loss nor one of {allowed} is ruled out", judged.items_to_tell
+    return f"{text}; {cannot_tell(items, size) or f'about {items:,} items would tell'}" if items else text
 
 
 def cannot_tell(items: int | None, size: int) -> str:
