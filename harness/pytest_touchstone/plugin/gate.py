@@ -38,7 +38,6 @@ from pytest_touchstone.compare.gate.decide import Early, cases_of, decide
 from pytest_touchstone.compare.gate.result import GateResult, gate_json
 from pytest_touchstone.compare.prompts import PROMPTS
 from pytest_touchstone.compare.sequential import InterimSchedule, SequentialMonitor, Series, draw_schedule
-from pytest_touchstone.core.aggregation import SOFT
 from pytest_touchstone.core.conditions import condition_names
 from pytest_touchstone.core.errors import ExitCode, GateError, HarnessError
 from pytest_touchstone.core.files import SCHEMA, read_checked, shown_path, typed, write_checked
@@ -357,26 +356,9 @@ def _plan(config: pytest.Config, settings: Settings) -> GateConfig | None:
         sequential=settings.gate_sequential,
         allow=tuple(name.replace("-", "_") for name in (*plan.allow, *allow)),
     )
-    if plan.sequential:
-        _check_sequential(plan)
     check_names(plan.allow, [*condition_names(), ITEMS, PROMPTS], "--eval-baseline-allow", "condition")
     if plan.baseline == "none" and not (plan.floors or plan.accepted):
         raise GateError(
             "--baseline none, and no floors: nothing to judge; configure floors, or leave --gate out"
         )
     return plan
-
-
-def _check_sequential(plan: GateConfig) -> None:
-    """Raise ``GateError`` for metrics that no interim analysis can settle."""
-    for named in (plan.metrics, *(own.metrics for own in plan.benchmarks.values())):
-        if SOFT in named:
-            raise GateError(
-                f"--eval-gate-sequential settles a benchmark by one metric, and {SOFT} is tested beside the primary "
-                "one: leave one of them out"
-            )
-        if len(named) > 1:
-            raise GateError(
-                "--eval-gate-sequential settles a benchmark by one metric; "
-                f"{', '.join(named)} are {len(named)}: name one"
-            )

@@ -343,7 +343,8 @@ def check_plan(
     """
     plan = replace(plan, composites=tuple(composites_of(saved, declared_composites(declared))))
     made = [one.name for one in plan.composites]
-    _check_sequential(plan)
+    if plan.sequential:
+        _check_sequential(plan)
     found = [_known_metrics(name, declared, saved) for name in declared]
     if found and all(found):
         known = [metric for one in found for metric in one] + made
@@ -399,11 +400,22 @@ def _remedy(floor: Floor) -> str:
 
 
 def _check_sequential(plan: GateConfig) -> None:
-    """Raises ``GateError`` for a composite, and for a pooled verdict, in a gate that may stop early."""
+    """Raises ``GateError`` for what no interim analysis can settle: composites, pooled verdicts, several metrics."""
     whole = next((name for name in plan.metrics if plan.composite_of(name) is not None), None)
-    needs = "pooled = true" if plan.pooled else None if whole is None else f"the composite {whole}"
-    if plan.sequential and needs is not None:
+    if plan.pooled or whole is not None:
+        needs = "pooled = true" if plan.pooled else f"the composite {whole}"
         raise GateError(f"--eval-gate-sequential: {needs} needs all items; leave one of the two out")
+    for named in (plan.metrics, *(own.metrics for own in plan.benchmarks.values())):
+        if SOFT in named:
+            raise GateError(
+                f"--eval-gate-sequential settles a benchmark by one metric, and {SOFT} is tested beside the primary "
+                "one: leave one of them out"
+            )
+        if len(named) > 1:
+            raise GateError(
+                "--eval-gate-sequential settles a benchmark by one metric; "
+                f"{', '.join(named)} are {len(named)}: name one"
+            )
 
 
 def _known_metrics(
