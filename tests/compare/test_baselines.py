@@ -45,6 +45,24 @@ def test_of_perplexities_the_lowest_is_the_best() -> None:
     assert one_each([low, high], "ppl") == [low]
 
 
+def test_a_result_that_its_own_gate_could_not_settle_is_no_reference() -> None:
+    first = entry(right(5, 10), checkpoint="first")
+    higher = {
+        kind: entry(right(8, 10), checkpoint=kind, began=2.0, verdicts={"acc": kind})
+        for kind in ("inconclusive", "not worse", "better", "worse", "failed")
+    }
+    chosen = found(new(), first, *higher.values())
+    assert {one.saved.checkpoint for one in chosen.baselines} == {"first", "not worse", "better"}
+    assert chosen.notes == ()
+    chosen = found(new(), first, higher["inconclusive"])
+    assert [one.saved.checkpoint for one in chosen.baselines] == ["first"]
+    assert [note.endswith("inconclusive in run-inconclusive") for note in chosen.notes] == [True]
+    alone = found(new(), higher["inconclusive"])
+    assert [one.saved.checkpoint for one in alone.baselines] == ["inconclusive"]
+    by_name = found(new(), higher["inconclusive"], kind="run")
+    assert by_name.state == "chosen"
+
+
 def test_neither_the_run_itself_nor_one_that_began_later_is_a_candidate() -> None:
     mine = new()
     same = entry(right(9, 10), checkpoint="other", run_id=mine.saved.run_id)

@@ -42,6 +42,12 @@ FIRST_ON_ITEMS: Final = "no baseline yet on these items: this result is the firs
 
 HASH_SHOWN: Final = 8
 
+REFERENCES: Final = ("better", "not worse", "first", "accepted", "no baseline")
+"""The findings of a gate after which a result may be the best that others are compared with."""
+
+NO_REFERENCE: Final = "higher, and no reference, since the gate of its own run could not tell"
+"""The beginning of the note on such results."""
+
 State = Literal["chosen", "first", "apart", "absent", "refused"]
 
 
@@ -91,7 +97,23 @@ def find(
     whole = [saved for saved in earlier if saved.complete]
     if not whole:
         return _nothing(earlier, source)
-    if source.kind == "best" and ITEMS not in allowed:
+    if source.kind == "best":
+        unsettled = [saved for saved in whole if not is_reference(saved, metric)]
+        whole = [saved for saved in whole if is_reference(saved, metric)] or whole
+        found = _best_of(new, whole, source, metric, allowed)
+        return replace(found, notes=(*found.notes, *_not_references(new.saved, unsettled, found, metric)))
+    return _held(new, whole, source, metric, allowed)
+
+
+def _best_of(
+    new: BenchmarkScores,
+    whole: Sequence[StoredResult],
+    source: BaselineSource,
+    metric: str,
+    allowed: set[str],
+) -> BaselineChoice:
+    """The whole results on the same items, where these matter, and a note on the others."""
+    if ITEMS not in allowed:
         whole, others = _on_the_same_items(new, whole, allowed)
         beside = _beside(new, others, source)
         if not whole:
@@ -99,6 +121,20 @@ def find(
         found = _held(new, whole, source, metric, allowed)
         return replace(found, part=beside.part, notes=(*found.notes, *beside.notes))
     return _held(new, whole, source, metric, allowed)
+
+
+def is_reference(saved: StoredResult, metric: str) -> bool:
+    """Return whether others may be compared with a result: one that its own gate could not settle is not the best."""
+    return saved.verdicts.get(metric, "first") in REFERENCES
+
+
+def _not_references(
+    new: StoredResult, unsettled: Iterable[StoredResult], choice: BaselineChoice, metric: str
+) -> list[str]:
+    """The note on results that measure more than every baseline, and are none."""
+    most = max((worth(entry.saved, metric) for entry in choice.baselines), default=math.inf)
+    higher = [saved for saved in comparable(new, unsettled) if worth(saved, metric) > most]
+    return [f"{NO_REFERENCE}: {listed(map(origin, higher), 3)}"] if higher else []
 
 
 def _held(

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Final, NamedTuple
 
-from pytest_touchstone.compare.baselines import comparable, one_each, worth
+from pytest_touchstone.compare.baselines import comparable, is_reference, one_each, worth
 from pytest_touchstone.compare.gate.config import check_names
 from pytest_touchstone.core.aggregation import Aggregation, mean
 from pytest_touchstone.core.composite import COMPOSITE, Composite, composite_value
@@ -64,7 +64,7 @@ class _Earlier:
 
     def best(self, saved: StoredResult, metric: str) -> _BestSoFar | None:
         """The best so far by the metric."""
-        alike = one_each(self._comparable(saved), metric)
+        alike = one_each((one for one in self._comparable(saved) if is_reference(one, metric)), metric)
         values = [(value, one) for one in alike if (value := one.metrics[metric].value) is not None]
         best = max(values, key=lambda pair: worth(pair[1], metric), default=None)
         return None if best is None else _BestSoFar(*best, len(values))

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import functools
 import logging
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -55,6 +57,11 @@ class ResultStore:
         write_checked(path.with_suffix(_ITEMS), items_json(items))
         write_checked(path, saved_json(saved))
         return path
+
+    def note_verdicts(self, saved: StoredResult, verdicts: Mapping[str, str]) -> None:
+        """Write what a gate has found of an entry, by metric, into the entry; nothing where it was not saved."""
+        if (path := self._path(saved)).is_file():
+            write_checked(path, saved_json(replace(saved, verdicts=dict(verdicts))))
 
     def find(self, *, benchmark: str | None = None) -> list[StoredResult]:
         """Return the entries, oldest run first; those that cannot be read are in ``left_out``, and told once."""

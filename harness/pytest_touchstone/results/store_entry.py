@@ -58,7 +58,8 @@ class StoredResult(BenchmarkResult):
 
     ``skips_declared``: what was skipped the benchmark itself leaves out (``pytest.skip``, a mark), so
     it is no part of it; an interim analysis (``--eval-gate-sequential``) skips what is one. ``temperature`` is that of
-    ``p_right``, None where that is not known.
+    ``p_right``, None where that is not known. ``verdicts``: what its own run's gate has found, by metric; empty where
+    there was none.
     """
 
     run_id: str
@@ -76,6 +77,7 @@ class StoredResult(BenchmarkResult):
     skips_declared: bool = False
     composites: list[dict[str, Any]] | None = None
     temperature: float | None = None
+    verdicts: dict[str, str] = field(default_factory=dict)
 
     def aggregation(self, metric: str) -> Aggregation:
         """Return the aggregation of the metric, and whether higher is better."""
