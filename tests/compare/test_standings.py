@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_touchstone.compare.candidate import BenchmarkScores
-from pytest_touchstone.compare.standings import ALL, Standing, best_checkpoint, leading, standings_of
+from pytest_touchstone.compare.standings import (
+    ALL,
+    Standing,
+    best_checkpoint,
+    leading,
+    leads_of,
+    standings_of,
+)
 from pytest_touchstone.core.composite import Composite, Part
 from pytest_touchstone.statistics.best_of_many import is_told_best
 from pytest_touchstone.statistics.paired import compare_paired
@@ -120,9 +127,8 @@ def test_over_all_items_a_small_lead_on_each_of_several_benchmarks_is_told() -> 
     *each, whole = standings_of(entries)
     assert not [one for one in each if one.told and one.benchmark == "b"]
     assert (whole.benchmark, whole.checkpoint, whole.told) == (ALL, "c1", True)
-    best = best_checkpoint([*each, whole])
-    assert best is not None
-    assert (best.checkpoint, best.leads, best.of, best.overall) == ("c1", 3, 3, whole)
+    assert best_checkpoint([*each, whole]) == whole
+    assert leads_of([*each, whole]) == {"c1": 3}
 
 
 def test_a_checkpoint_that_lacks_a_benchmark_has_no_part_in_the_comparison_over_all_items() -> None:
@@ -134,16 +140,16 @@ def test_a_checkpoint_that_lacks_a_benchmark_has_no_part_in_the_comparison_over_
 
 def test_what_leads_on_most_benchmarks_need_not_be_best_over_all_items() -> None:
     entries = [*on("a", 300, 299), *on("b", 300, 299), *on("c", 100, 300)]
-    best = best_checkpoint(standings_of(entries))
+    standings = standings_of(entries)
+    best = best_checkpoint(standings)
     assert best is not None
-    assert best.overall is not None
-    assert (best.checkpoint, best.leads, best.overall.checkpoint) == ("c0", 2, "c1")
+    assert (best.checkpoint, leads_of(standings)["c0"]) == ("c1", 2)
 
 
-def test_of_checkpoints_that_lead_on_as_many_benchmarks_the_best_over_all_items_is_named() -> None:
-    best = best_checkpoint(standings_of([*on("a", 300, 200), *on("b", 200, 290)]))
+def test_all_that_the_best_over_all_items_cannot_be_told_from_are_named() -> None:
+    best = best_checkpoint(standings_of([*on("a", 300, 100, 298, 299), *on("b", 200, 100, 199, 198)]))
     assert best is not None
-    assert (best.checkpoint, best.leads, best.of, best.shared) == ("c0", 1, 2, False)
+    assert (best.checkpoint, best.told, set(best.rivals)) == ("c0", False, {"c2", "c3"})
 
 
 def test_only_those_that_are_told_lead() -> None:
@@ -153,7 +159,10 @@ def test_only_those_that_are_told_lead() -> None:
         (found[0]["benchmark"], "c1")
     }
     assert best_checkpoint([]) is None
-    assert best_checkpoint([Standing("s", "composite", "c", 2, True, "d", 0.01)]) is None
+    composite = Standing("s", "composite", "c", 2, True, "d", 0.01)
+    assert best_checkpoint([composite]) == composite
+    pooled = Standing(ALL, "pooled", "e", 2, True, "d", 0.01)
+    assert best_checkpoint([composite, pooled]) == pooled
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.floats(0.001, 0.2))

@@ -51,25 +51,24 @@ OVERALL = standing(ALL, metric="pooled")
         ),
         (
             [standing("x"), standing("y"), standing("z", "b", rival="a"), OVERALL],
-            "a leads on 2 of 3 benchmarks; over all items it cannot be told from b (p 0.31)",
+            "over all items a is first, but cannot be told from b (p 0.31); a leads on 2 of 3 benchmarks",
         ),
         (
             [standing("x"), standing("y"), OVERALL._replace(told=True, p=0.01)],
-            "a leads on 2 of 2 benchmarks; over all items it is the best, told from each other one (p 0.01)",
+            "over all items a is the best, told from each other one (p 0.01); a leads on 2 of 2 benchmarks",
         ),
         (
             [standing("x"), standing("y"), OVERALL._replace(checkpoint="c", told=True, p=0.01)],
-            "a leads on 2 of 2 benchmarks; over all items c is the best, told from each other one (p 0.01)",
+            "over all items c is the best, told from each other one (p 0.01); a leads on 2 of 2 benchmarks",
         ),
         (
-            [standing("x"), standing("y", "b"), OVERALL._replace(checkpoint="c", rival="a")],
-            "no checkpoint leads on more than 1 of 2 benchmarks; over all items c is first, but cannot be told from "
-            "a (p 0.31)",
+            [standing("x"), standing("y", "b"), OVERALL._replace(checkpoint="c", rivals=("a", "b"))],
+            "over all items c is first, but cannot be told from a, b (p 0.31)",
         ),
         ([standing("x"), standing("y")], "a leads on 2 of 2 benchmarks"),
         (
             [standing("x", tied=True), standing("y", tied=True), OVERALL._replace(tied=True)],
-            "no checkpoint leads alone on any of 2 benchmarks; over all items a and b are equally good",
+            "over all items a and b are equally good; no checkpoint leads alone on any of 2 benchmarks",
         ),
     ],
 )

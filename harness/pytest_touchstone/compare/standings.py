@@ -45,6 +45,7 @@ class Standing(NamedTuple):
 
     ``rival`` is the nearest checkpoint that it cannot be told from, or where it is ``told`` from each, the one with the
     largest ``p``, which is corrected for the choice; None where there is no test. ``tied``: both have the same value.
+    ``rivals`` are all that it cannot be told from; of one benchmark of several, and of a composite, the nearest alone.
     """
 
     benchmark: str
@@ -55,6 +56,7 @@ class Standing(NamedTuple):
     rival: str
     p: float | None
     tied: bool = False
+    rivals: tuple[str, ...] = ()
 
 
 def standings_of(entries: Iterable[BenchmarkScores], alpha: float = ALPHA) -> list[Standing]:
@@ -64,7 +66,7 @@ def standings_of(entries: Iterable[BenchmarkScores], alpha: float = ALPHA) -> li
     for entry in whole:
         by_benchmark.setdefault(entry.saved.benchmark, []).append(entry)
     compared = {name: same for name, same in by_benchmark.items() if len(same) > 1 and _asked_alike(same)}
-    found = [_of_benchmark(same, alpha) for same in compared.values()]
+    found = [_of_benchmark(same, alpha, every=len(compared) == 1) for same in compared.values()]
     composites = composites_of(entry.saved for entry in whole)
     found += [_of_composite(one, compared, alpha) for one in composites]
     found.append(_over_all(compared, alpha))
@@ -77,7 +79,7 @@ def leading(rows: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
     return {(row["benchmark"], row["checkpoint"]) for row in rows if row["told"]}
 
 
-def _of_benchmark(entries: Sequence[BenchmarkScores], alpha: float) -> Standing | None:
+def _of_benchmark(entries: Sequence[BenchmarkScores], alpha: float, *, every: bool) -> Standing | None:
     metric = entries[0].saved.primary
 
     def against(best: BenchmarkScores, other: BenchmarkScores) -> float | None:
@@ -85,7 +87,7 @@ def _of_benchmark(entries: Sequence[BenchmarkScores], alpha: float) -> Standing 
 
     worths = {entry.saved.checkpoint: (worth(entry.saved, metric), entry) for entry in entries}
     runners = {name: one for name, one in worths.items() if math.isfinite(one[0])}  # others have no value
-    return _standing(entries[0].saved.benchmark, metric, runners, against, alpha)
+    return _standing(entries[0].saved.benchmark, metric, runners, against, alpha, every=every)
 
 
 def _of_composite(
@@ -137,7 +139,7 @@ def _over_all(compared: Mapping[str, Sequence[BenchmarkScores]], alpha: float) -
         return None
     values = [0.0, *(one.difference for one in leads)]
     runners = {name: (value, one) for value, (name, one) in zip(values, have.items(), strict=True)}
-    return _standing(ALL, POOLED, runners, lambda best, other: difference(best, other).p, alpha)
+    return _standing(ALL, POOLED, runners, lambda best, other: difference(best, other).p, alpha, every=True)
 
 
 def _of_all(
@@ -158,14 +160,17 @@ def _standing(
     runners: Mapping[str, tuple[float, Runner]],
     against: Callable[[Runner, Runner], float | None],
     alpha: float,
+    *,
+    every: bool = False,
 ) -> Standing | None:
     """Return the standing of runners with their values, which are better when larger; those nearest to the best are
-    tested first, up to the first that it is not told from."""
+    tested first, up to the first that it is not told from, or with ``every`` all."""
     if len(runners) < 2:
         return None
     best, *others = sorted(runners, key=lambda name: -runners[name][0])
     count = len(runners)
     nearest, largest = others[0], 0.0
+    rivals: dict[str, float | None] = {}
     for other in others:
         try:
             p = against(runners[best][1], runners[other][1])
@@ -173,11 +178,16 @@ def _standing(
             p = None
         p = None if p is None else corrected_for_choice(p, count)
         if p is None or p > alpha:
-            tied = runners[best][0] == runners[other][0]
-            return Standing(benchmark, metric, best, count, False, other, p, tied)
-        if p > largest:
+            rivals[other] = p
+            if not every:
+                break
+        elif p > largest:
             nearest, largest = other, p
-    return Standing(benchmark, metric, best, count, True, nearest, largest)
+    if not rivals:
+        return Standing(benchmark, metric, best, count, True, nearest, largest)
+    nearest, p = next(iter(rivals.items()))
+    tied = runners[best][0] == runners[nearest][0]
+    return Standing(benchmark, metric, best, count, False, nearest, p, tied, tuple(rivals))
 
 
 def _asked_alike(entries: Sequence[BenchmarkScores]) -> bool:
@@ -188,29 +198,23 @@ def _asked_alike(entries: Sequence[BenchmarkScores]) -> bool:
     )
 
 
-class BestCheckpoint(NamedTuple):
-    """The checkpoint that is measured best on most benchmarks: on ``leads`` of ``of``; ``overall`` is the standing over
-    all items, or that of the only benchmark. ``shared``: another one leads on as many, and not over all items."""
+def best_checkpoint(standings: Sequence[Standing]) -> Standing | None:
+    """Return the standing that says which checkpoint is best: everything that names a best checkpoint asks here.
 
-    checkpoint: str
-    leads: int
-    of: int
-    overall: Standing | None
-    shared: bool = False
-
-
-def best_checkpoint(standings: Sequence[Standing]) -> BestCheckpoint | None:
-    """Return who is measured best on most benchmarks, of several that one who is best over all items; None without
-    standings."""
-    benchmarks = [one for one in standings if one.benchmark != ALL and one.metric != COMPOSITE]
-    overall = next((one for one in standings if one.benchmark == ALL), None)
+    It is that over all items; with a single benchmark that one's; and where nothing is pooled the first composite's.
+    None where there is none of them.
+    """
+    benchmarks = [row for row in standings if row.benchmark != ALL and row.metric != COMPOSITE]
     if len(benchmarks) == 1:
-        overall = benchmarks[0]
-    if not benchmarks:
-        return None
-    leads = Counter(one.checkpoint for one in benchmarks if not one.tied)
-    first = overall.checkpoint if overall is not None else benchmarks[0].checkpoint
-    most = max(leads.values(), default=0)
-    chosen = first if leads[first] == most else leads.most_common(1)[0][0]
-    shared = chosen != first and list(leads.values()).count(most) > 1
-    return BestCheckpoint(chosen, most, len(benchmarks), overall, shared)
+        return benchmarks[0]
+    overall = [row for row in standings if row.benchmark == ALL]
+    return next(iter([*overall, *(row for row in standings if row.metric == COMPOSITE)]), None)
+
+
+def leads_of(standings: Iterable[Standing]) -> Counter[str]:
+    """Return on how many benchmarks each checkpoint leads alone."""
+    return Counter(
+        row.checkpoint
+        for row in standings
+        if row.benchmark != ALL and row.metric != COMPOSITE and not row.tied
+    )

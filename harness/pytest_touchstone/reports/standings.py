@@ -10,12 +10,13 @@ from typing import Any
 
 from pytest_touchstone.compare.standings import (
     ALL,
-    BestCheckpoint,
     Standing,
     best_checkpoint,
+    leads_of,
 )
 from pytest_touchstone.compare.study.choice import ChoiceCost, costs_of, standings_in, without_cost
 from pytest_touchstone.compare.study.points import Study
+from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.reports.document import Part, Section, Table
 from pytest_touchstone.reports.formatting import (
@@ -45,42 +46,38 @@ def best_of_run(summary: Summary) -> str:
 def best_line(standings: Sequence[Standing], benchmarks: Iterable[str] = ()) -> str:
     """Return who is best in a sentence; empty without standings. ``benchmarks`` are all that there are: those without a
     standing are named."""
-    best = best_checkpoint(standings)
-    if best is None:
+    compared = {row.benchmark for row in standings if row.benchmark != ALL and row.metric != COMPOSITE}
+    if not compared:
         return ""
-    known = {one.benchmark for one in standings}
-    others = [name for name in benchmarks if name not in known]
-    besides = f"; not compared: {listed(others, 3)}" if others else ""
-    return (_on_one(best.overall) if best.of == 1 and best.overall else _on_several(best)) + besides
+    best, leads = best_checkpoint(standings), leads_of(standings)
+    parts = [] if best is None else [_sentence(best)]
+    if len(compared) > 1:
+        most = max(leads.values(), default=0)
+        leaders = [name for name, count in leads.items() if count == most]
+        if best is not None and best.checkpoint in leaders:
+            leaders = [best.checkpoint]
+        if not leaders:
+            parts.append(f"no checkpoint leads alone on any of {len(compared)} benchmarks")
+        elif len(leaders) == 1:
+            parts.append(f"{leaders[0]} leads on {most} of {len(compared)} benchmarks")
+    others = [name for name in benchmarks if name not in compared]
+    parts += [f"not compared: {listed(others, 3)}"] if others else []
+    return "; ".join(parts)
 
 
-def _on_one(one: Standing) -> str:
-    if one.tied:
-        return f"{one.checkpoint} and {one.rival} are equally good on {one.benchmark}"
-    if one.told:
-        return f"{one.checkpoint} is the best on {one.benchmark}, told from each other one{_p(one)}"
-    return f"{one.checkpoint} leads on {one.benchmark}; it cannot be told from {one.rival}{_p(one)}"
-
-
-def _on_several(best: BestCheckpoint) -> str:
-    leads = f"{best.checkpoint} leads on {best.leads} of {best.of} benchmarks"
-    if not best.leads:
-        leads = f"no checkpoint leads alone on any of {best.of} benchmarks"
-    elif best.shared:
-        leads = f"no checkpoint leads on more than {best.leads} of {best.of} benchmarks"
-    if best.overall is None:
-        return leads
-    same = best.overall.checkpoint == best.checkpoint and best.leads and not best.shared
-    return f"{leads}; over all items {_over_all(best.overall, 'it' if same else best.overall.checkpoint)}"
-
-
-def _over_all(one: Standing, who: str) -> str:
-    if one.tied:
-        return f"{one.rival} is as good" if who == "it" else f"{who} and {one.rival} are equally good"
-    if one.told:
-        return f"{who} is the best, told from each other one{_p(one)}"
-    first = "" if who == "it" else " is first, but"
-    return f"{who}{first} cannot be told from {one.rival}{_p(one)}"
+def _sentence(best: Standing) -> str:
+    """Return who is best, and from whom that is not told."""
+    rivals = f"cannot be told from {listed(best.rivals or (best.rival,), 3)}{_p(best)}"
+    if best.benchmark == ALL:
+        if best.tied:
+            return f"over all items {best.checkpoint} and {best.rival} are equally good"
+        told = f"the best, told from each other one{_p(best)}" if best.told else f"first, but {rivals}"
+        return f"over all items {best.checkpoint} is {told}"
+    if best.tied:
+        return f"{best.checkpoint} and {best.rival} are equally good on {best.benchmark}"
+    if best.told:
+        return f"{best.checkpoint} is the best on {best.benchmark}, told from each other one{_p(best)}"
+    return f"{best.checkpoint} leads on {best.benchmark}; it {rivals}"
 
 
 def _p(one: Standing) -> str:
@@ -130,9 +127,8 @@ def _told(one: Standing) -> str:
 
 def cost_sentences(study: Study) -> list[str]:
     """Return how much of the best is luck, over all items or on the only benchmark."""
-    found = study.once(costs_of)
     best = best_checkpoint(study.once(standings_in))
-    told = [one for one in found if best is not None and one.standing == best.overall]
+    told = [cost for cost in study.once(costs_of) if cost.standing == best]
     lines = []
     for one in told:
         luck = one.measure.told_in.told(abs(one.luck)).removeprefix("+")

@@ -2,8 +2,9 @@
 
 Everything rests on numbers of this study. Where it holds none, the advice is "no evidence", with the reason.
 
-- **The checkpoint**: the one measured best, by a composite, else by the primary metric that most checkpoints have. The
-  earliest of its series that cannot be told from it is named too.
+- **The checkpoint**: the best one, as everywhere (``compare.standings``); where only totals are known the one measured
+  best by a composite, else by the primary metric that most checkpoints have. The earliest of its series that cannot be
+  told from it is named too.
 - **Expected** of it on further items of the kind: its value and interval after allowing for the choice.
 - **More items**: for the best series against each other one that cannot be told from it. The number is that with which
   a drop of the measured size is found with power 0.8 (``statistics.power``), among as many comparisons.
@@ -20,11 +21,12 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pytest_touchstone.compare.load import select
+from pytest_touchstone.compare.standings import best_checkpoint
 from pytest_touchstone.compare.study.between import UNTOLD, Between, Contest, Duel, between, by_length
-from pytest_touchstone.compare.study.choice import expected_of
+from pytest_touchstone.compare.study.choice import expected_of, measure_of, runners, standings_in
 from pytest_touchstone.compare.study.forgetting import Forgetting, forgetting
 from pytest_touchstone.compare.study.points import Measure, Point, Study
-from pytest_touchstone.compare.study.pool import MeasureNoise, Pool, noise, pools_of
+from pytest_touchstone.compare.study.pool import MeasureNoise, Pool, noise, pool_over, pools_of
 from pytest_touchstone.core.lm_eval_names import translated
 from pytest_touchstone.core.tasks import shipped_names
 from pytest_touchstone.core.text import place_text
@@ -111,14 +113,14 @@ class Advice:
 def advice(study: Study, pools: Mapping[str, Pool], found: Sequence[Between]) -> Advice:
     """The advice that the study supports."""
     main = min(found, key=lambda one: _order(pools[one.measure.key]), default=None)
-    chosen = None if main is None else choose(study, pools, main.measure)
+    chosen = None if main is None else choose(study, pools[main.measure.key])
     more = [] if main is None else _more_items(main, study.level)
     return Advice(
         checkpoint=chosen,
         why="" if chosen else "no evidence: no measure with two checkpoints whose noise is known",
         more_items=tuple(more),
         plan=(
-            *([_go_on(study, pools[chosen.measure.key], chosen)] if chosen else []),
+            *([_go_on(study, pools[main.measure.key], chosen)] if main and chosen else []),
             *(_decide(one, study.level) for one in more[:MOST]),
         ),
     )
@@ -136,15 +138,22 @@ def _order(pool: Pool) -> tuple[bool, bool, int, str]:
     )
 
 
-def choose(study: Study, pools: Mapping[str, Pool], measure: Measure) -> Chosen | None:
-    """The checkpoint to go on from by a measure; None for fewer than two, or without their noise."""
-    pool = pools[measure.key]
+def choose(study: Study, main: Pool) -> Chosen | None:
+    """The checkpoint to go on from: the best one (``compare.standings``), where only totals are known the one measured
+    best by the main measure; None for fewer than two, or without their noise."""
+    standing, pool = best_checkpoint(study.once(standings_in)), main
+    if standing is not None and (measure := measure_of(study, standing)) is not None:
+        pool = pool_over(study, measure, runners(study, measure.benchmarks))
     places = list(range(len(pool.points)))
     noise = pool.noise(places)
     if len(places) < 2 or noise is None:
         return None
     choice = best_of(pool.means, noise, level=study.level, draws=CURVE_DRAWS)
-    best, rivals = pool.points[choice.place], pool.rivals(choice.place, places, study.level)
+    place, rivals = choice.place, pool.rivals(choice.place, places, study.level)
+    if standing is not None and standing.checkpoint in pool.index:
+        place = pool.index[standing.checkpoint]
+        rivals = [other for other in places if pool.points[other].name in standing.rivals]
+    best, measure = pool.points[place], pool.measure
     series = study.series_of(best)
     before = series.points[: series.points.index(best)]
     return Chosen(
@@ -153,7 +162,7 @@ def choose(study: Study, pools: Mapping[str, Pool], measure: Measure) -> Chosen 
         value=measure.sign * choice.measured,
         of=len(places),
         rivals=tuple(pool.points[place] for place in sorted(rivals, key=lambda place: -pool.means[place])),
-        expected=expected_of(study, pool, choice.place, choice),
+        expected=expected_of(study, pool, place, choice),
         earliest=next((point for point in before if set(pool.places([point])) & set(rivals)), None),
     )
 

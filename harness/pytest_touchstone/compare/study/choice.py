@@ -58,15 +58,22 @@ def standings_in(study: Study) -> list[Standing]:
 
 def costs_of(study: Study) -> list[ChoiceCost]:
     """The costs of the study's standings, without those of which nothing is known."""
-    measures = {(one.benchmark, one.metric): one for one in study.measures}
-    found: list[ChoiceCost] = []
+    costs = []
     for standing in study.once(standings_in):
-        measure = measures.get((standing.benchmark, standing.metric))
-        if standing.benchmark == ALL:  # the last one, over the benchmarks before it
-            measure = _over_all(study, standing, [one.measure for one in found])
+        measure = measure_of(study, standing)
         cost = _cost(study, standing, measure) if measure is not None else None
-        found += [cost] if cost is not None else []
-    return found
+        costs += [cost] if cost is not None else []
+    return costs
+
+
+def measure_of(study: Study, standing: Standing) -> Measure | None:
+    """The measure by which a standing was made; None where the study has none, as of means over groups."""
+    measures = {(measure.benchmark, measure.metric): measure for measure in study.measures}
+    if standing.benchmark != ALL:
+        return measures.get((standing.benchmark, standing.metric))
+    rows = [row for row in study.once(standings_in) if row.benchmark != ALL]
+    shares = (measures.get((row.benchmark, row.metric)) for row in rows)
+    return _over_all(study, standing, [measure for measure in shares if measure is not None])
 
 
 def without_cost(study: Study) -> list[Standing]:
@@ -83,7 +90,7 @@ def without_cost(study: Study) -> list[Standing]:
 def _over_all(study: Study, standing: Standing, measures: Iterable[Measure]) -> Measure | None:
     """The mean over all items of the benchmarks whose scores are shares; None of a single one."""
     kept = [one for one in measures if one.share and one.higher_is_better and one.composite is None]
-    points = _runners(study, [one.benchmark for one in kept])
+    points = runners(study, [one.benchmark for one in kept])
     if len(kept) < 2 or not points:
         return None
     sizes = [len(points[0].candidate.entries[one.benchmark].items.examples) for one in kept]
@@ -94,7 +101,7 @@ def _over_all(study: Study, standing: Standing, measures: Iterable[Measure]) -> 
     return Measure(benchmark=ALL, metric=standing.metric, label=ALL_ITEMS, composite=whole)
 
 
-def _runners(study: Study, benchmarks: Collection[str]) -> list[Point]:
+def runners(study: Study, benchmarks: Collection[str]) -> list[Point]:
     """The points that have whole, valid results with items on all of the benchmarks."""
 
     def runs(point: Point) -> bool:
@@ -105,7 +112,7 @@ def _runners(study: Study, benchmarks: Collection[str]) -> list[Point]:
 
 
 def _cost(study: Study, standing: Standing, measure: Measure) -> ChoiceCost | None:
-    pool = pool_over(study, measure, _runners(study, measure.benchmarks))
+    pool = pool_over(study, measure, runners(study, measure.benchmarks))
     noise = pool.noise(range(len(pool.points)))
     if noise is None or len(pool.points) < 2 or any(pool.errors):
         return None
