@@ -73,6 +73,20 @@ def test_a_worse_checkpoint_is_8_the_first_and_a_better_one_pass(skilled: Projec
     assert gate_of(skilled.path, "better")["lines"][0]["verdict"] == "better"
 
 
+def test_a_checkpoint_that_is_inconclusive_does_not_become_the_best(skilled: Project) -> None:
+    text = (skilled.path / "test_skills.py").read_text()
+    moved = text.replace('example["n"] <', '(example["n"] + int(Path("moved").read_text())) % 100 <')
+    (skilled.path / "test_skills.py").write_text(moved)
+    for run_id, skill, by in (("first", 100, 0), ("higher", 108, 20), ("last", 100, 0)):
+        (skilled.path / "moved").write_text(str(by))
+        assert score(skilled, skill, run_id, "--gate", "--eval-no-cache").ret == 0
+    (line,) = gate_of(skilled.path, "higher")["lines"]
+    assert (line["kind"], line["value"]) == ("inconclusive", 0.54)
+    (last,) = gate_of(skilled.path, "last")["lines"]
+    assert last["against"]["run_id"] == "first"
+    assert [note.rpartition(": ")[2] for note in last["notes"]] == ["fake-causal in higher"]
+
+
 def test_a_path_after_gate_is_a_path(skilled: Project) -> None:
     result = score(skilled, 150, "first", "--gate", "test_skills.py")
     assert result.ret == 0

@@ -42,7 +42,7 @@ FIRST_ON_ITEMS: Final = "no baseline yet on these items: this result is the firs
 
 HASH_SHOWN: Final = 8
 
-REFERENCES: Final = ("better", "not worse", "first", "accepted", "no baseline")
+REFERENCES: Final = ("better", "not worse", "first", "accepted", "no baseline", "not compared")
 """The findings of a gate after which a result may be the best that others are compared with."""
 
 NO_REFERENCE: Final = "higher, and no reference, since the gate of its own run could not tell"

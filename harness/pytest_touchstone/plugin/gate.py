@@ -24,7 +24,7 @@ import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.compare.baseline_source import open_source
-from pytest_touchstone.compare.baselines import ITEMS, BaselineSource, refused_before
+from pytest_touchstone.compare.baselines import ITEMS, REFERENCES, BaselineSource, refused_before
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import (
     GateConfig,
@@ -51,6 +51,7 @@ from pytest_touchstone.plugin.planned import planned_items, planned_of
 from pytest_touchstone.reports.gate import decision_text
 from pytest_touchstone.results.layout import place_in
 from pytest_touchstone.results.run_directory import RunDirectory
+from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult, stored_result
 from pytest_touchstone.results.summary import Collected, Declaration, Summary, wholes
 
@@ -309,14 +310,32 @@ def decided(
     source: Callable[[], BaselineSource],
     early: Callable[[], Mapping[Series, Early]],
 ) -> GateResult:
-    """Return the gate's decision about a run; what cannot be judged is the fault, or the mistake, that it has."""
+    """Return the gate's decision about a run; what cannot be judged is the fault, or the mistake, that it has.
+
+    Saved results that it cannot settle are marked, so that no later run takes one for the best.
+    """
     plain = GateResult(mode=plan.mode, baseline=plan.baseline, margin=plan.margin, alpha=plan.alpha)
     try:
-        return decide(cases_of(entries, summary.composites), source(), plan, early())
+        gate = decide(cases_of(entries, summary.composites), source(), plan, early())
+        _mark_unsettled([entry.saved for entry in entries], gate, ResultStore(Path(summary.directory).parent))
+        return gate
     except GateError as error:
         return replace(plain, mistake=str(error))
     except (HarnessError, OSError, ValueError) as error:
         return replace(plain, fault=str(error))
+
+
+def _mark_unsettled(results: Iterable[StoredResult], gate: GateResult, store: ResultStore) -> None:
+    """Write into saved results the findings after which they are no reference."""
+    for saved in results:
+        verdicts = {
+            line.metric: line.kind
+            for line in gate.lines
+            if (line.checkpoint, line.benchmark) == (saved.checkpoint, saved.benchmark)
+            and line.kind not in REFERENCES
+        }
+        if verdicts:
+            store.note_verdicts(saved, verdicts)
 
 
 def _with_asked(gate: GateResult, summary: Summary) -> GateResult:

@@ -99,6 +99,17 @@ def test_a_strict_gate_fails_where_nobody_can_tell() -> None:
     assert decision_text(found["strict"]).endswith("b acc cannot be told (-0.50 points)")
 
 
+def test_a_line_that_is_inconclusive_and_higher_says_that_the_reference_stays() -> None:
+    def moved(to: int) -> GateResult:
+        column = [0.0] * 30 + [1.0] * to + [0.0] * (N - 30 - to)
+        mine = entry(column, checkpoint="new", benchmark="b", run_id="now", began=99.0)
+        return gate(mine, old=(old(208),))
+
+    assert (kinds(moved(212)), kinds(moved(204))) == (["inconclusive"], ["inconclusive"])
+    assert moved(212).notes == ("b: measured higher, and not told from it: old stays the reference",)
+    assert moved(204).notes == ()
+
+
 def test_without_gate_the_exit_code_stays_0_whatever_is_found() -> None:
     shown = gate(new(100), old=(old(300),), mode=None)
     assert (shown.exit_code, shown.decision, kinds(shown)) == (0, "shown", ["worse"])

@@ -47,6 +47,15 @@ def test_a_loss_is_seen_that_right_and_wrong_do_not_show_and_said_to_have_change
     assert found.lines[1].comparison.why.endswith("no answer changed: acc is as before on every item")
 
 
+def test_a_verdict_by_accuracy_says_that_the_soft_score_fell() -> None:
+    plain = GateConfig(mode="plain")
+    fallen = judged([weaker(margin, place) for place, margin in enumerate(MARGINS)], plain)
+    assert (kinds(fallen), fallen.exit_code) == ([("acc", "inconclusive")], 0)
+    (note,) = fallen.lines[0].notes
+    assert note.startswith("the soft score of the same items fell by more than chance (z -")
+    assert judged(MARGINS, plain).lines[0].notes == ()
+
+
 @pytest.mark.parametrize("scale", [0.1, 1 / 1.5, 1.6, 30.0])
 def test_another_scale_of_the_logits_is_no_difference(scale: float) -> None:
     found = judged([margin * scale for margin in MARGINS])

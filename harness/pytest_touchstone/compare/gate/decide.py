@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from pytest_touchstone.compare.baselines import BaselineChoice, BaselineSource, find, incomplete
+from pytest_touchstone.compare.baselines import NO_REFERENCE, BaselineChoice, BaselineSource, find, incomplete
 from pytest_touchstone.compare.benchmark_comparison import STRICT, BenchmarkComparison
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.accepted import AcceptedDrop, held
@@ -52,7 +52,7 @@ from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.results.store_entry import StoredResult, composites_of
 from pytest_touchstone.results.summary import base_name
-from pytest_touchstone.statistics.comparison import undefined
+from pytest_touchstone.statistics.comparison import Comparison, undefined
 from pytest_touchstone.statistics.sequential import EarlyStop
 from pytest_touchstone.statistics.verdicts import P_DECIDES, ROUNDING, is_at_odds
 
@@ -385,7 +385,7 @@ def _notes_of_lines(lines: Sequence[BenchmarkComparison]) -> Iterable[str]:
         f"{line.benchmark}: {note}"
         for line in lines
         for note in line.notes
-        if note.startswith((OTHER, OTHERS, EDITED))
+        if note.startswith((OTHER, OTHERS, EDITED, SOFT_FELL, REFERENCE_STAYS, NO_REFERENCE))
     )
     return dict.fromkeys(notes)
 
@@ -508,7 +508,31 @@ def benchmark_line(
         same = f"no answer changed: {saved.primary} is as before on every item"
         comparison = replace(comparison, why=f"{comparison.why}; {same}")
     stands_in = how.compared(metric) if how.is_perplexity else ""
+    baseline = found.baselines[line.place]
+    line = replace(line, notes=(*line.notes, *_contradictions(entry, baseline, comparison, metric)))
     return _reasoned(replace(line, comparison=comparison, stands_in=stands_in), reasons)
+
+
+SOFT_FELL: Final = "the soft score of the same items fell by more than chance"
+REFERENCE_STAYS: Final = "measured higher, and not told from it"
+
+LEAST_Z: Final = -2.8
+"""The standard errors below which a soft score contradicts a verdict: one in 200 equal runs falls so far."""
+
+
+def _contradictions(
+    entry: BenchmarkScores, baseline: BenchmarkScores, comparison: Comparison, metric: str
+) -> Iterable[str]:
+    """Yield what speaks against taking the checkpoint for as good: its soft score, and that nothing is settled."""
+    soft = SOFT in entry.saved.metrics and SOFT in baseline.saved.metrics
+    if soft and metric != SOFT and comparison.verdict != "worse":
+        by_soft = compare(entry, [baseline], SOFT, level=comparison.level).comparison.oriented
+        if by_soft.difference is not None and by_soft.stderr:
+            z = by_soft.difference / by_soft.stderr
+            if z < LEAST_Z:
+                yield f"{SOFT_FELL} (z {z:.1f})"
+    if comparison.verdict == "inconclusive" and (comparison.oriented.difference or 0) > 0:
+        yield f"{REFERENCE_STAYS}: {baseline.saved.checkpoint} stays the reference"
 
 
 def _same_answers(entry: BenchmarkScores, baseline: BenchmarkScores) -> bool:
