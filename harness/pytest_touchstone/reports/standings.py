@@ -32,8 +32,9 @@ from pytest_touchstone.results.summary import Summary, wholes
 def in_summary(summary: Summary) -> list[Standing]:
     """Return the standings of a run's checkpoints; results of former versions have those that are told."""
     former: dict[str, Any] = {"benchmark": "", "metric": "", "checkpoint": "", "of": 2, "told": True}
-    former |= {"rival": "", "p": None, "tied": False}
-    return [Standing(**{name: row.get(name, former[name]) for name in former}) for row in summary.leaders]
+    former |= {"rival": "", "p": None, "tied": False, "rivals": ()}
+    rows = [{name: row.get(name, default) for name, default in former.items()} for row in summary.leaders]
+    return [Standing(**{**row, "rivals": tuple(row["rivals"])}) for row in rows]
 
 
 def best_of_run(summary: Summary) -> str:

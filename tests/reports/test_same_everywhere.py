@@ -1,0 +1,111 @@
+"""One fact, told alike: each form of a report has the same values, intervals, verdicts and best checkpoint."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import html
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_touchstone.compare.baseline_source import open_source
+from pytest_touchstone.compare.candidate import BenchmarkScores
+from pytest_touchstone.compare.gate.config import GateConfig
+from pytest_touchstone.compare.gate.decide import cases_of, decide
+from pytest_touchstone.compare.load import find_candidates
+from pytest_touchstone.compare.pair import compare_pair
+from pytest_touchstone.compare.standings import best_checkpoint, standings_of
+from pytest_touchstone.compare.study.advice import find
+from pytest_touchstone.compare.study.reading import study_of
+from pytest_touchstone.reports import markdown
+from pytest_touchstone.reports.document import render_text
+from pytest_touchstone.reports.formatting import interval, number
+from pytest_touchstone.reports.page.builder import run_page, study_page
+from pytest_touchstone.reports.score_table import table_of_study
+from pytest_touchstone.reports.standings import best_line, best_sections, in_summary
+from pytest_touchstone.reports.study.sections import sections_of
+from pytest_touchstone.reports.terminal import render
+from pytest_touchstone.results.rows import results_csv
+from pytest_touchstone.results.store import ResultStore
+from pytest_touchstone.results.summary import Summary, load_summary, summary_json, wholes
+from tests.support.runs import run
+
+NAMES = ("one-100", "two-200", "three-300")
+
+
+def results_in(output: Path, run_id: str) -> list[BenchmarkScores]:
+    store = ResultStore(output)
+    return [BenchmarkScores(saved, store.items(saved)) for saved in store.find() if saved.run_id == run_id]
+
+
+def summary_of(output: Path, seed: int) -> Summary:
+    folder = run(output, "one", *NAMES, seed=seed, when=1000)
+    leaders = [standing._asdict() for standing in standings_of(results_in(output, "one"))]
+    return dataclasses.replace(load_summary(folder), leaders=leaders)
+
+
+def words(page: str) -> str:
+    """The text of a page, in one line."""
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_values_and_the_best_checkpoint_are_the_same_in_every_form(tmp_path: Path, seed: int) -> None:
+    summary = summary_of(tmp_path, seed)
+    study = study_of(["one"], output=tmp_path)
+    texts = {
+        "terminal": " ".join(render(summary, 200, False, details=True).split()),
+        "Markdown": html.unescape(markdown.page(summary)),
+        "page": words(run_page(summary)),
+    }
+    rows = list(csv.DictReader(io.StringIO(results_csv(summary))))
+    plain = {(row["checkpoint"], row["benchmark"]): row for row in summary_json(summary)["results"]}
+    of_study = dict(table_of_study(study).rows)
+    for place, benchmark in enumerate(column.benchmark for column in table_of_study(study).columns):
+        for result in (result for result in wholes(summary) if result.benchmark == benchmark):
+            metric = result.metrics[result.primary]
+            for name, text in texts.items():
+                limits = interval(metric.low, metric.high)
+                assert re.search(rf"{number(metric.value)}[^\[]{{0,20}}{re.escape(limits)}", text), name
+            (row,) = (
+                row
+                for row in rows
+                if (row["checkpoint"], row["benchmark"], row["metric"])
+                == (result.checkpoint, benchmark, result.primary)
+                and not row["group"]
+            )
+            told = plain[result.checkpoint, benchmark]["metrics"][result.primary]
+            cell = of_study[result.checkpoint][place]
+            assert cell is not None
+            expected = pytest.approx((metric.value, metric.low, metric.high))
+            assert tuple(float(row[field]) for field in ("value", "low", "high")) == expected
+            assert tuple(told[field] for field in ("value", "low", "high")) == expected
+            assert (cell.value, cell.low, cell.high) == expected
+    standings = in_summary(summary)
+    best, line = best_checkpoint(standings), best_line(standings)
+    assert best is not None
+    for text in (texts["terminal"], texts["page"], words(study_page(study, sections_of(study)))):
+        assert line in text
+    assert line in " ".join(render_text(best_sections(study), width=80, color=False).split())
+    chosen = study.once(find).advice.checkpoint
+    assert chosen is not None
+    assert (chosen.point.name, {point.name for point in chosen.rivals}) == (best.checkpoint, set(best.rivals))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_compare_and_the_gate_judge_alike(tmp_path: Path, seed: int) -> None:
+    run(tmp_path, "old", "checkpoint-100", seed=seed, when=1000)
+    run(tmp_path, "new", "checkpoint-200", seed=seed + 50, when=2000)
+    source = open_source("old", tmp_path, folder=tmp_path)
+    gate = decide(cases_of(results_in(tmp_path, "new"), []), source, GateConfig(mode="plain"))
+    pair = compare_pair(*find_candidates(["old", "new"], output=tmp_path))
+    told = {line.benchmark: line.comparison for line in gate.lines}
+    judged = {name: line.comparison for name, line in pair.judged.items()}
+    assert told.keys() == judged.keys()
+    for name, comparison in judged.items():
+        assert comparison == told[name]
+    assert pair.pooled is not None
+    assert [line.comparison for line in gate.pooled] == [pair.pooled.comparison]
