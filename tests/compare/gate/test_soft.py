@@ -52,7 +52,7 @@ def test_a_verdict_by_accuracy_says_that_the_soft_score_fell() -> None:
     fallen = judged([weaker(margin, place) for place, margin in enumerate(MARGINS)], plain)
     assert (kinds(fallen), fallen.exit_code) == ([("acc", "inconclusive")], 0)
     (note,) = fallen.lines[0].notes
-    assert note.startswith("the soft score of the same items fell by more than chance (z -")
+    assert note.startswith("the soft scores of the same items fell by more than chance (soft, z -")
     assert judged(MARGINS, plain).lines[0].notes == ()
 
 

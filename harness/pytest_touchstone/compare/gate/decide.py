@@ -46,7 +46,7 @@ from pytest_touchstone.compare.judge import (
     score_name,
 )
 from pytest_touchstone.compare.prompts import EDITED, OTHER, OTHERS, changed_text, edited_text
-from pytest_touchstone.core.aggregation import SOFT
+from pytest_touchstone.core.aggregation import LOG_ODDS, SOFT, SOFT_METRICS
 from pytest_touchstone.core.composite import COMPOSITE, Composite
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.text import listed
@@ -513,26 +513,34 @@ def benchmark_line(
     return _reasoned(replace(line, comparison=comparison, stands_in=stands_in), reasons)
 
 
-SOFT_FELL: Final = "the soft score of the same items fell by more than chance"
+SOFT_FELL: Final = "the soft scores of the same items fell by more than chance"
 REFERENCE_STAYS: Final = "measured higher, and not told from it"
 
 LEAST_Z: Final = -2.8
 """The standard errors below which a soft score contradicts a verdict: one in 200 equal runs falls so far."""
 
+ALSO_FELL: Final = -1.0
+"""The same of ``soft``, which no other scale of the logits moves, where the log-odds contradict."""
+
 
 def _contradictions(
     entry: BenchmarkScores, baseline: BenchmarkScores, comparison: Comparison, metric: str
 ) -> Iterable[str]:
-    """Yield what speaks against taking the checkpoint for as good: its soft score, and that nothing is settled."""
-    soft = SOFT in entry.saved.metrics and SOFT in baseline.saved.metrics
-    if soft and metric != SOFT and comparison.verdict != "worse":
-        by_soft = compare(entry, [baseline], SOFT, level=comparison.level).comparison.oriented
-        if by_soft.difference is not None and by_soft.stderr:
-            z = by_soft.difference / by_soft.stderr
-            if z < LEAST_Z:
-                yield f"{SOFT_FELL} (z {z:.1f})"
+    """Yield what speaks against taking the checkpoint for as good: its soft scores, and that nothing is settled."""
+    both = [name for name in (SOFT, LOG_ODDS) if all(name in one.saved.metrics for one in (entry, baseline))]
+    if metric not in SOFT_METRICS and comparison.verdict != "worse":
+        z = {name: _standard_errors(entry, baseline, name, comparison.level) for name in both}
+        name = min(z, key=z.__getitem__, default="")
+        if name and z[name] < LEAST_Z and z.get(SOFT, 0.0) < ALSO_FELL:
+            yield f"{SOFT_FELL} ({name}, z {z[name]:.1f})"
     if comparison.verdict == "inconclusive" and (comparison.oriented.difference or 0) > 0:
         yield f"{REFERENCE_STAYS}: {baseline.saved.checkpoint} stays the reference"
+
+
+def _standard_errors(entry: BenchmarkScores, baseline: BenchmarkScores, metric: str, level: float) -> float:
+    """Return the difference in standard errors, below 0 where the new result is worse; 0 where it is not known."""
+    comparison = compare(entry, [baseline], metric, level=level).comparison.oriented
+    return (comparison.difference or 0.0) / comparison.stderr if comparison.stderr else 0.0
 
 
 def _same_answers(entry: BenchmarkScores, baseline: BenchmarkScores) -> bool:
