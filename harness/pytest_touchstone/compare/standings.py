@@ -45,7 +45,8 @@ class Standing(NamedTuple):
 
     ``rival`` is the nearest checkpoint that it cannot be told from, or where it is ``told`` from each, the one with the
     largest ``p``, which is corrected for the choice; None where there is no test. ``tied``: both have the same value.
-    ``rivals`` are all that it cannot be told from; of one benchmark of several, and of a composite, the nearest alone.
+    ``rivals`` are all that it cannot be told from, ``worse`` those that it is told from; of one benchmark of several,
+    and of a composite, the nearest rival alone.
     """
 
     benchmark: str
@@ -57,6 +58,7 @@ class Standing(NamedTuple):
     p: float | None
     tied: bool = False
     rivals: tuple[str, ...] = ()
+    worse: tuple[str, ...] = ()
 
 
 def standings_of(entries: Iterable[BenchmarkScores], alpha: float = ALPHA) -> list[Standing]:
@@ -183,11 +185,12 @@ def _standing(
                 break
         elif p > largest:
             nearest, largest = other, p
+    worse = tuple(other for other in others if other not in rivals) if every or not rivals else ()
     if not rivals:
-        return Standing(benchmark, metric, best, count, True, nearest, largest)
+        return Standing(benchmark, metric, best, count, True, nearest, largest, worse=worse)
     nearest, p = next(iter(rivals.items()))
     tied = runners[best][0] == runners[nearest][0]
-    return Standing(benchmark, metric, best, count, False, nearest, p, tied, tuple(rivals))
+    return Standing(benchmark, metric, best, count, False, nearest, p, tied, tuple(rivals), worse)
 
 
 def _asked_alike(entries: Sequence[BenchmarkScores]) -> bool:

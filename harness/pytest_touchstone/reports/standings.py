@@ -32,9 +32,9 @@ from pytest_touchstone.results.summary import Summary, wholes
 def in_summary(summary: Summary) -> list[Standing]:
     """Return the standings of a run's checkpoints; results of former versions have those that are told."""
     former: dict[str, Any] = {"benchmark": "", "metric": "", "checkpoint": "", "of": 2, "told": True}
-    former |= {"rival": "", "p": None, "tied": False, "rivals": ()}
+    former |= {"rival": "", "p": None, "tied": False, "rivals": (), "worse": ()}
     rows = [{name: row.get(name, default) for name, default in former.items()} for row in summary.leaders]
-    return [Standing(**{**row, "rivals": tuple(row["rivals"])}) for row in rows]
+    return [Standing(**{**row, "rivals": tuple(row["rivals"]), "worse": tuple(row["worse"])}) for row in rows]
 
 
 def best_of_run(summary: Summary) -> str:
@@ -64,6 +64,16 @@ def best_line(standings: Sequence[Standing], benchmarks: Iterable[str] = ()) -> 
     others = [name for name in benchmarks if name not in compared]
     parts += [f"not compared: {listed(others, 3)}"] if others else []
     return "; ".join(parts)
+
+
+def verdicts_of(standings: Sequence[Standing]) -> dict[str, str]:
+    """Return each checkpoint that was compared with the best one, and what was found."""
+    best = best_checkpoint(standings)
+    if best is None:
+        return {}
+    verdicts = {best.checkpoint: "the best" if best.told else "measured best"}
+    verdicts |= dict.fromkeys(best.rivals, "cannot be told from the best")
+    return verdicts | dict.fromkeys(best.worse, "worse than the best")
 
 
 def _sentence(best: Standing) -> str:

@@ -63,7 +63,7 @@ def run_content(run: PageRun) -> dict[str, Any]:
         "when": _when(summary),
         "demonstration": notes.demonstration(summary),
         "best": standings.best_of_run(summary),
-        "overview": overview(table_of_run(summary)),
+        "overview": overview(table_of_run(summary), standings.verdicts_of(standings.in_summary(summary))),
         "command": " ".join(command_words(summary.manifest)),
         "failed": notes.failed_to_load(summary),
         "facts": [
@@ -107,15 +107,15 @@ def study_content(study: Study | None) -> dict[str, Any]:
     line = standings.best_line(study.once(standings_in), standings.benchmarks_of(study))
     return {
         "best": line or standings.nothing_told(study),
-        "overview": overview(table_of_study(study)),
+        "overview": overview(table_of_study(study), standings.verdicts_of(study.once(standings_in))),
         "curves": drawn(study),
     }
 
 
-def overview(table: ScoreTable) -> dict[str, Any]:
+def overview(table: ScoreTable, verdicts: Mapping[str, str]) -> dict[str, Any]:
     """Return the table of checkpoints by benchmarks, turned where there are more benchmarks than fit beside each
     other: titles of rows and columns, each with what stands below it, and rows of cells."""
-    across = [(one, "") for one, _ in table.rows]
+    across = [(name, verdicts.get(name, "")) for name, _ in table.rows]
     down = [
         (one.benchmark, ", ".join(filter(None, (one.metric, "lower is better" * one.lower, one.items))))
         for one in table.columns
