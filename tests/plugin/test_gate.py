@@ -212,7 +212,9 @@ def test_a_configuration_in_pyproject_sets_floors_and_margins(skilled: Project) 
     assert score(skilled, 140, "fine", "--gate").ret == 0
     low = score(skilled, 139, "low", "--gate")
     assert low.ret == 8
-    low.stdout.fnmatch_lines(["gate failed (exit code 8): skills acc floor acc >= 0.7: it is 0.69"])
+    low.stdout.fnmatch_lines(
+        ["gate failed (exit code 8): skills acc misses its floor acc >= 0.7: it is 0.69"]
+    )
     (skilled.path / "own.toml").write_text("[benchmarks.skills]\nmargin = 0.3\n")
     assert (
         score(skilled, 100, "wide", "--gate", "--baseline", "fine", "--eval-gate-config", "own.toml").ret == 0

@@ -310,7 +310,11 @@ def _failure(line: BenchmarkComparison) -> str:
         else f"cannot be told{moved}"
     )
     known = {"worse": f"is worse{moved}", STRICT: told}
-    return ", ".join(known.get(reason, reason) for reason in line.fails)
+    reasons = sorted(line.fails, key=lambda reason: reason not in known)
+    return " and ".join(
+        known.get(reason, f"misses its {reason}" if reason.startswith("floor ") else reason)
+        for reason in reasons
+    )
 
 
 def _name(line: BenchmarkComparison, gate: GateResult) -> str:

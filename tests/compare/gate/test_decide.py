@@ -188,7 +188,7 @@ def test_a_floor_is_kept_whatever_the_baseline() -> None:
     own = {"b": BenchmarkRules(floors=(Floor("acc", ">=", 0.6),))}
     fine, low = gate(new(240), benchmarks=own), gate(new(239), benchmarks=own)
     assert (fine.exit_code, low.exit_code) == (0, 8)
-    assert decision_text(low) == "gate failed (exit code 8): b acc floor acc >= 0.6: it is 0.5975"
+    assert decision_text(low) == "gate failed (exit code 8): b acc misses its floor acc >= 0.6: it is 0.5975"
     assert kinds(low) == ["failed"]
     nothing = BaselineSource(name="none", kind="none")
     assert gate(new(240), where=nothing, benchmarks=own).exit_code == 0
