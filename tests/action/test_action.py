@@ -299,6 +299,7 @@ def gitlab_job(
     return 0, folder
 
 
+@pytest.mark.slow
 def test_a_merge_request_without_results_of_the_main_branch_is_not_judged(tmp_path: Path) -> None:
     assert gitlab_job(tmp_path, "request", "fake:masked")[0] == 4
     assert gitlab_job(tmp_path, "refused", "fake:masked", branch="main", status=500)[0] == 4

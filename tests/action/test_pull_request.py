@@ -167,6 +167,7 @@ def baselines(job: Job) -> str:
     return "first" if "this run is the first" in job.summary else "compared"
 
 
+@pytest.mark.slow
 def test_gates_of_a_repository_have_their_own_baselines(repository: Repository) -> None:
     def pushed(**where: Any) -> str:
         return baselines(repository.job("push", 150, **where))
@@ -184,6 +185,7 @@ def test_gates_of_a_repository_have_their_own_baselines(repository: Repository) 
     assert [pushed(**gate) for gate in (*gates, {"matrix": second}, {})] == ["compared"] * 6
 
 
+@pytest.mark.slow
 def test_two_uses_of_the_action_in_a_job_keep_two_caches(repository: Repository) -> None:
     for found in ("first", "compared"):
         one = repository.job("push", 150, results="one")
@@ -220,6 +222,7 @@ def test_only_what_was_pushed_becomes_a_baseline_unless_one_says_so(
     assert ("keep saved results" in job.ran) is kept
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "where",
     [{"event": "push", "ref": "refs/tags/v1"}, {"event": "pull_request", "keep": "true"}],

@@ -201,6 +201,7 @@ def test_a_run_beside_another_is_cut_with_it(drill: Drill) -> None:
     drill.figure("pairs of runs at once", len(seeds))
 
 
+@pytest.mark.slow
 def test_all_else_that_is_kept_is_old_or_new_after_a_cut(drill: Drill) -> None:
     with on_a_disk() as disk:
         count(drill, cut_others(disk))

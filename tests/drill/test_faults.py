@@ -110,6 +110,7 @@ os.environ["DYING"] = ""
 """Kills a worker before it has said a word."""
 
 
+@pytest.mark.slow
 def test_workers_that_are_killed_before_they_answer_end_the_run_in_one_line(
     forks: Forks, ways: Ways, tmp_path: Path
 ) -> None:
@@ -218,6 +219,7 @@ def test_a_watch_that_is_killed_at_any_moment_goes_on(
         drill.figure("kills of watch before its end", kills)
 
 
+@pytest.mark.slow
 def test_a_trainer_that_is_killed_at_any_moment_leaves_nothing_that_is_scored_by_half(
     drill: Drill, forks: Forks, tmp_path: Path
 ) -> None:

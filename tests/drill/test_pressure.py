@@ -64,6 +64,7 @@ def scores_of(run: Path) -> dict[str, float]:
 RUN = ("pytest", "--checkpoint", "fake:causal")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="only Linux tells a process's peak")
 def test_an_item_more_costs_each_shard_a_few_kilobytes(
     forks: Forks, drill: Drill, tmp_path: Path, pytestconfig: pytest.Config

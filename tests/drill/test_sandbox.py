@@ -392,6 +392,7 @@ def a_busy_machine() -> Iterator[None]:
             one.wait()
 
 
+@pytest.mark.slow
 def test_the_same_program_has_the_same_verdict_twice_and_on_a_busy_machine(drill: Drill) -> None:
     seeds = drill.seeds(5, 60)
     programs = [known(random.Random(seed), seed) for seed in seeds]

@@ -134,6 +134,7 @@ def test_a_series_is_scored_as_in_one_process(
     assert len(loads.names) <= 8  # by each replica once
 
 
+@pytest.mark.slow
 def test_items_with_fixtures_are_run_among_the_others(
     project: Project, series: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +176,7 @@ def test_a_run_that_was_stopped_by_a_failure_goes_on_where_it_was(
         assert scores == pytest.approx(others[name][1], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_hook_that_skips_an_item_has_the_last_word(
     project: Project, series: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,6 +190,7 @@ def test_a_hook_that_skips_an_item_has_the_last_word(
     assert len(found) == 80
 
 
+@pytest.mark.slow
 def test_programs_run_while_replicas_are_asked(
     project: Project, series: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

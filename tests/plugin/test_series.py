@@ -192,6 +192,7 @@ def test_results_of_a_checkpoint_that_has_ended_outlive_a_kill(
     assert not (run / "details" / "checkpoint-200_results.json").exists()
 
 
+@pytest.mark.slow
 def test_results_written_early_are_those_of_the_end(project: Project, runs: Path) -> None:
     assert project.run(checkpoint="runs/a").ret == 0
     (run,) = project.runs

@@ -116,6 +116,7 @@ def test_workers_ask_with_what_the_controller_has_found(project: Project, whole:
         assert server.gets.count("/v1/models") == 1
 
 
+@pytest.mark.slow
 def test_a_server_that_goes_away_ends_the_run_and_the_same_command_goes_on(
     project: Project, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -230,6 +230,7 @@ def test_a_file_gets_a_line_every_twenty_seconds_at_most(tmp_path, monkeypatch):
     assert "\x1b" not in text
 
 
+@pytest.mark.slow
 def test_long_runs_get_rarer_lines(tmp_path):
     day = [float(second) for second in range(0, 86400, 100)]
     assert plain_lines(tmp_path, day).count("touchstone") < 200

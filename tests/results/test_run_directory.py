@@ -55,6 +55,7 @@ def of_processes(folder: Path, tokens: list[str]) -> dict[str, list[bool]]:
     return found
 
 
+@pytest.mark.slow
 def test_of_twenty_processes_that_start_at_once_one_run_gets_the_folder(tmp_path: Path) -> None:
     for attempt in range(10):
         folder = tmp_path / "results" / f"same-{attempt}"

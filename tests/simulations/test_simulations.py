@@ -61,6 +61,7 @@ def test_a_drop_of_three_points_is_caught_among_three_benchmarks() -> None:
     assert found.failed >= 0.87
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_is_known_for_itself_on_some_benchmarks_passes_the_gate() -> None:
     found = simulate_gate.rates(simulate_gate.same_twice(100, 5, SMALLER, identical=5))
     assert found.failed <= 8 / 100
@@ -91,6 +92,7 @@ def test_every_simulated_gate_is_decided_by_the_function_that_ends_a_run(
     assert (looked.failed, looked.failed_at_end) == (1, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("most", "least", "largest"), [(0.05, 0.02, 0.6), (0.5, 0.0, 0.06)])
 def test_the_largest_drop_allowed_is_part_of_what_is_simulated(
     most: float, least: float, largest: float
@@ -103,6 +105,7 @@ def test_the_largest_drop_allowed_is_part_of_what_is_simulated(
     assert least <= found.failed <= largest
 
 
+@pytest.mark.slow
 def test_a_checkpoint_as_good_as_the_best_of_eleven_passes_the_gate() -> None:
     found = simulate_selection.gates(80, 1, [(1200, 0.6)] * 2, simulate_selection.EQUAL, (0.0,) * 2)
     assert found.failed <= 5 / 80
@@ -111,6 +114,7 @@ def test_a_checkpoint_as_good_as_the_best_of_eleven_passes_the_gate() -> None:
     assert abs(found.excess_shrunk) < 0.5
 
 
+@pytest.mark.slow
 def test_a_drop_below_the_best_of_eleven_is_caught() -> None:
     found = simulate_selection.gates(40, 2, [(2400, 0.6)] * 2, simulate_selection.EQUAL, (-0.05, 0.0))
     assert found.failed >= 0.9
@@ -261,6 +265,7 @@ def test_forecasts_hold_where_the_beginning_shows_how_a_curve_moves_and_not_wher
     assert forecast.rates(forecast.RULES["walk"], wanted["jumps, 12"]).holds == 0
 
 
+@pytest.mark.slow
 def test_equal_runs_seldom_differ_by_macro_f1_and_a_class_that_is_lost_is_found() -> None:
     """At most 2.5 % are called worse; of 150 at most 9 with chance 0.99. 74 % of the losses are found."""
     for classes in (2, 4):

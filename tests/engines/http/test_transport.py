@@ -374,6 +374,7 @@ def check_story(count: int, at: tuple[int, ...]) -> None:
     assert len(set(map(str, found.values()))) == 1, "the same at every concurrency"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hasty")
 def test_hundreds_of_calls_end_right_or_named_at_any_concurrency_while_a_fifth_of_attempts_fails() -> None:
     check_story(600, (4, 64))

@@ -193,6 +193,7 @@ def test_adapters_of_all_kinds_share_one_base_in_any_order(
         assert len(held) >= len(weights) - 4, "all but what it changes is the base's own"
 
 
+@pytest.mark.slow
 def test_base_plain_lora_and_these_in_one_session_score_as_alone(
     base: Path, adapter: Callable[[str], Path], tmp_path: Path
 ) -> None:

@@ -317,6 +317,7 @@ def test_a_text_made_to_hurt_the_parser_costs_seconds_at_most_and_hides_no_funct
     assert "return 3 * r" in found
 
 
+@pytest.mark.slow
 def test_a_text_of_which_no_end_parses_costs_seconds_at_most() -> None:
     began = time.process_time()
     sanitized("@a\n" * 60_000, ("a",))

@@ -72,6 +72,7 @@ def test_greedy_texts_are_head_0s_token_for_token(
         assert speculative.work_done.accepted.mean_length > 1.2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("half")
 def test_extra_heads_propose_in_half_precision(info: CheckpointInfo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SpeculativeStepper, "proposes", lambda *_: True)
