@@ -13,9 +13,9 @@ primary one) and ``why``. Undefined numbers are null.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison
 from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults
@@ -28,22 +28,16 @@ from pytest_touchstone.compare.metric import (
 from pytest_touchstone.compare.pair import Mean, PairComparison, judged_apart
 from pytest_touchstone.core.requests import MASK
 from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.reports.document import Facts, Section, Table, render_text
 from pytest_touchstone.reports.formatting import (
     NOTHING,
-    console_of,
     interval,
-    labelled,
     number,
-    open_table,
     p_exact,
-    written,
 )
 from pytest_touchstone.statistics.comparison import Comparison, Kind
 from pytest_touchstone.statistics.units import POINTS
 from pytest_touchstone.statistics.verdicts import P_DECIDES, is_at_odds
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 LISTS: Final[tuple[tuple[Kind, str], ...]] = (
     ("better", "improvements"),
@@ -81,7 +75,6 @@ class Cells(NamedTuple):
     new: str
     points: str
     interval: str
-    percent: str
     p: str
     n: str
     flips: str
@@ -89,7 +82,7 @@ class Cells(NamedTuple):
 
 
 HEADER: Final = Cells(
-    "benchmark", "metric", "A", "B", "points", "95 % interval", "per cent", "p", "n", "flips", "verdict"
+    "benchmark", "metric", "A", "B", "points (per cent)", "95 % interval", "p", "n", "flips", "verdict"
 )
 
 
@@ -101,14 +94,14 @@ def header(level: float) -> Cells:
 def cells(line: BenchmarkComparison) -> Cells:
     """Return the line's cells; ``p`` is the uncorrected one, while verdicts use Holm's."""
     one = line.comparison
+    relative = "" if line.percent is None else f" ({percent(line.percent)})"
     return Cells(
         line.benchmark,
         line.label,
         number(one.baseline),
         number(one.new),
-        one.told_in.told(one.difference).removesuffix(" points"),
+        one.told_in.told(one.difference).removesuffix(" points") + relative,
         interval(one.low, one.high, one.told_in.moved),
-        percent(line.percent),
         p_exact(one.p),
         "/".join(
             str(n) if n else NOTHING for n in dict.fromkeys(line.counts[:2])
@@ -422,67 +415,62 @@ def _numbers(one: Comparison) -> dict[str, Any]:
     }
 
 
-WIDE: Final = 126
-"""The columns from which each metric has one row; below, interval, number of items and flips are on a second row."""
-
 NARROWEST: Final = 76
 """The columns that a table needs; in narrower terminals its lines wrap."""
 
-_STYLES: Final = {"better": "green", "worse": "bold red"}
+STACKED: Final = ((0, 1), (2,), (3,), (4, 5), (6, 7), (9, 8))
+"""The columns that stand below each other on a narrow terminal."""
+
+MOST_SIGNS: Final = 300
+"""The characters of a text of an item."""
 
 
 def render(pairs: Sequence[PairComparison], flips: Sequence[Flips] = (), *, width: int, color: bool) -> str:
     """Return all comparisons as text of at most ``width`` columns (of at least 76), with ANSI colours if wanted."""
-    console = console_of(max(width, NARROWEST), color=color)
+    return render_text(sections_of(pairs, flips), width=max(width, NARROWEST), color=color)
+
+
+def sections_of(pairs: Sequence[PairComparison], flips: Sequence[Flips] = ()) -> list[Section]:
+    """Return a section for each comparison, and one for the items of each benchmark that are to be shown."""
+    sections = []
     for place, pair in enumerate(pairs):
-        if place:
-            console.print()
-        _pair(pair, flips[place] if place < len(flips) else {}, console.print, max(width, NARROWEST))
-    return written(console)
+        sections.append(pair_section(pair))
+        for name, items in (flips[place] if place < len(flips) else {}).items():
+            rows = tuple(row for flip in items for row in _flip_rows(flip))
+            title = f"{name}: items gained and lost"
+            sections.append(Section(title=title, parts=(Facts(rows),), folded=True))
+    return sections
 
 
-def _pair(pair: PairComparison, flips: Flips, write: Callable[..., None], width: int) -> None:
-    from rich.text import Text
-
-    names = [(label, one) for label, one in (("A", pair.baseline), ("B", pair.new))]
-    for label, one in names:
-        write(Text.assemble((f"{label}  ", "dim"), (one.name, "bold cyan"), f"  {about(one)}"))
-    write()
-    write(_table(pair, wide=width >= WIDE))
-    write()
-    write(_notes(pair))
-    for name, found in flips.items():
-        write()
-        _flips(name, found, write, width)
+def pair_section(pair: PairComparison) -> Section:
+    """Return the candidates, a line for each metric, the lists by verdict, and what must be known before them."""
+    a, b = pair.baseline, pair.new
+    sides = tuple((name, f"{side.name}  {about(side)}") for name, side in (("A", a), ("B", b)))
+    below = (*findings(pair), *(("note", text) for text in notes(pair)))
+    return Section(
+        key=f"{a.name}-{b.name}",
+        title=f"{b.name} against {a.name}",
+        parts=(Facts(sides), _table(pair), Facts(below)),
+    )
 
 
-def _table(pair: PairComparison, *, wide: bool) -> Table:
-    table = open_table(2 if wide else 1)
-    labels = _header(pair.lines[0].comparison.level, wide=wide)
-    names = 2 if wide else 1
-    for place, label in enumerate(labels):
-        right = names <= place < len(labels) - 1
-        # Names may be broken; a number in two pieces would be two numbers.
-        kept = right or (wide and place == 1)
-        table.add_column(label, justify="right" if right else "left", overflow="fold", no_wrap=kept)
+def _table(pair: PairComparison) -> Table:
+    rows = []
     before = ""
-    for line in pair.lines:
-        one = cells(line)
-        mark = " " if not line.primary else "*" if is_valid(pair, line) else "!"
-        about = about_values(pair, line)
-        beside, below = (f" ({about})", "") if wide else ("", f"\n({about})")
-        shown = one._replace(
-            benchmark=""
-            if one.benchmark == before
-            else _breakable(one.benchmark) + (beside if about else ""),
-            metric=f"{mark} {one.metric}{below if about else ''}",
+    for line in (*pair.lines, *pair.composites):
+        shown = cells(line) if line in pair.lines else composite_cells(line)
+        sign = " " if not line.primary else "*" if is_valid(pair, line) else "!"
+        mark = about_values(pair, line)
+        rows.append(
+            shown._replace(
+                benchmark="" if shown.benchmark == before else _breakable(shown.benchmark),
+                metric=f"{sign} {shown.metric}{f' ({mark})' if mark else ''}",
+            )
         )
-        before = one.benchmark
-        table.add_row(*_texts(shown, line.primary, wide=wide))
-    for line in pair.composites:
-        one = composite_cells(line)
-        table.add_row(*_texts(one._replace(metric=f"* {one.metric}"), True, wide=wide))
-    return table
+        before = shown.benchmark
+    return Table(
+        header=header(pair.lines[0].comparison.level), rows=tuple(rows), left=2, words=True, stacked=STACKED
+    )
 
 
 def _breakable(name: str) -> str:
@@ -491,69 +479,10 @@ def _breakable(name: str) -> str:
     return f"{whole}{slash} {group.replace('_', ' ')}" if group else name
 
 
-def _header(level: float, *, wide: bool) -> list[str]:
-    one = header(level)
-    if wide:
-        return list(one._replace(metric="  metric"))
-    return [
-        "benchmark\n  metric",
-        one.baseline,
-        one.new,
-        f"points (per cent)\n{one.interval}",
-        "p\nn",
-        "verdict\nflips",
-    ]
-
-
-def _columns(one: Cells, *, wide: bool) -> list[str]:
-    """Return the cells of a row; a narrow one has two lines, and its names are one below the other."""
-    if wide:
-        return list(one)
-    relative = "" if one.percent == NOTHING else f" ({one.percent})"
-    return [
-        f"{one.benchmark}\n{one.metric}" if one.benchmark else one.metric,
-        one.baseline,
-        one.new,
-        f"{one.points}{relative}\n{one.interval}",
-        f"{one.p}\n{one.n}",
-        one.verdict if one.flips in ("", NOTHING) else f"{one.verdict}\n{one.flips}",
-    ]
-
-
-def _texts(one: Cells, primary: bool, *, wide: bool) -> list[Any]:
-    from rich.text import Text
-
-    cells = _columns(one, wide=wide)
-    last, numbers = len(cells) - 1, 5 if wide else 3
-    style = _STYLES.get(one.verdict, "")
-    return [
-        Text(cell, style=style if place == last else "bold" if primary and place < numbers else "")
-        for place, cell in enumerate(cells)
-    ]
-
-
-def _notes(pair: PairComparison) -> Table:
-    from rich.text import Text
-
-    told = (("note", Text(text, style="yellow")) for text in notes(pair))
-    return labelled([*findings(pair), *told])
-
-
-def _flips(name: str, found: Sequence[Flip], write: Callable[..., None], width: int) -> None:
-    from rich.text import Text
-
-    write(Text.assemble((name, "bold cyan"), "  items gained and lost"))
-    for flip in found:
-        word, style = ("gained", "green") if flip.gained else ("lost", "red")
-        write(Text.assemble((word, style), f"  {flip.example}"))
-        for label, text, end in (
-            ("question", flip.question, True),
-            ("A", flip.baseline, False),
-            ("B", flip.new, False),
-            ("gold", flip.gold, False),
-        ):
-            if text is None and (label != "gold" or flip.question is None):  # nobody stored the answers
-                continue
-            room = (3 if label == "question" else 2) * (width - 12) - 1
-            shown = clipped(text or NOTHING, room, end=end)
-            write(labelled([(label, Text(shown))], width=10))
+def _flip_rows(flip: Flip) -> Iterator[tuple[str, str]]:
+    yield "gained" if flip.gained else "lost", flip.example
+    texts = {"question": flip.question, "A": flip.baseline, "B": flip.new, "gold": flip.gold}
+    for label, text in texts.items():
+        if text is None and (label != "gold" or flip.question is None):  # nobody stored the answers
+            continue
+        yield f"  {label}", clipped(text or NOTHING, MOST_SIGNS, end=label == "question")

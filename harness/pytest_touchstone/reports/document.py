@@ -45,11 +45,16 @@ UNFOLDED: Final = 24
 """A name of so many characters at the beginning of a row stands on one line, and other texts fold instead."""
 
 
+STRONG: Final = ("better", "worse")
+"""The cells that are bold in Markdown."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
     """A table; its first ``left`` columns, and the last one with ``words``, are texts, the others numbers.
 
-    ``signs`` stand behind cells, by row and column: ``*`` the best value, ``!`` one that is not valid.
+    ``signs`` stand behind cells, by row and column: ``*`` the best value, ``!`` one that is not valid. ``stacked`` are
+    the columns that stand below each other on a terminal that is too narrow for all; such a table has no signs.
     """
 
     header: tuple[str, ...]
@@ -58,6 +63,7 @@ class Table:
     words: bool = False
     signs: Mapping[tuple[int, int], str] = field(default_factory=dict)
     title: str = ""
+    stacked: tuple[tuple[int, ...], ...] = ()
 
     def is_text(self, column: int) -> bool:
         """Return whether a column has texts, which may fold."""
@@ -86,7 +92,7 @@ class Section:
     """A section: its title, its parts, and its findings as plain data under ``key``, which is its name too.
 
     ``brief`` is the number of parts that a reader sees who asks for no section, and ``line`` says what of the section's
-    tests is more than noise.
+    tests is more than noise. ``folded``: where a form can, it shows the title alone until somebody asks.
     """
 
     key: str = ""
@@ -94,6 +100,7 @@ class Section:
     parts: tuple[Part, ...]
     brief: int = 0
     line: str = ""
+    folded: bool = False
     data: Any = None
 
 
@@ -137,6 +144,7 @@ def drawn(part: Part, width: int) -> Iterator[RenderableType]:
     else:
         if part.title:
             yield Text(part.title, style="bold")
+        part = _stacked(part) if part.stacked and sum(_needed(part)) > width + 1 else part
         for number, columns in enumerate(_blocks(part, width)):
             if number:
                 yield ""
@@ -156,12 +164,28 @@ def _shown_columns(part: Table) -> list[list[str]]:
     return columns
 
 
-def _blocks(part: Table, width: int) -> Iterator[list[int]]:
-    """Yield the columns of as many tables as it takes, each with the first ones and as many others as fit."""
-    needed = [
+def _needed(part: Table) -> list[int]:
+    """Return the width of each column, with a space after it."""
+    return [
         max(cell_width(line) for cell in column for line in cell.split("\n")) + 1
         for column in _shown_columns(part)
     ]
+
+
+def _stacked(part: Table) -> Table:
+    """Return the table with several columns in one, one line for each."""
+
+    def lines(row: Sequence[str]) -> tuple[str, ...]:
+        return tuple("\n".join(filter(None, (row[column] for column in group))) for group in part.stacked)
+
+    return Table(
+        header=lines(part.header), rows=tuple(map(lines, part.rows)), words=part.words, title=part.title
+    )
+
+
+def _blocks(part: Table, width: int) -> Iterator[list[int]]:
+    """Yield the columns of as many tables as it takes, each with the first ones and as many others as fit."""
+    needed = _needed(part)
     first = list(range(part.left))
     block: list[int] = []
     for column in range(part.left, len(part.header)):
@@ -205,9 +229,12 @@ def render_markdown(sections: Iterable[Section]) -> list[str]:
     """Return sections as blocks of GitHub-flavoured Markdown; no text of others can break out of its cell."""
     blocks = []
     for section in sections:
-        blocks += [f"## {markdown_text(section.title)}"] if section.title else []
+        title = markdown_text(section.title)
+        heading = f"<details><summary>{title}</summary>" if section.folded else f"## {title}"
+        blocks += [heading] if title else []
         for part in section.parts:
             blocks += _markdown_blocks(part)
+        blocks += ["</details>"] * section.folded
     return blocks
 
 
@@ -231,7 +258,7 @@ def _markdown_table(part: Table) -> Iterator[str]:
         for column, cell in enumerate(row):
             text = "<br>".join(markdown_text(line) for line in cell.split("\n"))
             signs = part.signs.get((number, column), "")
-            text = f"**{text}**" if BEST in signs and text else text
+            text = f"**{text}**" if text and (BEST in signs or cell in STRONG) else text
             cells.append(text + markdown_text(signs.replace(BEST, "")))
         yield markdown_row(cells)
 

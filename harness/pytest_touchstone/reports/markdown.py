@@ -21,7 +21,7 @@ from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.errors import ExitCode
 from pytest_touchstone.reports import comparison, formatting, notes
 from pytest_touchstone.reports.changes import changes_section
-from pytest_touchstone.reports.comparison import Cells, Flip, Flips
+from pytest_touchstone.reports.comparison import Flips
 from pytest_touchstone.reports.document import render_markdown
 from pytest_touchstone.reports.formatting import markdown_code, markdown_text
 from pytest_touchstone.reports.gate import difference_text, heading, reason_texts, standing
@@ -180,73 +180,6 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return f"{text}\n\nand {len(rows) - ROWS} more" if len(rows) > ROWS else text
 
 
-# Comparisons
-
-_RIGHT: Final = ("baseline", "new", "points", "interval", "percent", "p", "n", "flips")
-
-
 def comparison_page(pairs: Sequence[PairComparison], flips: Sequence[Flips] = ()) -> str:
     """Return all comparisons; no text of others can break out of its cell."""
-    shown = [
-        "\n".join(_compared(pair, flips[place] if place < len(flips) else {}))
-        for place, pair in enumerate(pairs)
-    ]
-    return "\n\n".join(shown) + "\n"
-
-
-def _compared(pair: PairComparison, flips: Flips) -> list[str]:
-    a, b = pair.baseline, pair.new
-    findings = [(f"**{title}**: " if title else "", text) for title, text in comparison.lists(pair)]
-    findings += [("**mean**: ", comparison.mean(pair.mean))] if pair.mean is not None else []
-    findings += [("**pooled**: ", comparison.pooled(pair.pooled))] if pair.pooled is not None else []
-    findings += [("note: ", text) for text in comparison.notes(pair)]
-    return [
-        f"### {markdown_text(b.name)} against {markdown_text(a.name)}",
-        "",
-        f"- A, the baseline: {markdown_text(a.name)} ({markdown_text(comparison.about(a))})",
-        f"- B: {markdown_text(b.name)} ({markdown_text(comparison.about(b))})",
-        "",
-        _cells(comparison.header(pair.lines[0].comparison.level)),
-        "| " + " | ".join("---:" if name in _RIGHT else "---" for name in Cells._fields) + " |",
-        *(_line(pair, line) for line in pair.lines),
-        *(_cells(comparison.composite_cells(line)) for line in pair.composites),
-        "",
-        *(f"{'- ' if title else '  - '}{title}{markdown_text(text)}" for title, text in findings),
-        *(line for name, found in flips.items() for line in _flips(name, found)),
-    ]
-
-
-def _line(pair: PairComparison, line: BenchmarkComparison) -> str:
-    one = comparison.cells(line)
-    if about := comparison.about_values(pair, line):
-        one = one._replace(benchmark=f"{one.benchmark} ({about})")
-    return _cells(one, bold=line.primary and one.verdict.startswith(("worse", "better")))
-
-
-def _cells(one: Cells, *, bold: bool = False) -> str:
-    shown = [markdown_text(cell) for cell in one]
-    if bold:
-        shown[-1] = f"**{shown[-1]}**"
-    return "| " + " | ".join(shown) + " |"
-
-
-def _flips(name: str, found: Sequence[Flip]) -> list[str]:
-    rows = []
-    for flip in found:
-        texts = (flip.question, flip.baseline, flip.new, flip.gold)
-        shown = [
-            markdown_text(comparison.clipped(text or formatting.NOTHING, 300, end=place == 0))
-            for place, text in enumerate(texts)
-        ]
-        word = "gained" if flip.gained else "lost"
-        rows.append(f"| {markdown_text(flip.example)} | {word} | {' | '.join(shown)} |")
-    return [
-        "",
-        f"<details><summary>{markdown_text(name)}: items gained and lost</summary>",
-        "",
-        "| item | | question | A | B | gold |",
-        "| --- | --- | --- | --- | --- | --- |",
-        *rows,
-        "",
-        "</details>",
-    ]
+    return "\n\n".join(render_markdown(comparison.sections_of(pairs, flips))) + "\n"

@@ -10,7 +10,6 @@ from pytest_touchstone.compare.formats import korean_mlm
 from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.compare.formats.run import composite_metric
 from pytest_touchstone.compare.gate.result import shown_lines
-from pytest_touchstone.compare.pair import PairComparison
 from pytest_touchstone.compare.study.choice import standings_in
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.compare.study.reading import TablesRead, make_study
@@ -338,24 +337,8 @@ def comparison_content(runs: Sequence[PageRun], judged: Sequence[JudgedPair]) ->
     manifests = {run.summary.run_id: run.summary.manifest for run in runs}
     return {
         "runs": [(name, " ".join(command_words(one))) for name, one in manifests.items()],
-        "pairs": [_pair(one.pair) for one in shown],
+        "pairs": [comparison.pair_section(one.pair) for one in shown],
         "settings": _differing(list(manifests.values())),
-    }
-
-
-def _pair(pair: PairComparison) -> dict[str, Any]:
-    header = comparison.header(pair.lines[0].comparison.level)
-    lines = [*map(comparison.cells, pair.lines), *map(comparison.composite_cells, pair.composites)]
-    return {
-        "sides": [(one.name, comparison.about(one)) for one in (pair.baseline, pair.new)],
-        "header": header,
-        "rows": [
-            (cells, about, line.primary)
-            for cells, line in zip(lines, (*pair.lines, *pair.composites), strict=True)
-            for about in [comparison.about_values(pair, line)]
-        ],
-        "findings": comparison.findings(pair),
-        "notes": comparison.notes(pair),
     }
 
 
