@@ -85,7 +85,7 @@ def test_checkpoints_of_one_run_or_of_several_stand_side_by_side(
     assert main(["page", "training#200", "training#100", "-o", "both.html"]) == 0
     assert checkpoints_of(Path("both.html")) == ["model/checkpoint-200: 24", "model/checkpoint-100: 24"]
     assert (
-        "<h2>model/checkpoint-100 (training) against model/checkpoint-200 (training)</h2>"
+        ">model/checkpoint-100 (training) against model/checkpoint-200 (training)</h2>"
         in Path("both.html").read_text()
     )
     make_run(training.with_name("again"), 24, 1, seed=3)
