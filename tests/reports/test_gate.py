@@ -67,15 +67,15 @@ def test_the_gate_stays_in_the_summary_and_is_shown_again() -> None:
 
 def test_the_page_has_the_gate_with_names_escaped() -> None:
     page = run_page(summary(EVIL))
-    assert "<h2>Gate</h2>" in page
+    assert ">Gate</h2>" in page
     assert "<b>@all" not in page
 
 
 def test_markdown_has_the_decision_the_verdicts_and_the_scores() -> None:
     text = markdown.page(summary())
     assert ":x: **gate failed (exit code 8): winogrande acc is worse" in text
-    assert "| **worse** | `new` | `winogrande` `acc` | 0.3750 |" in text
-    assert "| `checkpoint-100` | `winogrande` 5-shot | `acc` |" in text
+    assert "| **worse** | new | winogrande acc | 0.3750 |" in text
+    assert "| checkpoint-100 | winogrande 5-shot | acc |" in text
 
 
 def test_a_name_in_markdown_neither_formats_nor_mentions_nor_ends_anything() -> None:

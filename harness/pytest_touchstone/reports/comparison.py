@@ -461,10 +461,11 @@ def _table(pair: PairComparison) -> Table:
         shown = cells(line) if line in pair.lines else composite_cells(line)
         sign = " " if not line.primary else "*" if is_valid(pair, line) else "!"
         mark = about_values(pair, line)
+        mark = f"\n({mark})" if mark else ""
         rows.append(
             shown._replace(
                 benchmark="" if shown.benchmark == before else _breakable(shown.benchmark),
-                metric=f"{sign} {shown.metric}{f' ({mark})' if mark else ''}",
+                metric=f"{sign} {shown.metric}{mark}",
             )
         )
         before = shown.benchmark

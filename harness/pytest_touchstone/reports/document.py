@@ -7,8 +7,9 @@ forms are text for a terminal (``render_text``), Markdown (``render_markdown``),
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pytest_touchstone.reports.formatting import (
@@ -45,7 +46,7 @@ UNFOLDED: Final = 24
 """A name of so many characters at the beginning of a row stands on one line, and other texts fold instead."""
 
 
-STRONG: Final = ("better", "worse")
+STRONG: Final = ("better", "worse", "failed", "not valid", "not judged")
 """The cells that are bold in Markdown."""
 
 
@@ -225,7 +226,7 @@ def _drawn_table(part: Table, columns: Sequence[int], width: int) -> RenderableT
 # Markdown
 
 
-def render_markdown(sections: Iterable[Section]) -> list[str]:
+def render_markdown(sections: Iterable[Section], *, most_rows: int = sys.maxsize) -> list[str]:
     """Return sections as blocks of GitHub-flavoured Markdown; no text of others can break out of its cell."""
     blocks = []
     for section in sections:
@@ -233,12 +234,12 @@ def render_markdown(sections: Iterable[Section]) -> list[str]:
         heading = f"<details><summary>{title}</summary>" if section.folded else f"## {title}"
         blocks += [heading] if title else []
         for part in section.parts:
-            blocks += _markdown_blocks(part)
+            blocks += _markdown_blocks(part, most_rows)
         blocks += ["</details>"] * section.folded
     return blocks
 
 
-def _markdown_blocks(part: Part) -> list[str]:
+def _markdown_blocks(part: Part, most_rows: int) -> list[str]:
     if isinstance(part, str):
         return [markdown_text(part)]
     if isinstance(part, Facts):
@@ -247,7 +248,9 @@ def _markdown_blocks(part: Part) -> list[str]:
     if isinstance(part, Verbatim):
         return ["\n".join(["```text", *(line.replace("```", "'''") for line in part.lines), "```"])]
     title = [f"**{markdown_text(part.title)}**"] if part.title else []
-    return [*title, "\n".join(_markdown_table(part))]
+    shown = replace(part, rows=part.rows[:most_rows])
+    more = [f"and {len(part.rows) - most_rows} more"] if len(part.rows) > most_rows else []
+    return [*title, "\n".join(_markdown_table(shown)), *more]
 
 
 def _markdown_table(part: Table) -> Iterator[str]:

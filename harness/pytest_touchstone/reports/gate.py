@@ -21,7 +21,8 @@ from pytest_touchstone.compare.gate.result import (
 from pytest_touchstone.compare.judge import POOLED
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.text import listed
-from pytest_touchstone.reports.formatting import interval, labelled, number, p_short
+from pytest_touchstone.reports.document import Section, Table
+from pytest_touchstone.reports.formatting import NOTHING, interval, labelled, number, p_short
 from pytest_touchstone.statistics.units import POINTS
 from pytest_touchstone.statistics.verdicts import POWER
 
@@ -92,6 +93,27 @@ def print_verdicts(gate: Mapping[str, Any], write: Callable[..., None], *, detai
         rows += [(Text(), Text(text, style="dim")) for text in why if details and text]
     rows += [(Text("note", style="magenta"), Text(note)) for note in gate.get("notes", ())]
     write(labelled(rows, dim=False))
+
+
+def gate_section(gate: Mapping[str, Any]) -> Section:
+    """Return what the gate judged, each line with its numbers and reasons, and its notes."""
+    rows = tuple(
+        (
+            line.kind,
+            line.checkpoint,
+            _label(line, several=False),
+            number(line.comparison.new) + (f" ({line.about})" if line.about else ""),
+            difference_text(line).removesuffix(f" {POINTS.name}") or NOTHING,
+            p_short(line.comparison.p_adjusted),
+            "\n".join(reason_texts(line, "against ")),
+        )
+        for line in shown_lines(gate)
+    )
+    level = 100 * (1 - float(gate["alpha"]))
+    header = ("verdict", "checkpoint", "benchmark", "value", f"points [{level:g} %]", "p (Holm)")
+    table = Table(header=(*header, "baseline and reasons"), rows=rows, left=3, words=True)
+    parts = (f"Judged: {heading(gate)}.", *([table] if rows else []), *gate.get("notes", ()))
+    return Section(key="gate", title="Gate", parts=parts)
 
 
 def _apart(lines: Sequence[BenchmarkComparison]) -> list[BenchmarkComparison]:

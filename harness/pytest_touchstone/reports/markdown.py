@@ -22,12 +22,11 @@ from pytest_touchstone.core.errors import ExitCode
 from pytest_touchstone.reports import comparison, formatting, notes
 from pytest_touchstone.reports.changes import changes_section
 from pytest_touchstone.reports.comparison import Flips
-from pytest_touchstone.reports.document import render_markdown
+from pytest_touchstone.reports.document import Section, Table, render_markdown
 from pytest_touchstone.reports.formatting import markdown_code, markdown_text
-from pytest_touchstone.reports.gate import difference_text, heading, reason_texts, standing
+from pytest_touchstone.reports.gate import difference_text, gate_section, standing
 from pytest_touchstone.reports.terminal import after_gate
-from pytest_touchstone.results.summary import Metric, Result, Summary, wholes
-from pytest_touchstone.statistics.units import POINTS
+from pytest_touchstone.results.summary import Metric, Summary, wholes
 
 ROWS: Final = 100
 """The most lines of a table; a comment on GitHub holds 65,536 characters."""
@@ -53,8 +52,10 @@ def page(summary: Summary) -> str:
     parts = [
         f"### Benchmarks: {markdown_code(summary.run_id)}",
         *_gate(summary),
-        *_scores(summary),
-        *render_markdown(section for section in [changes_section(summary)] if section is not None),
+        *render_markdown(
+            [_scores(summary), *filter(None, [changes_section(summary)])],
+            most_rows=ROWS,
+        ),
         *_notes(summary),
     ]
     return "\n\n".join(parts) + "\n"
@@ -80,14 +81,7 @@ def _gate(summary: Summary) -> list[str]:
             f"- {markdown_text(step.what)}: {markdown_code(step.command)}" for step in after_gate(summary)
         ]
         parts.append("\n".join(told))
-    if lines:
-        level = 100 * (1 - float(gate["alpha"]))
-        head = f"verdict|checkpoint|benchmark|value|points [{level:g} %]|p (Holm)|baseline and reasons"
-        parts += [
-            _table(head.split("|"), [_row(line) for line in lines]),
-            markdown_text(f"Judged: {heading(gate)}."),
-        ]
-    return [*parts, *(markdown_text(note) for note in gate.get("notes", ()))]
+    return [*parts, *render_markdown([gate_section(gate)], most_rows=ROWS)]
 
 
 def _dropped(line: BenchmarkComparison) -> str:
@@ -109,55 +103,28 @@ def _dropped(line: BenchmarkComparison) -> str:
     return f"- {', '.join(parts)}"
 
 
-def _row(line: BenchmarkComparison) -> tuple[str, ...]:
-    metric = "" if line.metric == COMPOSITE else f" {markdown_code(line.label)}"
-    strong = "**" if line.fails or line.invalid else ""
-    return (
-        f"{strong}{line.kind}{strong}",
-        markdown_code(line.checkpoint),
-        markdown_code(line.benchmark) + metric,
-        formatting.number(line.comparison.new) + (f" ({markdown_text(line.about)})" if line.about else ""),
-        difference_text(line).removesuffix(f" {POINTS.name}") or formatting.NOTHING,
-        markdown_text(formatting.p_short(line.comparison.p_adjusted)),
-        "<br>".join(markdown_text(text) for text in reason_texts(line, "against ")),
-    )
-
-
-def _scores(summary: Summary) -> list[str]:
+def _scores(summary: Summary) -> Section:
     rows = [
         (
-            markdown_code(result.checkpoint),
-            " ".join(part for part in (markdown_code(result.benchmark), formatting.asked(result)) if part),
-            markdown_code(result.primary),
-            *_limits(result.metrics[result.primary]),
-            str(result.metrics[result.primary].n),
-            ", ".join(_remarks(result)),
+            result.checkpoint,
+            f"{result.benchmark} {formatting.asked(result)}".rstrip(),
+            result.primary,
+            *_limits(metric := result.metrics[result.primary]),
+            str(metric.n),
+            ", ".join(filter(None, (result.mark, "not valid" * bool(result.invalid or result.faults)))),
         )
         for result in wholes(summary)
     ]
     rows += [
-        (
-            markdown_code(one["checkpoint"]),
-            markdown_code(one["name"]),
-            "composite",
-            *_limits(composite_metric(one)),
-            "",
-            markdown_text(one.get("mark", "")),
-        )
-        for one in summary.composites
+        (row["checkpoint"], row["name"], COMPOSITE, *_limits(composite_metric(row)), "", row.get("mark", ""))
+        for row in summary.composites
     ]
-    head = ("checkpoint", "benchmark", "metric", "value", "95 % interval", "n", "")
-    return [_table(head, rows)] if rows else []
+    header = ("checkpoint", "benchmark", "metric", "value", "95 % interval", "n", "")
+    return Section(parts=(Table(header=header, rows=tuple(rows), left=3, words=True),) if rows else ())
 
 
 def _limits(metric: Metric) -> tuple[str, str]:
     return formatting.number(metric.value), formatting.interval(metric.low, metric.high)
-
-
-def _remarks(result: Result) -> list[str]:
-    """Return the remarks beside a value: its mark (that it is over few items), and that it is not valid."""
-    broken = result.invalid is not None or result.faults
-    return [*([markdown_text(result.mark)] if result.mark else []), *(["**not valid**"] if broken else [])]
 
 
 def _notes(summary: Summary) -> list[str]:
@@ -172,12 +139,6 @@ def _notes(summary: Summary) -> list[str]:
     lines += [f"{status}: {text}" for status, text in notes.faults(summary)[:5]]
     lines += [f"left out: {text}" for text in notes.left_out(summary)]
     return ["\n".join(f"- {markdown_text(line)}" for line in lines)]
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows[:ROWS]]
-    text = "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
-    return f"{text}\n\nand {len(rows) - ROWS} more" if len(rows) > ROWS else text
 
 
 def comparison_page(pairs: Sequence[PairComparison], flips: Sequence[Flips] = ()) -> str:

@@ -9,7 +9,6 @@ from typing import Any, Final, TypeAlias
 from pytest_touchstone.compare.formats import korean_mlm
 from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.compare.formats.run import composite_metric
-from pytest_touchstone.compare.gate.result import shown_lines
 from pytest_touchstone.compare.study.choice import standings_in
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.compare.study.reading import TablesRead, make_study
@@ -17,6 +16,7 @@ from pytest_touchstone.core.text import count
 from pytest_touchstone.reports import comparison, formatting, notes, standings
 from pytest_touchstone.reports.changes import changes_section
 from pytest_touchstone.reports.charts import line_charts
+from pytest_touchstone.reports.gate import gate_section
 from pytest_touchstone.reports.page.items import ItemRow, Kind, PagePart
 from pytest_touchstone.reports.page.payload import JudgedPair, PageRun, opposite
 from pytest_touchstone.reports.plots import draw_curves, svg
@@ -73,7 +73,7 @@ def run_content(run: PageRun) -> dict[str, Any]:
             *notes.usage(summary),
         ],
         "warnings": notes.warnings(summary),
-        "gate_lines": shown_lines(summary.gate or {}),
+        "judged": None if summary.gate is None else gate_section(summary.gate),
         "benchmarks": [
             {**_benchmark(one, summary.results), "parts": shares.get(one.name, ())}
             for one in summary.declarations
