@@ -1,4 +1,4 @@
-"""HumanEval+ and MBPP+: ``touchstone grade`` against EvalPlus's evaluator, verdicts and programs per second.
+"""HumanEval+ and MBPP+: ``touchstone score`` against EvalPlus's evaluator, verdicts and programs per second.
 
     python -m perf plus --evalplus-python PYTHON --data DIR [--benchmark mbpp_plus] [--copies 3] [--pairs 3] [--limit N]
                         [--skip N]
@@ -270,10 +270,17 @@ def _programs(row: dict[str, Any], copies: int, wrong: int) -> Iterator[tuple[st
 
 
 def ours(files: Files, workers: int, number: int) -> Outcome:
-    """Run ``touchstone grade`` once."""
+    """Run ``touchstone score`` once."""
     log, output = files.folder / f"ours-{number}.log", files.folder / f"ours-{number}.jsonl"
-    words: list[str | Path] = ["grade", files.benchmark, files.samples, "--problems", files.problems]
-    words += ["--workers", str(workers), "--output", output, "--json"]
+    words: list[str | Path] = [
+        "score",
+        files.samples,
+        "--benchmark",
+        files.benchmark,
+        "--problems",
+        files.problems,
+    ]
+    words += ["--workers", str(workers), "-o", output, "--format", "json"]
     cost = run([sys.executable, "-c", _COMMAND, *words], cwd=files.folder, log=log, env=OURS)
     rows = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
     pairs = zip(files.sources, rows, strict=True)

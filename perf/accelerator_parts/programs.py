@@ -51,7 +51,7 @@ def measure(setup: Setup, budget: Budget) -> Iterator[Row]:
 
 
 def _sandbox(setup: Setup, budget: Budget) -> tuple[Row, float | None]:
-    """Grade programs as ``touchstone grade`` does, in a process of its own; few of them first."""
+    """Grade programs as ``touchstone score`` does, in a process of its own; few of them first."""
     workers = os.cpu_count() or 1
     case = f"{SAMPLING.samples} programs per task"
     with tempfile.TemporaryDirectory(prefix="accelerator-") as name:

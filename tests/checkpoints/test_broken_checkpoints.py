@@ -26,9 +26,9 @@ SOON = 5.0
 
 
 def refused(capsys: pytest.CaptureFixture[str], path: Path | str, *said: str) -> str:
-    """What ``touchstone show`` says of it: one line, exit code 4, soon."""
+    """What ``touchstone checkpoint show`` says of it: one line, exit code 4, soon."""
     began = time.process_time()
-    code = main(["show", str(path)])
+    code = main(["checkpoint", "show", str(path)])
     seconds = time.process_time() - began
     shown = capsys.readouterr()
     assert code == 4, shown.out
@@ -198,7 +198,7 @@ def test_the_command_itself_ends_with_4_and_one_line(name: str, folder: Path) ->
     breaking, said = FOLDERS[name]
     breaking(folder)
     began = time.perf_counter()
-    command = [python(), "-m", "pytest_touchstone.cli", "show", str(folder)]
+    command = [python(), "-m", "pytest_touchstone.cli", "checkpoint", "show", str(folder)]
     found = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert time.perf_counter() - began < SOON
     assert found.returncode == 4

@@ -76,7 +76,7 @@ def test_an_address_or_an_engine_in_a_file_is_refused_and_nothing_connects(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-a-key-that-nobody-may-hear")
     folder = adapter(tmp_path / "a", base.format(port=ear.port))
-    assert main(["show", str(folder)]) == 4
+    assert main(["checkpoint", "show", str(folder)]) == 4
     said = capsys.readouterr().err
     assert "its base model; --eval-base-model PATH names another" in said
     assert said.count("\n") == 1

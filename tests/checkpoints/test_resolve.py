@@ -439,7 +439,7 @@ def test_builtin_series_give_the_last_step_and_any_saved_one(
     assert "there are builtin:ko-mlm-tiny/nouns/checkpoint-300, " in fault(
         "builtin:ko-mlm-tiny/nouns/checkpoint-4"
     )
-    assert "run: touchstone fetch smollm2-135m" in fault("builtin:smollm2-135m")
+    assert "run: touchstone checkpoint fetch smollm2-135m" in fault("builtin:smollm2-135m")
     assert "unknown" in fault("builtin:gpt-9")
 
 

@@ -51,12 +51,12 @@ def test_a_damaged_summary_is_one_line(
     (output / "bad" / "summary.json").unlink()
     fault(output / "bad" / "summary.json")
     place = ["--output", str(output)]
-    assert main(["list", *place, "--json"]) == 0
+    assert main(["runs", *place, "--format", "json"]) == 0
     printed = capsys.readouterr()
     assert [row["run"] for row in json.loads(printed.out)] == ["good"]
     assert printed.err.startswith("touchstone: ")
     assert printed.err.count("\n") == 1
-    assert main(["list", *place]) == 0
+    assert main(["runs", *place]) == 0
     assert "good" in capsys.readouterr().out
     assert main(["report", "good", *place]) == 0
     capsys.readouterr()

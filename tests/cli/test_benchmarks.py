@@ -35,7 +35,7 @@ def test_plain():
 
 
 def rows(*arguments: str, cwd: Path) -> dict[str, dict[str, Any]]:
-    done = touchstone("benchmarks", "--json", *arguments, cwd=cwd)
+    done = touchstone("benchmarks", "--format", "json", *arguments, cwd=cwd)
     assert done.returncode == 0, done.stderr
     return {row["name"]: row for row in json.loads(done.stdout)}
 
@@ -172,13 +172,13 @@ def test_what_a_file_enables_is_shown(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     path = file_of(tmp_path, SEED)
-    assert main(["validate", path]) == 0
+    assert main(["benchmarks", "--config", path]) == 0
     out = capsys.readouterr().out
     assert "is valid; it enables 2 benchmarks" in out
     assert "tasks.arc_challenge: enabled is false" in out
     assert max(map(len, out.splitlines()[2:])) <= 80
-    assert main(["benchmarks", "--config", path, "--json"]) == 0
-    rows = {row["benchmark"]: row for row in json.loads(capsys.readouterr().out)}
+    assert main(["benchmarks", "--config", path, "--format", "json"]) == 0
+    rows = {row["benchmark"]: row for row in json.loads(capsys.readouterr().out)["benchmarks"]}
     assert {name: (row["shots"], row["limit"]) for name, row in rows.items()} == {
         "arc_easy": (25, "all"),
         "gsm8k": (5, 4),
@@ -188,7 +188,7 @@ def test_what_a_file_enables_is_shown(
 @pytest.mark.usefixtures("once")
 def test_every_fault_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = file_of(tmp_path, {"tasks": {"gsm8k": {"limit": -1, "metric": []}, "arc_easy": {"priority": 1}}})
-    assert main(["validate", path]) == 4
+    assert main(["benchmarks", "--config", path]) == 4
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3
     assert all(line.startswith(f"{path}: tasks.") or "eval_config.json: tasks." in line for line in lines)
@@ -199,14 +199,14 @@ def test_every_fault_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
             "settings": {"devize": "cuda", "sede": 1},
         },
     )
-    assert main(["validate", path]) == 4
+    assert main(["benchmarks", "--config", path]) == 4
     faults = [line.partition("eval_config.json: ")[2] for line in capsys.readouterr().out.splitlines()]
     assert [one.partition(":")[0] for one in faults] == [
         *("tasks.gsm8k.nope", "tasks.hellaswag.limit", "tasks.hellaswag", "tasks.arc_eazy"),
         *("settings", "settings"),
     ]
     path = file_of(tmp_path, {"tasks": {"gsm8k": {}, "arc_eazy": {}, "hellaswag": {"metrics": ["bleu"]}}})
-    assert main(["validate", path]) == 4
+    assert main(["benchmarks", "--config", path]) == 4
     first, second = capsys.readouterr().out.splitlines()
     assert first.endswith("tasks.arc_eazy: 'arc_eazy': no such benchmark or tag; did you mean arc_easy?")
     assert "hellaswag has no metric 'bleu'" in second
@@ -218,7 +218,7 @@ def test_entries_that_are_not_enabled_are_checked_and_only_noted(
 ) -> None:
     off = {"arc_eazy": {"enabled": False}, "hellaswag": {"enabled": False, "metrics": ["bleu"]}}
     path = file_of(tmp_path, {"tasks": {"gsm8k": {}, **off}})
-    assert main(["validate", path, "--json"]) == 0
+    assert main(["benchmarks", "--config", path, "--format", "json"]) == 0
     first, second = json.loads(capsys.readouterr().out)["notes"]
     assert first.startswith("not enabled, so no mistake yet: ")
     assert "'arc_eazy': no such benchmark or tag; did you mean arc_easy?" in first
@@ -226,5 +226,5 @@ def test_entries_that_are_not_enabled_are_checked_and_only_noted(
     path = file_of(
         tmp_path, {"benchmarks": {"a": {"tasks": ["gsm8k"]}}, "tasks": {"x": {"tasks": ["nope_at_all"]}}}
     )
-    assert main(["validate", path, "--json"]) == 0
+    assert main(["benchmarks", "--config", path, "--format", "json"]) == 0
     assert "nope_at_all" in " ".join(json.loads(capsys.readouterr().out)["notes"])

@@ -1,4 +1,4 @@
-"""``touchstone compare`` and ``touchstone import``, from the command line to what is printed."""
+"""``touchstone compare`` and ``touchstone baseline import``, from the command line to what is printed."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) 
 
 
 def facts(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(printed(capsys, *arguments, "--json"))
+    found: dict[str, Any] = json.loads(printed(capsys, *arguments, "--format", "json"))
     return found
 
 
@@ -105,7 +105,7 @@ def test_a_language_that_there_is_not_is_a_mistake_and_so_is_one_of_json(
     what = ("compare", f"{table}#plain", f"{table}#ft", "--language")
     text = printed(capsys, *what, "fr", code=4)
     assert all(part in text for part in ("--language", "'fr'", "en", "ko", "zh"))
-    assert "--language ko: is for text" in printed(capsys, *what, "ko", "--json", code=4)
+    assert "--language ko: is for text" in printed(capsys, *what, "ko", "--format", "json", code=4)
 
 
 def test_several_are_each_compared_with_the_first(table: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -161,7 +161,7 @@ def test_flips_are_printed_with_their_ids_also_where_answers_are_gone(
 
 
 def test_markdown_is_printed_instead(table: str, capsys: pytest.CaptureFixture[str]) -> None:
-    text = printed(capsys, "compare", f"{table}#plain", f"{table}#great", "--markdown")
+    text = printed(capsys, "compare", f"{table}#plain", f"{table}#great", "--format", "markdown")
     assert text.startswith("## great/1536/checkpoint-5 against plain/1536/checkpoint-390\n")
     assert "| 0.6604 | 0.9000 | +23.96 (+36.3 %) |" in text
 
@@ -218,7 +218,6 @@ def test_sizes_that_a_file_does_not_give_come_from_the_option(
             ["checkpoints.csv#ft", "checkpoints.csv#plain", "--metric", "f1"],
             "no benchmark has the metric 'f1'",
         ),
-        (["checkpoints.csv#ft", "checkpoints.csv#plain", "--json", "--markdown"], "give one of them"),
         (["broken.json", "checkpoints.csv#ft"], "broken.json: not valid JSON"),
         (["notes.txt", "checkpoints.csv#ft"], "notes.txt: no results file"),
     ],
@@ -238,7 +237,7 @@ def test_an_import_names_what_is_wrong_and_makes_the_rows_known_by_name(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(here / "t.csv", *ROWS, row("bad", 7, real1="66.0"))
-    text = printed(capsys, "import", "t.csv")
+    text = printed(capsys, "baseline", "import", "t.csv")
     assert text.startswith("4 checkpoints of t.csv imported into results/saved/: real_coref, ko_lambada\n")
     assert (
         "1 row with a composite that contradicts its own parts by more than rounding:\n"
@@ -249,7 +248,7 @@ def test_an_import_names_what_is_wrong_and_makes_the_rows_known_by_name(
 
 
 def test_an_import_as_json_has_the_same_content(table: str, capsys: pytest.CaptureFixture[str]) -> None:
-    found = facts(capsys, "import", table)
+    found = facts(capsys, "baseline", "import", table)
     assert [one["name"] for one in found["imported"]][:2] == [
         "plain/1536/checkpoint-390",
         "mixed/1536/checkpoint-1188",
@@ -264,9 +263,9 @@ def test_an_import_says_of_what_the_number_of_items_is_missing(
 ) -> None:
     write(here / "t.csv", "a,0.5", header="checkpoint,real1")
     assert "numbers of items are not known of real_coref; --items NAME=N" in printed(
-        capsys, "import", "t.csv"
+        capsys, "baseline", "import", "t.csv"
     )
-    assert "not known" not in printed(capsys, "import", "t.csv", "--items", "real_coref=400")
+    assert "not known" not in printed(capsys, "baseline", "import", "t.csv", "--items", "real_coref=400")
 
 
 @pytest.mark.parametrize(
@@ -283,7 +282,7 @@ def test_a_file_with_nothing_to_import_is_a_mistake(
 ) -> None:
     if content is not None:
         (here / "t.csv").write_text(content, encoding="utf-8")
-    assert said in printed(capsys, "import", "t.csv", code=4)
+    assert said in printed(capsys, "baseline", "import", "t.csv", code=4)
     assert not (here / "results").exists()
 
 

@@ -195,7 +195,7 @@ def stand(monkeypatch: pytest.MonkeyPatch) -> Stand:
 
 def command(tmp_path: Path, problems: Path, rows: list[Any], *more: str) -> int:
     samples = write_jsonl(tmp_path / "samples.jsonl", rows)
-    return main(["grade", "humaneval", str(samples), "--problems", str(problems), *more])
+    return main(["score", str(samples), "--benchmark", "humaneval", "--problems", str(problems), *more])
 
 
 def test_the_command_prints_pass_at_k_and_every_outcome(
@@ -204,7 +204,17 @@ def test_the_command_prints_pass_at_k_and_every_outcome(
     rows = completions(0, "return 1", "x") + completions(1, "return 1", "sleep")
     assert (
         command(
-            tmp_path, problems, rows, "--json", "--k", "1,2,3", "--workers", "3", "--program-seconds", "5"
+            tmp_path,
+            problems,
+            rows,
+            "--format",
+            "json",
+            "--k",
+            "1,2,3",
+            "--workers",
+            "3",
+            "--program-seconds",
+            "5",
         )
         == 0
     )
@@ -263,15 +273,15 @@ def test_samples_that_import_what_the_sandbox_lacks_are_counted(
     modules = ("numpy", "scipy.stats", "numpy.linalg")
     rows = [{"task_id": "test/0", "solution": f"import {name}"} for name in (*modules, "math")]
     samples = write_jsonl(tmp_path / "samples.jsonl", rows)
-    asked = ["grade", "humaneval", str(samples), "--problems", str(problems)]
+    asked = ["score", str(samples), "--benchmark", "humaneval", "--problems", str(problems)]
     assert main(asked) == 0
     assert "3 programs import what the sandbox lacks: numpy, scipy\n" in capsys.readouterr().out
-    assert main([*asked, "--json"]) == 0
+    assert main([*asked, "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["missing_modules"] == {"numpy": 2, "scipy": 1}
 
 
 def test_an_output_can_be_named(tmp_path: Path, problems: Path, stand: Stand) -> None:
-    assert command(tmp_path, problems, completions(0, "x"), "--output", str(tmp_path / "out.jsonl")) == 0
+    assert command(tmp_path, problems, completions(0, "x"), "-o", str(tmp_path / "out.jsonl")) == 0
     assert (tmp_path / "out.jsonl").is_file()
     assert not (tmp_path / "samples.jsonl_results.jsonl").exists()
 
@@ -305,7 +315,7 @@ def test_tasks_whose_tests_cannot_fail_are_named_left_out_and_end_with_9(
     assert "1 tasks have tests that accept a program that returns None: test/0" in shown
     assert "test/1: not judged, its tests are unsound: they accept a program that raises" in shown
     assert "could not be judged" not in shown
-    assert command(tmp_path, problems, rows, "--json") == 9
+    assert command(tmp_path, problems, rows, "--format", "json") == 9
     found = json.loads(capsys.readouterr().out)
     assert (found["unsound"], found["not_judged"], found["pass@1"]) == (["test/1"], ["test/1"], 0.5)
     assert found["weak_tests"] == {
@@ -318,25 +328,37 @@ def test_tasks_whose_tests_cannot_fail_are_named_left_out_and_end_with_9(
     ("arguments", "said"),
     [
         (
-            ["grade", "winogrande", "x.jsonl"],
-            "invalid BENCHMARK 'winogrande': expected apps_stdin, codecontests, humaneval, humaneval_plus, ",
+            ["score", "x.jsonl", "--benchmark", "winogrande"],
+            "invalid --benchmark 'winogrande': expected apps_stdin, codecontests, humaneval, humaneval_plus, ",
         ),
-        (["grade", "humaneval", "x.jsonl"], "x.jsonl: cannot be read: No such file or directory"),
-        (["grade", "humaneval", "x.jsonl", "--k", "0"], "invalid --k '0': expected whole numbers from 1 up"),
         (
-            ["grade", "humaneval", "x.jsonl", "--workers", "two"],
+            ["score", "x.jsonl", "--benchmark", "humaneval"],
+            "x.jsonl: cannot be read: No such file or directory",
+        ),
+        (
+            ["score", "x.jsonl", "--benchmark", "humaneval", "--k", "0"],
+            "invalid --k '0': expected whole numbers from 1 up",
+        ),
+        (
+            ["score", "x.jsonl", "--benchmark", "humaneval", "--workers", "two"],
             "invalid --workers 'two': expected a whole number from 1 up",
         ),
         (
-            ["grade", "humaneval", "x.jsonl", "--sandbox", "jail"],
+            ["score", "x.jsonl", "--benchmark", "humaneval", "--sandbox", "jail"],
             "invalid --sandbox 'jail': expected bwrap, docker or none",
         ),
         (
-            ["grade", "humaneval", "x.jsonl", "--grader", "kind"],
+            ["score", "x.jsonl", "--benchmark", "humaneval", "--grader", "kind"],
             "invalid --grader 'kind': expected exact or reference",
         ),
-        (["grade", "humaneval", "x.jsonl", "--data", "nowhere"], "--data: 'nowhere' is no folder"),
-        (["grade", "humaneval", "x.jsonl", "--problems", "y.jsonl"], "y.jsonl: cannot be read"),
+        (
+            ["score", "x.jsonl", "--benchmark", "humaneval", "--data", "nowhere"],
+            "--data: 'nowhere' is no folder",
+        ),
+        (
+            ["score", "x.jsonl", "--benchmark", "humaneval", "--problems", "y.jsonl"],
+            "y.jsonl: cannot be read",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_4(
@@ -350,12 +372,12 @@ def test_a_mistake_is_one_line_and_exit_code_4(
 def test_help_loads_no_heavy_package() -> None:
     program = (
         "import sys; from pytest_touchstone.cli import main\n"
-        "try: main(['grade', '--help'])\n"
+        "try: main(['score', '--help'])\n"
         "except SystemExit: pass\n"
         "print('LOADED', sorted({'torch', 'transformers', 'numpy', 'scipy', 'rich', 'kiwipiepy'} & set(sys.modules)))"
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "a shipped benchmark of programs" in found.stdout
+    assert "samples of programs" in found.stdout
     assert "LOADED []" in found.stdout
 
 
@@ -364,7 +386,7 @@ def test_broken_json_is_named_by_its_row(
 ) -> None:
     samples = tmp_path / "samples.jsonl"
     samples.write_text('{"task_id": "test/0", "completion": "x"}\n{"task_id": \n', encoding="utf-8")
-    assert main(["grade", "humaneval", str(samples), "--problems", str(problems)]) == 4
+    assert main(["score", str(samples), "--benchmark", "humaneval", "--problems", str(problems)]) == 4
     assert "row 2: not valid JSON" in capsys.readouterr().err
     assert not stand.seen
 

@@ -70,7 +70,7 @@ def test_a_generated_text_is_shown_with_what_was_read_out_of_it_and_the_gold_ans
 def test_full_has_the_whole_of_a_question_of_which_the_run_has_kept_the_end(
     shown: Callable[..., str], tmp_path: Path
 ) -> None:
-    (part,), (whole,) = (json.loads(shown(*FIRST, "--json", *more)) for more in ((), ("--full",)))
+    (part,), (whole,) = (json.loads(shown(*FIRST, "--format", "json", *more)) for more in ((), ("--full",)))
     kept = next(one for one in read_journal(RUN) if one.example == "gsm8k/0").exchanges[0]["request"]
     (asked,) = whole["asked"]
     assert hashlib.sha256(asked["text"].encode()).hexdigest() == kept["prompt_sha256"]
@@ -87,7 +87,7 @@ def test_full_has_the_whole_of_a_question_of_which_the_run_has_kept_the_end(
 def test_full_has_all_words_for_a_mask_and_all_that_became_of_a_program(
     shown: Callable[..., str], tmp_path: Path
 ) -> None:
-    options = ("--checkpoint", "fake-masked", "-n", "1", "--json")
+    options = ("--checkpoint", "fake-masked", "-n", "1", "--format", "json")
     (part,), (whole,) = (json.loads(shown(*options, *more)) for more in ((), ("--full",)))
     few, all_ = (one["asked"][0]["choices"] for one in (part, whole))
     assert len(few) < len(all_)
@@ -118,7 +118,7 @@ def test_words_for_a_mask_are_shown_with_the_one_that_was_due(shown: Callable[..
 
 
 def test_the_data_has_the_same(shown: Callable[..., str]) -> None:
-    (item,) = json.loads(shown("--benchmark", "arc_easy", "-n", "1", "--json"))
+    (item,) = json.loads(shown("--benchmark", "arc_easy", "-n", "1", "--format", "json"))
     assert (item["example"], item["right"], item["scores"]["acc"]) == ("arc_easy/0", True, 1.0)
     (asked,) = item["asked"]
     assert [one["right"] for one in asked["choices"]] == [True, False, False, False]
@@ -156,7 +156,7 @@ def test_items_in_error_have_their_message(shown: Callable[..., str], tmp_path: 
 @pytest.mark.parametrize(
     ("given_", "said"),
     [
-        (["nowhere"], "nowhere: no such run in results/; `touchstone list` shows them"),
+        (["nowhere"], "nowhere: no such run in results/; `touchstone runs` shows them"),
         (
             [str(RUN), "--benchmark", "arc_esy"],
             "--benchmark arc_esy: not in this run; did you mean 'arc_easy'?",
@@ -247,13 +247,13 @@ def test_rows_that_cannot_be_had_are_counted_and_a_folder_that_cannot_be_written
     assert "16 items without the row, and with the end of long prompts alone" in capsys.readouterr().out
     (tmp_path / "file").touch()
     assert main(["export", str(RUN), "--no-samples", "-o", str(tmp_path / "file")]) == 4
-    assert "; give another folder with -o" in capsys.readouterr().err
+    assert "; give another -o DIR" in capsys.readouterr().err
 
 
 def test_a_run_goes_to_every_eval_ever_with_its_checkpoints(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files = exported(tmp_path, "--to", "every-eval-ever", "--root", str(ROOT))
+    files = exported(tmp_path, "--format", "every-eval-ever", "--root", str(ROOT))
     assert "to publish: give --model-id ORG/NAME" in capsys.readouterr().out
     assert [*problems(tmp_path)] == []
     written = [json.loads(path.read_text(encoding="utf-8")) for path in files if path.suffix == ".json"]
@@ -275,12 +275,14 @@ def test_a_run_goes_to_every_eval_ever_with_its_checkpoints(
 def test_one_of_several_checkpoints_goes_to_its_repository(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    files = exported(tmp_path / "one", "--to", "hub", "--checkpoint", "fake-causal", "--model-id", "org/a")
+    files = exported(
+        tmp_path / "one", "--format", "hub", "--checkpoint", "fake-causal", "--model-id", "org/a"
+    )
     assert [path.name for path in files] == [
         "README.md"
     ]  # a run of a version that named no datasets of the Hub
     assert "nothing was sent" in capsys.readouterr().out
-    several = exported(tmp_path / "two", "--to", "hub")
+    several = exported(tmp_path / "two", "--format", "hub")
     assert [path.parent.name for path in several] == ["fake-causal", "fake-masked"]
 
 
@@ -302,6 +304,6 @@ def test_one_of_several_checkpoints_goes_to_its_repository(
 def test_a_mistake_of_an_export_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...], said: str
 ) -> None:
-    assert main(["export", str(RUN), "-o", str(tmp_path / "x"), "--to", "hub", *options]) == 4
+    assert main(["export", str(RUN), "-o", str(tmp_path / "x"), "--format", "hub", *options]) == 4
     assert said in capsys.readouterr().err
     assert not (tmp_path / "x").exists()

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
+import re
 from pathlib import Path
 
 import pytest
 
 from pytest_touchstone.cli import main
-from pytest_touchstone.cli.commands import COMMANDS
+from pytest_touchstone.cli.commands import COMMANDS, FORMER
 
 MISTAKES = {
     "frobnicate": "touchstone: 'frobnicate' is no command: there are ",
     "compar": "touchstone: 'compar' is no command: did you mean 'compare'? (touchstone --help)",
     "--bogus": "touchstone: COMMAND is missing (touchstone --help)",
-    "--bogus list": "touchstone: unknown option --bogus (touchstone --help)",
+    "--bogus runs": "touchstone: unknown option --bogus (touchstone --help)",
     "baseline st": "touchstone: 'st' is no command: did you mean 'set'? (touchstone baseline --help)",
     "baseline set": "touchstone: RUN_ID is missing (touchstone baseline set --help)",
     "compare --margn 1": "touchstone: unknown option --margn: did you mean --margin",
@@ -25,24 +25,30 @@ MISTAKES = {
     "compare --alpha -1 a b": "touchstone: invalid --alpha '-1': expected a number above 0",
     "compare --show-flips 1.5 a b": "touchstone: invalid --show-flips '1.5': expected a whole number",
     "compare --items x a b": "touchstone: ",
-    "compare --json --markdown nosuch b": "touchstone: --json and --markdown: give one of them",
+    "compare --json nosuch b": "touchstone: unknown option --json: it is --format json now (touchstone compare --help)",
     "compare nosuch other": "touchstone: nosuch: no such file, run or checkpoint",
-    "list extra": "touchstone: 'extra' is one argument too many (touchstone list --help)",
-    "list --json=3": "touchstone: --json takes no value: '3' (touchstone list --help)",
+    "runs extra": "touchstone: 'extra' is one argument too many (touchstone runs --help)",
+    "runs --format=3": "touchstone: --format: invalid choice: '3' (choose from ",
     "report": "touchstone: RUN is missing (touchstone report --help)",
     "report nosuch": "touchstone: nosuch: no such run in results/",
-    "report nosuch --json --csv": "touchstone: --json and --csv: give one of them",
-    "rescore nosuch": "touchstone: nosuch: no such run in results/",
-    "show": "touchstone: PATH is missing (touchstone show --help)",
-    "show nosuch": "touchstone: nosuch: no such file or folder",
-    "fetch nosuch": "touchstone: nosuch: nothing to fetch under that name",
-    "import nosuch.csv": "touchstone: nosuch.csv: no such file",
-    "import nosuch.txt": "touchstone: nosuch.txt: ",
-    "conformance nosuch": "touchstone: nosuch: cannot be read",
-    "conformance --cases nosuch": "touchstone: ",
-    "grade nosuch samples": "touchstone: invalid BENCHMARK 'nosuch': expected ",
-    "grade humaneval nosuch.jsonl": "touchstone: nosuch.jsonl: ",
-    "grade humaneval nosuch.jsonl --workers 0": "touchstone: invalid --workers '0': expected a whole number from 1",
+    "report nosuch --open --format text": "touchstone: --open: is for the page, and --format text is none",
+    "report nosuch --stderr": "touchstone: --stderr: is for a table; give --format markdown or latex too",
+    "report nosuch other": "touchstone: 2 runs: this form is of one; ",
+    "score nosuch": "touchstone: nosuch: no such run in results/",
+    "checkpoint show": "touchstone: PATH is missing (touchstone checkpoint show --help)",
+    "checkpoint show nosuch": "touchstone: nosuch: no such file or folder",
+    "checkpoint fetch nosuch": "touchstone: nosuch: nothing to fetch under that name",
+    "baseline import nosuch.csv": "touchstone: nosuch.csv: no such file",
+    "baseline import nosuch.txt": "touchstone: nosuch.txt: ",
+    "score --verdicts nosuch": "touchstone: nosuch: cannot be read",
+    "score --cases nosuch": "touchstone: ",
+    "score samples --benchmark nosuch": "touchstone: invalid --benchmark 'nosuch': expected ",
+    "score nosuch.jsonl --benchmark humaneval": "touchstone: nosuch.jsonl: ",
+    "score": "touchstone: RUN or FILE is missing (touchstone score --help)",
+    "score last --k 5": "touchstone: --k: does nothing with a run; leave it out (touchstone score --help)",
+    "score x --verdicts -o y": "touchstone: -o: does nothing with verdicts; leave it out",
+    "score x --benchmark humaneval --root y": "touchstone: --root: does nothing with samples; leave it out",
+    "score nosuch.jsonl --benchmark humaneval --workers 0": "touchstone: invalid --workers '0': expected a whole ",
     "baseline show nosuch": "touchstone: nosuch: no baseline and no run of that name",
     "baseline rm nosuch": "touchstone: nosuch: no baseline and no run of that name",
     "baseline set nosuch --name x": "touchstone: ",
@@ -70,13 +76,26 @@ def test_a_command_that_needs_another_shows_which_there_are(
     assert ended.value.code == 0
     out, err = capsys.readouterr()
     assert not err
-    assert "positional arguments" in out
+    assert re.search("^    [a-z]+  +[a-z]", out, re.MULTILINE)
 
 
-def test_two_forms_are_refused_before_any_work(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("rows.json").write_text(json.dumps([{"benchmark": "b"}]), encoding="utf-8")
-    assert main(["compare", "rows.json", "nosuch", "--json", "--markdown"]) == 4
-    assert "nosuch" not in capsys.readouterr().err
+@pytest.mark.parametrize("name", FORMER)
+def test_a_former_name_answers_with_the_new_one(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name, "x", "--json"]) == 4
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"touchstone: {name} has another name now: touchstone {FORMER[name]}\n")
+    command, *_ = FORMER[name].split()
+    assert command in {one.name for one in COMMANDS}
+
+
+def test_sixteen_commands_are_shown_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(COMMANDS) == 16
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    lines = capsys.readouterr().out.splitlines()
+    heads = [line for line in lines if line.endswith(":") and line[0] != " "][1:]
+    assert heads == [f"{group}:" for group in dict.fromkeys(one.group for one in COMMANDS)]
+    assert len(heads) == 4
+    assert all(len(line) <= 90 for line in lines)
+    shown = [line.split()[0] for line in lines if line.startswith("    ")]
+    assert shown == [one.name for one in COMMANDS]

@@ -80,11 +80,11 @@ def test_exit_codes_are_those_of_pytest(
 def test_help_tells_what_it_takes_itself(tmp_path: Path) -> None:
     shown = touchstone("run", "--help", cwd=tmp_path).stdout
     assert "any option of pytest" in shown
-    assert "--json" not in shown
+    assert "--format" not in shown
 
 
 def test_other_commands_still_refuse_what_they_do_not_know(tmp_path: Path) -> None:
-    done = touchstone("list", "--tasks", "x", cwd=tmp_path)
+    done = touchstone("runs", "--tasks", "x", cwd=tmp_path)
     assert done.returncode == 4
     assert "unknown option --tasks" in done.stderr
 

@@ -23,21 +23,21 @@ def test_runs_are_a_table_with_the_newest_last(
     run(tmp_path, "a_late_run", "checkpoint-100", when=9 * HOUR)
     names = [f"checkpoint-{step}" for step in (100, 200, 300, 400)]
     run(tmp_path, "b_early_run", *names, when=8 * HOUR)
-    assert main(["list", "--output", str(tmp_path)]) == 0
+    assert main(["runs", "--output", str(tmp_path)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split()[::4] == ["run", "items"]
     assert [line.split()[0] for line in lines[1:]] == ["b_early_run", "a_late_run"]
     assert all(len(line) <= width for line in lines)
     assert "1970-01-0" in lines[1]
     assert width < 80 or "checkpoint-100 +3 " in lines[1]
-    assert main(["list", "--output", str(tmp_path), "--json"]) == 0
+    assert main(["runs", "--output", str(tmp_path), "--format", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["run"] for row in rows] == ["a_late_run", "b_early_run"]
     assert rows[1]["checkpoints"] == names
 
 
 def test_a_folder_without_runs_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["list", "--output", str(tmp_path)]) == 0
+    assert main(["runs", "--output", str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"no runs in {tmp_path}/\n"
 
 
@@ -63,7 +63,6 @@ def test_the_table_for_a_paper_has_the_checkpoints_of_all_runs_and_nothing_else(
     for form, start in (
         ("latex", "% \\usepackage{booktabs}"),
         ("markdown", "| checkpoint |"),
-        ("csv", "checkpoint,"),
     ):
         text = printed(capsys, "report", "first", "last", "--format", form)
         assert text.startswith(start)
@@ -75,11 +74,13 @@ def test_the_table_for_a_paper_has_the_checkpoints_of_all_runs_and_nothing_else(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("first", "second"), "2 runs: is for one table of all; give --format markdown|latex|csv too"),
-        (("first", "--stderr"), "--stderr: is for one table of all; give --format"),
-        (("first", "--format", "csv", "--json"), "--json and --format csv: give one of them"),
+        (
+            ("first", "second"),
+            "2 runs: this form is of one; several have a table (--format markdown or latex) and ",
+        ),
+        (("first", "--stderr"), "--stderr: is for a table; give --format"),
         (("first", "--format", "word"), "--format: invalid choice: 'word'"),
-        (("firts", "--format", "csv"), "firts: no such run, file, folder or pattern"),
+        (("firts", "--format", "latex"), "firts: no such run, file, folder or pattern"),
     ],
 )
 def test_a_mistake_about_the_table_is_one_line(
@@ -99,7 +100,7 @@ def test_best_says_who_leads_in_its_first_line_and_each_benchmark_below(
         *("winogrande", "real_coref"),
         *("winogrande", "real_coref"),  # what choosing the best costs
     ]
-    data = json.loads(printed(capsys, "best", "first", "--json"))
+    data = json.loads(printed(capsys, "best", "first", "--format", "json"))
     assert (data["kind"], {row["of"] for row in data["best"]}) == ("best", {2})
     assert data["text"] in " ".join(printed(capsys, "best", "first").split())
     assert "one checkpoint: name another run" in printed(capsys, "best")
@@ -108,11 +109,18 @@ def test_best_says_who_leads_in_its_first_line_and_each_benchmark_below(
 def test_last_is_the_newest_run_wherever_a_run_is_named(
     runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for command in ("report", "study", "page", "best", "compare first#checkpoint-100", "baseline show"):
+    for command in (
+        "report",
+        "study",
+        "report --open",
+        "best",
+        "compare first#checkpoint-100",
+        "baseline show",
+    ):
         assert printed(capsys, *command.split(), "last")
     assert "main is checkpoint-300 of run second" in printed(capsys, "baseline", "set", "last")
     assert "best, none, last" in printed(capsys, "baseline", "set", "last", "--name", "last", code=4)
-    assert "second" in printed(capsys, "plan", "--baseline", "last")
+    assert "second" in printed(capsys, "baseline", "plan", "--baseline", "last")
     assert "saved result(s) of second removed" in printed(capsys, "baseline", "rm", "last")
 
 
@@ -125,7 +133,7 @@ def test_a_run_that_goes_on_and_one_that_was_stopped_say_how_far_they_are(
         (tmp_path / name / "summary.json").unlink()
     for path in (tmp_path / "killed").rglob("items-*"):
         os.utime(path, (0, 0))
-    assert main(["list", "--output", str(tmp_path)]) == 0
+    assert main(["runs", "--output", str(tmp_path)]) == 0
     ends = {line.split()[0]: line.split()[-2:] for line in capsys.readouterr().out.splitlines()[1:]}
     assert (ends["goes_on"][1], ends["killed"][1]) == ("running", "stopped")
     done, _, of = ends["killed"][0].partition("/")
@@ -140,9 +148,9 @@ COMMANDS = (
     "study RUN",
     "compare RUN",
     "compare RUN#checkpoint-100 RUN#checkpoint-200",
-    "page RUN -o page.html",
+    "report RUN -o page.html",
     "export RUN -o exported",
-    "rescore RUN",
+    "score RUN",
 )
 
 

@@ -71,7 +71,7 @@ def test_series_are_held_against_each_other_epoch_by_epoch_and_in_a_closing_matr
     head = ["series", "beginning", "best", "speed", "stability", "efficiency", "better", "worse"]
     assert head in lines
     assert ["combined/1536", "62.92", "%", "66.75", "%", "3", "0.96", "+0.97", "0", "0"] in lines
-    matrices = json.loads(printed(capsys, name, "--section", "matrix", "--json"))["matrix"]
+    matrices = json.loads(printed(capsys, name, "--section", "matrix", "--format", "json"))["matrix"]
     (matrix,) = (one for one in matrices if one["measure"] == "real_coref:real@1")
     first = matrix["at_a_glance"][0]
     assert (first["series"], first["beginning"], first["best"]) == ("mlm_v2/1536", 0.6558, 0.6604)
@@ -105,7 +105,7 @@ def test_a_section_is_shown_by_its_name(here: Path, capsys: pytest.CaptureFixtur
     assert "8 of the curves end at their peak" in text
     assert "Series against series" not in text
     found = json.loads(
-        printed(capsys, "checkpoints.csv", "--section", "advice", "--section", "noise", "--json")
+        printed(capsys, "checkpoints.csv", "--section", "advice", "--section", "noise", "--format", "json")
     )
     assert {"noise", "advice"} == {"noise", "advice", "matrix", "curves", "best"} & set(found)
 
@@ -118,7 +118,7 @@ def test_details_fit_the_terminal_too(here: Path, capsys: pytest.CaptureFixture[
 
 def test_json_markdown_and_files_say_the_same(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     table = published(here).name
-    found = json.loads(printed(capsys, table, "--json", "-o", "written"))
+    found = json.loads(printed(capsys, table, "--format", "json", "-o", "written"))
     (curve,) = (
         one
         for one in found["curves"]
@@ -128,7 +128,7 @@ def test_json_markdown_and_files_say_the_same(here: Path, capsys: pytest.Capture
     assert curve["drop"]["verdict"] == "not more than noise"
     assert len(found["faults_of_data"]["contradictions"]) == 20
     assert json.loads((here / "written" / "study.json").read_text()) == found
-    page = printed(capsys, table, "--markdown")
+    page = printed(capsys, table, "--format", "markdown")
     written, _, pictures = (here / "written" / "study.md").read_text().partition("\n## Pictures\n")
     assert written == page
     shown = re.findall(r"\[!\[[^]]+\]\(([^)]+\.png)\)\]\(([^)]+\.svg)\)", pictures)
@@ -197,7 +197,7 @@ def test_commands_in_another_language_leave_no_english_sentence(
 
 def test_best_as_json_has_what_the_choice_costs(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run(here / "results", "one", *(f"checkpoint-{step}" for step in (100, 200, 300)), seed=1, when=1000)
-    assert main(["best", "one", "--json"]) == 0
+    assert main(["best", "one", "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["cost"]
     for one in found["cost"]:

@@ -108,10 +108,10 @@ def test_an_error_of_38_per_cent_in_one_layer_is_found_and_one_of_rounding_is_no
 ) -> None:
     wrong = changed(whole, tmp_path / "wrong", with_an_error)
     rounded = changed(whole, tmp_path / "rounded", in_int8)
-    how = ["--text", str(texts), "--max-kl", "0.01", "--json"]
-    assert main(["fidelity", str(whole), str(rounded), *how]) == 0
+    how = ["--text", str(texts), "--max-kl", "0.01", "--format", "json"]
+    assert main(["checkpoint", "diff", str(whole), str(rounded), *how]) == 0
     passed = json.loads(capsys.readouterr().out)
-    assert main(["fidelity", str(whole), str(wrong), *how]) == 8
+    assert main(["checkpoint", "diff", str(whole), str(wrong), *how]) == 8
     failed = json.loads(capsys.readouterr().out)
     assert passed["verdicts"]["max_kl"] == {"limit": 0.01, "verdict": "not worse"}
     assert failed["verdicts"]["max_kl"] == {"limit": 0.01, "verdict": "worse"}
@@ -235,7 +235,7 @@ def test_a_served_model_does_not_diverge_from_its_own_weights_and_proves_nothing
 ) -> None:
     with serving(whole) as server:
         how = ["--text", str(texts), "--limit", "2", "--max-kl", "1"]
-        assert main(["fidelity", str(whole), server.url, *how]) == 0
+        assert main(["checkpoint", "diff", str(whole), server.url, *how]) == 0
     out = capsys.readouterr().out
     assert "at least: from the server's 20 most probable tokens at each place" in out
     assert "1: inconclusive" in out
@@ -259,9 +259,9 @@ def test_a_server_without_the_most_probable_tokens_of_a_prompt_is_refused(whole:
         ("--limit x", "invalid --limit 'x': expected a whole number from 1 up"),
         ("--max-kl -1", "invalid --max-kl '-1': expected a number from 0 up"),
         ("--min-top-agreement 2", "invalid --min-top-agreement '2': expected a number from 0 to 1"),
-        ("--dtype int8", "invalid dtype 'int8': expected auto, float32, bfloat16 or float16"),
+        ("--dtype int8", "invalid --dtype 'int8': expected auto, float32, bfloat16 or float16"),
         ("--candidate-dtype int8", "invalid candidate_dtype 'int8': expected auto, float32"),
-        ("--device tpu", "invalid device 'tpu': expected auto, cpu, cuda, cuda:0 or mps"),
+        ("--device tpu", "invalid --device 'tpu': expected auto, cpu, cuda, cuda:0 or mps"),
         ("--text nosuch.txt", "nosuch.txt: cannot be read: No such file or directory"),
         ("--text rows.jsonl", "rows.jsonl, row 1: has no string 'text'; write each document as one"),
         ("--text empty", "empty: has no text; give a file, a folder of files, or JSON lines"),
@@ -280,7 +280,7 @@ def test_a_mistake_is_one_line(  # noqa: PLR0917
     Path("empty").mkdir()
     Path("rows.jsonl").write_text('{"question": "a"}\n', encoding="utf-8")
     Path("latin.txt").write_bytes(b"\xe9")
-    assert main(["fidelity", str(whole), str(whole), *options.split()]) == 4
+    assert main(["checkpoint", "diff", str(whole), str(whole), *options.split()]) == 4
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert err.startswith(f"touchstone: {said}")
@@ -292,8 +292,8 @@ def test_a_mistake_is_one_line(  # noqa: PLR0917
 def test_a_checkpoint_alone_is_asked_again_in_the_other_number_type(
     whole: Path, texts: Path, capsys: pytest.CaptureFixture[str], dtype: str, dtypes: tuple[str, str]
 ) -> None:
-    words = ["fidelity", str(whole), "--dtype", dtype, "--text", str(texts), "--limit", "2"]
-    assert main([*words, "--json"]) == 0
+    words = ["checkpoint", "noise", str(whole), "--dtype", dtype, "--text", str(texts), "--limit", "2"]
+    assert main([*words, "--format", "json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["reference"], told["candidate"]) == (str(whole), str(whole))
     assert (told["reference_dtype"], told["candidate_dtype"]) == dtypes
@@ -306,7 +306,7 @@ def test_the_report_fits_a_terminal_and_names_conditions(
     monkeypatch.setenv("COLUMNS", "80")
     wrong = changed(whole, tmp_path / "wrong", with_an_error)
     how = ["--limit", "3", "--length", "64", "--max-kl", "0.0001", "--min-top-agreement", "0.9"]
-    assert main(["fidelity", str(whole), str(wrong), *how]) == 8
+    assert main(["checkpoint", "diff", str(whole), str(wrong), *how]) == 8
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 80
     for said in (

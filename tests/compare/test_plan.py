@@ -277,7 +277,7 @@ def test_the_command_plans_for_saved_results_and_says_what_is_wrong_in_one_line(
     monkeypatch.chdir(tmp_path)
     for one in series("gsm8k"):
         ResultStore(tmp_path / "results").save(one.saved, one.items)
-    assert main(["plan", "--drop", "3", "--items", "arc=1000", "--json"]) == 0
+    assert main(["baseline", "plan", "--drop", "3", "--items", "arc=1000", "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["drop"] == 0.03
     assert [(row["benchmark"], row["items"], row["assumed"]) for row in found["benchmarks"]] == [
@@ -285,7 +285,7 @@ def test_the_command_plans_for_saved_results_and_says_what_is_wrong_in_one_line(
         ("arc", 1000, True),
         ("pooled", 1400, True),
     ]
-    assert main(["plan", "gsm8k", "--baseline", "run-1"]) == 0
+    assert main(["baseline", "plan", "gsm8k", "--baseline", "run-1"]) == 0
     assert "against run-1" in capsys.readouterr().out
     for arguments, told in (
         (["--drop", "0"], "invalid --drop '0': expected points above 0 and below 100"),
@@ -295,7 +295,7 @@ def test_the_command_plans_for_saved_results_and_says_what_is_wrong_in_one_line(
         (["gsmk"], "unknown benchmark 'gsmk'; did you mean 'gsm8k'?"),
         (["--output", "elsewhere"], "nothing to plan for"),
     ):
-        assert main(["plan", *arguments]) == 4
+        assert main(["baseline", "plan", *arguments]) == 4
         (line,) = capsys.readouterr().err.splitlines()
         assert told in line
 

@@ -173,7 +173,7 @@ def test_a_fault_is_a_line_with_its_place_its_value_and_what_was_expected(
 
 def test_a_run_names_the_first_fault_and_counts_the_others(tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigFileError, match="and 2 other faults: `touchstone validate` names all"
+        ConfigFileError, match="and 2 other faults: `touchstone benchmarks --config` names all"
     ) as caught:
         read(tmp_path, {"tasks": {"a": {"limit": 0, "timeout": 0, "priority": 0}}})
     assert len(caught.value.lines) == 3

@@ -244,7 +244,7 @@ def _shipped() -> list[Benchmark]:
 
 
 def _config(path: Path) -> None:
-    """As ``touchstone validate`` reads it, and shows what it enables."""
+    """As ``touchstone benchmarks --config`` reads it, and shows what it enables."""
     file, faults = checked(path, _shipped())
     for line in faults:
         check_refusal(HarnessError(line))
@@ -286,7 +286,7 @@ def _verdict_rows(folder: Path) -> Path:
 
 
 def _verdicts(path: Path) -> None:
-    command("conformance", path, codes=(0, 1))
+    command("score", "--verdicts", path, codes=(0, 1))
 
 
 def _system(path: Path) -> None:
@@ -440,19 +440,28 @@ SCHEDULE_ROW: Final = {
 }
 ALL: Final = (
     "report OUT/one",
-    "page OUT/one",
-    "list --output OUT",
+    "report OUT/one --format html",
+    "runs --output OUT",
     "study OUT/one",
     "compare OUT/one OUT/two",
     "best OUT/one",
 )
-SAVED: Final = ("baseline list --output OUT", "plan --output OUT", "baseline show one --output OUT")
+SAVED: Final = ("baseline list --output OUT", "baseline plan --output OUT", "baseline show one --output OUT")
 
 
 def _exported(form: str, pattern: str) -> Callable[[Path], Path]:
     def example(folder: Path) -> Path:
         command(
-            "export", RUN, "--to", form, "-o", folder / "out", "--root", ROOT, "--checkpoint", "fake-causal"
+            "export",
+            RUN,
+            "--format",
+            form,
+            "-o",
+            folder / "out",
+            "--root",
+            ROOT,
+            "--checkpoint",
+            "fake-causal",
         )
         return next(iter(sorted((folder / "out").rglob(pattern))))
 
@@ -484,7 +493,9 @@ def _own_table(name: str) -> Callable[[Path], Path]:
 
 def _again(path: Path) -> None:
     """The card that is there is read when more is written into it."""
-    command("export", RUN, "--to", "hub", "-o", path.parent, "--root", ROOT, "--checkpoint", "fake-causal")
+    command(
+        "export", RUN, "--format", "hub", "-o", path.parent, "--root", ROOT, "--checkpoint", "fake-causal"
+    )
 
 
 HUB: Final = """
@@ -501,7 +512,7 @@ RESULTS: Final = (
         "one/details/collected.json", _commands("items OUT/one", "items OUT/one --wrong", "report OUT/one")
     ),
     _in_run(
-        "one/items/items-main.jsonl", _commands("items OUT/one", "compare OUT/one OUT/two", "rescore OUT/one")
+        "one/items/items-main.jsonl", _commands("items OUT/one", "compare OUT/one OUT/two", "score OUT/one")
     ),
     _in_run("saved/*/winogrande@one.json", _commands(*SAVED)),
     _in_run("saved/*/winogrande@one.items.json", _commands(*SAVED)),
@@ -567,9 +578,9 @@ RESULTS: Final = (
 
 
 def _resolved(path: Path) -> list[Any]:
-    """What ``touchstone show`` says of the folder, or of the file."""
+    """What ``touchstone checkpoint show`` says of the folder, or of the file."""
     own = path.suffix in (".pt", ".gguf")
-    command("show", path if own else folder_of(path))
+    command("checkpoint", "show", path if own else folder_of(path))
     return resolve(str(path if own else folder_of(path)), seq_len=None)
 
 

@@ -31,9 +31,10 @@ DONE = ("pytest", "--checkpoint", "fake:causal", "--eval-run-id", "done")
 SHARDS = tuple(("pytest", "--checkpoint", "fake:causal", "--eval-shard", f"{n}/2") for n in (1, 2))
 GRADE = (
     "touchstone",
-    "grade",
-    "humaneval",
+    "score",
     "samples.jsonl",
+    "--benchmark",
+    "humaneval",
     "--problems",
     "problems.jsonl",
     "--workers",
@@ -48,9 +49,9 @@ WAYS = {
     "workers": Way(((*RUN, "-n", "2"),), workers=True),
     "commands": Way(
         (
-            ("touchstone", "rescore", "done"),
+            ("touchstone", "score", "done"),
             ("touchstone", "export", "done", "-o", "exported"),
-            ("touchstone", "page", "done", "-o", "page.html"),
+            ("touchstone", "report", "done", "-o", "page.html"),
             ("touchstone", "compare", "base", "done"),
             ("touchstone", "report", "done"),
         ),

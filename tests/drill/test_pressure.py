@@ -147,22 +147,22 @@ def test_texts(example):
 COMMANDS: tuple[Command, ...] = (
     ("items", "first"),
     ("items", "first", "--full"),
-    ("items", "first", "--json"),
+    ("items", "first", "--format", "json"),
     ("report", "first"),
     ("report", "first", "-v"),
-    ("report", "first", "--csv"),
-    ("report", "first", "--json"),
+    ("report", "first", "--format", "csv"),
+    ("report", "first", "--format", "json"),
     ("report", "first", "--format", "markdown"),
     ("report", "first", "--format", "latex"),
-    ("page", "first", "-o", "page.html"),
+    ("report", "first", "-o", "page.html"),
     ("compare", "first", "second"),
-    ("compare", "first", "second", "--json"),
-    ("compare", "first", "second", "--markdown"),
-    ("rescore", "first"),
-    ("rescore", "first", "-o", "rescored.csv"),
+    ("compare", "first", "second", "--format", "json"),
+    ("compare", "first", "second", "--format", "markdown"),
+    ("score", "first"),
+    ("score", "first", "-o", "rescored.csv"),
     ("export", "first", "-o", "lm-eval"),
-    ("export", "first", "--to", "every-eval-ever", "-o", "every"),
-    ("list",),
+    ("export", "first", "--format", "every-eval-ever", "-o", "every"),
+    ("runs",),
     ("baseline", "list"),
 )
 
@@ -194,9 +194,9 @@ def test_nothing_that_a_model_says_or_is_called_is_obeyed_and_everything_stays_r
         assert process.wait(600) == 0, f"{arguments}: {process.output[-3000:]}"
         assert "Traceback" not in process.output, arguments
         assert obeyed(process.output) == [], arguments
-        if "--json" in arguments:
+        if "json" in arguments:
             json.loads(process.output)
-        if "--csv" in arguments:
+        if "csv" in arguments:
             assert len({len(row) for row in csv.reader(io.StringIO(process.output))}) == 1
         drill.figure("commands about hostile texts, none obeyed", 1)
     kept = [

@@ -358,7 +358,8 @@ def test_a_command_refuses_in_one_line_and_runs_nothing(tmp_path: Path) -> None:
         "import sys; from tests.support.poor_kernels import lack; from pytest_touchstone.cli import main\n"
         "lack(['user namespaces, by a profile']); sys.exit(main(sys.argv[1:]))"
     )
-    command = [sys.executable, "-c", code, "grade", "humaneval", str(samples), "--problems", str(problems)]
+    command = [sys.executable, "-c", code, "score", str(samples), "--benchmark", "humaneval"]
+    command += ["--problems", str(problems)]
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert found.returncode == 4, found.stderr
     assert found.stdout == ""

@@ -141,10 +141,10 @@ def test_what_is_exported_or_sent_has_no_key_and_no_home(
     for tracker in (MLflow, WandB):
         monkeypatch.setattr(tracker, "missing", lambda _: None)
         monkeypatch.setattr(tracker, "send", kept)
-        assert main(["track", str(folder), f"--{tracker.name}"]) == 0, capsys.readouterr().err
+        assert main(["export", str(folder), f"--format={tracker.name}"]) == 0, capsys.readouterr().err
         assert len(sent) > 3
     for form in FORMS:
-        words = ["--to", form, "-o", str(project.path / form), "--checkpoint", "fake-causal"]
+        words = ["--format", form, "-o", str(project.path / form), "--checkpoint", "fake-causal"]
         assert main(["export", str(folder), *words, "--root", str(project.path)]) == 0, (
             capsys.readouterr().err
         )
@@ -350,7 +350,10 @@ def test_nothing_in_a_folder_of_results_is_run(
             f"!!python/object/apply:os.system ['touch {marker}']", encoding="utf-8"
         )
     monkeypatch.chdir(tmp_path)
-    words = (["list"], ["report", "one"], ["page", "one"], ["study", "results"], ["compare", "one"], ["plan"])
+    words = (
+        *(["runs"], ["report", "one"], ["report", "one", "--format", "html"], ["study", "results"]),
+        *(["compare", "one"], ["baseline", "plan"]),
+    )
     for one in words:
         with contextlib.suppress(SystemExit):
             main([*one, "--output", "results"])

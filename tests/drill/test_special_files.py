@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from pytest_touchstone.cli import main
+from pytest_touchstone.cli import grade, main
 from pytest_touchstone.cli.command import Command, Parser
 from pytest_touchstone.cli.commands import COMMANDS
 from pytest_touchstone.core.errors import HarnessError
@@ -145,10 +145,10 @@ PATHS: Final = frozenset(
             "DIR",
             "PATTERN",
             "RUN",
+            "RUN|FILE",
             "RUNS",
             "RUN_ID",
             "WHAT",
-            "SAMPLES",
             "REFERENCE",
             "CANDIDATE",
         ),
@@ -210,12 +210,10 @@ PLAIN: Final = frozenset(
 )
 """What stands for anything else."""
 
-WRITTEN: Final = frozenset(
-    (("watch", "page"), ("watch", "stop_file"), ("page", "file"), ("grade", "output"), ("export", "folder"))
-) | {(name, "to") for name in ("rescore", "merge")}
+WRITTEN: Final = frozenset(("page", "stop_file", "to"))
 """Arguments that are written to: what is no usual file there may be what is meant (``/dev/stdout``)."""
 
-HEAVY: Final = ("fidelity",)
+HEAVY: Final = ("diff", "noise")
 """Commands that load models, and take seconds for each."""
 
 ENDLESS: Final = ("watch", "run")
@@ -252,7 +250,7 @@ ARGUMENTS: Final = {
     one.shown: one
     for one in ACTIONS
     if (one.action.metavar in PATHS or one.action.type is Path)
-    and (one.command[0], one.action.dest) not in WRITTEN
+    and one.action.dest not in WRITTEN
     and one.command[0] not in ENDLESS
 }
 """Those that may be a path."""
@@ -260,7 +258,6 @@ ARGUMENTS: Final = {
 GOOD: Final[dict[str, tuple[str, ...]]] = {
     "RUN": ("kept",),
     "BENCHMARK": ("humaneval",),
-    "SAMPLES": ("samples.jsonl",),
     "DIR": ("kept",),
     "PATH": ("fake:causal",),
     "RUN_ID": (RUN.name,),
@@ -272,9 +269,6 @@ GOOD: Final[dict[str, tuple[str, ...]]] = {
     "REFERENCE": ("model",),
     "CANDIDATE": ("model",),
 }
-OF_MADE: Final = {"RUN": ("results/one",), "RUN_ID": ("one",)}
-"""The words of the commands that compute anew what a run has: a made-up one has no text to score."""
-
 MORE: Final = {
     "accept": ("--benchmark", "gsm8k", "--because", "x"),
     "export": ("--no-samples", "-o", "out"),
@@ -289,8 +283,12 @@ def words_of(argument: Argument, value: str) -> list[str]:
         if action.dest == argument.action.dest and not action.option_strings:
             found.append(value)
         elif not action.option_strings and action.nargs not in ("?", "*"):
-            good = GOOD | OF_MADE if argument.command[0] == "rescore" else GOOD
-            found += good[str(action.metavar)]
+            found += GOOD[str(action.metavar)]
+    if argument.command == ("score",):
+        # A made-up run has no text to score; special files as runs are those of other commands.
+        samples = argument.action.dest in ("target", *grade.OPTIONS)
+        found += ["samples.jsonl"] if samples and argument.action.option_strings else []
+        found += ["--benchmark", "humaneval"] if samples else ["results/one"]
     if argument.action.option_strings:
         found += [argument.action.option_strings[-1], value]
     more = MORE.get(argument.command[0], ())
@@ -315,7 +313,7 @@ def test_every_argument_and_setting_is_a_path_or_known_to_be_none() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(name, marks=pytest.mark.slow if one.command[0] in HEAVY else ())
+        pytest.param(name, marks=pytest.mark.slow if one.command[-1] in HEAVY else ())
         for name, one in ARGUMENTS.items()
     ],
 )
@@ -325,7 +323,7 @@ def test_no_command_waits_or_fills_the_memory(name: str, drill: Drill, place: Pa
     run(place / "results", "one", "checkpoint-100")
     shutil.copytree(RUN, place / "kept")  # some commands write into it
     (place / "asked.toml").write_text("[benchmarks.gsm8k]\n")
-    if argument.command == ("fidelity",):
+    if argument.command[-1] in HEAVY:
         tiny_causal(place / "model")
 
     def call(kind: str, path: Path) -> None:
@@ -335,7 +333,7 @@ def test_no_command_waits_or_fills_the_memory(name: str, drill: Drill, place: Pa
         print(f"\nexit code {code}")
 
     kinds = list(SPECIAL)
-    every = drill.whole and argument.command[0] not in HEAVY
+    every = drill.whole and argument.command[-1] not in HEAVY
     for kind in some(kinds, drill.seeds(1, 2), every, list(ARGUMENTS).index(name)):
         path = place / "special.json"
         put(kind, path)

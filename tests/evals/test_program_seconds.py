@@ -1,4 +1,4 @@
-"""``--eval-program-seconds``: the limit of a program, in a run and in ``touchstone grade``."""
+"""``--eval-program-seconds``: the limit of a program, in a run and in ``touchstone score``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_grade_refuses_it_in_one_line_before_anything_runs(
 ) -> None:
     samples = tmp_path / "samples.jsonl"
     samples.write_text(json.dumps({"task_id": 11, "completion": "x = 1"}) + "\n", encoding="utf-8")
-    assert main(["grade", "mbpp", str(samples), "--program-seconds", "5s"]) == 4
+    assert main(["score", str(samples), "--benchmark", "mbpp", "--program-seconds", "5s"]) == 4
     error = capsys.readouterr().err
     assert "invalid --program-seconds '5s': expected a number from 0.1 to 3600" in error
     assert error.count("\n") == 1

@@ -126,7 +126,7 @@ def test_checkpoints_are_ranked_by_a_metric_or_a_composite(
 
 
 def test_a_ranking_is_json_on_request(said: Callable[..., list[str]]) -> None:
-    found = json.loads("\n".join(said("--by", "score_wiki", "--json")))
+    found = json.loads("\n".join(said("--by", "score_wiki", "--format", "json")))
     [ranking] = found["rankings"]
     assert (found["by"], ranking["name"], ranking["metric"]) == ("score_wiki", "score_wiki", "composite")
     assert [(row["checkpoint"], row["n"]) for row in ranking["rows"]] == [("a", 150), ("b", 150)]
@@ -148,7 +148,7 @@ def test_a_composite_of_which_a_part_is_missing_says_which(said: Callable[..., l
         (["--by", "score", "--benchmark", "real_coref"], "--by score: it is made of several benchmarks"),
     ],
 )
-@pytest.mark.parametrize("more", [[], ["--json"]])
+@pytest.mark.parametrize("more", [[], ["--format", "json"]])
 def test_what_cannot_be_ranked_is_one_line_and_exit_code_4(
     saved: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], words: str, more: list[str]
 ) -> None:

@@ -78,9 +78,9 @@ def test_a_form_is_listed_scored_by_workers_and_rescored(
     assert folder.run("--eval-tasks", "adds:bpb", "-n", "2").ret == 0
     (run,) = folder.runs
     capsys.readouterr()
-    assert main(["rescore", str(run), "--json"]) == 0
+    assert main(["score", str(run), "--format", "json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["items"], told["unscored"]) == (6, [])
-    assert main(["benchmarks", "gsm8k:bpb", "--json"]) == 0
+    assert main(["benchmarks", "gsm8k:bpb", "--format", "json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert (row["name"], row["asks"], row["metrics"]) == ("gsm8k:bpb", ["Loglikelihood"], ["bits_per_byte"])

@@ -418,18 +418,18 @@ def test_a_named_baseline_is_set_shown_and_removed(
     assert main(["baseline", "list"]) == 0
     lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
     assert [line.split()[0] for line in lines] == ["skills", "0.9500", "0.7500", "main"]
-    assert main(["baseline", "show", "--json"]) == 0
+    assert main(["baseline", "show", "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["results"][0]["run_id"] == "first"
     assert score(skilled, 150, "third", "--gate", "--baseline", "main").ret == 0
     assert main(["baseline", "rm", "main"]) == 0
-    assert main(["baseline", "rm", "second", "--json"]) == 0
+    assert main(["baseline", "rm", "second", "--format", "json"]) == 0
     capsys.readouterr()
     assert main(["baseline", "rm", "second"]) == 4
     assert (
         capsys.readouterr().err
         == "touchstone: second: no baseline and no run of that name is saved in results/\n"
     )
-    assert main(["list", "--json"]) == 0
+    assert main(["runs", "--format", "json"]) == 0
     assert [row["run"] for row in json.loads(capsys.readouterr().out)] == ["first", "second", "third"]
 
 

@@ -268,7 +268,7 @@ def test_where_benchmarks_do_not_run_other_tests_do_and_one_line_says_so(
     asked = anew(windows, "--checkpoint", "fake:causal", *workers)
     assert asked.ret == 4
     assert [line for line in asked.errlines if line] == [f"ERROR: {LINE.format(sys.platform)}"]
-    command = windows.run(sys.executable, "-m", "pytest_touchstone.cli", "list")
+    command = windows.run(sys.executable, "-m", "pytest_touchstone.cli", "runs")
     assert (command.ret, command.errlines) == (4, [f"touchstone: {LINE.format(sys.platform)}"])
 
 

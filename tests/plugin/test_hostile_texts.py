@@ -80,7 +80,13 @@ def test_no_file_of_a_run_and_no_command_about_it_is_obeyed(
     summary = (folder / "report.html").read_text()
     assert not re.search("[\x00-\x08\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200b]", summary)
     capsys.readouterr()
-    for command in (["items"], ["items", "--full"], ["items", "--json"], ["report"], ["report", "--csv"]):
+    for command in (
+        ["items"],
+        ["items", "--full"],
+        ["items", "--format", "json"],
+        ["report"],
+        ["report", "--format", "csv"],
+    ):
         assert main([command[0], str(folder), *command[1:]]) == 0
         assert obeyed(capsys.readouterr().out) == [], command
 
@@ -97,7 +103,7 @@ def test_a_folder_with_a_hostile_name_is_one_harmless_line(
     (told,) = obeyed(result.stdout.str() + result.stderr.str())
     assert told.startswith("::error title=")  # our own, of which its text has made one line
     capsys.readouterr()
-    assert main(["show", str(folder)]) == 4
+    assert main(["checkpoint", "show", str(folder)]) == 4
     said = capsys.readouterr().err
     assert obeyed(said) == []
     assert said.count("\n") == 1

@@ -192,7 +192,7 @@ def test_scoring_again_leaves_out_what_only_pytest_can_give(
     project.run("--eval-limit", "2")
     (run,) = project.runs
     capsys.readouterr()
-    assert main(["rescore", str(run)]) == 0
+    assert main(["score", str(run)]) == 0
     assert "0 with another verdict, 4 not scored again" in capsys.readouterr().out
 
 

@@ -56,7 +56,7 @@ def test_a_run_ends_with_a_table_of_tasks_and_a_file_of_samples(
         assert sample["outcome"] == ("passed" if len(sample["text"]) % 2 == 0 else "wrong")
         assert sample["solution"].endswith(repr(sample["text"]))
     capsys.readouterr()
-    assert main(["rescore", str(folder), "--json"]) == 0
+    assert main(["score", str(folder), "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["items"], found["changes"], found["unscored"]) == (20, [], [])
 

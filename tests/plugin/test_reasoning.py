@@ -150,6 +150,6 @@ def test_scoring_again_takes_away_what_the_run_took_away(
     says.run(option)
     (folder,) = says.runs
     capsys.readouterr()
-    assert main(["rescore", str(folder), "--json"]) == 0
+    assert main(["score", str(folder), "--format", "json"]) == 0
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert (found["items"], found["changes"]) == (20, [])

@@ -223,7 +223,7 @@ def test_a_manifest_that_cannot_be_read_is_left_alone(project: Project) -> None:
 
 
 def test_a_run_that_took_its_scores_from_another_can_be_rescored(project: Project) -> None:
-    from pytest_touchstone.cli.rescore import rescore
+    from pytest_touchstone.cli.score import rescore
 
     for _ in range(2):
         assert run(project).ret == 0

@@ -99,7 +99,7 @@ def test_samples_are_scored_again_as_they_were_drawn(
     project.run("--eval-samples", "4", "--eval-top-p", "0.5", "--eval-seed", "5")
     (folder,) = project.runs
     capsys.readouterr()
-    assert main(["rescore", str(folder), "--json"]) == 0
+    assert main(["score", str(folder), "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert (found["items"], found["changes"], found["unscored"]) == (20, [], [])
 
@@ -113,7 +113,7 @@ def test_of_more_rows_than_are_wanted_a_part_is_drawn_and_keeps_its_names(
     project.run()
     (folder,) = project.runs
     capsys.readouterr()
-    assert main(["rescore", str(folder), "--json"]) == 0
+    assert main(["score", str(folder), "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["unscored"] == []
     some = project.scores()
     assert len(some) == 6
@@ -156,7 +156,7 @@ def test_all_its_answers_are_scored_each_by_the_benchmark_and_reported(
     assert (result["metrics"]["right"]["n"], result["outputs"]) == (20, 80)
     (folder,) = project.runs
     capsys.readouterr()
-    assert main(["rescore", str(folder), "--json"]) == 0
+    assert main(["score", str(folder), "--format", "json"]) == 0
     again = json.loads(capsys.readouterr().out)
     assert (again["items"], again["changes"], again["unscored"], again["added"]) == (20, [], [], {})
     assert main(["items", str(folder), "-n", "1"]) == 0

@@ -99,13 +99,16 @@ def test_merged_shards_are_the_same_run_with_the_same_verdict(
     assert scores(folder / "whole") == scores(folder / "one")
     assert (folder / "whole" / "results.csv").read_bytes() == (folder / "one" / "results.csv").read_bytes()
     capsys.readouterr()
-    assert main(["merge", "results", "-o", "results/whole", "--gate", "--baseline", "one", "--json"]) == 0
+    assert (
+        main(["merge", "results", "-o", "results/whole", "--gate", "--baseline", "one", "--format", "json"])
+        == 0
+    )
     gate = json.loads(capsys.readouterr().out)["summary"]["gate"]
     assert gate["decision"] == "passed"
     assert {line["benchmark"] for line in gate["lines"]} >= {"sums", "more"}
     strict = Path("gate.toml")
     strict.write_text('[benchmarks.sums]\nfloors = ["acc >= 0.99"]\n', encoding="utf-8")
-    assert main(["merge", "results", "--gate", "--baseline", "none", "--eval-gate-config", "gate.toml"]) == 8
+    assert main(["merge", "results", "--gate", "--baseline", "none", "--gate-config", "gate.toml"]) == 8
 
 
 def test_a_shard_that_is_not_there_or_not_done_is_named_until_it_is(
@@ -222,7 +225,7 @@ def test_more_shards_than_items_leave_some_without_and_none_fails(
             ["--eval-shard", "2/5", "--gate"],
             "*--eval-shard 2/5: --eval-gate needs the whole run*touchstone merge --gate*",
         ),
-        (["--eval-shard", "2/5", "--mlflow"], "*needs the whole run*touchstone track*"),
+        (["--eval-shard", "2/5", "--mlflow"], "*needs the whole run*touchstone export*"),
         (
             ["--eval-shard", "6/5"],
             "*invalid --eval-shard '6/5': expected NUMBER/COUNT, such as 2/5, with a number from 1 to the count*",

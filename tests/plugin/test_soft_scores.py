@@ -65,6 +65,8 @@ def test_files_have_soft_scores_and_a_report_of_one_screen_has_not(
     assert other.returncode == 0, other.stdout
     gate = load_summary(project / "results/other").gate or {}
     assert [line["metric"] for line in gate["lines"]] == ["acc_norm", "soft"]
-    told(project, "rescore", "first", "-o", "again")
-    [pair] = json.loads(told(project, "compare", "again", "other", "--metric", "p_right", "--json"))["pairs"]
+    told(project, "score", "first", "-o", "again")
+    [pair] = json.loads(
+        told(project, "compare", "again", "other", "--metric", "p_right", "--format", "json")
+    )["pairs"]
     assert pair["benchmarks"][0]["identical"]

@@ -49,11 +49,15 @@ def test_without_an_address_and_a_database_the_mistake_says_what_to_set(
     assert MLflow().missing() is None
 
 
-def test_a_run_of_no_tracker_says_which_there_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_tracker_has_no_use_for_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = runs.run(tmp_path, "r", "a")
-    (folder / "run.json").write_text(json.dumps({"settings": {}}))
-    assert main(["track", str(folder)]) == 4
-    assert capsys.readouterr().err == f"touchstone: {folder}: say to which tracker: --mlflow, --wandb\n"
+    for words, flag in (
+        (["--format", "mlflow", "-o", "x"], "-o: does nothing with --format mlflow"),
+        (["--format", "wandb", "--model-id", "a/b"], "--model-id: does nothing with --format wandb"),
+        (["--project", "x"], "--project: does nothing with --format lm-eval"),
+    ):
+        assert main(["export", str(folder), *words]) == 4
+        assert capsys.readouterr().err == f"touchstone: {flag}; leave it out\n"
 
 
 @pytest.mark.slow
@@ -72,7 +76,7 @@ def test_a_server_that_is_down_wrong_or_silent_costs_one_line(
         text = hook.pytest_touchstone_run_finished(load_summary(folder))
     assert text.startswith("warning: MLflow does not have all of this run: ")
     assert why in text
-    assert f"`touchstone track {folder} --mlflow` sends" in text
+    assert f"`touchstone export {folder} --format mlflow` sends" in text
     assert "\n" not in text
     assert {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == kept
 
@@ -85,7 +89,7 @@ def test_a_silent_server_is_asked_twice_for_ten_seconds_and_named(
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "1")
     with stub(None) as address:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", address.replace("//", "//me:password@"))
-        assert main(["track", str(folder), "--mlflow"]) == 4
+        assert main(["export", str(folder), "--format", "mlflow"]) == 4
     assert capsys.readouterr().err == f"touchstone: {address}: no answer in time\n"
 
 
@@ -101,7 +105,7 @@ def test_a_run_goes_on_when_its_tracker_is_down_and_is_sent_later(
     assert str(result.stdout).count("warning: MLflow does not have all of this run") == 1
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     capsys.readouterr()
-    assert main(["track", "last"]) == 0
+    assert main(["export", "last", "--format", "mlflow"]) == 0
     assert f"sent to experiment later of {address}" in capsys.readouterr().out
     assert set(sent_to(tracked, "later")) == {f"touchstone {project.runs[0].name}", "eval_sums_fake-causal"}
 
@@ -111,18 +115,15 @@ def test_what_was_sent_is_sent_once_and_what_is_lacking_is_completed(
     tmp_path: Path, tracked: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = runs.run(tmp_path, "twice", "checkpoint-100", when=7)
-    words = ["track", str(folder), "--mlflow-experiment", "twice", "--json"]
+    words = ["export", str(folder), "--format", "mlflow", "--project", "twice"]
     assert main(words) == 0
-    first = json.loads(capsys.readouterr().out)
-    assert first["new"] == first["runs"] == 3
+    assert capsys.readouterr().out.startswith("MLflow: 3 runs, ")
     (tasks,) = (one for name, one in sent_to(tracked, "twice").items() if "winogrande" in name)
     tracked.delete_run(tasks.info.run_id)  # somebody deleted one, and it comes again; nothing else does
     assert main(words) == 0
-    again = json.loads(capsys.readouterr().out)
-    assert (again["new"], again["runs"]) == (1, 3)
+    assert capsys.readouterr().out.startswith("MLflow: 1 run (2 were there), ")
     assert main(words) == 0
-    last = json.loads(capsys.readouterr().out)
-    assert (last["new"], last["numbers"], last["files"]) == (0, 0, 0)
+    assert capsys.readouterr().out.startswith("MLflow: nothing to send: all 3 runs of it are in ")
     for one in sent_to(tracked, "twice").values():
         for name in one.data.metrics:
             assert len(tracked.get_metric_history(one.info.run_id, name)) == 1
@@ -134,7 +135,7 @@ def test_a_key_of_the_environment_reaches_no_parameter_tag_or_file(
 ) -> None:
     folder = runs.run(tmp_path, "secret", f"runs-{SECRET}", when=8)
     monkeypatch.setenv("SOME_API_KEY", SECRET)
-    assert main(["track", str(folder), "--mlflow-experiment", "secret"]) == 0
+    assert main(["export", str(folder), "--format", "mlflow", "--project", "secret"]) == 0
     assert "left out: report.html (the run's texts hold the value of SOME_API_KEY)" in capsys.readouterr().out
     for one in sent_to(tracked, "secret").values():
         assert SECRET not in f"{one.info.run_name} {one.data.params} {one.data.tags} {one.data.metrics}"
@@ -152,7 +153,7 @@ def test_a_series_is_one_curve_and_its_results_are_runs_below_the_parent(
     for row, step in zip(summary["checkpoints"], (10, 20), strict=True):
         row |= {"series": "runs/a", "global_step": step, "step": step}
     (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
-    assert main(["track", str(folder), "--mlflow-experiment", "series"]) == 0
+    assert main(["export", str(folder), "--format", "mlflow", "--project", "series"]) == 0
     found = sent_to(tracked, "series")
     parent = found["touchstone series"].info.run_id
     parents = {name: one.data.tags.get("mlflow.parentRunId") for name, one in found.items()}
@@ -176,7 +177,7 @@ def test_a_result_that_is_not_valid_is_sent_and_marked(tmp_path: Path, tracked: 
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     summary["results"][0]["invalid"] = "9 of 24 outputs were cut off"
     (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
-    assert main(["track", str(folder), "--mlflow-experiment", "invalid"]) == 0
+    assert main(["export", str(folder), "--format", "mlflow", "--project", "invalid"]) == 0
     found = sent_to(tracked, "invalid")
     wrong = found[f"eval_{summary['results'][0]['name']}_checkpoint-10"]
     assert (wrong.info.status, wrong.data.tags["valid"]) == ("FAILED", "false")
@@ -191,7 +192,7 @@ def test_a_study_of_an_experiment_has_our_results_and_those_of_another_script_an
 ) -> None:
     monkeypatch.chdir(tmp_path)
     folder = runs.run(tmp_path, "ours", "checkpoint-10", when=11)
-    assert main(["track", str(folder), "--mlflow-experiment", "study"]) == 0
+    assert main(["export", str(folder), "--format", "mlflow", "--project", "study"]) == 0
     experiment = tracked.get_experiment_by_name("study").experiment_id
     script = tracked.create_run(experiment, run_name="eval_winogrande_checkpoint_best.pt").info.run_id
     for name, value in {"checkpoint_path": "storage/checkpoint_best.pt", "dataset": "winogrande"}.items():
@@ -199,7 +200,7 @@ def test_a_study_of_an_experiment_has_our_results_and_those_of_another_script_an
     tracked.log_metric(script, "acc", 0.625)
     tracked.set_terminated(script)
     capsys.readouterr()
-    assert main(["study", "--from-mlflow", "study", "--items", "winogrande=40", "--json"]) == 0
+    assert main(["study", "--from-mlflow", "study", "--items", "winogrande=40", "--format", "json"]) == 0
     found = capsys.readouterr().out
     assert main(["study", "--from-mlflow", "study"]) == 0
     told = capsys.readouterr().out
@@ -223,20 +224,19 @@ def test_what_is_written_offline_for_weights_and_biases_is_there_once_and_has_no
         "-P",
         "-m",
         "pytest_touchstone.cli",
-        "track",
+        "export",
         str(folder),
-        "--wandb-project",
-        "mine",
-        "--json",
+        "--format=wandb",
+        "--project=mine",
     ]
     environ = {**os.environ, **offline(tmp_path), "SOME_API_KEY": SECRET}
-    told = [
-        json.loads(subprocess.run(command, env=environ, check=True, capture_output=True).stdout)
+    first, second = (
+        subprocess.run(command, env=environ, check=True, capture_output=True, text=True).stdout
         for _ in range(2)
-    ]
-    assert [one["new"] for one in told] == [told[0]["runs"], 0]
+    )
     kept = kept_in(tmp_path / "wandb")
-    assert len(kept) == told[0]["runs"]
+    assert first.startswith(f"Weights & Biases: {len(kept)} runs, ")
+    assert second.startswith(f"Weights & Biases: nothing to send: all {len(kept)} runs of it are in ")
     wrong = kept[f"eval_{summary['results'][0]['name']}_runs-[SOME_API_KEY]"]
     assert (wrong.exit_code, wrong.notes) == (1, "NOT VALID: 9 of 24 outputs were cut off")
     assert "valid:false" in wrong.tags

@@ -40,12 +40,12 @@ def test_a_killed_run_is_reported_listed_and_found_as_the_last(
         told = " ".join(capsys.readouterr().out.split())
         assert "unfinished: 12 of 20 scored and kept; go on: pytest " in told
         assert "12/20 8 lost items" in told
-    assert main(["list"]) == 0
+    assert main(["runs"]) == 0
     assert "12/20 running" in capsys.readouterr().out
-    assert main(["report", name, "--json"]) == 0
+    assert main(["report", name, "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["totals"]["lost"] == 8
     assert sorted(path.name for path in project.runs[0].iterdir()) == before, "nothing is written"
-    assert main(["track", name]) != 0
+    assert main(["export", name, "--format", "mlflow"]) != 0
     assert "the run goes on, or was killed" in capsys.readouterr().err
 
 

@@ -26,13 +26,13 @@ def section(heading: str) -> str:
 
 def declared() -> dict[str, str]:
     """The primary metric of each shipped benchmark."""
-    command = [python(), "-m", "pytest_touchstone.cli", "benchmarks", "--json"]
+    command = [python(), "-m", "pytest_touchstone.cli", "benchmarks", "--format", "json"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return {one["name"]: one["metrics"][0] for one in json.loads(listed)}
 
 
 def test_it_has_the_two_commands_as_they_are_documented() -> None:
-    first = "pip install -c constraints.txt -e '.[all]' && touchstone fetch smollm2-135m && pytest evals/"
+    first = "pip install -c constraints.txt -e '.[all]' && touchstone checkpoint fetch smollm2-135m && pytest evals/"
     second = "pip install -c constraints.txt -e '.[test]' && pytest tests/"
     lines = [line.strip() for line in section("Start").splitlines()]
     assert lines.index(second) == lines.index(first) + 1

@@ -136,9 +136,9 @@ def test_the_benchmarks_run_from_an_empty_folder_in_two_ways_that_are_the_same(
         assert done.returncode == 0, done.stdout + done.stderr
     assert results(tmp_path / "pytest") == results(tmp_path / "touchstone")
     assert {name for name, _ in results(tmp_path / "pytest")} == {"arc_easy", "gsm8k", "mmlu_stem"}
-    again = installed.run("touchstone", "rescore", "last", cwd=tmp_path / "touchstone")
+    again = installed.run("touchstone", "score", "last", cwd=tmp_path / "touchstone")
     assert again.stdout.endswith("3 items, 0 with another verdict, 0 not scored again\n"), again.stderr
-    exported = installed.run("touchstone", "export", "last", "--json", cwd=tmp_path / "touchstone")
+    exported = installed.run("touchstone", "export", "last", "--format", "json", cwd=tmp_path / "touchstone")
     assert json.loads(exported.stdout)["without_row"] == 0
 
 
@@ -168,7 +168,7 @@ def test_exit_codes_and_files_of_ones_own_are_as_with_pytest(installed: Installe
     (tmp_path / "test_mine.py").write_text("def test_it():\n    assert False\n")
     assert installed.run("touchstone", "run", "test_mine.py", cwd=tmp_path).returncode == 1
     assert installed.run("touchstone", "run", "--tasks", "arc", *QUICK, cwd=tmp_path).returncode == 4
-    listed = installed.run("touchstone", "benchmarks", "--json", cwd=tmp_path)
+    listed = installed.run("touchstone", "benchmarks", "--format", "json", cwd=tmp_path)
     assert {row["name"] for row in json.loads(listed.stdout)} >= {"arc_easy", "real_coref"}
 
 
@@ -180,7 +180,7 @@ def test_the_first_benchmark_of_the_readme_runs_where_nothing_but_the_package_wa
     code, _, shown = page.partition("    $ ")
     (tmp_path / "test_capitals.py").write_text(textwrap.dedent(code))
     command, *lines = shown.splitlines()
-    fetch = installed.run("touchstone", "fetch", "smollm2-135m", cwd=tmp_path)
+    fetch = installed.run("touchstone", "checkpoint", "fetch", "smollm2-135m", cwd=tmp_path)
     assert fetch.returncode == 0, fetch.stderr
     done = installed.run(*command.split(), cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_touchstone.cli.grade import load_problems, read_samples
-from pytest_touchstone.cli.rescore import rescore
+from pytest_touchstone.cli.score import rescore
 from pytest_touchstone.compare.formats import korean_mlm, task_json
 from pytest_touchstone.compare.load import read_file
 from pytest_touchstone.core.errors import HarnessError

@@ -183,5 +183,5 @@ def test_a_place_that_cannot_be_written_is_said_before_anything_is_drawn(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    assert main(["study", str(published(tmp_path)), "--plots", str(tmp_path / "file" / "p")]) == 4
+    assert main(["study", str(published(tmp_path)), "-o", str(tmp_path / "file" / "p")]) == 4
     assert "is no folder; choose another folder" in capsys.readouterr().err

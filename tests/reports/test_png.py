@@ -23,7 +23,7 @@ def test_a_study_is_drawn_into_the_folder_that_is_named(
 ) -> None:
     from PIL import Image
 
-    assert main(["study", str(published(tmp_path)), "--plots", str(tmp_path / "p")]) == 0
+    assert main(["study", str(published(tmp_path)), "-o", str(tmp_path / "p")]) == 0
     assert "drawn:   7 pictures, as PNG and SVG, in " in capsys.readouterr().out
     names = sorted(path.name for path in (tmp_path / "p").glob("*.png"))
     assert names == [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 import shutil
 import subprocess
@@ -19,7 +17,6 @@ from pytest_touchstone.reports.score_table import (
     BenchmarkColumn,
     ScoreCell,
     ScoreTable,
-    csv_table,
     latex_table,
     latex_text,
     markdown_table,
@@ -155,16 +152,6 @@ def test_a_markdown_table_keeps_its_columns_whatever_the_names() -> None:
     assert "**11.75** [8.94, 15.29]" in lines[2]
     assert "~~12.00~~ [9.00, 15.00] not valid" in lines[3]
     assert lines[-1].endswith("sample: 4 of 400.")
-
-
-def test_a_csv_table_has_unrounded_numbers_and_no_formula() -> None:
-    evil = replace(TABLE, rows=(("=cmd()", TABLE.rows[0][1]),))
-    head, row = csv.reader(io.StringIO(csv_table(evil)))
-    parts = ("", " low", " high", " note")
-    assert head[:5] == ["checkpoint", *(f"real_coref real@1{part}" for part in parts)]
-    assert row[:5] == ["'=cmd()", "0.1175", "0.0894", "0.1529", "best"]
-    assert head[5].startswith("'=")
-    assert len(row) == len(head)
 
 
 # What the choice costs

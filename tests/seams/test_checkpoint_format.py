@@ -51,7 +51,9 @@ def test_an_installed_format_is_scored_as_what_it_holds(tmp_path: Path) -> None:
     packed = by_format["zip"]
     assert len(packed["fingerprint"]) == 64
 
-    shown = touchstone("show", archive, "--json", packages=tmp_path / "site", cwd=tmp_path)
+    shown = touchstone(
+        "checkpoint", "show", archive, "--format", "json", packages=tmp_path / "site", cwd=tmp_path
+    )
     assert (f'"{packed["fingerprint"]}"' in shown.stdout, '"zip"' in shown.stdout) == (True, True)
     with pytest.raises(CheckpointError, match="neither a checkpoint folder"):
         resolve(archive, seq_len=None)

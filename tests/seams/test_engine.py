@@ -57,13 +57,13 @@ def test_an_installed_engine_answers_a_benchmark(project: Path) -> None:
 
 def test_show_knows_it_and_a_mistake_lists_what_it_takes(project: Path) -> None:
     where: dict[str, Path] = {"packages": project / "site", "cwd": project}
-    shown = touchstone("show", "dict:answers.json", **where)
+    shown = touchstone("checkpoint", "show", "dict:answers.json", **where)
     assert "engine             dict" in shown.stdout
     assert "answers            Generate" in shown.stdout
-    assert "dict:FILE.json" in touchstone("show", "dict:nowhere.json", **where).stderr
-    wrong = touchstone("show", "dict:answers.json?defualt=1", **where)
+    assert "dict:FILE.json" in touchstone("checkpoint", "show", "dict:nowhere.json", **where).stderr
+    wrong = touchstone("checkpoint", "show", "dict:answers.json?defualt=1", **where)
     assert "no option 'defualt'; default: the text where the table has none" in wrong.stderr
-    unknown = touchstone("show", "dcit:answers.json", **where)
+    unknown = touchstone("checkpoint", "show", "dcit:answers.json", **where)
     assert (
         unknown.returncode,
         "dict:, fake:, http://, https://, hub:, llama-server:, sglang:, vllm:" in unknown.stderr,
@@ -87,7 +87,7 @@ def test_one_table_with_other_options_is_another_checkpoint(project: Path) -> No
 
 def test_a_package_that_cannot_be_loaded_is_named_in_one_line(project: Path) -> None:
     (project / "site" / "dict_engine.py").write_text("import nothing_of_that_name", encoding="utf-8")
-    done = touchstone("show", "dict:answers.json", packages=project / "site", cwd=project)
+    done = touchstone("checkpoint", "show", "dict:answers.json", packages=project / "site", cwd=project)
     assert done.returncode == 4
     assert "plug-in dict (dict_engine:DictFactory, group touchstone.engines): cannot be loaded" in done.stderr
     assert done.stderr.count("\n") == 1

@@ -40,10 +40,10 @@ def test_a_lower_is_better_metric_goes_through_table_gate_comparison_and_ranking
     )
     assert (gate["lines"][0]["value"], gate["lines"][0]["against"]["measured"]) == (waited, against)
 
-    [pair] = json.loads(told(project, "compare", "first", "worse", "--json"))["pairs"]
+    [pair] = json.loads(told(project, "compare", "first", "worse", "--format", "json"))["pairs"]
     assert (pair["regressions"], pair["benchmarks"][0]["points"]) == (["toys"], pytest.approx(25))
     files = [f"results/{name}/details/fake-causal_results.json" for name in ("worse", "better")]
-    found = json.loads(told(project, "compare", *files, "--metric", "error_rate", "--json"))
+    found = json.loads(told(project, "compare", *files, "--metric", "error_rate", "--format", "json"))
     assert found["pairs"][0]["improvements"] == ["toys"]
 
     ranked = told(project, "baseline", "list", "--by", "error_rate")

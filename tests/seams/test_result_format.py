@@ -50,10 +50,12 @@ def packages(tmp_path: Path) -> Path:
 def test_an_installed_format_is_compared_and_imported(tmp_path: Path, packages: Path) -> None:
     (tmp_path / "old.scores").write_text("old\nquiz 0.50 1000\n")
     (tmp_path / "new.scores").write_text("new\nquiz 0.60 1000\n")
-    found = touchstone("compare", "old.scores", "new.scores", "--json", cwd=tmp_path, packages=packages)
+    found = touchstone(
+        "compare", "old.scores", "new.scores", "--format", "json", cwd=tmp_path, packages=packages
+    )
     [pair] = json.loads(found.stdout)["pairs"]
     assert (pair["improvements"], pair["benchmarks"][0]["points"]) == (["quiz"], pytest.approx(10))
-    found = touchstone("import", "new.scores", cwd=tmp_path, packages=packages)
+    found = touchstone("baseline", "import", "new.scores", cwd=tmp_path, packages=packages)
     assert found.stdout == "1 checkpoint of new.scores imported into results/saved/: quiz\n  new\n"
     of_folder = touchstone("compare", ".", cwd=tmp_path, packages=packages)
     assert "quiz" in of_folder.stdout, of_folder.stderr

@@ -10,5 +10,5 @@ from pytest_touchstone.checkpoints.builtin import SMOLLM2, cache_folder
 
 needs_smollm2 = pytest.mark.skipif(
     not os.environ.get("CI") and not any(cache_folder(SMOLLM2).glob("*.gguf")),
-    reason=f"builtin:{SMOLLM2} is not fetched; run: touchstone fetch {SMOLLM2}",
+    reason=f"builtin:{SMOLLM2} is not fetched; run: touchstone checkpoint fetch {SMOLLM2}",
 )

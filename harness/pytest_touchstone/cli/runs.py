@@ -1,4 +1,4 @@
-"""``touchstone list``: the runs of a results folder; ``report RUN``: its table again; ``track RUN``: to a tracker."""
+"""``touchstone runs``: the runs of a results folder."""
 
 from __future__ import annotations
 
@@ -6,63 +6,28 @@ import argparse
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_touchstone.cli.command import (
-    Output,
-    add_language,
-    add_output,
-    add_run,
-    form_of,
-    run_folder,
-    terminal,
-)
+from pytest_touchstone.cli.command import Output, add_output, terminal
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.text import count, one_line
-from pytest_touchstone.reports.trackers.payload import PLACE, Sent, Tracker, place_option
-from pytest_touchstone.reports.trackers.sending import track, trackers
 from pytest_touchstone.results.aggregate import COLLECTED, ended, summary_so_far
 from pytest_touchstone.results.layout import run_of
 from pytest_touchstone.results.live import goes_on
-from pytest_touchstone.results.rows import results_csv
-from pytest_touchstone.results.run_directory import RunDirectory, files_of_runs, find_run
-from pytest_touchstone.results.summary import (
-    SUMMARY,
-    Summary,
-    summary_json,
-    totals,
-    wholes,
-)
-
-FORMS: Final = ("markdown", "latex", "csv")
-"""The forms of one table of checkpoints by benchmarks."""
+from pytest_touchstone.results.run_directory import files_of_runs
+from pytest_touchstone.results.summary import SUMMARY, Summary, totals, wholes
 
 ITEMS: Final = 4
 CUT: Final = (2, 3, 5)
-"""The columns of ``touchstone list`` with numbers, and those that are cut where a line would be too long."""
+"""The columns of ``touchstone runs`` with numbers, and those that are cut where a line would be too long."""
 
 SHORTEST: Final = 8
 
-list_add_arguments = add_output
+add_arguments = add_output
 
 
-def report_add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The runs, and how much is shown."""
-    text = "a run id, a run's folder, or last; with --format also several, or what else study takes"
-    parser.add_argument("targets", nargs="+", metavar="RUN", help=text)
-    add_output(parser)
-    text = "all metrics, groups and notes, as pytest -v shows them"
-    parser.add_argument("-v", "--verbose", action="store_true", help=text)
-    text = "one table of checkpoints by benchmarks, for a paper: markdown, latex (booktabs) or csv"
-    parser.add_argument("--format", choices=FORMS, help=text)
-    text = "with --format: standard errors in place of 95 %% intervals"
-    parser.add_argument("--stderr", action="store_true", help=text)
-    add_language(parser)
-
-
-def list_run(options: argparse.Namespace) -> Output:
+def run(options: argparse.Namespace) -> Output:
     """Print a row per run, the newest last; one that cannot be read has a line on standard error."""
     paths = [path for file in (SUMMARY, COLLECTED) for path in files_of_runs(options.output, file)]
     found = []
@@ -73,36 +38,6 @@ def list_run(options: argparse.Namespace) -> Output:
             print(f"touchstone: {one_line(str(error))}", file=sys.stderr)
     nothing = f"no runs in {options.output}/\n"
     return Output([_row(one) for one in found], lambda: _table(found) if found else nothing)
-
-
-def report_run(options: argparse.Namespace) -> Output:
-    """Print the report that the end of the run printed, in the width of today's terminal; of a run that was killed,
-    that of what it has scored. With ``--format`` it is one table of all that is named. Raises ``HarnessError``."""
-    if options.format is not None:
-        return _paper_table(options)
-    if options.stderr or len(options.targets) > 1:
-        what = "--stderr" if options.stderr else f"{len(options.targets)} runs"
-        raise HarnessError(f"{what}: is for one table of all; give --format {'|'.join(FORMS)} too")
-    folder = find_run(options.targets[0], options.output, SUMMARY, COLLECTED)
-    summary = summary_so_far(folder)
-
-    def text() -> str:
-        from pytest_touchstone.reports.terminal import render
-
-        return render(summary, *terminal(), details=options.verbose)
-
-    return Output(summary_json(summary), text, csv=lambda: results_csv(summary))
-
-
-def _paper_table(options: argparse.Namespace) -> Output:
-    from pytest_touchstone.cli.study import read_study
-    from pytest_touchstone.reports import score_table
-
-    if (form := form_of(options)) is not None:
-        raise HarnessError(f"--{form} and --format {options.format}: give one of them")
-    table = score_table.table_of_study(read_study(options.targets, options.output))
-    made = getattr(score_table, f"{options.format}_table")(table, stderr=options.stderr)
-    return Output(None, made)
 
 
 def _row(summary: Summary) -> dict[str, Any]:
@@ -167,56 +102,3 @@ def _cell(text: str, width: int, column: int) -> str:
     if cell_len(text) > width:
         return f"{set_cell_size(text, width - 2)}.."
     return text.rjust(width) if column == ITEMS else set_cell_size(text, width)
-
-
-def track_add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the run and the tracker."""
-    add_run(parser)
-    for one in trackers():
-        text = f"to {one.title} (default: what the run itself was started with); {one.where}"
-        parser.add_argument(f"--{one.name}", action="store_true", help=text)
-        text = (
-            f"--{one.name}, and the {one.place} there (default: the run's, else {one.variable}, else {PLACE})"
-        )
-        parser.add_argument(f"--{one.name}-{one.place}", metavar="NAME", help=text)
-
-
-def track_run(options: argparse.Namespace) -> Output:
-    """Send what is lacking; raises ``HarnessError`` where the tracker does not take it."""
-    folder = run_folder(options, SUMMARY)
-    settings = dict(RunDirectory(folder).read_manifest().get("settings", {}))
-    for name in map(place_option, trackers()):
-        settings |= {name: given} if (given := getattr(options, name)) else {}
-    rows = [_sent(folder, one, settings) for one in _named_trackers(options, settings)]
-    return Output(rows[0] if len(rows) == 1 else rows, "\n".join(row["text"] for row in rows))
-
-
-def _named_trackers(options: argparse.Namespace, settings: dict[str, Any]) -> list[Tracker]:
-    """Return the trackers that are named, else those that the run was started with. Raises ``HarnessError``."""
-    known = {one.name: one for one in trackers()}
-    given = vars(options)
-    named, told = (
-        [one for name, one in known.items() if those.get(name) or those.get(place_option(one))]
-        for those in (given, settings)
-    )
-    found = named or told
-    if not found:
-        raise HarnessError(
-            f"{options.target}: say to which tracker: {', '.join(f'--{name}' for name in known)}"
-        )
-    return found
-
-
-def _sent(folder: Path, tracker: Tracker, settings: dict[str, Any]) -> dict[str, Any]:
-    sent = track(folder, tracker, settings)
-    return {"tracker": tracker.name, **asdict(sent), "text": _text(tracker, sent)}
-
-
-def _text(tracker: Tracker, sent: Sent) -> str:
-    if sent.new or sent.numbers or sent.files:
-        old = f" ({sent.runs - sent.new} were there)" if 0 < sent.new < sent.runs else ""
-        what = f"{count(sent.new, 'run')}{old}, {count(sent.numbers, 'number')}, {count(sent.files, 'file')} sent to"
-    else:
-        what = f"nothing to send: all {count(sent.runs, 'run')} of it are in"
-    left = f"; left out: {', '.join(sent.left_out)}" if sent.left_out else ""
-    return f"{tracker.title}: {what} {sent.where}{left}"

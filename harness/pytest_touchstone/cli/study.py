@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_touchstone.cli.command import Output, add_items, add_language, add_output, terminal
+from pytest_touchstone.cli.command import Output, add_items, add_language, add_output, add_target, terminal
 from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.compare.load import parse_sizes
 from pytest_touchstone.compare.study.choice import standings_in
@@ -43,15 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("-v", "--verbose", action="store_true", help="show all sections with all tables")
     text = "show these sections alone, by the names that the brief report ends with: curves,advice"
     add("--section", action="append", default=[], metavar="NAME[,NAME]", help=text)
-    add(
-        "-o",
-        dest="folder",
-        type=Path,
-        metavar="DIR",
-        help="write study.md, study.json and more into this folder",
+    add_target(
+        parser, "write study.md, study.json, curves as SVG (as PNG too with the extra plots) and more there"
     )
-    text = "draw curves and bars as SVG into this folder, as PNG too with the extra plots; -o does so too"
-    add("--plots", type=Path, metavar="DIR", help=text)
     text = "forecast every series at this step or epoch, from the checkpoints before it"
     add("--forecast", type=_place, metavar="PLACE", help=text)
     add("--all-metrics", action="store_true", help="every metric, not only those that decide")
@@ -63,8 +57,8 @@ def run(options: argparse.Namespace) -> Output:
     """Read everything that is named and report on it. Raises ``HarnessError`` for a mistake."""
     # Before numpy is imported: its matrices here are small, and threads that wait for each other cost more.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    if options.plots is not None and (why := unwritable(options.plots)) is not None:
-        raise HarnessError(f"--plots {shown_path(options.plots)}: {why}; choose another folder")
+    if options.to is not None and (why := unwritable(options.to)) is not None:
+        raise HarnessError(f"-o {shown_path(options.to)}: {why}; choose another folder")
     sizes = parse_sizes(options.items)
     study = read_study(
         options.what,
@@ -77,12 +71,12 @@ def run(options: argparse.Namespace) -> Output:
     sections = sections_of(study, options.forecast)
     chosen = _chosen(sections, options.section)
     pictures, drawn = _pictures(options, study)
-    if options.folder is not None:
+    if options.to is not None:
         from pytest_touchstone.reports.page.builder import FILE, study_page
         from pytest_touchstone.reports.study.views import study_files, write_files
 
-        made = study_files(study, sections, pictures, options.folder)
-        files = write_files(options.folder, {**made, FILE: study_page(study, sections)}, "-o DIR")
+        made = study_files(study, sections, pictures, options.to)
+        files = write_files(options.to, {**made, FILE: study_page(study, sections)}, "-o DIR")
 
     def text() -> str:
         from pytest_touchstone.reports.study.views import render
@@ -98,7 +92,7 @@ def run(options: argparse.Namespace) -> Output:
 
         return study_page(chosen).rstrip("\n")
 
-    facts = study_facts(study, chosen) if options.json else None
+    facts = study_facts(study, chosen) if options.format == "json" else None
     return Output(facts, text, markdown=markdown)
 
 
@@ -182,7 +176,7 @@ def _pictures(options: argparse.Namespace, study: Study) -> tuple[list[Path], li
     from pytest_touchstone.reports.study.views import write_pictures
 
     tracked = options.from_mlflow is not None
-    folder: Path | None = options.plots or options.folder
+    folder: Path | None = options.to
     forms = ("png", "svg") if available() else ("svg",)
     if folder is not None:
         pictures = study_pictures(study, "comparison" if tracked else "bars")

@@ -184,7 +184,7 @@ def _asked_alike(
     unlike = {id(one): why for one in comparable if (why := other_measure(one, new, metric))}
     if len(unlike) == len(comparable):
         last = comparable[-1]
-        again = f"`touchstone rescore {last.run_id} -o FOLDER` makes it of the stored answers, for --baseline FOLDER"
+        again = f"`touchstone score {last.run_id} -o FOLDER` makes it of the stored answers, for --baseline FOLDER"
         return [], f"{origin(last)} {unlike[id(last)]}: {again}"
     return [one for one in comparable if id(one) not in unlike], ""
 

@@ -1,7 +1,7 @@
 """The fidelity of a quantised, merged or served checkpoint: how far its distributions are from a reference's.
 
-``fidelity`` computes it over given texts, with ``touchstone fidelity`` and in a test. Tokens of a text depend on each
-other, so intervals are by document; with a single document, by its windows.
+``fidelity`` computes it over given texts, with ``touchstone checkpoint diff`` and in a test. Tokens of a text depend on
+each other, so intervals are by document; with a single document, by its windows.
 """
 
 from __future__ import annotations

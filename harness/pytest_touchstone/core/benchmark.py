@@ -221,7 +221,7 @@ class Benchmark:
     number is drawn with the run's seed. ``published`` says what was published of it. ``needs`` maps packages that its
     scorer imports to how they are installed. ``most_unusable`` is the share of generated texts that may have no answer
     in them, or end at the limit of tokens, before the result counts as not valid. ``temperature`` is that of
-    ``p_right`` (``metrics.soft``), None for the usual one of its primary score. ``grader`` is what ``touchstone grade``
+    ``p_right`` (``metrics.soft``), None for the usual one of its primary score. ``grader`` is what ``touchstone score``
     judges a file of programs with. ``solution`` is the published answer to a row, by which the benchmark has forms that
     generate nothing. ``judge`` are the questions that it asks the judge of the run, without texts. ``rule`` is for
     people to read; ``folder`` is that of the benchmark's module. ``form_of`` is the declared function that it is a form

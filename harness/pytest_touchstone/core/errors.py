@@ -94,7 +94,7 @@ class ExitCode(IntEnum):
         return member
 
     OK = 0, "all items scored; with a gate, none worse and every floor kept"
-    FAILED = 1, "an ordinary test failed; of `touchstone conformance`, verdicts differ"
+    FAILED = 1, "an ordinary test failed; of `touchstone score --verdicts`, verdicts differ"
     INTERRUPTED = 2, "stopped by hand, because a server is gone, or by `-x` under xdist"
     INTERNAL_ERROR = 3, "an error inside pytest or a plugin"
     MISTAKE = 4, "a mistake in what was asked for, said in one line"

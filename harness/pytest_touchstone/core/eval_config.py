@@ -113,7 +113,7 @@ AS_THE_RUN: Final = Asking()
 
 
 MOST_LINES: Final = 1
-"""The faults that a run names; ``touchstone validate`` names all."""
+"""The faults that a run names; ``touchstone benchmarks --config`` names all."""
 
 
 class Entry(BaseModel):
@@ -235,7 +235,11 @@ class ConfigFileError(OptionError):
     def __init__(self, lines: Iterable[str]) -> None:
         self.lines = list(lines)
         more = len(self.lines) - MOST_LINES
-        rest = f"; and {count(more, 'other fault')}: `touchstone validate` names all" if more > 0 else ""
+        rest = (
+            f"; and {count(more, 'other fault')}: `touchstone benchmarks --config` names all"
+            if more > 0
+            else ""
+        )
         super().__init__(f"{self.lines[0]}{rest}")
 
 

@@ -53,7 +53,7 @@ Scores: TypeAlias = Generator[Any, Any, Mapping[str, float] | Grade]
 
 
 class Grader(Protocol):
-    """The part of a declaration by which ``touchstone grade`` can grade a file of programs."""
+    """The part of a declaration by which ``touchstone score`` can grade a file of programs."""
 
     @property
     def task_id(self) -> str:

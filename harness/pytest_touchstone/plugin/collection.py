@@ -389,7 +389,7 @@ def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
         return []
     infos = collection.known_checkpoints()
     if not infos:
-        leave_out(f"{NO_CHECKPOINT}, or `touchstone fetch smollm2-135m`")
+        leave_out(f"{NO_CHECKPOINT}, or `touchstone checkpoint fetch smollm2-135m`")
         return []
     asked = [kind for kind in spec.asks if kind not in NOT_OF_CHECKPOINTS]
     suited = [info for info in infos if all(kind in info.serves for kind in asked)]

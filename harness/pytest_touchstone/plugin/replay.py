@@ -1,7 +1,7 @@
 """The items of a finished run, started again without a model.
 
 An item is started from its row, what it asks is compared with what was asked then, and it is sent the stored answers.
-``touchstone rescore`` takes today's scores from that, ``touchstone items`` what was read out of a text and which choice
+``touchstone score`` takes today's scores from that, ``touchstone items`` what was read out of a text and which choice
 is right.
 """
 

@@ -6,7 +6,6 @@ file and GitHub Actions are served where they are asked for.
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -433,7 +432,7 @@ def tracking(name: str) -> Tracking:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tracking:
-    """Sends a finished run to a tracker: ``touchstone track`` is started in a process of its own with a limit of time.
+    """Sends a finished run to a tracker: ``touchstone export`` is started in a process of its own with a limit of time.
 
     So nothing of a tracker's client is in pytest's process, and whatever it does, the run ends with its results and its
     exit code.
@@ -450,13 +449,13 @@ class Tracking:
             "-P",
             "-m",
             "pytest_touchstone.cli",
-            "track",
+            "export",
             str(folder),
-            f"--{self.tracker.name}",
+            f"--format={self.tracker.name}",
         ]
         try:
             done = subprocess.run(
-                [*command, "--json"],
+                command,
                 stdin=subprocess.DEVNULL,  # a client without a key asks for none
                 capture_output=True,
                 text=True,
@@ -472,12 +471,11 @@ class Tracking:
             ours = [line for line in done.stderr.splitlines() if line.startswith("touchstone: ")]
             last = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
             return self._failed(folder, ours[-1].removeprefix("touchstone: ") if ours else last, "sends it")
-        found: str = json.loads(done.stdout)["text"]
-        return found
+        return done.stdout.strip()
 
     def _failed(self, folder: Path, why: str, later: str) -> str:
         why = why.removeprefix(f"{self.tracker.title}: ")
         return (
             f"warning: {self.tracker.title} does not have all of this run: {why}; "
-            f"`touchstone track {shown_path(folder)} --{self.tracker.name}` {later}"
+            f"`touchstone export {shown_path(folder)} --format {self.tracker.name}` {later}"
         )

@@ -137,7 +137,7 @@ def check_shard(settings: Settings, *, judged: bool) -> None:
     if not given and not judged:
         return
     flag = f"--eval-{given[0].replace('_', '-')}" if given else "a baseline"
-    after = "`touchstone track`" if given and given[0] in settings.trackers else "`touchstone merge --gate`"
+    after = "`touchstone export`" if given and given[0] in settings.trackers else "`touchstone merge --gate`"
     raise OptionError(
         f"--eval-shard {settings.shard}: {flag} needs the whole run, and this is a part; "
         f"leave it out, and use {after} when all parts are there"

@@ -1,6 +1,6 @@
 """A comparison in words (cells of tables, lists of verdicts, notes) and as plain data.
 
-``touchstone compare --json`` prints the plain data:
+``touchstone compare --format json`` prints the plain data:
 
     {"pairs": [{"baseline": {...}, "new": {...}, "benchmarks": [LINE], "composites": [LINE], "mean": {...},
                 "pooled": LINE, "improvements": [NAME], "regressions": [], "not_worse": [], "inconclusive": [],

@@ -10,7 +10,7 @@
     errors.log                         each checkpoint and item that should have been scored and was not
     BENCHMARK.log                      with ``--eval-config``: a line per item
     BENCHMARK_tasks.csv                of programs: a row per task with samples, passed, pass@k, and each outcome
-    BENCHMARK_samples.jsonl            of programs: a line per sample, for ``touchstone grade`` and other graders
+    BENCHMARK_samples.jsonl            of programs: a line per sample, for ``touchstone score`` and other graders
 
 The files of a checkpoint with a benchmark's name have the prefix ``checkpoint-``; with several checkpoints those of
 programs have the prefix ``CHECKPOINT_``. A line of samples has

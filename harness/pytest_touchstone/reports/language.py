@@ -1,6 +1,6 @@
 """Reports in other languages: their English texts, put into the language that is asked for as they are drawn.
 
-Reports are written in English, which is the identity of a message, as gettext has it; ``--json`` and files stay so.
+Reports are written in English, which is the identity of a message, as gettext has it; JSON and files stay so.
 ``labelled``, ``open_table`` and ``console_of`` (``reports.formatting``) ask here for each text that they draw, and
 without a language get it back unchanged. A language is a catalogue ``locale/NAME.po``.
 

@@ -1,6 +1,7 @@
 """A plan of a gate in words, and as plain data.
 
-``touchstone plan --json`` prints the plain data; numbers are shares, not points, and what cannot be is null:
+``touchstone baseline plan --format json`` prints the plain data; numbers are shares, not points, and what cannot be is
+null:
 
     {"schema": 1, "kind": "plan", "baseline": "best", "drop": 0.02, "power": 0.8, "alpha": 0.05, "margin": 0.01,
      "benchmarks": [{"benchmark": "gsm8k", "metric": "exact_match", "items": 1319, "flips": 0.14,

@@ -2,9 +2,9 @@
 
 It has the primary metric of each benchmark and the composites, a row per checkpoint. A value is marked as the best only
 where a test tells it from each other one of its column (``compare.standings``), and one that is not valid is marked as
-such and never best. A paper's forms are Markdown, LaTeX (booktabs) and CSV.
+such and never best. A paper's forms are Markdown and LaTeX (booktabs).
 
-Names come from outside: each form escapes what it would take for markup, and no field of CSV is a formula.
+Names come from outside: each form escapes what it would take for markup.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from pytest_touchstone.compare.standings import leading
 from pytest_touchstone.compare.study.choice import standings_in
 from pytest_touchstone.compare.study.points import Measure, Point, Study, Value
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.composite import COMPOSITE
-from pytest_touchstone.core.text import csv_text, listed, one_line
+from pytest_touchstone.core.text import listed, one_line
 from pytest_touchstone.reports import formatting
 from pytest_touchstone.reports.document import Table
 from pytest_touchstone.reports.formatting import (
@@ -377,20 +377,3 @@ def latex_table(table: ScoreTable, *, stderr: bool = False) -> str:
         "\\end{table}",
     ]
     return "\n".join(lines) + "\n"
-
-
-def csv_table(table: ScoreTable, *, stderr: bool = False) -> str:
-    """Return the table as CSV (RFC 4180): of each benchmark the value, unrounded, its limits or standard error, and
-    ``best`` or ``not valid``."""
-    around = ("stderr",) if stderr else ("low", "high")
-    parts = ("", *(f" {name}" for name in around), " note")
-    head = [f"{one.benchmark} {one.metric}{part}" for one in table.columns for part in parts]
-
-    def fields(one: ScoreCell | None) -> list[Any]:
-        if one is None:
-            return [None] * len(parts)
-        note = NOT_VALID if one.invalid else "best" if one.best else None
-        return [one.value, *(getattr(one, name) for name in around), note]
-
-    rows = ([name, *(part for one in row for part in fields(one))] for name, row in table.rows)
-    return csv_text([["checkpoint", *head], *rows], "\r\n")

@@ -110,7 +110,7 @@ def find_run(target: str | Path, output: Path, *files: str) -> Path:
     if str(target) == LAST and runs:
         return runs[-1][1]
     known = did_you_mean(str(target), (folder.name for _, folder in runs)) if str(target) != LAST else ""
-    raise HarnessError(f"{target}: no such run in {output}/; {known}`touchstone list` shows them")
+    raise HarnessError(f"{target}: no such run in {output}/; {known}`touchstone runs` shows them")
 
 
 def run_id_of(target: str, output: Path) -> str:

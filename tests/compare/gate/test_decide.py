@@ -528,9 +528,9 @@ def test_results_without_a_soft_score_or_at_another_temperature_are_no_baseline_
     for before, said in (
         (
             soft("old", 0.2, "p_right"),
-            "old in run-old has p_right at temperature 0.2, not 0.1: `touchstone rescore",
+            "old in run-old has p_right at temperature 0.2, not 0.1: `touchstone score",
         ),
-        (soft("old", None), "old in run-old has no p_right: `touchstone rescore run-old -o FOLDER`"),
+        (soft("old", None), "old in run-old has no p_right: `touchstone score run-old -o FOLDER`"),
     ):
         (line,) = gate(mine, old=(before,), metrics=("p_right",)).lines
         assert line.invalid[0].startswith(said)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo, resolve
-from pytest_touchstone.cli.show import lines
+from pytest_touchstone.cli.checkpoint import lines
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.loading import choose_dtype

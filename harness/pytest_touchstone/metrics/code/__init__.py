@@ -2,7 +2,7 @@
 
 ``extract`` asks a chat and takes the program out of a text. ``rows`` brings the published forms of a task into one, and
 ``calling`` makes its tests call the program. ``grader`` asks for a program to be run, scores the outcomes, and is these
-steps in order, for benchmarks and for ``touchstone grade``. ``plus`` and ``plus_rules`` compare a program with the
+steps in order, for benchmarks and for ``touchstone score``. ``plus`` and ``plus_rules`` compare a program with the
 canonical solution, as EvalPlus does.
 """
 

@@ -1,7 +1,7 @@
 """The scores of a task from the texts that a checkpoint wrote: one grader for each form of rows; and pass@k.
 
 A benchmark hands over its request and grades the answer (``return (yield from MBPP.grade(...))``), and declares the
-same grader for ``touchstone grade``, which has the programs already.
+same grader for ``touchstone score``, which has the programs already.
 
 pass@k is the chance that at least one of k samples passes (``metrics.samples``). It is computed for each task; a
 benchmark's pass@k is the mean over its tasks, never a share of all samples pooled.

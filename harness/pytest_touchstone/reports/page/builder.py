@@ -76,7 +76,8 @@ def study_page(study: Study, sections: Sequence[Section]) -> str:
     if size > MOST_BYTES:
         told = [
             f"The items of these {len(known)} runs ({size / 2**20:.0f} MiB) are not on this page: "
-            "`touchstone page RUN` makes one of a run, `touchstone page RUN RUN` of two side by side."
+            "`touchstone report RUN --open` makes one of a run, `touchstone report RUN RUN --open` of two "
+            "side by side."
         ]
         known = []
     summaries = []

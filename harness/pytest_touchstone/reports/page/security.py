@@ -67,7 +67,8 @@ def refuse_keys(manifest: Mapping[str, Any], where: str) -> None:
             kind, key = found
             raise KeyFoundError(
                 f"no page of {where}: {path} holds what looks like {kind} ({key[:SHOWN]}...); give keys by "
-                f"the environment, take this one out of the run's files, then type `touchstone page {where}`"
+                "the environment, take this one out of the run's files, then type "
+                f"`touchstone report {where} --format html`"
             )
 
 

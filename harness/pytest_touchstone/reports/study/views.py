@@ -1,4 +1,4 @@
-"""A study for terminals, in brief or whole, as Markdown, and as the files of ``-o`` and ``--plots``.
+"""A study for terminals, in brief or whole, as Markdown, and as the files of ``-o``.
 
 In Markdown, texts of others cannot break out of their cells.
 """
@@ -131,4 +131,4 @@ def write_pictures(folder: Path, pictures: Sequence[Picture], forms: Sequence[st
     for one in pictures:
         for form in forms:
             files[f"{one.name}.{form}"] = png.png(one) if form == "png" else svg(one, alone=True)
-    return write_files(folder, files, "--plots DIR")
+    return write_files(folder, files, "-o DIR")

@@ -1,8 +1,13 @@
-"""Today's scorers on the stored answers of a finished run, without a model.
+"""``touchstone score``: today's scorers on answers that are there, without a model.
 
-Every journalled item is started again from its row, its requests are compared with the stored ones, and it is sent
-the stored answers. An item whose row or question has changed since cannot be scored again; it is listed with the
-reason. With ``-o`` the results are written too, as a CSV file or as a run of its own.
+touchstone score RUN                                    a run's stored answers again
+touchstone score RUN -o FOLDER                          as a run of its own; -o FILE.csv writes a table
+touchstone score samples.jsonl --benchmark humaneval    pass@k of a file of programs (``cli.grade``)
+touchstone score --verdicts verdicts.jsonl              another scorer's verdicts, against recorded ones
+
+Every journalled item of a run is started again from its row, its requests are compared with the stored ones, and it is
+sent the stored answers. An item whose row or question has changed since cannot be scored again; it is listed with the
+reason.
 """
 
 from __future__ import annotations
@@ -15,9 +20,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_touchstone.cli.command import Output, add_run, run_folder
+from pytest_touchstone.cli import grade
+from pytest_touchstone.cli.command import Output, add_output, add_places, add_target, run_folder
 from pytest_touchstone.core.data_files import read_lines
-from pytest_touchstone.core.errors import BenchmarkError, DataError, ExitCode, HarnessError
+from pytest_touchstone.core.errors import BenchmarkError, DataError, ExitCode, HarnessError, OptionError
 from pytest_touchstone.core.files import shipped, shown_path, unwritable, write_atomic
 from pytest_touchstone.metrics.soft import temperature_of
 from pytest_touchstone.plugin.replay import Replay
@@ -58,17 +64,49 @@ class Rescored:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's arguments."""
-    add_run(parser)
-    parser.add_argument("--data", metavar="DIR", help="folder of datasets (default: the run's)")
-    parser.add_argument(
-        "--root", type=Path, metavar="DIR", help="the folder pytest ran in (default: the run's)"
+    """Add the arguments of the three kinds of answers."""
+    text = "a run id, a run's folder, or last; with --benchmark a file of samples, with --verdicts one of verdicts"
+    parser.add_argument("target", nargs="?", metavar="RUN|FILE", help=text)
+    add_output(parser)
+    text = (
+        "of a run, write its scores there: a new run's folder, or a file that ends in .csv; of samples, their verdicts "
+        "(default: FILE_results.jsonl)"
     )
-    text = "write the results there: a new run's folder, or a file that ends in .csv"
-    parser.add_argument("-o", "--to", type=Path, metavar="PATH", help=text)
+    add_target(parser, text, "PATH")
+    add_places(parser)
+    grade.add_arguments(parser.add_argument_group("samples of programs, for pass@k"))
+    verdicts = parser.add_argument_group("verdicts of other scorers")
+    text = "compare a file of verdicts with recorded ones; without a file, count the cases of each scorer"
+    verdicts.add_argument("--verdicts", action="store_true", default=None, help=text)
+    text = "print the cases of a scorer, without their verdicts"
+    verdicts.add_argument("--cases", metavar="SCORER", help=text)
+
+
+OPTIONS: Final = {
+    "a run": ("to", "data", "root"),
+    "samples": ("to", "data", *grade.OPTIONS),
+    "verdicts": ("verdicts", "cases"),
+}
+"""The options of each kind of answers."""
 
 
 def run(options: argparse.Namespace) -> Output:
+    """Score what is named. Raises ``HarnessError`` for a mistake."""
+    kind, work = "a run", _rescored
+    if options.verdicts or options.cases is not None:
+        kind, work = "verdicts", _compared
+    elif options.benchmark is not None:
+        kind, work = "samples", grade.run
+    for name in (name for names in OPTIONS.values() for name in names if name not in OPTIONS[kind]):
+        if getattr(options, name) is not None:
+            flag = "-o" if name == "to" else f"--{name.replace('_', '-')}"
+            raise OptionError(f"{flag}: does nothing with {kind}; leave it out (touchstone score --help)")
+    if options.target is None and kind != "verdicts":
+        raise OptionError("RUN or FILE is missing (touchstone score --help)")
+    return work(options)
+
+
+def _rescored(options: argparse.Namespace) -> Output:
     """Print today's scores beside those of the run, and write them where that is asked for."""
     folder, target = run_folder(options, "run.json"), options.to
     if target is not None:
@@ -79,9 +117,7 @@ def run(options: argparse.Namespace) -> Output:
     if target is not None:
         _write(target, folder, found)
         data["written"] = str(target)
-    return Output(
-        data, "\n".join(_lines(found, target)), csv=lambda: results_csv(summary_of(folder, found.records))
-    )
+    return Output(data, "\n".join(_lines(found, target)))
 
 
 def _check_target(target: Path) -> None:
@@ -202,27 +238,18 @@ class VerdictComparison:
     differences: list[Difference]
 
 
-def conformance_add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's arguments."""
-    text = "JSON lines: scorer, gold, output, verdict"
-    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help=text)
-    parser.add_argument(
-        "--cases", metavar="SCORER", help="print the cases of a scorer, without their verdicts"
-    )
-
-
-def conformance_run(options: argparse.Namespace) -> Output:
-    """The differences between a file's verdicts and the recorded ones; without a file, the content of the kit."""
+def _compared(options: argparse.Namespace) -> Output:
+    """Return the differences between a file's verdicts and the recorded ones; without a file, what is recorded."""
     if options.cases is not None:
         found = [
             {"scorer": options.cases, "gold": one["gold"], "output": one["output"]}
             for one in cases(options.cases)
         ]
         return Output(found, "\n".join(json.dumps(case, ensure_ascii=False) for case in found))
-    if options.file is None:
+    if options.target is None:
         counts = {name: len(cases(name)) for name in scorers()}
         return Output(counts, "\n".join(f"{name:18} {count} cases" for name, count in counts.items()))
-    compared = compare_verdicts(options.file)
+    compared = compare_verdicts(Path(options.target))
     code = ExitCode.FAILED if compared.differences else 0
     return Output(asdict(compared), "\n".join(_compared_lines(compared)), code)
 

@@ -1,4 +1,4 @@
-"""``touchstone show``: the rows and the text about a checkpoint."""
+"""``touchstone checkpoint show``: the rows and the text about a checkpoint."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.tiny import tiny_adapter
 
 
 def shown(capsys: pytest.CaptureFixture[str], path: Path, *options: str) -> dict[str, Any]:
-    assert main(["show", str(path), "--json", *options]) == 0
+    assert main(["checkpoint", "show", str(path), "--format", "json", *options]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert isinstance(row, dict)
     return row
@@ -40,7 +40,7 @@ def test_a_pt_file_tells_what_its_training_wrote_into_it(
     assert row["training"]["train_metrics"] == {"train_loss": 1.75}
     assert {"humaneval", "mbpp", "gsm8k", "lambada"} <= set(row["benchmarks"])
     assert "real_coref" not in row["benchmarks"]
-    assert main(["show", str(path)]) == 0
+    assert main(["checkpoint", "show", str(path)]) == 0
     text = capsys.readouterr().out
     for line in ("val_loss           1.5", " config.training.lr = 0.0001", "n_future_tokens 4"):
         assert line in text
@@ -53,5 +53,5 @@ def test_an_adapter_is_shown_with_its_base(
     row = shown(capsys, adapter)
     assert (row["format"], row["base"]["name"]) == ("adapter", "checkpoint-7")
     assert shown(capsys, adapter, "--base-model", str(whole))["fingerprint"] == row["fingerprint"]
-    assert main(["show", str(adapter)]) == 0
+    assert main(["checkpoint", "show", str(adapter)]) == 0
     assert f"base               {whole} (LlamaForCausalLM)" in capsys.readouterr().out

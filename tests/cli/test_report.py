@@ -1,4 +1,4 @@
-"""``touchstone page`` and ``touchstone view``: pages of saved results."""
+"""``touchstone report``: pages of saved results, in a browser or in files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_run_gets_a_page_with_its_items(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["page", "kept"]) == 0
+    assert main(["report", "kept", "--format", "html"]) == 0
     assert capsys.readouterr().out == "results/kept/report.html\n"
     page = (run / "report.html").read_text()
     texts = [chunk_items(unpacked(one)) for one in re.findall(r'id="texts-\d+-0">(.*?)<', page)]
@@ -39,12 +39,12 @@ def test_a_run_gets_a_page_with_its_items(run: Path, capsys: pytest.CaptureFixtu
 def test_a_run_that_is_named_twice_and_one_that_is_not_there_are_one_line(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["page", "kept", "results/kept"]) == 4
+    assert main(["report", "kept", "results/kept", "--open"]) == 4
     told = capsys.readouterr().err
     assert told == "touchstone: kept, results/kept: a run is named twice; name runs that differ\n"
-    assert main(["page", "kep"]) == 4
+    assert main(["report", "kep", "--open"]) == 4
     assert "did you mean 'kept'?" in capsys.readouterr().err
-    assert main(["page", "kept", "-o", "results"]) == 4
+    assert main(["report", "kept", "-o", "results"]) == 4
     assert capsys.readouterr().err.startswith("touchstone: cannot write results: ")
 
 
@@ -68,7 +68,7 @@ def checkpoints_of(page: Path) -> list[str]:
 def test_a_page_of_one_checkpoint_has_its_items_alone_and_says_so(
     training: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["page", "training#200"]) == 0
+    assert main(["report", "training#200", "--format", "html"]) == 0
     path = Path(capsys.readouterr().out.strip())
     assert path.parent == Path("results/training")
     assert path.name.startswith("report-model_checkpoint-200")
@@ -82,14 +82,14 @@ def test_a_page_of_one_checkpoint_has_its_items_alone_and_says_so(
 def test_checkpoints_of_one_run_or_of_several_stand_side_by_side(
     training: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["page", "training#200", "training#100", "-o", "both.html"]) == 0
+    assert main(["report", "training#200", "training#100", "-o", "both.html"]) == 0
     assert checkpoints_of(Path("both.html")) == ["model/checkpoint-200: 24", "model/checkpoint-100: 24"]
     assert (
         ">model/checkpoint-100 (training) against model/checkpoint-200 (training)</h2>"
         in Path("both.html").read_text()
     )
     make_run(training.with_name("again"), 24, 1, seed=3)
-    assert main(["view", "last:100", "training#100"]) == 0
+    assert main(["report", "last:100", "training#100", "--open"]) == 0
     assert capsys.readouterr().out.endswith("comparison.html\n")
     assert checkpoints_of(Path("comparison.html")) == ["model/checkpoint-100: 48"]
 
@@ -102,14 +102,30 @@ def test_mistakes_about_checkpoints_are_one_line(training: Path, capsys: pytest.
         "training#100 training#100": "a checkpoint is named twice; name checkpoints that differ",
         "training training#100": "a checkpoint is part of a run that is named too; leave one out",
     }.items():
-        for command in ("page", "view"):
-            assert main([command, *targets.split()]) == 4
+        for how in ("--open", "--format=html"):
+            assert main(["report", *targets.split(), how]) == 4
             told = capsys.readouterr().err
             assert said in told
             assert told.count("\n") == 1
 
 
-def test_view_opens_the_page_where_there_is_a_display_and_else_prints_its_path(
+def test_each_form_can_be_written_to_a_file(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for form, start in (
+        ("csv", "checkpoint,"),
+        ("latex", "% "),
+        ("markdown", "| checkpoint |"),
+        ("json", "{"),
+    ):
+        assert main(["report", "kept", "--format", form]) == 0
+        printed = capsys.readouterr().out
+        assert main(["report", "kept", "--format", form, "-o", "out/report"]) == 0
+        assert capsys.readouterr().out == "out/report\n"
+        text = Path("out/report").read_bytes().decode()
+        assert text.startswith(start)
+        assert text.strip() == printed.strip()
+
+
+def test_the_page_is_opened_where_there_is_a_display_and_else_prints_its_path(
     run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
@@ -122,10 +138,10 @@ def test_view_opens_the_page_where_there_is_a_display_and_else_prints_its_path(
     monkeypatch.setattr("sys.platform", "linux")
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
-    assert main(["view", "last"]) == 0
+    assert main(["report", "last", "--open"]) == 0
     assert capsys.readouterr().out == "no browser could be started; open results/kept/report.html\n"
     assert opened == []
     monkeypatch.setenv("DISPLAY", ":0")
-    assert main(["view", "kept"]) == 0
+    assert main(["report", "kept", "--open"]) == 0
     assert capsys.readouterr().out == "results/kept/report.html\n"
     assert opened == [(run / "report.html").resolve().as_uri()]

@@ -1,0 +1,287 @@
+"""``touchstone checkpoint``: checkpoints before a run.
+
+touchstone checkpoint show models/a                       its properties, without loading it
+touchstone checkpoint fetch smollm2-135m                  a builtin one into the user's cache
+touchstone checkpoint diff models/a models/a-q4.gguf      how far a quantised, converted, merged or served one is
+touchstone checkpoint diff models/a models/b --text docs.jsonl --max-kl 0.01
+touchstone checkpoint noise models/a                      the same one in the other number type
+
+Of the shipped benchmarks ``show`` names those that the checkpoint can answer. ``--format json`` of a distance has the fields of ``compare.fidelity.Fidelity``, and
+``verdicts`` by option.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any, Final
+
+from pytest_touchstone.checkpoints import CheckpointInfo, resolve
+from pytest_touchstone.checkpoints.builtin import fetch
+from pytest_touchstone.checkpoints.formats.base import Lasting
+from pytest_touchstone.cli.command import Output, add_settings, add_value, say, terminal
+from pytest_touchstone.compare.fidelity import TEXT, Fidelity, fidelity, verdict_at_limit
+from pytest_touchstone.core.errors import ExitCode
+from pytest_touchstone.core.files import SCHEMA
+from pytest_touchstone.core.keys import masked_value
+from pytest_touchstone.core.requests import NOT_OF_CHECKPOINTS
+from pytest_touchstone.core.settings import integer, number
+from pytest_touchstone.core.tasks import shipped_names
+from pytest_touchstone.core.text import count, visible
+from pytest_touchstone.engines.http.abilities import HELLO, abilities_of
+from pytest_touchstone.engines.registry import identity
+from pytest_touchstone.plugin.selection import shipped_specs
+from pytest_touchstone.reports.document import Facts, Part, Section, Table, render_text
+from pytest_touchstone.results.summary import finite
+from pytest_touchstone.statistics.intervals import Estimate
+
+_WIDTH: Final = 18
+
+
+def show_add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``checkpoint show``."""
+    parser.add_argument("source", metavar="PATH", help="anything that --checkpoint takes")
+    add_settings(parser, "base_model")
+
+
+def show_run(options: argparse.Namespace) -> Output:
+    """Return a table per checkpoint."""
+    with Lasting(lambda text: say(visible(text), sys.stderr)) as lasting:
+        found = rows(options.source, base_model=options.base_model, lasting=lasting)
+    return Output(found, "\n\n".join("\n".join(lines(row)) for row in found))
+
+
+def fetch_add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``checkpoint fetch``."""
+    parser.add_argument("name", metavar="NAME", help="smollm2-135m")
+
+
+def fetch_run(options: argparse.Namespace) -> Output:
+    """Fetch it and report progress, with JSON on stderr."""
+    stream = sys.stderr if options.format == "json" else sys.stdout
+    path = fetch(options.name, say=lambda text: print(text, file=stream))
+    return Output({"name": options.name, "path": str(path)})
+
+
+def rows(
+    source: str, *, base_model: str | None = None, lasting: Lasting | None = None
+) -> list[dict[str, Any]]:
+    """Each of the checkpoints as a table of plain values. Raises ``CheckpointError``."""
+    return [_row(info) for info in resolve(source, seq_len=None, base_model=base_model, lasting=lasting)]
+
+
+def lines(row: dict[str, Any]) -> Iterator[str]:
+    """The table for people, without the values that are not known."""
+    for name, value in row.items():
+        address = name == "path" and row.get("served")  # which is no path
+        if (
+            value not in (None, {}, [], "", False)
+            and name not in ("takes_adapters", "cacheable")
+            and not address
+        ):
+            yield from _lines(name, value)
+
+
+def _lines(name: str, value: Any) -> Iterator[str]:
+    """The lines about one property."""
+    if name == "training":
+        for number, line in enumerate(_settings("", value)):
+            yield f"{'' if number else name:{_WIDTH}} {line}"
+    elif name == "params":
+        sizes = (f"{key} {one}" for key, one in value.items() if one is not None)
+        yield f"{'sizes':{_WIDTH}} {', '.join(sizes)}"
+    elif name == "extra":
+        for key, one in value.items():
+            yield f"{key:{_WIDTH}} {int(one):,}" if one.isdecimal() else f"{key:{_WIDTH}} {one}"
+    elif name == "base":
+        yield f"{'base':{_WIDTH}} {value['source']} ({value['architecture']})"
+    elif name == "served":
+        yield from _served(value)
+    elif name == "parameters":
+        yield f"{name:{_WIDTH}} {value:,}"
+    elif isinstance(value, (list, dict)):
+        parts = value if isinstance(value, list) else [f"{key}={one}" for key, one in value.items()]
+        yield f"{name:{_WIDTH}} {', '.join(map(str, parts))}"
+    else:
+        yield f"{name:{_WIDTH}} {value}"
+
+
+def _served(told: dict[str, Any]) -> Iterator[str]:
+    """The lines about a server: what it is, how it is asked, and what it lacks."""
+    can = abilities_of(told["abilities"])
+    scores = {"prompt_logprobs": "by token ids with prompt_logprobs", "echo": "by token ids with echo"}
+    texts = (["completions, " + ("by token ids" if can.tokens else "as text")] if can.completions else []) + (
+        ["chats"] if can.chat else []
+    )
+    added = told["template"]
+    limit = told["limit"]
+    for name, text in (
+        ("address", told["url"]),
+        ("model", told["model"]),
+        ("server", " ".join(filter(None, (told["server"], told["version"]))) or "unknown"),
+        ("system", told["system_fingerprint"] or ""),
+        ("tokenizer", told["tokenizer"] or "none: --eval-tokenizer PATH"),
+        ("takes", "not said" if limit is None else f"{limit:,} tokens, prompt and text together"),
+        ("scores", scores[can.scoring] if can.scoring else f"none: {told['lacks']}"),
+        ("whole texts", f"not scored: {told['lacks']}" if can.scoring and not can.whole_texts else ""),
+        ("choices", "of one token in one request (logprob_token_ids)" if can.choices else ""),
+        ("cache", f"blocks of {can.block} tokens: short choices token by token" if can.block else ""),
+        ("texts", "; ".join(texts)),
+        ("chat template", "" if added is None or not can.chat else f"makes {added} tokens of {HELLO!r}"),
+        *(("note", note) for note in told["notes"]),
+    ):
+        if text:
+            yield f"{name:{_WIDTH}} {text}"
+
+
+def _row(info: CheckpointInfo) -> dict[str, Any]:
+    row: dict[str, Any] = masked_value(info.plain())
+    row["fingerprint"] = identity(info)
+    row["answers"] = row.pop("serves")
+    specs = sorted(shipped_specs(shipped_names()), key=lambda spec: spec.name)
+    row["benchmarks"] = [spec.name for spec in specs if {*spec.asks} <= {*info.serves, *NOT_OF_CHECKPOINTS}]
+    return row
+
+
+def _settings(prefix: str, table: dict[str, Any]) -> Iterator[str]:
+    """Nested settings, one per line, with dotted names."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _settings(f"{prefix}{key}.", value)
+        elif value is not None:
+            yield f"{prefix}{key} = {value}"
+
+
+# How far one is from another
+
+
+_ROWS: Final = {
+    "kl_mean": "KL divergence, mean (nats per token)",
+    "kl_median": "  median",
+    "kl_p99": "  99th percentile",
+    "kl_p999": "  99.9th percentile",
+    "kl_max": "  maximum",
+    "top_agreement": "same top token (share)",
+    "reference_perplexity": "perplexity of the reference",
+    "candidate_perplexity": "perplexity of the candidate",
+    "perplexity_ratio": "  ratio",
+    "logprob_difference": "log-probability, difference (nats)",
+}
+
+_LIMITS: Final = {"max_kl": ("kl_mean", False), "min_top_agreement": ("top_agreement", True)}
+"""By option: the value that it limits, and whether a higher one is better."""
+
+
+def _add_distance(parser: argparse.ArgumentParser) -> None:
+    text = f"a text, a folder of texts, or JSON lines with a field text (default: {TEXT[1]})"
+    parser.add_argument("--text", metavar="PATH", help=text)
+    add_value(parser, "--limit", integer, "only the first N documents", least=1)
+    text = "tokens of a window (default: 512, or what both models take)"
+    add_value(parser, "--length", integer, text, least=1)
+    add_settings(parser, "dtype", "device", "base_model", "trust_remote_code")
+    text = "the number type of the candidate (default: the same; of noise, bfloat16 beside float32)"
+    parser.add_argument("--candidate-dtype", metavar="DTYPE", help=text)
+    text = "exit with 8 where the mean divergence is above this"
+    add_value(parser, "--max-kl", number, text, metavar="NATS")
+    text = "exit with 8 where the same top token is rarer than this"
+    add_value(parser, "--min-top-agreement", number, text, metavar="SHARE", most=1.0)
+
+
+def diff_add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``checkpoint diff``."""
+    text = "a causal language model, as --checkpoint takes it"
+    parser.add_argument("reference", metavar="REFERENCE", help=text)
+    parser.add_argument("candidate", metavar="CANDIDATE", help="what was made of it")
+    _add_distance(parser)
+
+
+def noise_add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``checkpoint noise``."""
+    text = "a causal language model, which is asked in two number types"
+    parser.add_argument("reference", metavar="PATH", help=text)
+    _add_distance(parser)
+
+
+def noise_run(options: argparse.Namespace) -> Output:
+    """Compare a checkpoint with itself in another number type. Raises ``HarnessError`` for a mistake."""
+    options.candidate = options.reference
+    options.dtype = "float32" if options.dtype in (None, "auto") else options.dtype
+    other = "bfloat16" if options.dtype == "float32" else "float32"
+    options.candidate_dtype = options.candidate_dtype or other
+    return diff_run(options)
+
+
+def diff_run(options: argparse.Namespace) -> Output:
+    """Measure the distance. Raises ``HarnessError`` for a mistake."""
+    names = (
+        "text",
+        "dtype",
+        "device",
+        "limit",
+        "length",
+        "candidate_dtype",
+        "base_model",
+        "trust_remote_code",
+    )
+    given = {name: value for name in names if (value := getattr(options, name)) is not None}
+    found = fidelity(options.reference, options.candidate, **given)
+    verdicts = {}
+    for option, (field, higher) in _LIMITS.items():
+        limit = getattr(options, option)
+        if limit is None:
+            continue
+        kind = verdict_at_limit(getattr(found, field), limit, higher_is_better=higher)
+        if found.most_probable and field == "kl_mean" and kind == "not worse":
+            kind = "inconclusive"  # it is a lower bound
+        verdicts[option] = {"limit": limit, "verdict": kind}
+    facts = {"schema": SCHEMA, "kind": "fidelity", **finite(asdict(found)), "verdicts": verdicts}
+    worse = any(verdict["verdict"] == "worse" for verdict in verdicts.values())
+    return Output(facts, lambda: _text(found, verdicts), ExitCode.WORSE if worse else ExitCode.OK)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _text(found: Fidelity, verdicts: dict[str, dict[str, Any]]) -> str:
+    size = f"{count(found.documents, 'document')}, {found.tokens:,} tokens"
+    vocabulary = f"{found.vocabulary:,} tokens"
+    if found.left_out:
+        vocabulary += f"; {found.left_out:,} more of one model are left out"
+    rows = [
+        ("reference", f"{found.reference} ({found.reference_dtype})"),
+        ("candidate", f"{found.candidate} ({found.candidate_dtype})"),
+        ("text", f"{found.text}, sha256 {found.sha256[:8]}: {size}, windows of {found.length}"),
+        ("vocabulary", vocabulary),
+        *(("note", note) for note in found.notes),
+    ]
+    if found.most_probable:
+        told_tokens = f"at least: from the server's {found.most_probable} most probable tokens at each place"
+        rows.append(("divergences", told_tokens))
+    values = {label: getattr(found, name) for name, label in _ROWS.items()}
+    table = Table(
+        header=("", "", f"95 % interval, by {found.units}"),
+        rows=tuple(
+            (label, _number(value), "")
+            if isinstance(value, float)
+            else (label, _number(value.value), _interval(value))
+            for label, value in values.items()
+        ),
+        words=True,
+    )
+    told = [(_flag(option), f"{one['limit']:g}: {one['verdict']}") for option, one in verdicts.items()]
+    parts: list[Part] = [Facts(tuple(rows)), table, *([Facts(tuple(told))] if told else [])]
+    width, color = terminal()
+    return render_text([Section(parts=tuple(parts))], width=width, color=color)
+
+
+def _number(value: float | None) -> str:
+    """Return four digits: a divergence may be a millionth."""
+    return "-" if value is None else f"{value:.4g}"
+
+
+def _interval(found: Estimate) -> str:
+    unknown = found.low is None and found.high is None
+    return "-" if unknown else f"[{_number(found.low)}, {_number(found.high)}]"
