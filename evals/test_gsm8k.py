@@ -54,7 +54,7 @@ def test_gsm8k(example: Row, fewshot: FewShot) -> Scores:
 
     Not comparable: the authors' own score is a strict one; eight-shot chain-of-thought prompts, other stops,
     and comparison as floating-point numbers give other numbers. The examples are drawn with our seed;
-    ``--eval-fewshot lm-eval`` draws lm-evaluation-harness's.
+    ``--eval-set fewshot=lm-eval`` draws lm-evaluation-harness's.
     """
     stop = ("Question:", "</s>", "<|im_end|>")
     answer = yield fewshot.generate(prompt(example), stop=stop, max_new_tokens=256)

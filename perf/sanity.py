@@ -2,7 +2,7 @@
 
     python -m perf sanity --data DIR --lm-eval-python PYTHON [--only NAME ...] [--rows N] [--json FILE]
 
-Both ask the first rows of each set, with the shots that the reference draws (``--eval-fewshot lm-eval``), in float32
+Both ask the first rows of each set, with the shots that the reference draws (``fewshot=lm-eval``), in float32
 and without a chat template. The reference runs its own tasks, whose data is pointed at the folder. Splits for
 examples that the folder lacks have a stand-in for both. Prompts are compared by bytes, log-probabilities within 1e-3,
 and generated texts to the letter; so is every metric that both have, item by item. What differs is listed. The

@@ -3,7 +3,7 @@
     python -m perf speculative --prompts 32 --tokens 128 --batches 1,4,16,64
 
 Two engines with the same weights continue prompts of HumanEval in turn, in this process: one with the extra heads,
-one loaded with ``--eval-speculative off``. Printed for each number of texts at once: seconds per token, their ratio,
+one loaded with ``speculative=off``. Printed for each number of texts at once: seconds per token, their ratio,
 mean tokens per pass, and how often each head was right. Then, for texts one at a time, the ratio by the tokens per
 pass. That all texts are equal is checked.
 """

@@ -11,7 +11,7 @@ lines (``statistics.power``), from the true share of flips.
 - *z*: the difference of measured and predicted in standard errors of the simulation. The prediction of *worse* is that
   of Holm's first step: where several benchmarks lose, more is found.
 - *composite*: the same gates where a sum of the benchmarks with equal weights is compared too
-  (``--eval-gate-metric``), and is one more test in Holm's family; *worse, sum*: the share in which it is called worse.
+  (``gate_metric``), and is one more test in Holm's family; *worse, sum*: the share in which it is called worse.
 - *best of 11*: the new result against the best of 11 equal ones (``simulations.selection``), where the prediction
   is that against a single one.
 """

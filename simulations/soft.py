@@ -4,7 +4,7 @@ python -m simulations.soft RUN_OF_THE_START RUN... [--gates 500] [--items 200 40
 
 Each RUN is a run's folder. Of every benchmark that it has in common with the start, so many items are drawn without
 replacement for each gate, and judged by the rules of ``simulations.contest`` and by the product's gate with
-``--eval-gate-metric soft``.
+``--eval-set gate_metric=soft``.
 
 - *equal*: for each item it is a toss which of the two checkpoints counts as the new one, so that neither is better.
   What fails is a false alarm.

@@ -44,7 +44,7 @@ def measure(setup: Setup, budget: Budget) -> Iterator[Row]:
     runs = [(shape, memory) for shape in setup.models if shape.kind == "mtp" for memory in (None, MEMORY)]
     for number, (shape, memory) in enumerate(runs):
         share = budget.split(len(runs) - number)
-        case = f"HumanEval x {SAMPLING.samples}, whole" + (f", --eval-memory {memory}" if memory else "")
+        case = f"HumanEval x {SAMPLING.samples}, whole" + (f", --eval-set memory={memory}" if memory else "")
         more = {**setup.settings, **({"memory": memory} if memory else {})}
         work = partial(_whole, shape, replace(setup, settings=more), share, case, rate)
         yield from attempt(work, part=PART, model=shape.name, device=setup.device, case=case)

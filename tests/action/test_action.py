@@ -93,7 +93,7 @@ def test_the_script_hands_its_inputs_to_pytest_and_its_exit_code_on(tmp_path: Pa
     assert step("score and judge", tmp_path, stubs, tests="my evals/", **inputs) == code
     assert given(tmp_path, "touchstone") == [
         *("run", "my evals/", "--tasks=a,'b c'", "--checkpoint", "runs/a b; touch x", "--gate"),
-        *("--eval-output", "results", "--eval-markdown", "touchstone.md"),
+        *("--eval-output", "results", "--eval-set", "markdown=touchstone.md"),
         *("--junitxml", "touchstone.xml", "-k", "real_coref and not x", "-q"),
     ]
     assert (tmp_path / "output").read_text() == f"exit-code={code}\nrun=\n"
@@ -323,11 +323,11 @@ def test_a_worse_checkpoint_is_red_with_the_script_for_gitlab(tmp_path: Path) ->
 
 
 def test_the_commands_of_the_documentation_have_options_and_benchmarks_that_there_are() -> None:
-    from pytest_touchstone.core.settings import settings_table
+    from pytest_touchstone.core.settings import SET, settings_table
     from tests.conformance.kit import kits
 
     (command,) = [shlex.split(line) for line in GITLAB["touchstone"]["script"]]
-    flags = {flag for row in settings_table().values() for flag in (row.short, row.long_flag)}
+    flags = {SET, *(flag for row in settings_table().values() for flag in (row.short, row.long_flag))}
     given = [word for word in command if word.startswith("--")]
     assert set(given) - flags == {"--tasks", "--junitxml"}
     names = {kit.spec.name for kit in kits()}

@@ -149,7 +149,13 @@ def test_a_job_that_cannot_begin_has_a_summary_a_comment_and_an_annotation(
 
 @pytest.mark.parametrize(
     "args",
-    ["--eval-limit 50 --baseline 'main", '--eval-system "a', "--eval-system 'one\ntwo'", "-k 'a\rb'", "a\\"],
+    [
+        "--eval-limit 50 --baseline 'main",
+        '--eval-set system="a',
+        "--eval-set system='one\ntwo'",
+        "-k 'a\rb'",
+        "a\\",
+    ],
     ids=repr,
 )
 def test_arguments_that_are_not_whole_stop_the_job(repository: Repository, args: str) -> None:

@@ -26,7 +26,7 @@ def test_the_options_of_lm_eval_have_ours(capsys: pytest.CaptureFixture[str]) ->
     command, rows, sample = migrated(capsys, *shlex.split(f"lm_eval {given} --apply_chat_template"))
     assert command == (
         "touchstone run --tasks arc_easy,lambada --checkpoint gpt2 --eval-dtype float16 --eval-seq-len 99 "
-        "--eval-shots 25 --eval-batch auto --eval-limit 10 --eval-fewshot lm-eval:7 --eval-chat on --eval-data hub"
+        "--eval-shots 25 --eval-batch auto --eval-limit 10 --eval-set fewshot=lm-eval:7 --eval-chat on --eval-data hub"
     )
     assert rows.startswith("  --eval-data hub: whole published sets")
     assert sample == "  --eval-limit 10: a sample, and results say so; without it, whole sets"
@@ -54,8 +54,8 @@ def test_defaults_of_lm_eval_that_are_not_ours_become_options(capsys: pytest.Cap
         "lm_eval --model vllm --model_args pretrained=Q,tensor_parallel_size=4 --wandb_args project=a,name=b"
     )
     command, *_ = migrated(capsys, *shlex.split(f"{given} --tasks minerva_math"))
-    assert "--checkpoint vllm:Q --eval-server-args '--tensor-parallel-size 4'" in command
-    assert "--wandb --wandb-project a" in command
+    assert "--checkpoint vllm:Q --eval-set 'server_args=--tensor-parallel-size 4'" in command
+    assert "--wandb --eval-set wandb_project=a" in command
     assert "--eval-max-new-tokens 256" in command
     (command, *_) = migrated(capsys, *shlex.split("lm_eval --tasks mmlu_virology,mmlu_anatomy"))
     assert "--tasks 'mmlu/virology 0-shot,mmlu/anatomy' " in command
@@ -70,7 +70,9 @@ def test_a_config_of_lm_eval_is_the_command_that_it_stands_for(
     path.write_text(
         "model: hf\nmodel_args: {pretrained: x}\ntasks: [arc_easy, gsm8k]\nlimit: 100\nlog_samples: false\n"
     )
-    expected = "touchstone run --tasks arc_easy,gsm8k --checkpoint x --eval-limit 100 --eval-fewshot lm-eval"
+    expected = (
+        "touchstone run --tasks arc_easy,gsm8k --checkpoint x --eval-limit 100 --eval-set fewshot=lm-eval"
+    )
     for words in ([str(path)], ["lm_eval", "--config", str(path)]):
         command, *_ = migrated(capsys, *words)
         assert command.startswith(expected)

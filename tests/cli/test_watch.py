@@ -54,7 +54,7 @@ def test_each_checkpoint_has_a_line_and_the_page_its_curve_and_a_worse_one_is_to
 def test_ctrl_c_keeps_what_is_scored_and_says_how_to_go_on(tmp_path: Path) -> None:
     folder = project(tmp_path, rows=60, seconds=0.3)
     checkpoint(folder / "runs" / "a", 1)
-    with watching(folder, "--eval-batch-items", "4") as watch:
+    with watching(folder, "--eval-set", "batch_items=4") as watch:
         end = time.monotonic() + 120
         while len(asked(folder)) < 3:
             assert time.monotonic() < end

@@ -1,4 +1,4 @@
-"""``--eval-fewshot lm-eval`` asks what lm-evaluation-harness 0.4.13 asks, by bytes: ``record_lm_eval_prompts.py`` has
+"""``fewshot=lm-eval`` asks what lm-evaluation-harness 0.4.13 asks, by bytes: ``record_lm_eval_prompts.py`` has
 recorded it, and this says which prompts differ.
 
     python -m tests.conformance.test_lm_eval_prompts DIR FILE     the same for the data and the record of others

@@ -67,7 +67,6 @@ OTHER = {
     "gate_metric": ["acc"],
     "gate_sequential": True,
     "gate_config": "elsewhere",
-    "gate_plan": True,
     "config": "elsewhere.json",
     "dry_run": True,
     "model_name": "other",

@@ -5,6 +5,7 @@ Settings have one order of precedence: defaults, pyproject.toml, the file, the e
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import dataclasses
 import json
@@ -23,10 +24,13 @@ from pytest_touchstone.core.errors import OptionError
 from pytest_touchstone.core.settings import (
     FILE,
     PARSERS,
+    SET,
     TITLES,
+    Setting,
     of_environment,
     of_project,
     of_table,
+    of_words,
     options_page,
     settings_table,
     system_prompt,
@@ -35,7 +39,7 @@ from pytest_touchstone.engines.sandbox import SandboxSettings
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin import pytest_addoption
 from pytest_touchstone.plugin.batches import DEFAULT_SIZE, GENERATING_SIZE, GPU_SIZE
-from pytest_touchstone.plugin.options import Settings, device_kind
+from pytest_touchstone.plugin.options import Settings, about_unknown, device_kind
 from tests.support.options import settings_given
 
 TABLE = settings_table()
@@ -53,16 +57,74 @@ def registered(*taken: str) -> dict[str, dict[str, Any]]:
 
 
 def test_every_row_is_an_option_by_its_names() -> None:
-    expected = {row.long_flag for row in TABLE.values() if row.option}
-    expected |= {flag for row in TABLE.values() for flag in (row.short,) if flag}
-    assert set(registered()) == expected
+    rows = [row for row in TABLE.values() if row.option and not row.key]
+    assert set(registered()) == {SET, *(flag for row in rows for flag in (row.flag, row.long_flag))}
+    shown = {flag for flag, attributes in registered().items() if attributes["help"] != argparse.SUPPRESS}
+    assert shown == {SET, *(row.flag for row in rows)}
+    assert len(rows) <= 35
+
+
+@pytest.mark.parametrize("row", [row for row in TABLE.values() if row.key], ids=lambda row: row.name)
+def test_a_former_option_answers_with_its_key(row: Setting) -> None:
+    former = f"--eval-{row.name.replace('_', '-')}"
+    line = about_unknown([former], [former], ours_alone=False) or ""
+    assert line.startswith(f"{former}: no such option; ")
+    assert row.usage in line
+    assert row.usage.startswith(f"--eval-set {row.name}")
+
+
+def test_the_values_of_set_are_those_of_the_table() -> None:
+    words = ["top_p=0.9", "beside", "gate-sequential=no", "gate_metric=a", "gate_metric=b c", "device=cpu"]
+    assert of_words(words) == {
+        "top_p": 0.9,
+        "beside": True,
+        "gate_sequential": False,
+        "gate_metric": ("a", "b", "c"),
+        "device": "cpu",
+    }
+    for word, line in {
+        "top_q=1": "--eval-set top_q: unknown key; did you mean 'top_p'? docs/options.md has all",
+        "workers=2": "--eval-set workers: unknown key; docs/options.md has all",
+        "top_p": "--eval-set top_p: the value is empty; give one, or leave the option out",
+        "top_p=2": "invalid --eval-set top_p '2': expected a probability above 0, and 1 at most",
+        "beside=maybe": "invalid --eval-set beside 'maybe': expected 1 or 0",
+    }.items():
+        with pytest.raises(OptionError, match=f"^{re.escape(line)}$"):
+            of_words([word])
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "plain"),
+    [("trust_remote_code", "1", True), ("sandbox", "none", "none"), ("baseline_allow", "shots", ["shots"])],
+)
+def test_what_gives_away_protection_is_said_on_the_command_line_alone(
+    name: str, value: str, plain: Any, tmp_path: Path
+) -> None:
+    usage = re.escape(TABLE[name].usage)
+    refused = f".*: can only be said on the command line, by {usage}; leave it out here$"
+    with pytest.raises(OptionError, match=f"^TOUCHSTONE_{name.upper()} {refused}"):
+        of_environment({f"TOUCHSTONE_{name.upper()}": value})
+    with pytest.raises(OptionError, match=rf"^pyproject.toml: \[tool.touchstone\] {name} {refused}"):
+        of_table({name: plain}, "pyproject.toml: [tool.touchstone]", "pyproject.toml")
+    project = tmp_path / "pyproject.toml"
+    project.write_text(f"[tool.touchstone]\n{name} = {json.dumps(plain)}\n")
+    with pytest.raises(OptionError, match=refused):
+        of_project(project)
+    assert of_words([f"{name}={value}"])[name]
+
+
+def test_what_protects_may_be_said_anywhere() -> None:
+    assert of_environment({"TOUCHSTONE_SANDBOX": "docker", "TOUCHSTONE_TRUST_REMOTE_CODE": "0"})[0] == {
+        "sandbox": "docker",
+        "trust_remote_code": False,
+    }
 
 
 def test_few_options_have_a_short_name() -> None:
     short = {row.short for row in TABLE.values() if row.short}
     assert short == {
-        *("--checkpoint", "--gate", "--baseline", "--gate-plan"),
-        *("--mlflow", "--mlflow-experiment", "--wandb", "--wandb-project"),
+        *("--checkpoint", "--gate", "--baseline"),
+        *("--mlflow", "--wandb"),
     }
     assert all(row.long_flag.startswith("--eval-") for row in TABLE.values())
 
@@ -192,8 +254,12 @@ def test_values_are_read(name: str, text: str, value: object) -> None:
         ),
         ("shots", "-1", "invalid --eval-shots '-1': expected a whole number from 0 up"),
         ("dtype", "int8", "invalid --eval-dtype 'int8': expected auto, float32, bfloat16 or float16"),
-        ("speculative", "on", "invalid --eval-speculative 'on': expected auto or off"),
-        ("program_seconds", "5s", "invalid --eval-program-seconds '5s': expected a number from 0.1 to 3600"),
+        ("speculative", "on", "invalid --eval-set speculative 'on': expected auto or off"),
+        (
+            "program_seconds",
+            "5s",
+            "invalid --eval-set program_seconds '5s': expected a number from 0.1 to 3600",
+        ),
         ("steps", "9:3", "invalid --eval-steps '9:3': expected 3:9, the lower end first"),
         ("run_id", ".x", "invalid --eval-run-id '.x': expected letters, digits, '.', '_' and '-'"),
         ("checkpoint", " ", "--checkpoint: the value is empty; give one, or leave the option out"),
@@ -271,7 +337,9 @@ def test_only_environment_and_options_go_before_what_a_file_says_of_a_benchmark(
 
 
 @pytest.mark.parametrize(
-    "row", [row for row in settings_table().values() if row.option], ids=lambda row: row.name
+    "row",
+    [row for row in settings_table().values() if row.option and row.typed != "any"],
+    ids=lambda row: row.name,
 )
 def test_every_option_has_a_key_and_a_variable(row: Any) -> None:
     plain: Any

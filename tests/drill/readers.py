@@ -180,7 +180,6 @@ no-cache = true
 [tool.touchstone.gate]
 mode = "strict"
 metric = "score"
-allow = ["shots"]
 margin = 0.02
 
 [tool.touchstone.gate.benchmarks.real_coref]
@@ -255,7 +254,7 @@ def _config(path: Path) -> None:
 
 def _in_project(path: Path) -> None:
     """All that reads a pyproject.toml reads this one."""
-    words: list[tuple[object, ...]] = [("study", "r"), ("plan", "--output", "r")]
+    words: list[tuple[object, ...]] = [("study", "r"), ("baseline", "plan", "--output", "r")]
     if not (path.parent / "r").exists():
         run(path.parent / "r", "one", "checkpoint-100")
     of_project(path)

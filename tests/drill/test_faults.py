@@ -24,7 +24,7 @@ from tests.support.forking import Fork, Forks
 from tests.support.killed_runs import Disturbed, Way, Ways, computed, key, outcome, words, write_project
 from tests.support.project import write_benchmark
 
-RUN = ("pytest", "--checkpoint", "fake:causal", "--eval-batch-items", "8")
+RUN = ("pytest", "--checkpoint", "fake:causal", "--eval-set", "batch_items=8")
 SERIES = ("pytest", "--checkpoint", "fake:causal", "--checkpoint", "fake:other")
 BASE = ("pytest", "--checkpoint", "fake:other", "--eval-run-id", "base")
 DONE = ("pytest", "--checkpoint", "fake:causal", "--eval-run-id", "done")

@@ -82,7 +82,7 @@ def poisoned(self, request):
 FakeEngine._answer = poisoned
 """
 
-RUN = ("pytest", "--checkpoint", "fake:causal", "--eval-batch-items", "8")
+RUN = ("pytest", "--checkpoint", "fake:causal", "--eval-set", "batch_items=8")
 
 MOST_RUNS = 5
 """The runs after which an item that kills its process is given up: two with others, two alone, and the last."""

@@ -185,7 +185,7 @@ def test_nothing_that_a_model_says_or_is_called_is_obeyed_and_everything_stays_r
     (tmp_path / "data" / "texts" / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     github = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(tmp_path / "job.md")}
     for name in ("first", "second"):
-        command: Command = (*RUN, "--eval-run-id", name, "--eval-markdown", "out.md", "-rA")
+        command: Command = (*RUN, "--eval-run-id", name, "--eval-set", "markdown=out.md", "-rA")
         process = forks.start(*words(command), cwd=tmp_path, environment=github)
         assert process.wait(600) == 9, process.output
         assert obeyed(process.output) == []

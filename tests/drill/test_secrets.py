@@ -94,9 +94,9 @@ def test_a_run_leaves_no_key_and_no_home(
 ) -> None:
     project = Project(pytester)
     project.write(extra=WITH_A_FAULT)
-    done = project.run("--eval-markdown", "out.md", "--eval-config", "none.json")
+    done = project.run("--eval-set", "markdown=out.md", "--eval-config", "none.json")
     assert done.ret == 4
-    finished = project.run("--eval-markdown", "out.md", "-v")
+    finished = project.run("--eval-set", "markdown=out.md", "-v")
     assert finished.ret == 9, finished.stdout.str()
     (folder,) = project.runs
     places = files_below(folder, home) | told(done) | told(finished)
@@ -216,7 +216,7 @@ def test_what_a_run_makes_may_be_written_by_its_owner_alone(
     before = os.umask(mask)
     try:
         project = Project(pytester)
-        assert project.run("--eval-markdown", "out.md").ret == 0
+        assert project.run("--eval-set", "markdown=out.md").ret == 0
     finally:
         os.umask(before)
     (folder,) = project.runs

@@ -86,7 +86,7 @@ def test_a_server_ends_where_the_weights_cannot_be_loaded(
         raise CheckpointError("no weights")
 
     monkeypatch.setattr(EnginePool, "_opener", lambda _pool, _info: broken)
-    with Lasting() as run, pytest.raises(CheckpointError, match=r"^--eval-texts vllm: no weights$"):
+    with Lasting() as run, pytest.raises(CheckpointError, match=r"^--eval-set texts=vllm: no weights$"):
         opened(info, run)
     (start,) = starts(notes)
     assert gone(start["pids"], 0)
@@ -96,7 +96,10 @@ def test_a_server_that_does_not_start_is_an_error_of_one_line(
     notes: Path, info: CheckpointInfo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MODEL_SERVER_FAULT", "dies")
-    with Lasting() as run, pytest.raises(CheckpointError, match=r"--eval-texts vllm: .*last words") as caught:
+    with (
+        Lasting() as run,
+        pytest.raises(CheckpointError, match=r"--eval-set texts=vllm: .*last words") as caught,
+    ):
         opened(info, run)
     assert "\n" not in str(caught.value)
 
@@ -118,7 +121,9 @@ def test_vllm_writes_texts_on_cuda_by_itself_and_elsewhere_where_it_is_asked_for
         ([masked], True, "no checkpoint"),
         ([info], False, ""),
     ):
-        with pytest.raises(CheckpointError, match=f"--eval-texts vllm: .*{why}.*give --eval-texts own"):
+        with pytest.raises(
+            CheckpointError, match=f"--eval-set texts=vllm: .*{why}.*give --eval-set texts=own"
+        ):
             by("vllm", infos, alone=alone)
 
 

@@ -1,4 +1,4 @@
-"""``--eval-program-seconds``: the limit of a program, in a run and in ``touchstone score``."""
+"""``--eval-set program_seconds``: the limit of a program, in a run and in ``touchstone score``."""
 
 from __future__ import annotations
 

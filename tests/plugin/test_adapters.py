@@ -62,7 +62,7 @@ def test_a_stranger_in_between_comes_after_the_family(
     project: Project, base: Path, adapters: list[Path]
 ) -> None:
     project.run(
-        "--checkpoint", "fake:causal", *also(*adapters), "--eval-batch-items", "10", checkpoint=str(base)
+        "--checkpoint", "fake:causal", *also(*adapters), "--eval-set", "batch_items=10", checkpoint=str(base)
     )
     seen = order(project)
     assert [name for name, _ in seen][::20] == ["base", "lora-a", "lora-b", "fake-causal"]
@@ -74,7 +74,7 @@ def test_checkpoints_without_a_common_base_keep_pytests_order(project: Project) 
     (project.path / "test_more.py").write_text(
         (project.path / "test_sums.py").read_text().replace('"sums"', '"more"')
     )
-    project.run("--checkpoint", "fake:masked", "--eval-batch-items", "5")
+    project.run("--checkpoint", "fake:masked", "--eval-set", "batch_items=5")
     assert [example.split("/")[0] for _, example in order(project)] == ["more"] * 20 + ["sums"] * 20
 
 
@@ -91,9 +91,9 @@ def test_together_they_score_item_by_item_what_each_scores_alone(
     )
     alone: dict[tuple[str, str], Any] = {}
     for path in (base, *adapters):
-        assert project.run("--eval-batch-items", "6", checkpoint=str(path)).ret == 0
+        assert project.run("--eval-set", "batch_items=6", checkpoint=str(path)).ret == 0
         alone |= found(project)
-    result = project.run(*also(*adapters), "-n", workers, "--eval-batch-items", "6", checkpoint=str(base))
+    result = project.run(*also(*adapters), "-n", workers, "--eval-set", "batch_items=6", checkpoint=str(base))
     assert result.ret == 0
     together = found(project)
     assert together.keys() == alone.keys()
@@ -116,7 +116,7 @@ def test_the_base_is_loaded_once(
         return load_model(info, settings, **more)
 
     monkeypatch.setattr("pytest_touchstone.engines.transformers.pool.load_model", counted)
-    assert project.run(*also(*adapters), "--eval-batch-items", "4", checkpoint=str(base)).ret == 0
+    assert project.run(*also(*adapters), "--eval-set", "batch_items=4", checkpoint=str(base)).ret == 0
     assert loads == ["base"]
 
 
@@ -138,4 +138,4 @@ def test_what_a_fixture_makes_for_a_checkpoint_is_never_anothers(
     (project.path / "test_sums.py").write_text(
         text.replace("    pass\n", "    assert place == [checkpoint.name]\n")
     )
-    assert project.run(*also(*adapters), "--eval-batch-items", "5", checkpoint=str(base)).ret == 0
+    assert project.run(*also(*adapters), "--eval-set", "batch_items=5", checkpoint=str(base)).ret == 0

@@ -1,4 +1,4 @@
-"""``--eval-beside``: the results of checkpoints beside the checkpoints, in a run of pytest."""
+"""``--eval-set beside``: the results of checkpoints beside the checkpoints, in a run of pytest."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_run_writes_beside_its_checkpoints_and_says_what_it_could_not_write(pr
     project.rows(3)
     theirs = project.path / "runs" / "a" / "checkpoint-200_eval_results.json"
     theirs.write_text('{"real1": 0.5}', encoding="utf-8")
-    result = project.run("--checkpoint", "fake:causal", "--eval-beside", checkpoint="runs/a")
+    result = project.run("--checkpoint", "fake:causal", "--eval-set=beside", checkpoint="runs/a")
     assert result.ret == 1
     text = str(result.stdout)
     assert "beside      runs/a/checkpoint-100_eval_results.json" in text

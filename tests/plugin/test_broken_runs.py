@@ -113,7 +113,7 @@ def test_a_fault_of_one_of_several_is_told_and_the_others_are_scored(
 ) -> None:
     good = shutil.copytree(whole, project.path / "checkpoint-1")
     path, said = broken("loaded", "a tensor is missing")
-    result = project.run("--checkpoint", str(path), "--eval-batch-items", "2", checkpoint=str(good))
+    result = project.run("--checkpoint", str(path), "--eval-set", "batch_items=2", checkpoint=str(good))
     assert result.ret == 9
     text = " ".join(result.stdout.str().split())
     assert all(part in text for part in said)

@@ -55,10 +55,10 @@ def scored(project: Project, skill: int, run_id: str, *arguments: str) -> list[s
 
 
 def test_every_metric_and_the_composite_stand_with_their_change_at_80_columns(korean: Project) -> None:
-    first = scored(korean, 60, "first", "--eval-markdown", "first.md")
+    first = scored(korean, 60, "first", "--eval-set", "markdown=first.md")
     assert not [line for line in first if "so far" in line]
     assert "best so far" not in (korean.path / "first.md").read_text(encoding="utf-8")
-    lines = scored(korean, 64, "second", "--eval-markdown", "second.md", "-v")
+    lines = scored(korean, 64, "second", "--eval-set", "markdown=second.md", "-v")
     at = next(place for place, line in enumerate(lines) if line.strip() == "best")
     assert [line.split() for line in lines[at + 1 : at + 7]] == [
         ["benchmark", "metric", "so", "far", "now", "points", "%", "against"],

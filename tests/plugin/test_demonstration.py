@@ -146,7 +146,9 @@ def test_texts_of_two_benchmarks_are_asked_for_together(
     assert project.run(*options, checkpoint="").ret == 0
     together = texts(project)
     assert asked == [15]
-    assert project.run(*options, "--eval-batch-items", "5", "--eval-run-id", "apart", checkpoint="").ret == 0
+    assert (
+        project.run(*options, "--eval-set", "batch_items=5", "--eval-run-id", "apart", checkpoint="").ret == 0
+    )
     assert asked[:2] == [15, 5]
     assert len(asked) == 4
     assert max(asked[2:]) <= 5  # texts that have ended beside an earlier batch are not waited for again
@@ -167,7 +169,7 @@ def test_own_benchmarks_are_skipped_where_no_checkpoint_is_given(
     assert not project.runs
 
 
-@pytest.mark.parametrize("option", ["--gate", "--eval-dry-run", "--gate-plan"])
+@pytest.mark.parametrize("option", ["--gate", "--eval-dry-run"])
 def test_what_needs_scores_is_a_mistake_without_a_checkpoint(project: Project, option: str) -> None:
     result = project.run(option, checkpoint="")
     assert result.ret == 4

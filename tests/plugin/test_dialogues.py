@@ -123,7 +123,7 @@ def texts_of(project: Project) -> list[list[str]]:
     [
         (),
         pytest.param(("--eval-batch=1",), marks=pytest.mark.slow),
-        pytest.param(("--eval-batch=3", "--eval-batch-items=5"), marks=pytest.mark.slow),
+        pytest.param(("--eval-batch=3", "--eval-set=batch_items=5"), marks=pytest.mark.slow),
         pytest.param(("-n", "2"), marks=pytest.mark.slow),
     ],
     ids=str,

@@ -65,7 +65,7 @@ def test_costs_and_what_cannot_be_asked_are_told_within_the_width(width: int) ->
     for part in (
         "gsm8k 1,319 5 ~1,319 1,200,000 337,664",
         "mine 5 0 - - -",
-        "cost at most 0.5 by --eval-price",
+        "cost at most 0.5 by --eval-set price",
         "cannot m: no echo: old",
         "too long gsm8k: 4 of 640 sampled items, for 2,048 tokens (contexts are cut on their left): "
         "gsm8k/1, gsm8k/5, gsm8k/6 and 1 more",

@@ -81,9 +81,15 @@ def of_run(server: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run of whole benchmarks, groups, several metrics, composites and programs, tracked in "every"."""
     folder = tmp_path_factory.mktemp("every")
     words = ["run", f"--tasks={TASKS}", "--checkpoint=fake:causal", "--checkpoint=fake:masked", "-v"]
-    words += ["--eval-limit=3", "--eval-samples=5", "--eval-run-id=r", "--mlflow-experiment=every", *ALONE]
-    words += ["--wandb-project=every"]
-    words += ["--junitxml=j.xml", "--json-report", "--json-report-file=r.json", "--eval-markdown=m.md"]
+    words += [
+        "--eval-limit=3",
+        "--eval-samples=5",
+        "--eval-run-id=r",
+        "--eval-set=mlflow_experiment=every",
+        *ALONE,
+    ]
+    words += ["--eval-set=wandb_project=every"]
+    words += ["--junitxml=j.xml", "--json-report", "--json-report-file=r.json", "--eval-set=markdown=m.md"]
     left = ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY")
     environment = {name: value for name, value in os.environ.items() if name not in left}
     done = subprocess.run(

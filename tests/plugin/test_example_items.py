@@ -88,7 +88,7 @@ def test_stepwise_goes_on_where_it_stopped(project: Project) -> None:
 
 def test_exitfirst_stops_and_every_item_has_a_record(project: Project) -> None:
     project.write("assert example['n'] != 5")
-    result = project.run("-x", "--eval-batch-items", "8")
+    result = project.run("-x", "--eval-set", "batch_items=8")
     result.assert_outcomes(passed=5, failed=1)
     statuses = {example: record.status for example, record in project.records.items()}
     assert len(statuses) == 20
@@ -105,7 +105,7 @@ def test_the_next_unit_is_begun_before_one_is_answered_and_each_item_once(projec
     text = (project.path / "test_sums.py").read_text()
     text = text.replace("    right, wrong", "    note('begun')\n    right, wrong")
     (project.path / "test_sums.py").write_text(note + text)
-    assert project.run("--eval-batch-items", "8").ret == 0
+    assert project.run("--eval-set", "batch_items=8").ret == 0
     noted = [word[0] for word in (project.path / "noted").read_text().split()]
     assert "".join(noted) == "b" * 16 + "a" * 8 + "b" * 4 + "a" * 12
 
@@ -114,7 +114,7 @@ def test_the_next_unit_is_begun_before_one_is_answered_and_each_item_once(projec
     ("kind", "arguments", "first"),
     [
         ("Generate", (), 600),
-        ("Generate", ("--eval-batch-items", "64"), 128),
+        ("Generate", ("--eval-set", "batch_items=64"), 128),
         ("Generate", ("-n", "1"), 64),
         ("Loglikelihood", (), 128),
     ],
@@ -171,7 +171,7 @@ def test_parameters_of_ones_own_do_not_tear_units_apart(project: Project) -> Non
     text = text.replace("    right, wrong", "    note('begun', style)\n    right, wrong")
     (project.path / "test_sums.py").write_text(note + text)
     project.rows(4)
-    project.run("--eval-batch-items", "8").assert_outcomes(passed=8)
+    project.run("--eval-set", "batch_items=8").assert_outcomes(passed=8)
     noted = (project.path / "noted").read_text().split()
     assert noted[:8] in ([f"begun-{style}"] * 4 + [f"ended-{style}"] * 4 for style in "xy")
 
@@ -183,7 +183,7 @@ def test_generators_begun_for_a_unit_that_never_comes_are_closed(project: Projec
     text += "    finally:\n        with open('closed', 'a') as file:\n            file.write(str(example['n']) + ' ')\n"
     text = text.replace("    assert", "        assert").replace("    return", "        return")
     (project.path / "test_sums.py").write_text(text)
-    assert project.run("-x", "--eval-batch-items", "8").ret == 9
+    assert project.run("-x", "--eval-set", "batch_items=8").ret == 9
     assert sorted(map(int, (project.path / "closed").read_text().split())) == list(range(16))
     assert project.records["sums/8"].status == "lost"
 
@@ -199,7 +199,7 @@ def test_an_interrupt_while_the_next_unit_begins_closes_the_one_that_should_run(
     (project.path / "conftest.py").write_text(
         note + "def pytest_keyboard_interrupt():\n    note('interrupted')\n"
     )
-    assert project.run("--eval-batch-items", "8", apart=True).ret == 2
+    assert project.run("--eval-set", "batch_items=8", apart=True).ret == 2
     *closed, last = (project.path / "noted").read_text().split()
     assert (sorted(map(int, closed)), last) == (list(range(8)), "interrupted")
 

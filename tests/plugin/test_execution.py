@@ -67,7 +67,7 @@ def test_the_requests_of_the_next_batch_are_prepared_before_the_model_answers(
 
     monkeypatch.setattr(FakeEngine, "answer", note)
     monkeypatch.setattr(FakeEngine, "prepare", lambda _, requests: calls.append(("prepare", len(requests))))
-    project.run("--eval-batch-items", "8").assert_outcomes(passed=20)
+    project.run("--eval-set", "batch_items=8").assert_outcomes(passed=20)
     assert calls == [
         *(("prepare", 16), ("prepare", 16), ("answer", 16)),
         *(("prepare", 8), ("answer", 16), ("answer", 8)),

@@ -35,7 +35,7 @@ CASES: list[tuple[str, list[str], int]] = [
     ("not valid", ["--eval-strict"], 9),
     ("not valid", ["--gate"], 9),
     ("not valid", ["--eval-strict", "--gate"], 9),
-    ("", ["--gate", "--eval-gate-config", "high.toml"], 8),
+    ("", ["--gate", "--eval-set", "gate_config=high.toml"], 8),
     ("", ["--gate", "--co"], 0),
     ("", ["--gate", "--eval-limit", "many"], 4),
     ("", ["--gate", "nowhere/"], 4),
@@ -84,14 +84,14 @@ def test_a_printed_exit_code_is_the_one_of_the_process(
 
 
 @pytest.mark.parametrize(
-    ("option", "workers"), [("--eval-output", "0"), ("--eval-output", "2"), ("--eval-markdown", "0")]
+    ("option", "workers"), [("--eval-output", "0"), ("--eval-output", "2"), ("--eval-set=markdown", "0")]
 )
 def test_a_path_that_cannot_be_written_is_found_before_anything_runs(
     project: Project, option: str, workers: str
 ) -> None:
     (project.path / "file").write_text("")
-    result = project.run(option, "file/below/it", "-n", workers)
-    refused(result, option, "file is no folder; choose another")
+    result = project.run(f"{option}=file/below/it", "-n", workers)
+    refused(result, option.replace("=", " "), "file is no folder; choose another")
     assert not (project.path / "results").exists()
 
 
@@ -107,10 +107,10 @@ def test_a_default_folder_that_cannot_be_made_stops_benchmarks_but_no_plain_test
 
 def test_a_markdown_file_that_becomes_unwritable_is_an_error_at_the_end(project: Project) -> None:
     write(project, "__import__('pathlib').Path('out').write_text('')")
-    result = project.run("--eval-markdown", "out/page.md")
+    result = project.run("--eval-set", "markdown=out/page.md")
     assert result.ret == 1
     assert printed(result) == {1}
-    assert "cannot write --eval-markdown" in str(result.stdout)
+    assert "cannot write --eval-set markdown" in str(result.stdout)
 
 
 def test_a_folder_that_goes_while_items_run_is_one_line(project: Project) -> None:

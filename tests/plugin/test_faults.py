@@ -43,7 +43,7 @@ def test_a_property_that_cannot_travel_fails_its_own_test_only(project: Project)
 
 def test_an_interrupt_keeps_what_was_finished(project: Project) -> None:
     project.write("if example['n'] == 11: raise KeyboardInterrupt")
-    result = project.run("--eval-batch-items", "4", apart=True)
+    result = project.run("--eval-set", "batch_items=4", apart=True)
     assert result.ret == 2
     assert sum(record.status == "scored" for record in project.records.values()) >= 8
     assert len(project.records) == 20

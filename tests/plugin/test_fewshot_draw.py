@@ -1,4 +1,4 @@
-"""``--eval-fewshot lm-eval``: each item has the examples that it has in the whole run, and results say how they were
+"""``fewshot=lm-eval``: each item has the examples that it has in the whole run, and results say how they were
 drawn."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from tests.support.mistakes import refused
 
 Project = Any
 
-AS_LM_EVAL = ("--eval-shots", "3", "--eval-fewshot", "lm-eval")
+AS_LM_EVAL = ("--eval-shots", "3", "--eval-set", "fewshot=lm-eval")
 
 
 def declared(project: Project) -> None:
@@ -49,5 +49,5 @@ def test_the_label_the_manifest_and_the_cache_know_the_draw(project: Project) ->
 
 
 def test_a_benchmark_without_the_other_harnesss_draw_is_refused(project: Project) -> None:
-    refused(project.run(*AS_LM_EVAL, apart=True), "sums: how lm-eval draws", "--eval-fewshot touchstone")
-    assert project.run("--eval-fewshot", "lm-eval").ret == 0
+    refused(project.run(*AS_LM_EVAL, apart=True), "sums: how lm-eval draws", "--eval-set fewshot=touchstone")
+    assert project.run("--eval-set", "fewshot=lm-eval").ret == 0

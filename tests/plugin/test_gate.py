@@ -217,7 +217,8 @@ def test_a_configuration_in_pyproject_sets_floors_and_margins(skilled: Project) 
     )
     (skilled.path / "own.toml").write_text("[benchmarks.skills]\nmargin = 0.3\n")
     assert (
-        score(skilled, 100, "wide", "--gate", "--baseline", "fine", "--eval-gate-config", "own.toml").ret == 0
+        score(skilled, 100, "wide", "--gate", "--baseline", "fine", "--eval-set", "gate_config=own.toml").ret
+        == 0
     )
     assert gate_of(skilled.path, "wide")["lines"][0]["verdict"] == "not worse"
 
@@ -225,7 +226,7 @@ def test_a_configuration_in_pyproject_sets_floors_and_margins(skilled: Project) 
 def test_a_benchmark_that_was_not_run_has_no_floor_kept(skilled: Project) -> None:
     write(skilled, "others")
     (skilled.path / "g.toml").write_text("[benchmarks.others]\nfloors = ['acc >= 0.1']\n")
-    result = score(skilled, 140, "some", "--gate", "--eval-gate-config", "g.toml", "test_skills.py")
+    result = score(skilled, 140, "some", "--gate", "--eval-set", "gate_config=g.toml", "test_skills.py")
     assert result.ret == 9
     assert "it was not measured in this run" in gate_of(skilled.path, "some")["text"]
 
@@ -253,22 +254,22 @@ def test_workers_change_no_verdict(skilled: Project) -> None:
         (["--gate", "--baseline", "nowhere"], ["nowhere: no run in", "touchstone baseline list"]),
         (["--gate", "--baseline", "none"], ["--baseline none, and no floors: nothing to judge"]),
         (["--gate", "--eval-baseline-allow", "shot"], ["unknown condition 'shot'; did you mean 'shots'?"]),
-        (["--eval-gate-metric", "acc"], ["--eval-gate-metric does nothing alone; give --gate"]),
-        (["--gate", "--eval-gate-config", "none.toml"], ["cannot read", "none.toml"]),
-        (["--gate", "--eval-gate-config", "key.toml"], ["unknown key 'margn'; did you mean 'margin'?"]),
+        (["--eval-set", "gate_metric=acc"], ["--eval-set gate_metric does nothing alone; give --gate"]),
+        (["--gate", "--eval-set", "gate_config=none.toml"], ["cannot read", "none.toml"]),
+        (["--gate", "--eval-set", "gate_config=key.toml"], ["unknown key 'margn'; did you mean 'margin'?"]),
         (
-            ["--gate", "--eval-gate-config", "name.toml"],
+            ["--gate", "--eval-set", "gate_config=name.toml"],
             ["unknown benchmark 'skils'; did you mean 'skills'?"],
         ),
         (
-            ["--gate", "--eval-gate-config", "metric.toml"],
+            ["--gate", "--eval-set", "gate_config=metric.toml"],
             ["gate, skills: unknown metric 'f1'; known are acc, other"],
         ),
         (
-            ["--gate", "--eval-gate-metric", "f1"],
-            ["--eval-gate-metric: unknown metric 'f1'; known are acc, other"],
+            ["--gate", "--eval-set", "gate_metric=f1"],
+            ["--eval-set gate_metric: unknown metric 'f1'; known are acc, other"],
         ),
-        (["--gate", "--eval-markdown", "data"], ["--eval-markdown", "this is a folder"]),
+        (["--gate", "--eval-set", "markdown=data"], ["--eval-set markdown data: this is a folder"]),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) and value[0].startswith("--") else "",
 )
@@ -288,7 +289,9 @@ def test_a_mistake_is_one_line_before_anything_runs(
     assert not (skilled.path / "results" / "wrong").exists()
 
 
-@pytest.mark.parametrize("arguments", [["--eval-gate-metric", "f1"], ["--eval-gate-config", "metric.toml"]])
+@pytest.mark.parametrize(
+    "arguments", [["--eval-set", "gate_metric=f1"], ["--eval-set", "gate_config=metric.toml"]]
+)
 def test_a_metric_that_turns_out_to_be_unknown_is_4_at_the_end(
     skilled: Project, arguments: list[str]
 ) -> None:
@@ -300,7 +303,7 @@ def test_a_metric_that_turns_out_to_be_unknown_is_4_at_the_end(
 
 def test_several_metrics_are_judged_in_one_run(skilled: Project) -> None:
     score(skilled, 150, "first")
-    both = ("--eval-gate-metric", "acc", "--eval-gate-metric", "other")
+    both = ("--eval-set", "gate_metric=acc", "--eval-set", "gate_metric=other")
     result = score(skilled, 120, "worse", "--gate", *both, "--junitxml", "junit.xml")
     assert result.ret == 8
     lines = gate_of(skilled.path, "worse")["lines"]
@@ -309,16 +312,18 @@ def test_several_metrics_are_judged_in_one_run(skilled: Project) -> None:
     assert '.skills.acc" value="worse"' in xml
     assert '.skills.other" value="not worse"' in xml
     refused(
-        score(skilled, 1, "wrong", "--gate", *both, "--eval-gate-sequential"),
-        "--eval-gate-sequential settles a benchmark by one metric; acc, other are 2: name one",
+        score(skilled, 1, "wrong", "--gate", *both, "--eval-set=gate_sequential"),
+        "--eval-set gate_sequential settles a benchmark by one metric; acc, other are 2: name one",
     )
     refused(
-        score(skilled, 1, "wrong", "--gate", *both, "--eval-gate-metric", "othr"),
-        "--eval-gate-metric: unknown metric 'othr'; did you mean 'other'?",
+        score(skilled, 1, "wrong", "--gate", *both, "--eval-set", "gate_metric=othr"),
+        "--eval-set gate_metric: unknown metric 'othr'; did you mean 'other'?",
     )
 
 
-@pytest.mark.parametrize("arguments", [["--eval-gate-metric", "f1"], ["--eval-gate-config", "metric.toml"]])
+@pytest.mark.parametrize(
+    "arguments", [["--eval-set", "gate_metric=f1"], ["--eval-set", "gate_config=metric.toml"]]
+)
 def test_a_metric_that_is_not_declared_is_refused_before_a_first_run(
     skilled: Project, arguments: list[str]
 ) -> None:
@@ -334,7 +339,7 @@ def test_a_metric_that_is_not_declared_is_refused_before_a_first_run(
 
 def test_an_unknown_benchmark_is_one_line_with_workers_too(skilled: Project) -> None:
     (skilled.path / "name.toml").write_text("[benchmarks.skils]\nmargin = 0.1\n")
-    result = score(skilled, 10, "wrong", "--gate", "--eval-gate-config", "name.toml", "-n", "1")
+    result = score(skilled, 10, "wrong", "--gate", "--eval-set", "gate_config=name.toml", "-n", "1")
     refused(result, "unknown benchmark 'skils'; did you mean 'skills'?")
 
 
@@ -356,7 +361,7 @@ def test_reports_for_ci_are_written(skilled: Project, monkeypatch: pytest.Monkey
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(skilled.path / "job.md"))
     score(skilled, 150, "first")
-    files = ("--eval-markdown", "out/comment.md", "--junitxml", "junit.xml", "--json-report")
+    files = ("--eval-set", "markdown=out/comment.md", "--junitxml", "junit.xml", "--json-report")
     result = score(skilled, 100, "worse", "--gate", *files)
     assert result.ret == 8
     result.stdout.fnmatch_lines(
@@ -447,10 +452,11 @@ def test_a_refused_baseline_is_explained_once_and_the_decision_is_the_last_line(
 
 def test_a_plan_of_the_gate_is_shown_and_nothing_is_asked(skilled: Project) -> None:
     assert score(skilled, 150, "first", "--gate").ret == 0
-    planned = skilled.run("--gate-plan")
+    planned = skilled.run("--gate", "--eval-dry-run")
     assert planned.ret == 0
     planned.stdout.fnmatch_lines(
         [
+            "*= dry run =*",
             "*= plan of the gate =*",
             "plan  against best, margin 1 point, alpha 0.05",
             "skills acc * 100 *",

@@ -70,7 +70,7 @@ def test_nothing_in_the_report_of_pytest_is_obeyed(hostile: Project, options: tu
 def test_no_file_of_a_run_and_no_command_about_it_is_obeyed(
     hostile: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hostile.run("--eval-run-id", "first", "--eval-markdown", "out.md", "--junitxml", "junit.xml")
+    hostile.run("--eval-run-id", "first", "--eval-set", "markdown=out.md", "--junitxml", "junit.xml")
     folder = hostile.path / "results" / "first"
     written = {name: (folder / name).read_text() for name in ("details/errors.log", "details/run.log")}
     for name in ("out.md", "job.md"):

@@ -103,7 +103,7 @@ def test_a_run_that_is_stopped_says_how_far_it_came_and_how_it_goes_on(
     # The parent of a fork is not who has asked for it.
     monkeypatch.setattr(pytest.Pytester, "_getpytestargs", lambda _: (sys.executable, "-m", "pytest"))
     project.write(f"import os, signal; example['n'] == 11 and os.kill(os.{whom}(), signal.{name})")
-    given = ["-n", workers, "--eval-batch-items", "4"]
+    given = ["-n", workers, "--eval-set", "batch_items=4"]
     result = project.run(*given, "--maxfail", "3", "--eval-no-cache", "--eval-run-id", "r", apart=True)
     assert result.ret == 2
     records = list(project.records.values())
@@ -123,6 +123,6 @@ def test_a_run_that_ends_at_the_first_error_goes_on_without_the_option_that_ende
     project: Project,
 ) -> None:
     project.write("assert example['n'] != 5")
-    result = project.run("-x", "--eval-batch-items", "4")
+    result = project.run("-x", "--eval-set", "batch_items=4")
     assert result.ret == 9
     assert goes_on(result) == (7, [])

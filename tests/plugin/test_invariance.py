@@ -27,9 +27,9 @@ def close(one: dict[str, dict[str, float]], other: dict[str, dict[str, float]]) 
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--eval-batch-items", "1"],
-        ["--eval-batch-items", "7"],
-        ["-n", "2", "--eval-batch-items", "3"],
+        ["--eval-set", "batch_items=1"],
+        ["--eval-set", "batch_items=7"],
+        ["-n", "2", "--eval-set", "batch_items=3"],
         ["-n", "1"],
         ["-n", "0"],
         ["-p", "no:xdist"],
@@ -49,7 +49,7 @@ def test_scores_do_not_depend_on_order(project: Project) -> None:
     project.run("--eval-shots", "3")
     plain = project.scores()
     (project.path / "conftest.py").write_text(SHUFFLE)
-    for arguments in ([], ["-n", "2", "--eval-batch-items", "4"]):
+    for arguments in ([], ["-n", "2", "--eval-set", "batch_items=4"]):
         project.run("--eval-shots", "3", *arguments)
         assert project.scores() == plain
 
@@ -106,7 +106,7 @@ def test_a_real_model_gives_the_same_scores_however_it_is_run(
     plain = project.scores()
     assert len(plain) == (20 if kind == "masked" else 40)
     (project.path / "conftest.py").write_text(SHUFFLE)
-    for arguments in (["--eval-batch", "32"], ["-n", "2"], ["--eval-batch-items", "5"]):
+    for arguments in (["--eval-batch", "32"], ["-n", "2"], ["--eval-set", "batch_items=5"]):
         result = project.run(*arguments, checkpoint=str(folder))
         assert result.ret == 0
         assert close(project.scores(), plain), arguments

@@ -158,7 +158,7 @@ def test_one_after_the_other_both_models_say_the_same_as_together(
 def test_a_killed_run_goes_on_with_the_same_judge(judged: Project) -> None:
     tiny_causal(judged.path / "model", seq_len=256)
     tiny_causal(judged.path / "judge", seed=5, seq_len=1024)
-    arguments = ("--eval-judge", "judge", "--eval-batch-items", "2")
+    arguments = ("--eval-judge", "judge", "--eval-set", "batch_items=2")
     first = judged.run(*arguments, "-k", "0 or 1", "--eval-run-id", "a", checkpoint="model")
     assert first.ret == 0
     judged.run(*arguments, "--eval-run-id", "b", checkpoint="model")
@@ -186,7 +186,7 @@ def test_a_server_judges(judged: Project, whole: Path) -> None:
 def test_a_server_that_scores_nothing_writes_its_verdicts(judged: Project, whole: Path) -> None:
     with serving(whole, style="openai", limit=1024) as server:
         server.silent = True
-        done = judged.run("--eval-judge", f"{server.url}/v1", "--eval-judge-tokens", "2")
+        done = judged.run("--eval-judge", f"{server.url}/v1", "--eval-set", "judge_tokens=2")
     told = " ".join(done.stdout.str().split())
     assert "18 verdicts asked, 18 not given; 18 verdicts cut at the limit of tokens: raise" in told
     record = judged.records["judged/0"]
@@ -207,7 +207,7 @@ def test_a_judge_that_chats_ends_its_text_itself(judged: Project) -> None:
     tokenizer.chat_template = "{% for m in messages %}{{ m.content }}\n{% endfor %}"
     tokenizer.save_pretrained(folder)
     with serving(folder, style="openai", limit=1024) as server:
-        done = judged.run("--eval-judge", f"{server.url}/v1", "--eval-judge-tokens", "3")
+        done = judged.run("--eval-judge", f"{server.url}/v1", "--eval-set", "judge_tokens=3")
         assert "18 verdicts asked" in " ".join(done.stdout.str().split())
         asked = [body for path, body in server.bodies if "chat" in path and "Right?" in str(body["messages"])]
     assert asked

@@ -122,7 +122,7 @@ def test_two_combinations_of_one_name_are_refused(project: Project) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--eval-batch-items", "3"], ["-n", "2", "--eval-batch-items", "3"]],
+    [["--eval-set", "batch_items=3"], ["-n", "2", "--eval-set", "batch_items=3"]],
     ids=" ".join,
 )
 def test_neither_workers_nor_units_matter(project: Project, arguments: list[str]) -> None:
@@ -151,14 +151,14 @@ def test_several_checkpoints_keep_their_results_apart(project: Project) -> None:
 def test_a_gate_judges_each_by_the_bounds_of_its_own_or_of_the_benchmark(project: Project) -> None:
     styled(project)
     (project.path / "g.toml").write_text('baseline = "none"\n[benchmarks.styled]\nfloors = ["acc >= 0.28"]\n')
-    low = project.run("--gate", "--eval-gate-config", "g.toml", "--eval-run-id", "one")
+    low = project.run("--gate", "--eval-set", "gate_config=g.toml", "--eval-run-id", "one")
     assert low.ret == 8
     low.stdout.fnmatch_lines(
         ["gate failed (exit code 8): styled[[]terse[]] acc misses its floor acc >= 0.28: *"]
     )
     with (project.path / "g.toml").open("a") as file:
         file.write('[benchmarks."styled[terse]"]\nfloors = ["acc >= 0.2"]\n')
-    assert project.run("--gate", "--eval-gate-config", "g.toml", "--eval-run-id", "two").ret == 0
+    assert project.run("--gate", "--eval-set", "gate_config=g.toml", "--eval-run-id", "two").ret == 0
     assert project.run("--gate", "--eval-run-id", "three").ret == 0
     gate = json.loads((project.path / "results/three/summary.json").read_text())["gate"]
     assert [(line["benchmark"], line["verdict"]) for line in gate["lines"]] == [
@@ -179,7 +179,7 @@ def test_a_benchmark_that_stops_early_does_so_for_each(project: Project) -> None
     project.rows(40)
     styled(project)
     for name in ("one", "two"):
-        result = project.run("--gate", "--eval-gate-sequential", "--eval-run-id", name)
+        result = project.run("--gate", "--eval-set=gate_sequential", "--eval-run-id", name)
         assert result.ret == 0
     schedules = json.loads((project.path / "results/two/details/schedules.json").read_text())
     assert [row["benchmark"] for row in schedules["schedules"]] == ["styled[polite]", "styled[terse]"]

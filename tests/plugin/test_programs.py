@@ -62,7 +62,7 @@ def test_a_run_ends_with_a_table_of_tasks_and_a_file_of_samples(
 
 
 def test_the_reference_graders_verdicts_are_metrics_and_in_the_file(project: Project) -> None:
-    assert project.run("--eval-grader", "reference", "--eval-limit", "4").ret == 0
+    assert project.run("--eval-set", "grader=reference", "--eval-limit", "4").ret == 0
     (folder,) = project.runs
     (result,) = project.summary["results"]
     metrics = result["metrics"]
@@ -89,13 +89,13 @@ WEAK = BENCHMARK.replace(
 )
 
 
-@pytest.mark.parametrize("more", [(), ("--eval-grader", "reference", "-n", "2")])
+@pytest.mark.parametrize("more", [(), ("--eval-set", "grader=reference", "-n", "2")])
 def test_tasks_whose_tests_cannot_fail_are_errors_and_those_of_thin_tests_are_named(
     project: Project, more: tuple[str, ...]
 ) -> None:
     assert WEAK.count("TESTS") == 2
     (project.path / "test_sums.py").write_text(WEAK, encoding="utf-8")
-    found = project.run("--eval-limit", "6", "--eval-markdown", "report.md", "-v", *more)
+    found = project.run("--eval-limit", "6", "--eval-set", "markdown=report.md", "-v", *more)
     assert found.ret == 9
     (result,) = project.summary["results"]
     assert (result["scored"], result["errors"]) == (4, 2)
@@ -118,7 +118,7 @@ LACKING = BENCHMARK.replace('f"def double', r'f"import numpy, scipy\ndef double'
 def test_programs_that_import_what_the_sandbox_lacks_are_counted_with_the_modules(project: Project) -> None:
     assert LACKING.count("import numpy") == 1
     (project.path / "test_sums.py").write_text(LACKING, encoding="utf-8")
-    found = project.run("--eval-limit", "2", "--eval-markdown", "report.md")
+    found = project.run("--eval-limit", "2", "--eval-set", "markdown=report.md")
     assert found.ret == 0
     (result,) = project.summary["results"]
     number = sum(result["programs"].values())

@@ -143,7 +143,7 @@ def test_pytest_s_line_begins_anew_after_a_line_of_progress_in_a_file(
 ) -> None:
     monkeypatch.setattr("pytest_touchstone.reports.progress.PLAIN_INTERVAL", 0.15)
     (pytester.path / "test_slow.py").write_text(SLOW)
-    result = pytester.runpytest(verbose, "--checkpoint", "fake:causal", "--eval-batch-items", "1", *ALONE)
+    result = pytester.runpytest(verbose, "--checkpoint", "fake:causal", "--eval-set", "batch_items=1", *ALONE)
     lines = result.outlines
     numbers = [number for number, text in enumerate(lines) if text.startswith("touchstone: ")]
     assert len(numbers) > 2

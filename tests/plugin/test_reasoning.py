@@ -119,7 +119,7 @@ def test_a_mark_in_an_answer_that_nobody_asked_for_is_a_note(
     says: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reasoning(monkeypatch)
-    done = says.run("--eval-think-end=off")
+    done = says.run("--eval-set=think_end=off")
     (result,) = says.summary["results"]
     assert (result["reasoned"], result["traces_seen"]) == (0, 20)
     assert "a reasoning seems to stand in 20 of 20 texts, and is scored with them" in " ".join(
@@ -133,7 +133,7 @@ def test_a_mark_of_ones_own_is_named_and_runs_with_other_marks_are_not_compared(
     reasoning(monkeypatch, "", "<<over>>")
     says.run("--eval-run-id=whole")
     assert says.summary["results"][0]["reasoned"] == 0
-    says.run("--eval-run-id=own", "--eval-think-end=<<over>>")
+    says.run("--eval-run-id=own", "--eval-set=think_end=<<over>>")
     folders = [says.path / "results" / name for name in ("whole", "own")]
     own = json.loads((folders[1] / "summary.json").read_text(encoding="utf-8"))
     assert own["results"][0]["reasoned"] == 20
@@ -142,7 +142,7 @@ def test_a_mark_of_ones_own_is_named_and_runs_with_other_marks_are_not_compared(
     assert "think_end" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("option", ["--eval-think-end=auto", "--eval-think-end=off"])
+@pytest.mark.parametrize("option", ["--eval-set=think_end=auto", "--eval-set=think_end=off"])
 def test_scoring_again_takes_away_what_the_run_took_away(
     option: str, says: Project, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -129,7 +129,7 @@ def test_a_series_is_scored_as_in_one_process(
     project: Project, series: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loads = Loads(monkeypatch)
-    check_as_in_one_process(project, "--eval-batch-items", "7")
+    check_as_in_one_process(project, "--eval-set", "batch_items=7")
     assert set(loads.names) == {f"checkpoint-{step}" for step in (1, 2, 3, 4)}
     assert len(loads.names) <= 8  # by each replica once
 
@@ -141,7 +141,7 @@ def test_items_with_fixtures_are_run_among_the_others(
     (project.path / "conftest.py").write_text(FIXTURE)
     (project.path / "test_words.py").write_text(WITH_A_FIXTURE)
     loads = Loads(monkeypatch)
-    check_as_in_one_process(project, "--eval-batch-items", "7")
+    check_as_in_one_process(project, "--eval-set", "batch_items=7")
     assert Counter(loads.names).total() <= 8
 
 
@@ -201,7 +201,7 @@ def test_programs_run_while_replicas_are_asked(
     )
     (project.path / "test_codes.py").write_text(PROGRAMS)
     Loads(monkeypatch)
-    check_as_in_one_process(project, "--eval-batch-items", "7")
+    check_as_in_one_process(project, "--eval-set", "batch_items=7")
 
 
 def test_a_run_whose_nodes_are_gone_ends_with_a_line_and_goes_on_by_the_same_command(

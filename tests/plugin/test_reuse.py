@@ -158,7 +158,7 @@ def test_what_has_changed_is_scored_again(project: Project, what: str) -> None:
         (["--eval-limit", "4"], [], 4),
         ([], ["--eval-limit", "4"], 4),
         (["-k", "sums/2"], [], 1),
-        ([], ["--eval-batch", "1", "--eval-batch-items", "2"], 6),
+        ([], ["--eval-batch", "1", "--eval-set", "batch_items=2"], 6),
         ([], ["--eval-seed", "5"], 0),
         ([], ["--eval-shots", "1"], 0),
         (["--eval-shots", "1"], ["--eval-shots", "2"], 0),
@@ -190,7 +190,7 @@ def test_a_run_that_was_killed_leaves_what_it_had_scored(project: Project) -> No
     )
     project.write(kill)
     (project.path / "kill").touch()
-    killed = run(project, "--eval-batch-items", "1", apart=True)
+    killed = run(project, "--eval-set", "batch_items=1", apart=True)
     assert killed.ret == -9
     (project.path / "kill").unlink()
     assert run(project).ret == 0

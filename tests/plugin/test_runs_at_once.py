@@ -144,7 +144,7 @@ def test_a_run_that_is_refused_after_it_was_collected_leaves_no_folder(project: 
     """Its floor is of a metric that the benchmark has not, which is known only then."""
     declares_metrics(project.path / "test_sums.py")
     (project.path / "gate.toml").write_text('[benchmarks.sums]\nfloors = ["nothing >= 0.5"]\n')
-    refused = project.run("--eval-run-id", "mine", "--gate", "--eval-gate-config", "gate.toml")
+    refused = project.run("--eval-run-id", "mine", "--gate", "--eval-set", "gate_config=gate.toml")
     assert refused.ret == 4
     assert not (project.path / "results" / "mine").exists()
 

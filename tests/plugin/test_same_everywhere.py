@@ -110,7 +110,7 @@ def test_a_series_has_the_same_records_by_replicas(
     for step in (1, 2, 3):
         tiny_causal(project.path / "runs" / f"checkpoint-{step}", seed=step)
     project.rows(40)
-    options = ("--eval-no-cache", "--eval-device", "cpu", "--eval-batch-items", "16")
+    options = ("--eval-no-cache", "--eval-device", "cpu", "--eval-set", "batch_items=16")
     found = {}
     for name, engine in (("alone", ()), ("ray", ("--eval-engine", "ray:2"))):
         done = project.run("--eval-run-id", name, *options, *engine, checkpoint="runs")

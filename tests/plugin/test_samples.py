@@ -84,7 +84,7 @@ def test_what_is_drawn_does_not_depend_on_what_else_is_selected(project: Project
     project.run("--eval-samples", "4", "--eval-temperature", "0.8")
     whole = project.scores()
     project.run(
-        "--eval-samples", "4", "--eval-temperature", "0.8", "--eval-batch-items", "3", "-k", "17 or 4"
+        "--eval-samples", "4", "--eval-temperature", "0.8", "--eval-set", "batch_items=3", "-k", "17 or 4"
     )
     some = project.scores()
     assert some == {example: whole[example] for example in some}
@@ -96,7 +96,7 @@ def test_what_is_drawn_does_not_depend_on_what_else_is_selected(project: Project
 def test_samples_are_scored_again_as_they_were_drawn(
     project: Project, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    project.run("--eval-samples", "4", "--eval-top-p", "0.5", "--eval-seed", "5")
+    project.run("--eval-samples", "4", "--eval-set", "top_p=0.5", "--eval-seed", "5")
     (folder,) = project.runs
     capsys.readouterr()
     assert main(["score", str(folder), "--format", "json"]) == 0
@@ -177,7 +177,7 @@ def test_results_of_one_answer_and_of_several_are_asked_otherwise(
 def test_a_gate_may_go_by_the_majority(project: Project) -> None:
     reads(project)
     assert project.run("--eval-run-id", "one", *SEVERAL).ret == 0
-    done = project.run("--eval-run-id", "two", *SEVERAL, "--eval-gate-metric", "maj@4", "--gate")
+    done = project.run("--eval-run-id", "two", *SEVERAL, "--eval-set", "gate_metric=maj@4", "--gate")
     assert done.ret == 0
     done.stdout.fnmatch_lines(["*maj@4*"])
 
@@ -218,13 +218,13 @@ def test_answers_of_a_model_are_the_same_in_any_batch_in_two_processes_and_after
         records = latest(read_journal(project.path / "results" / name))
         return {key: (one.scores, one.exchanges) for key, one in records.items()}
 
-    part = found("part", "-k", "3 or 11", "--eval-batch-items", "1")
+    part = found("part", "-k", "3 or 11", "--eval-set", "batch_items=1")
     resumed = found("resumed")
     summary = json.loads((project.path / "results/resumed/summary.json").read_text(encoding="utf-8"))
     assert summary["results"][0]["reused"] == len(part) == 3
     right = found("right", "--eval-no-cache")
     assert right == resumed
     assert part.items() <= right.items()
-    assert found("small", "--eval-no-cache", "--eval-batch-items", "3", "--eval-batch", "2") == right
+    assert found("small", "--eval-no-cache", "--eval-set", "batch_items=3", "--eval-batch", "2") == right
     assert found("workers", "--eval-no-cache", "-n", "2", apart=True) == right
     assert found("seed", "--eval-no-cache", "--eval-seed", "5") != right

@@ -1,4 +1,4 @@
-"""``--eval-samples``, ``--eval-temperature`` and ``--eval-top-p`` together."""
+"""``--eval-samples``, ``--eval-temperature`` and ``--eval-set top_p`` together."""
 
 from __future__ import annotations
 

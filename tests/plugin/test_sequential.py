@@ -1,4 +1,4 @@
-"""``--eval-gate-sequential``: benchmarks that stop once they are settled, and the schedules in a run's folder."""
+"""``--eval-set gate_sequential``: benchmarks that stop once they are settled, and the schedules in a run's folder."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def later(project: Project, first: str) -> str:
         ("named", []),
         ("best", []),
         ("best", ["-n", "1"]),
-        ("best", ["--eval-batch-items", "7"]),
+        ("best", ["--eval-set", "batch_items=7"]),
     ],
 )
 def test_a_bad_checkpoint_is_stopped_early_with_exit_code_8(
@@ -47,7 +47,7 @@ def test_a_bad_checkpoint_is_stopped_early_with_exit_code_8(
     first = begin(project)
     project.write(BAD)
     named = ["--baseline", first] if baseline == "named" else []
-    result = project.run("--gate", *named, "--eval-gate-sequential", *arguments)
+    result = project.run("--gate", *named, "--eval-set=gate_sequential", *arguments)
     assert result.ret == 8
     gate = gate_of(project.path, later(project, first))
     (line,) = gate["lines"]
@@ -63,7 +63,7 @@ def test_the_verdict_is_the_same_with_and_without_workers(project: Project) -> N
     found: list[Any] = []
     for arguments in ([], ["-n", "2"]):
         name = f"r{len(found)}"
-        chosen = ["--baseline", first, "--eval-gate-sequential", "--eval-run-id", name]
+        chosen = ["--baseline", first, "--eval-set=gate_sequential", "--eval-run-id", name]
         project.run("--gate", *chosen, *arguments)
         (line,) = gate_of(project.path, name)["lines"]
         found.append({key: line[key] for key in ("kind", "n", "difference", "low", "high", "p")})
@@ -73,7 +73,7 @@ def test_the_verdict_is_the_same_with_and_without_workers(project: Project) -> N
 def test_what_is_not_asked_is_skipped_with_the_reason_and_is_no_baseline_later(project: Project) -> None:
     first = begin(project)
     project.write(BAD)
-    project.run("--gate", "--baseline", first, "--eval-gate-sequential")
+    project.run("--gate", "--baseline", first, "--eval-set=gate_sequential")
     run = project.path / "results" / later(project, first)
     summary = json.loads((run / "summary.json").read_text(encoding="utf-8"))
     assert summary["totals"]["skipped"] > 0
@@ -88,7 +88,7 @@ def test_what_is_not_asked_is_skipped_with_the_reason_and_is_no_baseline_later(p
 
 def test_without_a_baseline_all_items_are_asked(project: Project) -> None:
     project.rows(60)
-    result = project.run("--gate", "--eval-gate-sequential")
+    result = project.run("--gate", "--eval-set=gate_sequential")
     assert result.ret == 0
     assert {record.status for record in project.records.values()} == {"scored"}
 
@@ -96,17 +96,17 @@ def test_without_a_baseline_all_items_are_asked(project: Project) -> None:
 def test_an_item_that_fails_makes_the_run_not_valid(project: Project) -> None:
     first = begin(project)
     project.write("assert example['n'] != 5\n    " + GOOD)
-    result = project.run("--gate", "--baseline", first, "--eval-gate-sequential")
+    result = project.run("--gate", "--baseline", first, "--eval-set=gate_sequential")
     assert result.ret == 9
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--eval-gate-sequential"], "--eval-gate-sequential does nothing alone"),
+        (["--eval-set=gate_sequential"], "--eval-set gate_sequential does nothing alone"),
         (
-            ["--gate", "--eval-gate-sequential", "--eval-gate-metric", "score"],
-            "--eval-gate-sequential: the composite score needs all items",
+            ["--gate", "--eval-set=gate_sequential", "--eval-set", "gate_metric=score"],
+            "--eval-set gate_sequential: the composite score needs all items",
         ),
     ],
 )

@@ -40,7 +40,7 @@ def test_a_served_model_is_scored_counted_and_not_taken_from_the_cache(
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     with serving(whole) as server:
-        done = run(project, server, "--eval-price", "0.5,2", "-v")
+        done = run(project, server, "--eval-set", "price=0.5,2", "-v")
         assert done.ret == 0
         assert {one["Authorization"] for one in server.headers} == {f"Bearer {KEY}"}
         told = " ".join(done.stdout.str().split())
@@ -56,9 +56,9 @@ def test_a_served_model_is_scored_counted_and_not_taken_from_the_cache(
         assert f"{cost['prompt_tokens']:,} prompt and {cost['completion_tokens']:,} new tokens" in told
         run(project, server)
         assert summary(project)["results"][0]["reused"] == 0
-        run(project, server, "--eval-reuse-served")
+        run(project, server, "--eval-set=reuse_served")
         assert summary(project)["results"][0]["reused"] == 20
-        broken = run(project, server, "--eval-tokenizer", "nowhere")
+        broken = run(project, server, "--eval-set", "tokenizer=nowhere")
         assert broken.ret == 4
     with serving(whole, leaks=30) as server:
         refused = run(project, server)
@@ -103,9 +103,9 @@ def test_what_a_server_cannot_answer_is_left_out_before_the_first_item(project: 
 
 
 def test_an_option_of_served_models_without_one_is_a_mistake(project: Project) -> None:
-    done = project.run("--eval-model-name", "x")
+    done = project.run("--eval-set", "model_name=x")
     assert done.ret == 4
-    done.stderr.fnmatch_lines(["*--eval-model-name x: no checkpoint of this run is a served model*"])
+    done.stderr.fnmatch_lines(["*--eval-set model_name=x: no checkpoint of this run is a served model*"])
 
 
 @pytest.mark.slow
@@ -121,7 +121,7 @@ def test_a_server_that_goes_away_ends_the_run_and_the_same_command_goes_on(
     project: Project, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine, "GONE_SECONDS", 0.5)
-    how = ("--eval-concurrency", "1", "--eval-batch-items", "4")
+    how = ("--eval-concurrency", "1", "--eval-set", "batch_items=4")
     with serving(whole, dies=30) as server:
         done = run(project, server, *how)
         assert done.ret == 2
@@ -151,7 +151,7 @@ def test_a_run_starts_its_server_and_ends_it(
 ) -> None:
     monkeypatch.setattr(children, "SILENT_SECONDS", -1.0)
     (project.path / "model").mkdir()
-    done = project.run("--eval-server-args", "--seed 7", checkpoint="vllm:model")
+    done = project.run("--eval-set", "server_args=--seed 7", checkpoint="vllm:model")
     assert done.ret == 0
     done.stdout.fnmatch_lines(["vllm is starting; its log: *.log"])
     (start,) = starts(notes)
@@ -161,9 +161,11 @@ def test_a_run_starts_its_server_and_ends_it(
     assert (row["name"], row["served"]["child"], row["source"]) == ("model-vllm", "vllm", "vllm:model")
     (log,) = project.runs[0].glob("details/vllm-*.log")
     assert "loading the model" in log.read_text(encoding="utf-8")
-    mistaken = project.run("--eval-server-args", "--seed 7")
+    mistaken = project.run("--eval-set", "server_args=--seed 7")
     assert mistaken.ret == 4
-    mistaken.stderr.fnmatch_lines(["*--eval-server-args --seed 7: no checkpoint of this run is at a server*"])
+    mistaken.stderr.fnmatch_lines(
+        ["*--eval-set server_args=--seed 7: no checkpoint of this run is at a server*"]
+    )
 
 
 @pytest.mark.slow

@@ -139,7 +139,7 @@ def test_what_a_stop_sequence_may_have_ended_in_a_trace_is_asked_again_without_a
 
 @pytest.mark.parametrize("order", [1, -1])
 @pytest.mark.parametrize(
-    "workers", [(), pytest.param(("-n", "2", "--eval-batch-items", "1"), marks=pytest.mark.slow)]
+    "workers", [(), pytest.param(("-n", "2", "--eval-set", "batch_items=1"), marks=pytest.mark.slow)]
 )
 def test_the_scores_do_not_depend_on_which_text_shows_it(
     fives: Project, order: int, workers: tuple[str, ...]
@@ -166,14 +166,14 @@ def test_a_text_is_cut_off_in_its_trace_only_where_the_template_opens_one(fives:
 def test_with_a_named_end_nothing_is_asked_twice_and_a_text_that_is_cut_off_is_none(fives: Project) -> None:
     texts = PLAIN | TRACES
     with chats(texts) as (address, bodies):
-        run(fives, [*texts], address, "--eval-think-end=</think>")
+        run(fives, [*texts], address, "--eval-set=think_end=</think>")
     assert stops_of(bodies) == {name: [False] for name in texts}
     assert {name for name, text in answers(fives).items() if not text} == {"cut", "cut off"}
 
 
 def test_where_no_trace_is_looked_for_stops_are_sent_and_texts_are_scored_whole(fives: Project) -> None:
     with chats(TRACES) as (address, bodies):
-        run(fives, [*TRACES], address, "--eval-think-end=off")
+        run(fives, [*TRACES], address, "--eval-set=think_end=off")
     assert stops_of(bodies) == {name: [True] for name in TRACES}
     assert answers(fives)["asks first"] == "<think>"
 

@@ -47,10 +47,10 @@ def test_files_have_soft_scores_and_a_report_of_one_screen_has_not(
     assert list(metrics)[:5] == ["acc_norm", "acc", "acc_bytes", "acc_tokens", "bits_per_byte"]
     assert all(metrics[name].n == 60 for name in ("p_right", "log_odds", "logprob_margin"))
 
-    by_bits = score(pytester, 0, "bits", "--gate", "--eval-gate-metric", "bits_per_byte")
+    by_bits = score(pytester, 0, "bits", "--gate", "--eval-set", "gate_metric=bits_per_byte")
     assert by_bits.returncode == 0, by_bits.stdout
     assert "margin 0.01 bits of bits_per_byte, alpha" in by_bits.stdout
-    by_odds = score(pytester, 0, "odds", "--gate", "--eval-gate-metric", "log_odds")
+    by_odds = score(pytester, 0, "odds", "--gate", "--eval-set", "gate_metric=log_odds")
     assert by_odds.returncode == 4
     assert (
         "picks log_odds is in nats, for which there is no margin; give one: margin"
@@ -61,7 +61,7 @@ def test_files_have_soft_scores_and_a_report_of_one_screen_has_not(
     # By another temperature p_right is another measure, which the stored answers give too; the soft score has none.
     text = (project / "test_picks.py").read_text()
     (project / "test_picks.py").write_text(text.replace("version=1,", "version=1, temperature=2.0,"))
-    other = score(pytester, 0, "other", "--gate", "--eval-gate-metric", "soft")
+    other = score(pytester, 0, "other", "--gate", "--eval-set", "gate_metric=soft")
     assert other.returncode == 0, other.stdout
     gate = load_summary(project / "results/other").gate or {}
     assert [line["metric"] for line in gate["lines"]] == ["acc_norm", "soft"]

@@ -47,6 +47,6 @@ def test_lengths_accuracy_and_metadata_of_a_model_with_several_heads_are_in_the_
 def test_without_proposals_nothing_is_said_of_it(project: Project) -> None:
     (project.path / "test_sums.py").write_text(BENCHMARK, encoding="utf-8")
     project.rows(3)
-    result = project.run("--eval-speculative", "off", checkpoint="builtin:mtp-tiny")
+    result = project.run("--eval-set", "speculative=off", checkpoint="builtin:mtp-tiny")
     assert result.ret == 0
     assert "speculative decoding" not in result.stdout.str()

@@ -99,7 +99,7 @@ def test_a_run_goes_on_when_its_tracker_is_down_and_is_sent_later(
 ) -> None:
     address = str(tracked.tracking_uri)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{free_port()}")
-    result = project.run("--mlflow-experiment", "later")
+    result = project.run("--eval-set", "mlflow_experiment=later")
     assert result.ret == 0
     assert len(project.records) == 20
     assert str(result.stdout).count("warning: MLflow does not have all of this run") == 1

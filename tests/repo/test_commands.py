@@ -21,7 +21,7 @@ from pytest_touchstone.checkpoints.builtin import NAMES
 from pytest_touchstone.cli.benchmarks import known_specs
 from pytest_touchstone.cli.commands import COMMANDS, _parser
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.settings import Setting, settings_table
+from pytest_touchstone.core.settings import SET, Setting, settings_table
 from pytest_touchstone.core.tasks import Tasks, declared_groups, task_groups
 from tests.repo.test_documents import PAGES, place
 from tests.support.places import ROOT
@@ -87,6 +87,9 @@ def faults_of_options(words: list[str], config: pytest.Config) -> Iterator[str]:
     for word in rest:
         flag, equals, value = word.partition("=")
         row = rows.get("--eval-tasks" if flag == "--tasks" else flag)
+        if flag == SET:
+            key, _, value = (value if equals else next(rest, "")).partition("=")
+            flag, row, equals = f"{SET} {key}", settings_table().get(key), "="
         if row is not None and row.action != "switch":
             value = value if equals else next(rest, "")
             if not value:

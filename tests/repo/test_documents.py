@@ -7,7 +7,7 @@ from pathlib import Path
 
 from perf.__main__ import PROGRAMS
 from pytest_touchstone.core.errors import ExitCode
-from pytest_touchstone.core.settings import options_page, settings_table
+from pytest_touchstone.core.settings import SET, options_page, settings_table
 from tests.support.places import ROOT
 from tests.support.prose import anchors, links
 
@@ -86,12 +86,19 @@ def test_the_page_of_the_gate_tells_the_exit_codes_of_a_gate() -> None:
 
 def test_documents_name_options_that_there_are() -> None:
     table = [row for row in settings_table().values() if row.option]
-    known = {flag for row in table for flag in (row.short, row.long_flag) if flag}
+    known = {SET, *(flag for row in table for flag in (row.short, row.long_flag) if flag)}
+    keys = {row.name for row in table} | {"KEY"}
     flags = re.compile(r"(?<![\w-])--(?:eval|gate|baseline)[a-z-]*(?:=strict)?")
     unknown = [
         f"{place(path)}: {flag}"
         for path in DOCUMENTS
         for flag in set(flags.findall(path.read_text(encoding="utf-8"))) - known
+    ]
+    assert not unknown
+    unknown = [
+        f"{place(path)}: {key}"
+        for path in DOCUMENTS
+        for key in set(re.findall(rf"{SET}[ =](\w+)", path.read_text(encoding="utf-8"))) - keys
     ]
     assert not unknown
 

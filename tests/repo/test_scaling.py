@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 from packaging.requirements import Requirement
 
-from pytest_touchstone.core.settings import settings_table
+from pytest_touchstone.core.settings import SET, settings_table
 from pytest_touchstone.engines.replicas.ray_cluster import target_of
 from tests.support.places import ROOT
 
@@ -19,7 +19,7 @@ EXAMPLES = sorted(path for path in FOLDER.iterdir() if path.is_file())
 
 
 def test_examples_are_well_formed_and_their_options_exist() -> None:
-    known = {row.long_flag for row in settings_table().values() if row.option}
+    known = {SET} | {row.long_flag for row in settings_table().values() if row.option}
     faults = []
     for path in EXAMPLES:
         text = path.read_text(encoding="utf-8")

@@ -569,7 +569,15 @@ def test_after_a_checkpoint_of_ones_own_comes_a_gate_for_the_next() -> None:
 
 def test_what_belongs_to_the_old_checkpoint_is_not_said_of_the_new_one() -> None:
     found = run()
-    served = ["evals/", "--checkpoint", "http://h:1", "--eval-model-name", "m", "--eval-tokenizer=t", "-q"]
+    served = [
+        "evals/",
+        "--checkpoint",
+        "http://h:1",
+        "--eval-set",
+        "model_name=m",
+        "--eval-set=tokenizer=t",
+        "-q",
+    ]
     told = replace(found, manifest={**found.manifest, "command": served})
     assert commands(told) == ["pytest evals/ -q --checkpoint NEW --gate"]
 

@@ -44,7 +44,7 @@ def test_what_is_not_valid_has_one_line_with_the_remedy_and_the_command():
 def test_a_judge_that_is_cut_has_a_remedy_of_its_own():
     whole = sample(1, faults=False)
     reason = "the judge gave no verdict 6 of 10 times; more than 10% is too many"
-    for cut, remedy in ((0, "look at some of them"), (5, "--eval-judge-tokens 128")):
+    for cut, remedy in ((0, "look at some of them"), (5, "--eval-set=judge_tokens=128")):
         first, *rest = whole.results
         judged = replace(first, judged=10, no_verdict=6, verdicts_at_limit=cut, invalid=reason)
         manifest = {**whole.manifest, "settings": {"judge_tokens": 64}}

@@ -24,7 +24,7 @@ def test_composites_of_a_conftest_and_of_pyproject_are_shown_compared_gated_and_
     first = score(pytester, 40, "first")
     assert re.search(r"mix +composite +0\.6500", first.stdout), first.stdout
     assert re.search(r"solid +composite +0\.8000", first.stdout)
-    worse = score(pytester, 90, "worse", "--gate", "--eval-gate-metric", "solid", "-n", "1")
+    worse = score(pytester, 90, "worse", "--gate", "--eval-set", "gate_metric=solid", "-n", "1")
     assert worse.returncode == 8
     assert "solid is worse (-25.00 points)" in worse.stdout
     (project / "conftest.py").unlink()  # results keep the composites that their benchmark is part of

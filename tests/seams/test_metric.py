@@ -28,7 +28,7 @@ def test_a_lower_is_better_metric_goes_through_table_gate_comparison_and_ranking
     assert worse.returncode == 8
     assert "gate failed (exit code 8): toys error_rate is worse (+25.00 points)" in worse.stdout
     # With workers the aggregating process has not imported the benchmark; the best is the lowest of the two.
-    better = score(pytester, 10, "better", "--gate", "--eval-gate-metric", "wait", "-n", "1")
+    better = score(pytester, 10, "better", "--gate", "--eval-set", "gate_metric=wait", "-n", "1")
     assert better.returncode == 0, better.stdout
     assert "gate passed: 1 better" in better.stdout
     gate = load_summary(project / "results" / "better").gate

@@ -6,8 +6,8 @@ touchstone checkpoint diff models/a models/a-q4.gguf      how far a quantised, c
 touchstone checkpoint diff models/a models/b --text docs.jsonl --max-kl 0.01
 touchstone checkpoint noise models/a                      the same one in the other number type
 
-Of the shipped benchmarks ``show`` names those that the checkpoint can answer. ``--format json`` of a distance has the fields of ``compare.fidelity.Fidelity``, and
-``verdicts`` by option.
+Of the shipped benchmarks ``show`` names those that the checkpoint can answer. ``--format json`` of a distance has the
+fields of ``compare.fidelity.Fidelity``, and ``verdicts`` by option.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _served(told: dict[str, Any]) -> Iterator[str]:
         ("model", told["model"]),
         ("server", " ".join(filter(None, (told["server"], told["version"]))) or "unknown"),
         ("system", told["system_fingerprint"] or ""),
-        ("tokenizer", told["tokenizer"] or "none: --eval-tokenizer PATH"),
+        ("tokenizer", told["tokenizer"] or "none: --eval-set tokenizer=PATH"),
         ("takes", "not said" if limit is None else f"{limit:,} tokens, prompt and text together"),
         ("scores", scores[can.scoring] if can.scoring else f"none: {told['lacks']}"),
         ("whole texts", f"not scored: {told['lacks']}" if can.scoring and not can.whole_texts else ""),

@@ -22,6 +22,7 @@ from pytest_touchstone.cli.command import Output
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import MOST_SETTINGS, read_regular, shown_path
 from pytest_touchstone.core.lm_eval_names import NEW_TOKENS, ZERO_SHOT, translated
+from pytest_touchstone.core.settings import SET
 from pytest_touchstone.core.tasks import shipped_names
 from pytest_touchstone.core.text import alike
 
@@ -134,6 +135,10 @@ def _to(flag: str) -> Rule:
     return lambda value: (flag, value)
 
 
+def _key(name: str) -> Rule:
+    return lambda value: (SET, f"{name}={value}")
+
+
 RULES: Final[Mapping[str, Rule]] = {
     "batch_size": lambda value: ("--eval-batch", value.partition(":")[0]),
     "device": _to("--eval-device"),
@@ -141,7 +146,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "limit": lambda value: ("--eval-limit", value.removesuffix(".0")),
     "num_fewshot": _to("--eval-shots"),
     "output_path": _to("--eval-output"),
-    "system_instruction": _to("--eval-system"),
+    "system_instruction": _key("system"),
     "trust_remote_code": lambda _: ("--eval-trust-remote-code",),
     "verbosity": lambda value: ("--log-cli-level", value.upper()),
 }
@@ -163,28 +168,28 @@ NOTES: Final = {
 MODEL_ARGS: Final[Mapping[str, Rule]] = {
     "pretrained": _to("--checkpoint"),
     "base_url": _to("--checkpoint"),
-    "model": _to("--eval-model-name"),
+    "model": _key("model_name"),
     "dtype": _to("--eval-dtype"),
     "max_length": _to("--eval-seq-len"),
     "max_model_len": _to("--eval-seq-len"),
     "max_gen_toks": _to("--eval-max-new-tokens"),
-    "think_end_token": _to("--eval-think-end"),
+    "think_end_token": _key("think_end"),
     "enable_thinking": lambda value: ("--eval-thinking", "on" if value == "True" else "off"),
     "num_concurrent": _to("--eval-concurrency"),
     "device": _to("--eval-device"),
-    "tokenizer": _to("--eval-tokenizer"),
+    "tokenizer": _key("tokenizer"),
     "trust_remote_code": lambda value: ("--eval-trust-remote-code",) if value == "True" else (),
-    "parallelize": lambda value: ("--eval-device-map", "auto") if value == "True" else (),
+    "parallelize": lambda value: (SET, "device_map=auto") if value == "True" else (),
 }
 
 GEN_KWARGS: Final[Mapping[str, Rule]] = {
     "max_gen_toks": _to("--eval-max-new-tokens"),
     "temperature": _to("--eval-temperature"),
-    "top_p": _to("--eval-top-p"),
+    "top_p": _key("top_p"),
     "do_sample": lambda _: (),  # the temperature says it
 }
 
-WANDB_ARGS: Final[Mapping[str, Rule]] = {"project": _to("--wandb-project")}
+WANDB_ARGS: Final[Mapping[str, Rule]] = {"project": _key("wandb_project")}
 
 PARTS: Final = {"model_args": MODEL_ARGS, "gen_kwargs": GEN_KWARGS, "wandb_args": WANDB_ARGS}
 """Options whose values are options, ``NAME=VALUE,...``."""
@@ -231,7 +236,7 @@ def translate(given: Given) -> tuple[list[str], list[str]]:
     if "--eval-max-new-tokens" not in command:
         command += _limit_of_texts(names, notes)
     seed = "".join(given.get("seed", ())).split(",")[-1]
-    command += ["--eval-fewshot", f"lm-eval:{seed}" if seed.isdigit() else "lm-eval"]
+    command += [SET, f"fewshot=lm-eval:{seed}" if seed.isdigit() else "fewshot=lm-eval"]
     command += ["--eval-chat", "on" if "apply_chat_template" in given else "off"]
     added = []
     if "--checkpoint" not in command:
@@ -288,7 +293,7 @@ def _parts(name: str, value: str, model: str, notes: list[str]) -> list[str]:
     if model == "vllm" and "pretrained" in given:
         words += ["--checkpoint", f"vllm:{given.pop('pretrained')}"]
         taken = [f"--{key.replace('_', '-')} {given.pop(key)}" for key in SERVER_ARGS if key in given]
-        words += ["--eval-server-args", " ".join(taken)] if taken else []
+        words += [SET, f"server_args={' '.join(taken)}"] if taken else []
     for key, text in given.items():
         if key in PARTS[name]:
             words += PARTS[name][key](text)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pytest_touchstone.cli.command import Output
 from pytest_touchstone.core.errors import OptionError
-from pytest_touchstone.core.settings import settings_table
+from pytest_touchstone.core.settings import SET, settings_table
 from pytest_touchstone.core.tasks import shipped_names
 from pytest_touchstone.results.run_directory import APART, DEFAULT_FILES, TASKS
 
@@ -81,12 +81,8 @@ def _check_files(words: Sequence[str]) -> None:
 def joined(words: Sequence[str]) -> list[str]:
     """Return the words with values joined to our options: pytest takes values that are paths for what to run, finds
     its root folder from them, and so neither the project's settings nor its conftest."""
-    flags = {
-        flag
-        for row in settings_table().values()
-        if row.option and row.action != "switch"
-        for flag in (row.flag, row.long_flag)
-    }
+    rows = (row for row in settings_table().values() if row.option and row.action != "switch")
+    flags = {SET} | {flag for row in rows for flag in (row.flag, row.long_flag)}
     found: list[str] = []
     rest = list(words)
     while rest:

@@ -55,8 +55,8 @@ from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary, wh
 USAGE: Final = "touchstone watch PATTERN [any option of touchstone run]"
 
 EPILOG: Final = """All other options go to each `touchstone run`, such as --tasks arc_easy, --eval-limit 200,
---eval-memory 4GiB, --eval-steps ::500 and --gate, with which the exit code is 8 if a checkpoint was worse than the best
-one before it, else 9 if one could not be judged. Ctrl-C ends; the same command goes on from there."""
+--eval-set memory=4GiB, --eval-steps ::500 and --gate, with which the exit code is 8 if a checkpoint was worse than the
+best one before it, else 9 if one could not be judged. Ctrl-C ends; the same command goes on from there."""
 
 RELOAD: Final = 10
 """Seconds after which the page loads itself again."""

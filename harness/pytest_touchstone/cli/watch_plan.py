@@ -22,12 +22,12 @@ from pytest_touchstone.cli.command import Parser
 from pytest_touchstone.cli.run import joined
 from pytest_touchstone.core.errors import CheckpointError, HarnessError
 from pytest_touchstone.core.files import file_name, shown_path, unwritable
-from pytest_touchstone.core.settings import of_environment, of_project, settings_table
+from pytest_touchstone.core.settings import SET, of_environment, of_project, of_words, settings_table
 
 POLL: Final = 10.0
 """Seconds between two looks."""
 
-OURS: Final = ("checkpoint", "run_id", "shard", "dry_run", "gate_plan")
+OURS: Final = ("checkpoint", "run_id", "shard", "dry_run")
 """The settings that a watch gives its runs itself, or that score nothing."""
 
 JUDGED: Final = frozenset(("gate", "gate_mode", "gate_config", "baseline"))
@@ -131,27 +131,27 @@ def _settings(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     """Return the values of our settings among the options of a run, and the other words. Raises ``OptionError``."""
     parser = Parser(prog="touchstone watch", add_help=False, allow_abbrev=False)
     parser.takes_rest = True
-    rows = {name: row for name, row in settings_table().items() if row.option}
+    rows = {name: row for name, row in settings_table().items() if row.option and not row.key}
+    parser.add_argument(SET, dest="keys", action="append", default=[])
     for name, row in rows.items():
         action = {"value": "store", "append": "append", "switch": "store_true"}[row.action]
         flags = dict.fromkeys((row.flag, row.long_flag))
         parser.add_argument(*flags, dest=name, action=action, default=argparse.SUPPRESS)
     found = vars(parser.parse_args(words))
-    others = found.pop("rest")
+    others, keys = found.pop("rest"), of_words(found.pop("keys"))
 
     def read(name: str, value: Any) -> Any:
         if isinstance(value, list):
             return tuple(rows[name].read(one) for one in value)
         return rows[name].read(value) if isinstance(value, str) else value
 
-    return {name: read(name, value) for name, value in found.items()}, others
+    return keys | {name: read(name, value) for name, value in found.items()}, others
 
 
 def _is_of_checkpoints(word: str) -> bool:
     """Return whether a word is an option that only some checkpoints take."""
-    flag = word.partition("=")[0]
-    rows = (row for row in settings_table().values() if flag in (row.flag, row.long_flag))
-    return any(row.affects == "checkpoints" or row.name == "seq_len" for row in rows)
+    rows = (row for row in settings_table().values() if row.affects == "checkpoints" or row.name == "seq_len")
+    return any(f"{word}=".startswith(f"{flag}=") for row in rows for flag in (row.flag, row.long_flag))
 
 
 def _series(pattern: str) -> str:

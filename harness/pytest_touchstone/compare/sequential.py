@@ -1,4 +1,4 @@
-"""Early stopping (``--eval-gate-sequential``): the items of a run that are not needed any more.
+"""Early stopping (``--eval-set gate_sequential``): the items of a run that are not needed any more.
 
 A benchmark is asked in a drawn order, and stops once an interim analysis of a growing share of its items settles its
 verdict against the baselines. Where there is no baseline nothing stops, nor by a metric that no score's mean tells. The

@@ -117,7 +117,7 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class LmEval:
-    """The task of lm-evaluation-harness whose few-shot examples ``--eval-fewshot lm-eval`` draws.
+    """The task of lm-evaluation-harness whose few-shot examples ``--eval-set fewshot=lm-eval`` draws.
 
     They come from ``data.fewshot``, or from the evaluation rows where the task has no other split. ``rows`` is the
     number of rows in the published split, so that a draw from fewer says so. ``drops_own`` says that the task's fewshot

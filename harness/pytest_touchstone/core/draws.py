@@ -1,4 +1,4 @@
-"""The few-shot examples of a benchmark, drawn in one of the ways that ``--eval-fewshot`` names.
+"""The few-shot examples of a benchmark, drawn in one of the ways that ``--eval-set fewshot`` names.
 
 ``touchstone`` draws once per benchmark and group, from the seed alone, so that all prompts of a group begin alike.
 Where a benchmark has no file of examples, they come from the evaluation rows: one more is drawn than needed, and an
@@ -180,7 +180,7 @@ def lm_eval(wanted: Wanted) -> DrawnShots:
     if task is None:
         raise ShotsError(
             f"{spec.name}: how {LM_EVAL} draws its few-shot examples is not known; "
-            f"--eval-shots 0 asks without, --eval-fewshot {TOUCHSTONE} draws others"
+            f"--eval-shots 0 asks without, --eval-set fewshot={TOUCHSTONE} draws others"
         )
     if wanted.own and spec.data.shots is not None:
         raise ShotsError(
@@ -230,7 +230,7 @@ DRAWS: Final[Mapping[str, Draw]] = {TOUCHSTONE: touchstone, LM_EVAL: lm_eval}
 
 
 def draw_of(value: str, seed: int) -> tuple[Draw, int]:
-    """Return the way of drawing and the seed that a value of ``--eval-fewshot`` stands for.
+    """Return the way of drawing and the seed that a value of ``--eval-set fewshot`` stands for.
 
     ``seed`` is the run's, which lm-eval's draw does not follow.
     """
@@ -281,7 +281,7 @@ def draw_shots(
 ) -> DrawnShots:
     """Return ``count`` few-shot examples for each row of ``dataset``, from ``source`` or from the dataset itself.
 
-    ``draw`` is a value of ``--eval-fewshot``, ``seed`` the run's. Raises ``ShotsError`` when the benchmark cannot
+    ``draw`` is a value of ``--eval-set fewshot``, ``seed`` the run's. Raises ``ShotsError`` when the benchmark cannot
     render any, or when there are too few.
     """
     if not count:

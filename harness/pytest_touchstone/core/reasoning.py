@@ -25,7 +25,7 @@ from pytest_touchstone.core.requests import GenerateAnswer, Generated
 
 AUTO: Final = "auto"
 OFF: Final = "off"
-"""The values of ``--eval-think-end`` that are no delimiter: those of ``DELIMITERS``, and no trace is looked for."""
+"""The values of ``--eval-set think_end`` that are no delimiter: those of ``DELIMITERS``, and no trace is looked for."""
 
 
 _BLANK: Final = re.compile(r"\A(?:[^\S\n]*\n)*(?: (?=\S))?")
@@ -167,7 +167,7 @@ _TRACES: Final = re.compile(
 
 
 def delimiters_of(think_end: str) -> tuple[ReasoningDelimiters, ...]:
-    """Return the delimiters that a value of ``--eval-think-end`` stands for."""
+    """Return the delimiters that a value of ``--eval-set think_end`` stands for."""
     if think_end in (AUTO, OFF):
         return DELIMITERS if think_end == AUTO else ()
     begin = next((pair.begin for pair in DELIMITERS if pair.end == think_end), "")

@@ -11,6 +11,7 @@ environment, options. A later one goes before an earlier one, and each before th
     checkpoint = ["runs/a", "runs/b"]      # --checkpoint runs/a --checkpoint runs/b
     device = "cuda:0"                      # --eval-device cuda:0, TOUCHSTONE_DEVICE=cuda:0
     no-cache = true                        # --eval-no-cache, TOUCHSTONE_NO_CACHE=1
+    top_p = 0.9                            # --eval-set top_p=0.9, TOUCHSTONE_TOP_P=0.9
 """
 
 from __future__ import annotations
@@ -30,11 +31,14 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from pytest_touchstone.core.errors import ExitCode, OptionError
 from pytest_touchstone.core.files import read_regular, read_toml
-from pytest_touchstone.core.text import alike, either
+from pytest_touchstone.core.text import alike, did_you_mean, either
 
 Affects: TypeAlias = Literal["answers", "rounding", "items", "checkpoints", "speed", "output"]
 
 T = TypeVar("T")
+
+SET: Final = "--eval-set"
+"""The option that gives any key its value."""
 
 FILE: Final = Path(__file__).with_name("settings.toml")
 
@@ -60,6 +64,8 @@ class Setting:
     help: str
     affects: Affects
     option: bool = True
+    key: bool = False
+    typed: str | None = None
     action: Literal["value", "append", "switch"] = "value"
     metavar: str | None = None
     default: Any = None
@@ -74,13 +80,18 @@ class Setting:
 
     @property
     def long_flag(self) -> str:
-        """The option, which always exists."""
-        return f"--eval-{self.name.replace('_', '-')}"
+        """The option, which always exists; of a key what stands before its value."""
+        return f"{SET}={self.name}" if self.key else f"--eval-{self.name.replace('_', '-')}"
 
     @property
     def flag(self) -> str:
         """The option that users know: the short one where there is one."""
-        return self.short or self.long_flag
+        return self.short or (f"{SET} {self.name}" if self.key else self.long_flag)
+
+    @property
+    def usage(self) -> str:
+        """The option with what stands for its value, as it is typed."""
+        return f"{self.flag}{'=' if self.key else ' '}{self.metavar}" if self.metavar else self.flag
 
     def read(self, text: str, flag: str | None = None) -> Any:
         """Return the value that a text means; raise ``OptionError`` in a line that names ``flag``.
@@ -244,9 +255,10 @@ def options_page() -> str:
         "# Options and exit codes",
         "",
         "Each option can be given in [several places](choosing.md#where-settings-come-from), and `run.json` records",
-        "all. Short names have a long form: `--gate` is also `--eval-gate`. The last column says what depends on an",
-        "option: results are compared, and cached answers taken, only where *answers* agree, and *items* too unless",
-        "they are known. Fingerprints tell *checkpoints* apart. No score depends on *output*, and on *speed* only by",
+        "all. `--eval-set KEY=VALUE` gives what is mostly said once, in `[tool.touchstone]`. Where another plug-in has",
+        "`--gate` or another short name, `--eval-gate` is ours. The last column says what depends on one: results",
+        "are compared, and cached answers taken, only where *answers* agree, and *items* too unless they are known.",
+        "Fingerprints tell *checkpoints* apart. No score depends on *output*, and on *speed* only by",
         "[rounding](number-types.md#guarantees).",
         "",
         "Commands, such as `touchstone best`, `accept` and `report --format`, have a `--help` of their own.",
@@ -254,9 +266,8 @@ def options_page() -> str:
     for section, title in TITLES.items():
         lines += ["", f"## {title}", "", "| option | | affects |", "| --- | --- | --- |"]
         for row in (row for row in settings_table().values() if row.option and row.section == section):
-            usage = f"`{row.flag}{f' {row.metavar}' if row.metavar else ''}`"
             text = row.help[0].upper() + row.help[1:]
-            lines.append(f"| {usage} | {text.replace('|', chr(92) + '|')}. | {row.affects} |")
+            lines.append(f"| `{row.usage}` | {text.replace('|', chr(92) + '|')}. | {row.affects} |")
     lines += ["", "## Exit codes", "", "| code | |", "| --- | --- |"]
     lines += [f"| {int(code)} | {code.sentence} |" for code in ExitCode]
     return "\n".join(lines) + "\n"
@@ -345,7 +356,33 @@ def of_table(table: Mapping[str, Any], where: str, origin: str) -> Found:
                 f"{where}: unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else "")
             )
         values[name] = rows[name].value(value, f"{where} {key}")
+        _check_typed(rows[name], values[name], f"{where} {key}")
     return values, dict.fromkeys(values, origin)
+
+
+def _check_typed(row: Setting, value: Any, where: str) -> None:
+    """Raise ``OptionError`` for what can only be said on the command line."""
+    if value and row.typed in ("any", value):
+        raise OptionError(
+            f"{where} {value!r}: can only be said on the command line, by {row.usage}; leave it out here"
+        )
+
+
+def of_words(words: Sequence[str]) -> dict[str, Any]:
+    """Return what the values of ``--eval-set`` say, such as ``top_p=0.9``; raises ``OptionError``.
+
+    A switch needs no value. Of several values the last one counts, or all where several may be given.
+    """
+    values: dict[str, Any] = {}
+    rows = {name: row for name, row in settings_table().items() if row.option}
+    for key, sign, text in (word.partition("=") for word in words):
+        name = key.replace("-", "_")
+        if name not in rows:
+            raise OptionError(f"{SET} {key}: unknown key; {did_you_mean(name, rows)}docs/options.md has all")
+        row = rows[name]
+        value: Any = True if row.action == "switch" and not sign else _of_text(row, text, f"{SET} {name}")
+        values[name] = (*values.get(name, ()), *value) if row.action == "append" else value
+    return values
 
 
 def of_environment(environ: Mapping[str, str]) -> Found:
@@ -360,6 +397,7 @@ def of_environment(environ: Mapping[str, str]) -> Found:
         if not row.option or not (text := environ.get(variable, "").strip()):
             continue
         values[name], origins[name] = _of_text(row, text, variable), variable
+        _check_typed(row, values[name], variable)
     return values, origins
 
 

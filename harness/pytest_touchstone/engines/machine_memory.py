@@ -44,7 +44,7 @@ def bytes_of(text: str, free: int | None) -> int | None:
 
 
 def shown_size(size: int) -> str:
-    """Return a size for people: ``--eval-memory`` takes it, and it is never less than the size."""
+    """Return a size for people: ``--eval-set memory`` takes it, and it is never less than the size."""
     if size >= 10 * 2**30:
         return f"{-(-size // 2**30)}GiB"
     return f"{-(-size // 2**20)}MiB"

@@ -29,7 +29,7 @@ _SHARE: Final = 0.4
 def texts_by(
     wanted: str, infos: Callable[[], Sequence[CheckpointInfo]], *, alone: bool, cuda: bool
 ) -> Literal["vllm"] | None:
-    """Return "vllm" where that writes a run's texts, None where this process does; ``wanted`` is ``--eval-texts``.
+    """Return "vllm" where that writes a run's texts, None where this process does; ``wanted`` is ``--eval-set texts``.
 
     ``alone``: the run is one process on one device. Raises ``CheckpointError`` where vLLM is demanded and cannot.
     """
@@ -45,8 +45,8 @@ def texts_by(
     if alone:
         why = f"{others[0]} is none" if others else "no checkpoint of this run is one"
     raise CheckpointError(
-        f"--eval-texts vllm: vLLM is started for folders of Transformers, in runs of one process on one device, and "
-        f"{why}; give --eval-texts own"
+        f"--eval-set texts=vllm: vLLM is started for folders of Transformers, in runs of one process on one device, "
+        f"and {why}; give --eval-set texts=own"
     )
 
 
@@ -86,7 +86,7 @@ class VllmTextsPool(EnginePool):
         except BaseException as error:
             held.close()
             if isinstance(error, CheckpointError):
-                raise CheckpointError(f"--eval-texts vllm: {error}") from None
+                raise CheckpointError(f"--eval-set texts=vllm: {error}") from None
             raise
 
 
@@ -97,7 +97,7 @@ class TextsByVllm(Engine):
         self.info = own.info
         self._own, self._server, self._held = own, server, held
         version = server.info.served["version"]
-        self._note = f"{self.info.name}: vLLM {version} writes the texts (--eval-texts vllm)"
+        self._note = f"{self.info.name}: vLLM {version} writes the texts (--eval-set texts=vllm)"
 
     @property
     def usage(self) -> dict[str, Any]:

@@ -48,7 +48,9 @@ SESSION: Final = pytest.StashKey["EvalSession"]()
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
     """Register the options of the table; argparse takes every value as text."""
     for name, row in _options().items():
-        _add_option(parser, _long(name), name, row["help"])
+        _add_option(parser, _long(name), name, argparse.SUPPRESS if "short" in row else row["help"])
+    text = "any key of [tool.touchstone], such as top_p=0.9 (docs/options.md); may be given several times"
+    _group(parser).addoption("--eval-set", dest="eval_set", help=text, action="append", metavar="KEY=VALUE")
     if any(name.endswith("conftest.py") for name, _ in pluginmanager.list_name_plugin()):
         _add_short_names(parser)  # this plugin is loaded by a conftest, later than the next hook
 
@@ -71,7 +73,7 @@ def pytest_load_initial_conftests(
     except pytest.UsageError as error:
         from pytest_touchstone.plugin.reporters import tell_failure
 
-        markdown = early_config.known_args_namespace.eval_markdown
+        markdown = markdown_given(early_config.known_args_namespace)
         tell_failure(early_config.invocation_params.dir, markdown, pytest.ExitCode.USAGE_ERROR, str(error))
         raise
     return found
@@ -120,8 +122,14 @@ def _options_of(table: Path) -> dict[str, dict[str, Any]]:
     return {
         name: {**row, "help": " ".join(row["help"].split())}
         for name, row in rows.items()
-        if row.get("option", True)
+        if row.get("option", True) and not row.get("key")
     }
+
+
+def markdown_given(options: argparse.Namespace) -> str | None:
+    """Return the file that ``--eval-set markdown=FILE`` names, before settings are read."""
+    words = (word.partition("=") for word in options.eval_set or ())
+    return next((file for key, _, file in words if key == "markdown"), None)
 
 
 def _group(parser: pytest.Parser) -> pytest.OptionGroup:
@@ -146,9 +154,9 @@ def _add_short_names(parser: pytest.Parser) -> None:
         if (short := row.get("short")) is None:
             continue
         try:
-            _add_option(parser, short, name, f"short for {_long(name)}")
+            _add_option(parser, short, name, row["help"])
         except (ValueError, argparse.ArgumentError):
-            options[f"eval_{name}"].attrs()["help"] += f" ({short} is another plugin's here)"
+            options[f"eval_{name}"].attrs()["help"] = f"{row['help']} ({short} is another plugin's here)"
 
 
 # Waking up

@@ -310,7 +310,7 @@ def generate(metafunc: pytest.Metafunc, collection: Collection) -> Callable[[], 
     if not (collection.settings.checkpoint or is_shipped(spec)):
         settings = collection.settings
         # A run without scores must not seem to have given these.
-        if settings.gate or settings.gate_plan or settings.gate_sequential or settings.dry_run:
+        if settings.gate or settings.gate_sequential or settings.dry_run:
             collection.remarks.append(Remark(spec, f"{spec.name}: {NO_CHECKPOINT}", fatal=True))
         return _by_example(
             metafunc, wanted, [(one, Unasked(spec)) for one in stand_in_ids(spec, metafunc.config)]

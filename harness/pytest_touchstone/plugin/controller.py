@@ -27,7 +27,7 @@ from pytest_touchstone.core.errors import ExitCode, HarnessError
 from pytest_touchstone.core.hooks import Run
 from pytest_touchstone.core.settings import DEFAULT, OPTION
 from pytest_touchstone.core.text import count, listed
-from pytest_touchstone.plugin import NO_CHECKPOINT
+from pytest_touchstone.plugin import NO_CHECKPOINT, markdown_given
 from pytest_touchstone.plugin.batches import most_items
 from pytest_touchstone.plugin.gate import FINE
 from pytest_touchstone.plugin.item_errors import first_of_each
@@ -69,7 +69,7 @@ class Controller(EvalSession):
         self._results: RunResults | None = None
         self._summary: Summary | None = None
         self._progress: ProgressLine | None = None
-        self._plan: tuple[str, Callable[..., str]] | None = None
+        self._plans: dict[str, Callable[..., str]] = {}
         self._crashes: Counter[str] = Counter()
         self._damaged: dict[str, None] = {}
         self._scored = Scored()
@@ -208,23 +208,22 @@ class Controller(EvalSession):
     # Plans
 
     def _make_plans(self, items: list[pytest.Item]) -> None:
-        if self.settings.dry_run:
-            from pytest_touchstone.plugin.dry_run import dry_run
-            from pytest_touchstone.reports import dry_run as report
+        from pytest_touchstone.plugin.dry_run import dry_run
+        from pytest_touchstone.reports import dry_run as report
 
-            found = dry_run(items, self.collection, self.settings, self.engine)
-            self._plan = "dry run", functools.partial(report.render, found)
-        else:
+        found = dry_run(items, self.collection, self.settings, self.engine)
+        self._plans["dry run"] = functools.partial(report.render, found)
+        if self._gate.plan is not None:
             from pytest_touchstone.reports.plan import render
 
             collected = collected_of(items)
             plan = self._gate.make_plan(collected, declarations_of(items))
             checkpoints = len({item.checkpoint for item in collected})
-            self._plan = "plan of the gate", functools.partial(render, plan, checkpoints=checkpoints)
+            self._plans["plan of the gate"] = functools.partial(render, plan, checkpoints=checkpoints)
 
     @pytest.hookimpl(specname="pytest_runtestloop", tryfirst=True)
     def pytest_runtestloop_of_plans(self, session: pytest.Session) -> bool | None:
-        """Run nothing where only a plan, or a dry run, was asked for."""
+        """Run nothing where only a dry run was asked for."""
         if not self.only_plans:
             return None
         return None if session.testsfailed else True
@@ -438,8 +437,7 @@ class Controller(EvalSession):
         if self.fault is not None:
             return
         reporter, width = terminalreporter, self.config.get_terminal_writer().fullwidth
-        if self._plan is not None:
-            title, render = self._plan
+        for title, render in self._plans.items():
             reporter.write_sep("=", title)
             reporter.write_line(render(width=width, color=reporter.hasmarkup))
         if names := dict.fromkeys(self.collection.unasked):
@@ -459,7 +457,7 @@ class Controller(EvalSession):
         """Tell jobs of continuous integration of a run that ends without results."""
         if self._summary is None:
             settings = getattr(self, "settings", None)  # none where they are the mistake
-            markdown = settings.markdown if settings is not None else self.config.option.eval_markdown
+            markdown = settings.markdown if settings is not None else markdown_given(self.config.option)
             told = message or "no results were written; the log says why"
             tell_failure(self.config.invocation_params.dir, markdown, code, told)
 

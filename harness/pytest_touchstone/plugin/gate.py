@@ -3,11 +3,10 @@
     --gate                    the exit code depends on the verdicts
     --eval-gate-mode MODE     so too, by a mode: plain or strict
     --baseline WHAT           what the run is compared with; without --gate verdicts are only shown
-    --eval-gate-config FILE   margins, floors and the rest; by default pyproject.toml
-    --gate-plan               nothing is asked: what such a gate could decide is shown
+    --eval-set gate_config=FILE   margins, floors and the rest; by default pyproject.toml
 
-Only the controlling process has a gate. With ``--eval-gate-sequential`` all processes know which items are no longer
-needed (``Sequential``).
+Only the controlling process has a gate. With ``gate_sequential`` all processes know which items are no longer needed
+(``Sequential``).
 """
 
 from __future__ import annotations
@@ -349,10 +348,8 @@ def _with_asked(gate: GateResult, summary: Summary) -> GateResult:
 
 def _plan(config: pytest.Config, settings: Settings) -> GateConfig | None:
     """Return what the options and the configuration ask for together; None without --gate and --baseline."""
-    gate = settings.gate or settings.gate_plan or settings.gate_mode is not None
+    gate = settings.gate or settings.gate_mode is not None
     path = settings.gate_config
-    if settings.gate_plan and settings.values["workers"] > 1:
-        raise GateError("--gate-plan asks nothing, in one process: leave -n out, or add -n 0")
     allow = [name for given in settings.baseline_allow for name in given.split(",") if name]
     if not gate and settings.baseline is None:
         lone = next((name for name in ALONE if settings.values[name]), None)
@@ -373,7 +370,7 @@ def _plan(config: pytest.Config, settings: Settings) -> GateConfig | None:
         baseline=settings.baseline or plan.baseline,
         metrics=metric_names(settings.gate_metric) or plan.metrics,
         sequential=settings.gate_sequential,
-        allow=tuple(name.replace("-", "_") for name in (*plan.allow, *allow)),
+        allow=tuple(name.replace("-", "_") for name in allow),
     )
     check_names(plan.allow, [*condition_names(), ITEMS, PROMPTS], "--eval-baseline-allow", "condition")
     if plan.baseline == "none" and not (plan.floors or plan.accepted):

@@ -25,11 +25,13 @@ from pytest_touchstone.core.settings import (
     CONFIG_FILE,
     OPTION,
     PROJECT,
+    SET,
     Setting,
     Sources,
     of_environment,
     of_project,
     of_table,
+    of_words,
     settings_table,
 )
 from pytest_touchstone.core.tasks import task_groups
@@ -138,8 +140,10 @@ def settings_of(config: pytest.Config) -> Settings:
 def _sources(config: pytest.Config) -> Sources:
     """Return the values that anybody gives, but for a file of ``--eval-config``; raises ``OptionError``."""
     rows = settings_table()
-    options = {
-        name: found for name, row in rows.items() if row.option and (found := _given(config, row)) is not None
+    options = of_words(config.getoption(SET, None) or ()) | {
+        name: found
+        for name, row in rows.items()
+        if row.option and not row.key and (found := _given(config, row)) is not None
     }
     found = Sources()
     found.add(PROJECT, *of_project(project_file(config)))
@@ -200,11 +204,11 @@ def check_device_map(values: Mapping[str, Any], workers: int) -> None:
         return
     if workers > 1:
         raise OptionError(
-            "--eval-device-map auto spreads a model over all accelerators from one process: leave -n out, or add -n 0"
+            "device_map=auto spreads a model over all accelerators from one process: leave -n out, or add -n 0"
         )
     if values["device"] not in ("auto", "cuda"):
         raise OptionError(
-            f"--eval-device-map auto uses all accelerators, and --eval-device {values['device']} is one: "
+            f"device_map=auto uses all accelerators, and --eval-device {values['device']} is one: "
             "leave one of them out"
         )
 
@@ -269,11 +273,11 @@ def check_served(
         return
     served = [info for info in infos if info.served]
     started = list(infos) if texts else [info for info in served if info.served.get("child")]
-    for flag, value, takes, what in (
-        ("--eval-model-name", settings.model_name, served, "--checkpoint http://HOST:PORT/v1"),
-        ("--eval-tokenizer", settings.tokenizer, served, "--checkpoint http://HOST:PORT/v1"),
+    for key, value, takes, what in (
+        ("model_name", settings.model_name, served, "--checkpoint http://HOST:PORT/v1"),
+        ("tokenizer", settings.tokenizer, served, "--checkpoint http://HOST:PORT/v1"),
         (
-            "--eval-server-args",
+            "server_args",
             settings.server_args,
             started,
             "--checkpoint vllm:PATH, sglang:PATH or llama-server:PATH",
@@ -282,7 +286,7 @@ def check_served(
         if value is not None and not takes:
             kind = "a served model" if takes is served else "at a server that this run starts"
             raise CheckpointError(
-                f"{flag} {value}: no checkpoint of this run is {kind}, which takes it; "
+                f"{SET} {key}={value}: no checkpoint of this run is {kind}, which takes it; "
                 f"leave it out, or give {what}"
             )
 
@@ -296,6 +300,7 @@ PARTS: Final = ("model-args", "gen-kwargs", "generation-kwargs")
 """Options of others whose values are options, ``NAME=VALUE,...``."""
 
 KEPT: Final = {
+    "gate-plan": "--gate --eval-dry-run shows what a gate could decide",
     "log-samples": "prompts and answers are always kept",
     "use-cache": "scores of earlier runs are always taken",
     "confirm-run-unsafe-code": "programs run in a sandbox",
@@ -346,13 +351,13 @@ def _meant(name: str, value: str) -> Iterator[str]:
         return
     for row in settings_table().values():
         if row.option and name in (*row.elsewhere, row.name.replace("_", "-")):
-            yield f"{row.flag} {row.metavar}" if row.metavar else row.flag
+            yield row.usage
 
 
 def _near(name: str) -> str:
     """Return the option of ours that is most like it; an empty text where none is."""
-    flags = [flag for row in settings_table().values() if row.option for flag in (row.flag, row.long_flag)]
+    rows = [row for row in settings_table().values() if row.option]
     if name.startswith(PREFIX):  # what all of them begin with says nothing of which is meant
-        rest = [flag.removeprefix(PREFIX) for flag in flags if flag.startswith(PREFIX)]
-        return "".join(f"{PREFIX}{one}" for one in alike(name.removeprefix(PREFIX), rest))
-    return "".join(alike(name, flags, cutoff=0.75))
+        keys = {row.name.replace("_", "-"): row for row in rows}
+        return "".join(keys[near].usage for near in alike(name.removeprefix(PREFIX), keys))
+    return "".join(alike(name, [row.flag for row in rows], cutoff=0.75))

@@ -80,7 +80,7 @@ class Files:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MarkdownFile:
-    """The file of ``--eval-markdown``."""
+    """The file of ``--eval-set markdown``."""
 
     target: Path
 
@@ -88,12 +88,12 @@ class MarkdownFile:
         try:
             write_atomic(self.target, markdown.page(reached(summary)))
         except OSError as error:
-            raise HarnessError(f"cannot write --eval-markdown {self.target}: {error.strerror}") from error
+            raise HarnessError(f"cannot write --eval-set markdown {self.target}: {error.strerror}") from error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BesideCheckpoints:
-    """The files of ``--eval-beside``."""
+    """The files of ``--eval-set beside``."""
 
     note: Callable[[str, int], None]
 
@@ -157,8 +157,8 @@ class ResultsTable:
 
 
 def tell_failure(folder: Path, target: str | None, code: int, message: str) -> None:
-    """Tell of a run that ends without results: in the file of ``--eval-markdown``, and on GitHub in the job's summary
-    and as an annotation. What cannot be written is left."""
+    """Tell of a run that ends without results: in the file of ``markdown``, and on GitHub in the job's summary and as
+    an annotation. What cannot be written is left."""
     text = markdown.failed_page(code, message)
     if target:
         with suppress(OSError):
@@ -243,9 +243,9 @@ def check_paths(output: Path, target: Path | None) -> None:
     if target is None:
         return
     if target.is_dir():
-        raise pytest.UsageError(f"--eval-markdown {shown_path(target)}: this is a folder; name a file")
+        raise pytest.UsageError(f"--eval-set markdown {shown_path(target)}: this is a folder; name a file")
     if (why := unwritable(target.parent)) is not None:
-        raise pytest.UsageError(f"--eval-markdown {shown_path(target)}: {why}; choose another file")
+        raise pytest.UsageError(f"--eval-set markdown {shown_path(target)}: {why}; choose another file")
 
 
 def check_output_paths(file: EvalConfig, base: Path) -> None:
@@ -273,7 +273,7 @@ class Calls:
         *,
         beside: bool = False,
     ) -> None:
-        """``target`` is the file of ``--eval-markdown``; ``scored`` has the items with a score, when the run has
+        """``target`` is the file of ``--eval-set markdown``; ``scored`` has the items with a score, when the run has
         ended; ``trackers`` are the names of those that are told; ``beside`` is whether results are written beside the
         checkpoints too.
 

@@ -294,7 +294,7 @@ class EvalSession:
     @property
     def only_plans(self) -> bool:
         """Nothing is run: a plan or a dry run was asked for."""
-        return self.fault is None and (self.settings.gate_plan or self.settings.dry_run)
+        return self.fault is None and self.settings.dry_run
 
     def _make_plans(self, items: list[pytest.Item]) -> None:
         """Find what a run would ask, or its gate decide, where a person is to be shown that alone."""

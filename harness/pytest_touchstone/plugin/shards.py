@@ -126,7 +126,7 @@ def _hash(text: str) -> int:
 GENERATED: Final = 1000
 """The cost of a generated text, in tokens of a prompt: its tokens are few, but each takes a step of the model."""
 
-PUBLISHING: Final = ("gate", "gate_mode", "gate_plan", "gate_sequential", "baseline", "beside")
+PUBLISHING: Final = ("gate", "gate_mode", "gate_sequential", "baseline", "beside")
 """The settings that judge or hand out results of a whole run."""
 
 

@@ -93,7 +93,7 @@ def _notes(plan: DryRun) -> Iterator[tuple[str, str]]:
         yield "asked", "nothing: no item is left"
     costs = [row.cost for row in plan.rows if row.cost is not None]
     if costs:
-        yield "cost", f"at most {sum(costs):,.4g} by --eval-price"
+        yield "cost", f"at most {sum(costs):,.4g} by --eval-set price"
     if any(row.requests is None for row in plan.rows):
         yield NOTHING, "not known before it is asked: only shipped benchmarks are started for their sizes"
     for number, line in enumerate(_too_long(plan.rows)):

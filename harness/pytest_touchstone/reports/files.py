@@ -24,7 +24,7 @@ programs have the prefix ``CHECKPOINT_``. A line of samples has
 
 All samples are written; beyond ``MOST_SAMPLES`` in a file, only the first ones of every task, as many as fit.
 
-``--eval-beside`` writes the results of each checkpoint beside it, too: ``runs/nouns/checkpoint-655_eval_results.json``
+``beside`` writes the results of each checkpoint beside it, too: ``runs/nouns/checkpoint-655_eval_results.json``
 has the fields of ``compare.formats.korean_mlm`` as far as these benchmarks ran, and ``results`` by task as
 ``compare.formats.task_json`` has them. A file of that name which no run of this harness wrote stays as it is.
 
@@ -366,7 +366,7 @@ class Beside:
         if not self.wrong:
             return None
         more = f" (and {count(len(self.wrong) - 1, 'other file')})" if len(self.wrong) > 1 else ""
-        return f"--eval-beside: not written: {self.wrong[0]}{more}; the run's folder has the results"
+        return f"--eval-set beside: not written: {self.wrong[0]}{more}; the run's folder has the results"
 
 
 def write_beside(summary: Summary) -> Beside:

@@ -123,7 +123,7 @@ def traces(summary: Summary) -> list[str]:
     several = len(checkpoints(summary)) > 1
     return [
         f"{_name(one, several)}: a reasoning seems to stand in {one.traces_seen} of {count(one.outputs, 'text')}, and "
-        "is scored with them; --eval-think-end TOKEN names the token after which the answer comes"
+        "is scored with them; --eval-set think_end=TOKEN names the token after which the answer comes"
         for one in wholes(summary)
         if one.traces_seen
     ]
@@ -206,7 +206,7 @@ def engines(summary: Summary) -> list[str]:
     weak = [row["name"] for row in summary.checkpoints if str(row.get("fingerprint")).startswith(WEAK)]
     served = (
         f"{listed(weak, 4)}: known by what the server says of it alone (a weak fingerprint), so no answer of a "
-        "complete run is taken from the cache; --eval-reuse-served takes them"
+        "complete run is taken from the cache; --eval-set reuse_served takes them"
     )
     found = (note for row in summary.effort for note in row.engine.get("notes", ()))
     return [*([text] if names else []), *([served] if weak else []), *dict.fromkeys(found)]
@@ -361,7 +361,7 @@ def judged(summary: Summary) -> list[str]:
     if not number or not judge:
         return []
     own = [row["name"] for row in summary.checkpoints if row.get("fingerprint") == judge["fingerprint"]]
-    remedy = "raise --eval-judge-tokens, or the judge's context"
+    remedy = "raise --eval-set judge_tokens, or the judge's context"
     return [
         f"{judge['name']} ({judge['fingerprint'][:12]}): {count(number, 'verdict')} asked, {without} not given",
         *([f"{count(cut, 'verdict')} cut at the limit of tokens: {remedy}"] if cut else []),
@@ -446,7 +446,7 @@ def _asked(engines: Sequence[Mapping[str, Any]]) -> str:
     again = f" ({retries:,} of them again)" if retries else ""
     parts = [f"{requests:,} requests{again}", f"{prompt:,} prompt and {new:,} new tokens at the server"]
     if costs := [one["cost"] for one in engines if "cost" in one]:
-        parts.append(f"cost {sum(costs):,.4f} (--eval-price)")
+        parts.append(f"cost {sum(costs):,.4f} (--eval-set price)")
     return "; ".join(parts)
 
 

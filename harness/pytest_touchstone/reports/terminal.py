@@ -23,6 +23,7 @@ from pytest_touchstone.compare.gate.result import PASSING, lines_from_json
 from pytest_touchstone.compare.standings import leading
 from pytest_touchstone.core.aggregation import SOFT, aggregation_of
 from pytest_touchstone.core.eval_config import LEFT_OUT
+from pytest_touchstone.core.settings import SET
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.reports import formatting, notes, tables, validity
 from pytest_touchstone.reports.changes import changes_section
@@ -442,7 +443,7 @@ OUTPUT: Final = "results"
 
 MOST_STEPS: Final = 2
 
-OF_A_CHECKPOINT: Final = ("--checkpoint", "--eval-model-name", "--eval-tokenizer")
+OF_A_CHECKPOINT: Final = ("--checkpoint", "--eval-set=model_name", "--eval-set=tokenizer")
 """The options that name a checkpoint, or belong to the one that is named."""
 
 
@@ -478,7 +479,9 @@ def next_steps(summary: Summary) -> list[NextStep]:
 def _steps(summary: Summary) -> Iterator[NextStep]:
     command = _command_of(summary.manifest)
     if options := options_for_valid(summary):
-        others = _command_of(summary.manifest, without=[option.split()[0] for option in options])
+        others = _command_of(
+            summary.manifest, without=[re.split(" |=[^=]*$", option)[0] for option in options]
+        )
         yield NextStep(f"{others} {' '.join(options)}", f"for valid results{helped(summary)}")
     compares = _alike(summary) and summary.gate is None and not summary.manifest.get("demonstration")
     if compares and not summary.faults:
@@ -535,12 +538,13 @@ def _command_of(
     given = iter(command_words(manifest))
     words = []
     for word in given:
-        name, sign, _ = word.partition("=")
+        option = f"{SET}={next(given, '')}" if word == SET else word
+        name = "=".join(option.split("=")[: 1 + option.startswith(SET)])
         if name == "--eval-run-id" or name in without:
-            if not sign:
+            if "=" not in option:
                 next(given, None)
-        elif word not in flags:
-            words.append(word)
+        elif option not in flags:
+            words.append(option)
     return shlex.join(words)
 
 
@@ -572,7 +576,7 @@ def after_gate(summary: Summary) -> Iterator[NextStep]:
         )
         if soft and SOFT not in (line.metric for line in lines):
             command = _command_of(summary.manifest)
-            yield NextStep(f"{command} --eval-gate-metric soft", "may tell by the same items")
+            yield NextStep(f"{command} --eval-set gate_metric=soft", "may tell by the same items")
         if lines and all(line.kind in ("not worse", "better") for line in lines):
             yield from _baseline(summary)
 

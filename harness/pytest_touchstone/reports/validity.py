@@ -26,7 +26,7 @@ FAULTS: Final = {
 }
 UNUSABLE: Final = {"at_limit": "texts hit the limit of tokens", "no_answer": "texts had no answer"}
 TOKENS: Final = "--eval-max-new-tokens"
-JUDGE_TOKENS: Final = "--eval-judge-tokens"
+JUDGE_TOKENS: Final = "--eval-set=judge_tokens"
 CHAT: Final = "--eval-chat off"
 LOOK: Final = "look at some of them"
 ENDLESS: Final = (
@@ -138,7 +138,7 @@ def _by_remedy(summary: Summary) -> dict[str, list[NotValid]]:
         if remedy == LOOK and "no_answer" in unusable and result.chat == result.outputs:
             remedy = CHAT
         if remedy == LOOK and result.verdicts_at_limit:
-            remedy = f"{JUDGE_TOKENS} {2 * summary.manifest['settings']['judge_tokens']}"
+            remedy = f"{JUDGE_TOKENS}={2 * summary.manifest['settings']['judge_tokens']}"
         found.setdefault(remedy, {}).setdefault(result.name, []).append(result)
     return {
         f"{TOKENS} {tokens}" if remedy == TOKENS else remedy: [

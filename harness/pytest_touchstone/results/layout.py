@@ -9,7 +9,7 @@ In details/ is the rest, beside what ``reports.files`` writes:
 claim               the token of the run whose folder it is, known to its processes alone
 collected.json      every collected item, the benchmarks' declarations, what was left out and why
 shard.json          with --eval-shard: which of all items these are
-schedules.json      with --eval-gate-sequential: the order of the items, and the counts after which they are analysed
+schedules.json      with gate_sequential: the order of the items, and the counts after which they are analysed
 effort-WHO.json     what answering cost, one file per process
 progress-WHO.json   while the run goes on: how far a process is, rewritten a few times a second (``results.live``)
 in-flight-WHO.json  what a process computes now, left where it was killed (``results.reuse``)

@@ -9,7 +9,7 @@ run ended.
 and place. Answers of ``fake:`` checkpoints are not reused (``cacheable``), nor is anything whose fingerprint is
 unknown. A weak fingerprint, of a served model, may be that of other weights tomorrow. So a run takes the answers of
 those before it that did not complete the benchmark: the same command goes on where it was stopped. Others are taken
-only where ``--eval-reuse-served`` says so.
+only where ``--eval-set reuse_served`` says so.
 
 The controller decides, before the first item, and writes down which runs to search; every process then finds its
 items in their journals by itself. The set of items does not depend on it, so simultaneous runs do no harm: at worst

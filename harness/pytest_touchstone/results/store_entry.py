@@ -57,7 +57,7 @@ class StoredResult(BenchmarkResult):
     those that were. ``code`` is the hash of what scores (``plugin.source_hash``). ``began`` is in seconds since 1970.
 
     ``skips_declared``: what was skipped the benchmark itself leaves out (``pytest.skip``, a mark), so
-    it is no part of it; an interim analysis (``--eval-gate-sequential``) skips what is one. ``temperature`` is that of
+    it is no part of it; an interim analysis (``gate_sequential``) skips what is one. ``temperature`` is that of
     ``p_right``, None where that is not known. ``verdicts``: what its own run's gate has found, by metric; empty where
     there was none.
     """

@@ -30,7 +30,6 @@ WHOLE = """
 mode = "strict"
 baseline = "main"
 metric = "score"
-allow = ["shots", "items"]
 margin = 0.02
 alpha = 0.1
 
@@ -52,7 +51,6 @@ EXPECTED = GateConfig(
     mode="strict",
     baseline="main",
     metrics=("score",),
-    allow=("shots", "items"),
     margin=0.02,
     alpha=0.1,
     benchmarks={
@@ -93,7 +91,7 @@ def test_a_pyproject_without_the_table_asks_for_nothing_special(tmp_path: Path) 
         ("margin = true", r"margin is True; give a number"),
         ("alpha = 0", r"alpha is 0; give a share"),
         ("metric = ''", r"metric is ''; give a text"),
-        ("allow = [1]", r"allow is \[1\]; give a list of texts"),
+        ("allow = ['shots']", r"allow can only be said on the command line, by --eval-baseline-allow NAME"),
         ("benchmarks = 3", r"benchmarks is 3; give a table for each"),
         ("[benchmarks]\nb = 3", r"give a table for each: \[tool\.touchstone\.gate\.benchmarks\.NAME\]"),
         ("[benchmarks.b]\nfloors = ['0.6']", r"benchmarks\.b: '0\.6' is no floor; write METRIC >= NUMBER"),

@@ -300,7 +300,7 @@ def test_a_benchmark_has_its_own_margin_and_metric() -> None:
     assert kinds(gate(mine, old=(entry(two),), metrics=("f1",))) == ["worse"]
     with pytest.raises(GateError, match="b has no metric 'f2'; it has acc, f1"):
         gate(mine, old=(entry(two),), benchmarks={"b": BenchmarkRules(metrics=("f2",))})
-    with pytest.raises(GateError, match=r"--eval-gate-metric: unknown metric 'f2'; known are acc, f1$"):
+    with pytest.raises(GateError, match=r"--eval-set gate_metric: unknown metric 'f2'; known are acc, f1$"):
         gate(mine, old=(entry(two),), metrics=("f2",))
 
 
@@ -455,7 +455,7 @@ def test_a_benchmark_without_any_of_the_metrics_says_so_by_name() -> None:
 
 def test_a_metric_that_no_benchmark_has_is_named_with_the_nearest() -> None:
     with pytest.raises(
-        GateError, match=r"--eval-gate-metric: unknown metric 'real@6'; did you mean 'real@5'"
+        GateError, match=r"--eval-set gate_metric: unknown metric 'real@6'; did you mean 'real@5'"
     ):
         gate(real(1, 2, "new"), metrics=("real@1", "real@6"))
 

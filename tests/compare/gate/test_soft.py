@@ -91,7 +91,7 @@ def test_a_benchmark_without_choices_goes_by_its_primary_metric() -> None:
 
 def test_where_no_benchmark_has_choices_the_word_is_refused_by_name() -> None:
     new = entry([1.0] * 9, checkpoint="new", run_id="now", began=99.0)
-    with pytest.raises(GateError, match="--eval-gate-metric: soft needs a benchmark of choices"):
+    with pytest.raises(GateError, match="--eval-set gate_metric: soft needs a benchmark of choices"):
         decide(cases_of([new], []), source(), SOFT)
 
 

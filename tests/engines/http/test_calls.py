@@ -51,11 +51,16 @@ def test_most_statuses_of_4xx_are_final(number: int) -> None:
         (Trouble("malformed", "no choices"), 4, 99, "malformed", "no choices, after 4 attempts"),
         (
             Trouble("time", "no reply within 9 s"),
-            *(4, 99, "deadline", "no reply within 9 s, after 4 attempts (--eval-request-timeout)"),
+            *(4, 99, "deadline", "no reply within 9 s, after 4 attempts (--eval-set request_timeout)"),
         ),
         (
             Trouble("time", "no reply within 3 s"),
-            *(1, 0, "deadline", "the item's 100 s passed before the server replied (--eval-item-timeout)"),
+            *(
+                1,
+                0,
+                "deadline",
+                "the item's 100 s passed before the server replied (--eval-set item_timeout)",
+            ),
         ),
         (
             status(429),
@@ -92,7 +97,7 @@ def test_a_call_that_ends_says_why(
 
 
 def test_a_call_that_never_got_its_turn_says_so_with_its_last_trouble() -> None:
-    waited = "the item's 100 s (--eval-item-timeout) passed while the call waited for its turn"
+    waited = "the item's 100 s (--eval-set item_timeout) passed while the call waited for its turn"
     assert overdue(None, LIMITS) == Failure(waited, "deadline")
     assert overdue(status(429), LIMITS).kind == "limited"
 

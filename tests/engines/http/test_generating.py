@@ -238,7 +238,7 @@ def test_turns_go_to_chats_and_a_begun_answer_is_gone_on_from() -> None:
     assert (body["continue_final_message"], body["add_generation_prompt"]) == (True, False)
     refused = prompted(request, asking(Abilities(completions=True, chat=True), mode=ChatMode(chat=True)))
     assert isinstance(refused, Refusal)
-    assert "--eval-tokenizer" in refused.reason
+    assert "--eval-set tokenizer" in refused.reason
 
 
 def test_samples_come_of_one_call_or_of_one_each(tokenizer: TextTokenizer) -> None:

@@ -84,7 +84,7 @@ def test_scores_that_are_wrong_are_refused_before_anything_is_asked(
 def test_without_a_tokenizer_only_texts_can_be_asked_for(whole: Path) -> None:
     found = probed(ModelServer(whole, style="openai"), tokenizer=None)
     assert (found.tokens, found.abilities.serves) == (None, (Generate,))
-    assert "--eval-tokenizer PATH" in found.abilities.why
+    assert "--eval-set tokenizer=PATH" in found.abilities.why
 
 
 def test_a_server_tokenizer_is_used_where_the_files_are_not_here(whole: Path) -> None:

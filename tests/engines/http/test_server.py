@@ -62,7 +62,7 @@ def test_the_only_model_is_taken_and_one_of_several_must_be_named() -> None:
     assert choose_model(place, None, ["a"]) == "a"
     assert choose_model(place, "b", ["a", "b"]) == "b"
     assert choose_model(place, "hidden", []) == "hidden"
-    with pytest.raises(CheckpointError, match=r"2 models; choose one with --eval-model-name .*: a, b"):
+    with pytest.raises(CheckpointError, match=r"2 models; choose one with --eval-set model_name .*: a, b"):
         choose_model(place, None, ["a", "b"])
     with pytest.raises(CheckpointError, match="did you mean 'llama-3-8b'"):
         choose_model(place, "lama-3-8b", ["llama-3-8b", "qwen"])

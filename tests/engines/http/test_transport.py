@@ -198,14 +198,14 @@ def test_the_deadline_of_an_item_counts_all_its_calls_from_the_first_one_sent() 
     cut, waiting = played.ends[5], played.ends[6]
     assert isinstance(cut, Failure)
     assert isinstance(waiting, Failure)
-    assert cut.reason == "the item's 5.5 s passed before the server replied (--eval-item-timeout)"
+    assert cut.reason == "the item's 5.5 s passed before the server replied (--eval-set item_timeout)"
     assert waiting.reason.endswith("passed while the call waited for its turn")
 
 
 def test_an_attempt_that_takes_too_long_is_given_up_and_tried_again() -> None:
     script = Script(after=9.0)
     played = play(script, 1, CallLimits(attempt_seconds=2.0, attempts=3))
-    reason = "no reply within 2 s, after 3 attempts (--eval-request-timeout)"
+    reason = "no reply within 2 s, after 3 attempts (--eval-set request_timeout)"
     assert played.ends[0] == Failure(reason, "deadline")
     assert len(script.sent) == 3
 
@@ -214,8 +214,8 @@ def test_when_the_runs_time_is_up_it_stops_with_a_line() -> None:
     played = play(Script(), 100, CallLimits(run_seconds=10.5, concurrency_most=4))
     assert isinstance(played.error, ServerError)
     assert str(played.error) == (
-        "the run's 10 s are over (--eval-run-timeout): 60 calls without an answer; what is done is kept, and the same "
-        "command goes on from there"
+        "the run's 10 s are over (--eval-set run_timeout): 60 calls without an answer; what is done is kept, and the "
+        "same command goes on from there"
     )
     assert kinds(played) == {"reply": 40}
     assert played.seconds == 10.5

@@ -249,7 +249,9 @@ def test_a_pass_takes_fewer_tokens_the_more_keys_they_see(tmp_path: Path) -> Non
 
 
 def test_a_memory_too_small_for_a_few_tokens_is_told_when_a_checkpoint_is_opened(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"--eval-memory 10KiB is too little: .* need \d+MiB beside"):
+    with pytest.raises(
+        CheckpointError, match=r"--eval-set memory=10KiB is too little: .* need \d+MiB beside"
+    ):
         engine_for(tiny_causal(tmp_path / "c"), memory="10KiB")
 
 
@@ -265,7 +267,9 @@ def test_a_text_whose_keys_and_values_do_not_fit_is_refused_with_what_it_needs(t
     found = engine.answer(requests)
     assert [isinstance(one, Refusal) for one in found] == [False, True, True, False]
     assert isinstance(found[1], Refusal)
-    assert found[1].reason.startswith("--eval-memory 1MiB is too little: keys and values of a text of 15,")
+    assert found[1].reason.startswith(
+        "--eval-set memory=1MiB is too little: keys and values of a text of 15,"
+    )
     enough = found[1].reason.rpartition("give ")[2].split()[0]
     assert engine_for(folder, memory=enough).budget.allowance.too_long(15000) is None
 

@@ -307,7 +307,7 @@ def test_a_system_prompt_is_written_by_the_template() -> None:
 def test_a_template_without_a_place_for_a_system_prompt_is_an_error(
     template: str | None, chat: Chat, said: str
 ) -> None:
-    with pytest.raises(CheckpointError, match=f"--eval-system, but {said}; leave the option out"):
+    with pytest.raises(CheckpointError, match=f"--eval-set system, but {said}; leave the option out"):
         chat_mode_of(INFO, tokenizer(template), ModelSettings(chat=chat, system="Be brief."))
 
 

@@ -3,8 +3,7 @@
     [tool.touchstone.gate]
     mode = "plain"                # what --gate alone means: plain, or strict (fails also where it is inconclusive)
     baseline = "best"             # as --baseline
-    metric = "score"              # as --eval-gate-metric; several: metrics = ["real@1", "real@5"]; "soft" of choices
-    allow = ["shots"]             # as --eval-baseline-allow
+    metric = "score"              # as the key gate_metric; several: metrics = ["real@1", "real@5"]; "soft" of choices
     margin = 0.01                 # a loss up to this is no reason to fail: 0.01 is one point
     alpha = 0.05                  # chance of a false alarm over all benchmarks together, in either direction
     pooled = false                # true: the verdict on all items together may fail the gate too
@@ -19,8 +18,8 @@
 margin, alpha, max_drop and the bounds of floors are shares: 0.05, or as a text "5%". Per cent are hundredths of the
 metric, that is points; never per cent of the baseline.
 
-A file given with --eval-gate-config has the same tables, or the keys of [tool.touchstone.gate] at its top. What is not
-known is refused, with the nearest name there is.
+A file that gate_config names has the same tables, or the keys of [tool.touchstone.gate] at its top. What is not known
+is refused, with the nearest name there is.
 
 Names are checked before anything runs, as far as they are known. Bounds that no share can have are refused. A share is
 from 0 to 1. Metrics whose names say so (accuracies, exact matches, F1, pass@k and the like) are shares, and composites
@@ -38,7 +37,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from pytest_touchstone.compare.gate.accepted import FILE, AcceptedDrop, read_accepted
 from pytest_touchstone.core.aggregation import P_RIGHT, SOFT, Aggregation, aggregation_of
@@ -307,10 +306,14 @@ def _share(table: Mapping[str, Any], key: str, where: str, *, least: float | Non
     return float(share)
 
 
+def _refused(_: Mapping[str, Any], key: str, where: str) -> NoReturn:
+    raise GateError(f"{where}: {key} can only be said on the command line, by --eval-baseline-allow NAME,...")
+
+
 _READERS: Final[Mapping[str, Callable[[Mapping[str, Any], str, str], Any]]] = {
     "mode": _value,
     "baseline": _value,
-    "allow": _texts,
+    "allow": _refused,
     "margin": functools.partial(_share, least=0.0),
     "max_drop": functools.partial(_share, least=0.0),
     "alpha": _share,
@@ -348,7 +351,7 @@ def check_plan(
     found = [_known_metrics(name, declared, saved) for name in declared]
     if found and all(found):
         known = [metric for one in found for metric in one] + made
-        check_names(plan.metrics, dict.fromkeys(known), "--eval-gate-metric", "metric")
+        check_names(plan.metrics, dict.fromkeys(known), "--eval-set gate_metric", "metric")
     names = [*declared, *map(base_name, declared), *(one.benchmark for one in saved), *made]
     if any(name not in names for name in plan.benchmarks):
         names += declared_nearby(files)
@@ -404,16 +407,16 @@ def _check_sequential(plan: GateConfig) -> None:
     whole = next((name for name in plan.metrics if plan.composite_of(name) is not None), None)
     if plan.pooled or whole is not None:
         needs = "pooled = true" if plan.pooled else f"the composite {whole}"
-        raise GateError(f"--eval-gate-sequential: {needs} needs all items; leave one of the two out")
+        raise GateError(f"--eval-set gate_sequential: {needs} needs all items; leave one of the two out")
     for named in (plan.metrics, *(own.metrics for own in plan.benchmarks.values())):
         if SOFT in named:
             raise GateError(
-                f"--eval-gate-sequential settles a benchmark by one metric, and {SOFT} is tested beside the primary "
-                "one: leave one of them out"
+                f"--eval-set gate_sequential settles a benchmark by one metric, and {SOFT} is tested beside the "
+                "primary one: leave one of them out"
             )
         if len(named) > 1:
             raise GateError(
-                "--eval-gate-sequential settles a benchmark by one metric; "
+                "--eval-set gate_sequential settles a benchmark by one metric; "
                 f"{', '.join(named)} are {len(named)}: name one"
             )
 

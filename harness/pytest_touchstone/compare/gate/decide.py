@@ -5,7 +5,7 @@ Each checkpoint's benchmarks and metrics are judged together, as one family. A l
 the measured value is below the baseline's by more than max_drop, and where a floor is not kept. It is not valid where
 the result is not whole, or could not be compared with a baseline that should have been there.
 
-``--eval-gate-metric`` and ``metrics`` name one metric or several. Each is a line of every benchmark that has it,
+``--eval-set gate_metric`` and ``metrics`` name one metric or several. Each is a line of every benchmark that has it,
 compared with the best by that metric; a benchmark that has none of them goes by its primary metric and says so. A
 composite is a line of its own, compared with the checkpoint whose composite is the best; where nothing but composites
 is named, that checkpoint is the baseline of the composite's benchmarks too. All lines of a checkpoint are corrected
@@ -100,9 +100,9 @@ def decide(
         named = [*known, *(one.name for one in plan.composites)]
         if SOFT in plan.metrics and SOFT not in named:
             raise GateError(
-                f"--eval-gate-metric: {SOFT} needs a benchmark of choices, each with a log-probability"
+                f"--eval-set gate_metric: {SOFT} needs a benchmark of choices, each with a log-probability"
             )
-        check_names(plan.metrics, named, "--eval-gate-metric", "metric")
+        check_names(plan.metrics, named, "--eval-set gate_metric", "metric")
     judged = [judge_case(case, source, plan, early) for case in cases]
     lines = [line for found, _ in judged for line in found]
     if plan.accepted:
@@ -346,7 +346,7 @@ def _plain_composite(case: Case, composite: Composite) -> BenchmarkComparison:
 def _composite_floors(case: Case, plan: GateConfig) -> list[BenchmarkComparison]:
     """A line for each composite that has floors and is not compared."""
     alone = BaselineChoice(
-        state="absent", reason="only its floors are checked; --eval-gate-metric compares it"
+        state="absent", reason="only its floors are checked; --eval-set gate_metric compares it"
     )
     return [
         composite_line(_plain_composite(case, composite), alone, None, plan)

@@ -153,8 +153,8 @@ AWAY: Final = (502, 503, 504)
 LONGEST_WAIT: Final = 10.0**9
 """The seconds that stand for any longer wait."""
 
-REQUEST_OPTION: Final = "--eval-request-timeout"
-ITEM_OPTION: Final = "--eval-item-timeout"
+REQUEST_OPTION: Final = "--eval-set request_timeout"
+ITEM_OPTION: Final = "--eval-set item_timeout"
 """The options of the deadlines."""
 
 _KINDS: Final[Mapping[What, Kind]] = {"connection": "gone", "time": "deadline", "malformed": "malformed"}

@@ -378,7 +378,7 @@ class HttpEngine(Engine):
         notes = [f"{self.info.name}: {note}" for note in self.info.served["notes"]]
         if self._planner.traces.withheld:
             notes.append(
-                f"{self.info.name}: its texts show a reasoning, so it is sent no stop sequences; --eval-think-end "
+                f"{self.info.name}: its texts show a reasoning, so it is sent no stop sequences; --eval-set think_end "
                 "TOKEN sends none from the beginning"
             )
         if len(self._fingerprints) > 1:

@@ -356,7 +356,7 @@ def prompted(request: Generate, asking: TextSettings) -> Prompted | Refusal:
     if can.completions:
         return Refusal(
             "the answer is begun, which the server cannot go on from, and its chat template is not known here; "
-            "say where the tokenizer is with --eval-tokenizer"
+            "say where the tokenizer is with --eval-set tokenizer"
         )
     what = "a chat that goes on from a begun answer" if begun else "a plain prompt"
     return Refusal(f"the server answers chats alone, and this is {what}; ask at .../v1/completions")

@@ -280,7 +280,7 @@ class Probe:
         tokens = self._found.tokens
         if tokens is None:
             raise Malformed(
-                "has no tokenizer that is found here, and texts are scored by token ids; give --eval-tokenizer PATH"
+                "has no tokenizer that is found here, and texts are scored by token ids; give --eval-set tokenizer=PATH"
             )
         ids = tokens.text.prompt(KNOWN)
         self._check_same_tokens(tokens, ids)
@@ -473,8 +473,8 @@ def _raise_fatal(address: Address, failure: Failure, *, named: bool) -> None:
         raise CheckpointError(f"{address.url}: {failure.reason}; try again later")
     if failure.kind in ("malformed", "refused") and failure.status is None and not named:
         raise CheckpointError(
-            f"{address.url}: {failure.reason}; check the address, or name the model with --eval-model-name if there is "
-            "no list of them"
+            f"{address.url}: {failure.reason}; check the address, or name the model with --eval-set model_name if "
+            "there is no list of them"
         )
 
 

@@ -103,10 +103,10 @@ def choose_model(address: Address, wanted: str | None, listing: Sequence[str]) -
         return listing[0]
     if not listing:
         raise CheckpointError(
-            f"{address.url}: the server lists no models; name the one to ask with --eval-model-name or ?model=NAME"
+            f"{address.url}: the server lists no models; name the one to ask with --eval-set model_name or ?model=NAME"
         )
     raise CheckpointError(
-        f"{address.url}: the server has {len(listing)} models; choose one with --eval-model-name or ?model=NAME: "
+        f"{address.url}: the server has {len(listing)} models; choose one with --eval-set model_name or ?model=NAME: "
         f"{listed(listing, 8)}"
     )
 

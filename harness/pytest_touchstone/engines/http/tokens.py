@@ -1,6 +1,6 @@
 """The tokenizer of a served model: of the same files as in this process, or the server's own ``/tokenize``.
 
-Sought in this order: ``--eval-tokenizer`` (a folder, a Hub id, or any checkpoint), the folder or Hub id that the
+Sought in this order: ``--eval-set tokenizer`` (a folder, a Hub id, or any checkpoint), the folder or Hub id that the
 server says its model is, and the server's ``/tokenize``. Without one only texts can be asked for, as text.
 """
 
@@ -98,7 +98,7 @@ def _loaded(name: str) -> Any:
     try:
         (info,) = resolve(name, seq_len=None, served=True)[:1]
     except CheckpointError as error:
-        raise CheckpointError(f"--eval-tokenizer: {error}") from None
+        raise CheckpointError(f"--eval-set tokenizer: {error}") from None
     return load_mtp_tokenizer(info) if info.format == "mtp" else load_tokenizer(info)
 
 

@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 End: TypeAlias = CallReply[Any] | Failure
 
-RUN_OPTION: Final = "--eval-run-timeout"
+RUN_OPTION: Final = "--eval-set run_timeout"
 
 GIVES_UP_AFTER: Final = 8
 """The number of items in a row without an answer after which a server is not asked on."""

@@ -56,7 +56,7 @@ NO_VLLM: Final = (
     "this process writes the texts, many times as slowly as vLLM would: pip install vllm, in an environment of its own "
     "if need be, whose bin folder you put at the end of PATH, and pip install 'pytest-touchstone[http]'"
 )
-"""A note on texts on CUDA where ``--eval-texts`` finds no vLLM."""
+"""A note on texts on CUDA where ``--eval-set texts`` finds no vLLM."""
 
 
 class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
@@ -248,7 +248,7 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
         return [self._in_memory(one) for one in made]
 
     def _in_memory(self, made: ScoringPlan | Prompt | Refusal) -> ScoringPlan | Prompt | Refusal:
-        """Return the same, or a refusal where its keys and values do not fit into ``--eval-memory``."""
+        """Return the same, or a refusal where its keys and values do not fit into ``--eval-set memory``."""
         match made:
             case Prompt(request, tokens):
                 longest = len(tokens) + request.max_new_tokens

@@ -1,9 +1,9 @@
 """The devices of this machine: which of them a process computes on, their memory, and copies to and from the host.
 
 Workers of xdist are spread over the GPUs, worker k on GPU k modulo their number, each with weights of its own. With
-``--eval-device-map auto`` one process spreads a model over all of them instead, layer after layer.
+``--eval-set device_map=auto`` one process spreads a model over all of them instead, layer after layer.
 
-``Allowance`` splits ``--eval-memory`` into the parts of an engine's work. ``BatchBudget`` has the tokens that go
+``Allowance`` splits ``--eval-set memory`` into the parts of an engine's work. ``BatchBudget`` has the tokens that go
 through the model at once; it is halved whenever memory runs out nevertheless.
 
 Neither the host nor the device waits for a copy. On a GPU a copy is asynchronous only where the host's side is pinned
@@ -69,7 +69,7 @@ class Costs:
 class Allowance:
     """Bytes that an engine may take beside its weights; None for the whole where nobody knows what is free.
 
-    ``asked`` is ``--eval-memory`` as it was given.
+    ``asked`` is ``--eval-set memory`` as it was given.
     """
 
     whole: int | None
@@ -101,7 +101,7 @@ class Allowance:
         if self.asked is None or self.rows is None or needed <= self.rows:
             return None
         return (
-            f"--eval-memory {self.asked} is too little: keys and values of a text of {tokens:,} tokens need "
+            f"--eval-set memory={self.asked} is too little: keys and values of a text of {tokens:,} tokens need "
             f"{shown_size(needed)}, half of it; give {shown_size(2 * needed)} or more"
         )
 
@@ -176,7 +176,7 @@ def first_batch_budget(
     least = max(4 * _LEAST_TOKENS * costs.token, 8 * vocabulary * costs.logit)
     if allowance.asked is not None and allowance.whole is not None and allowance.whole < least:
         raise CheckpointError(
-            f"{path}: --eval-memory {allowance.asked} is too little: a pass of {_LEAST_TOKENS} tokens and their "
+            f"{path}: --eval-set memory={allowance.asked} is too little: a pass of {_LEAST_TOKENS} tokens and their "
             f"logits need {shown_size(least)} beside the weights"
         )
     tokens = max(_LEAST_TOKENS, min(most, allowance.passes // costs.token))
@@ -337,12 +337,15 @@ def check_device_map(device: torch.device) -> None:
     """Raise ``CheckpointError`` where a model cannot be spread over GPUs."""
     if device.type != "cuda":
         raise CheckpointError(
-            f"--eval-device-map auto spreads a model over GPUs, and this run computes on {device.type}; leave it out"
+            f"--eval-set device_map=auto spreads a model over GPUs, and this run computes on {device.type}; leave it "
+            "out"
         )
     from importlib.util import find_spec
 
     if find_spec("accelerate") is None:
-        raise CheckpointError("--eval-device-map auto needs the package accelerate: pip install accelerate")
+        raise CheckpointError(
+            "--eval-set device_map=auto needs the package accelerate: pip install accelerate"
+        )
 
 
 def devices_of(model: Any) -> list[str]:

@@ -164,7 +164,7 @@ class ChatMode:
             return None
         if self.only_chat:
             return "the question has no turns for a chat template; ask it with --eval-chat off or auto"
-        return "the question is no chat, which a system prompt needs; leave --eval-system out"
+        return "the question is no chat, which a system prompt needs; leave --eval-set system out"
 
 
 def chat_mode_of(info: CheckpointInfo, tokenizer: Any, settings: ModelSettings) -> ChatMode:
@@ -180,7 +180,7 @@ def chat_mode_of(info: CheckpointInfo, tokenizer: Any, settings: ModelSettings) 
             "leave the option out"
         )
     if settings.system is not None and (why := _no_place(tokenizer, settings.system, chat)) is not None:
-        raise CheckpointError(f"{info.path}: --eval-system, but {why}; leave the option out")
+        raise CheckpointError(f"{info.path}: --eval-set system, but {why}; leave the option out")
     if chat == "on" and not template:
         raise CheckpointError(
             f"{info.path}: --eval-chat on, but its tokenizer has no chat template; "

@@ -73,7 +73,7 @@ def _experiment(client: Any, name: str) -> str:
     if found.lifecycle_stage != "active":
         raise TrackerError(
             f"{place_of(client)}: experiment {name} is deleted there; restore it, or give another "
-            "name by --mlflow-experiment"
+            "name by --eval-set mlflow_experiment"
         )
     return str(found.experiment_id)
 

@@ -60,7 +60,7 @@ def load_mtp(info: CheckpointInfo, settings: ModelSettings) -> LoadedModel:
 
     if settings.device_map is not None:
         raise CheckpointError(
-            f"{info.path}: --eval-device-map does not spread multi-token-prediction models; leave it out"
+            f"{info.path}: --eval-set device_map does not spread multi-token-prediction models; leave it out"
         )
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
