@@ -2,7 +2,6 @@
 is no reason to fail.
 
 touchstone baseline list                 what is saved, by benchmark, the best first; then the names
-touchstone baseline list --by METRIC     checkpoints ranked by a metric or a composite (score)
 touchstone baseline set RUN_ID           gives a run's checkpoint a name ("main"), for `pytest --baseline main`
 touchstone baseline show NAME|RUN_ID     what a name or a run has
 touchstone baseline rm NAME|RUN_ID       takes the name away; or the run's saved results, which are then no baseline
@@ -44,15 +43,13 @@ from pytest_touchstone.compare.gate.accepted import (
 )
 from pytest_touchstone.compare.gate.config import check_names, read_gate_config
 from pytest_touchstone.compare.gate.result import lines_from_json
-from pytest_touchstone.compare.ranking import Ranking, rank, values_of
-from pytest_touchstone.core.composite import COMPOSITE, Composite, missing_parts, project_composites
 from pytest_touchstone.core.disk import locked
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.reports.formatting import number
 from pytest_touchstone.results.run_directory import run_id_of
 from pytest_touchstone.results.store import ResultStore
-from pytest_touchstone.results.store_entry import StoredResult, composites_of
+from pytest_touchstone.results.store_entry import StoredResult
 from pytest_touchstone.results.summary import SUMMARY, load_summary
 
 MOST_NAME: Final = 200
@@ -104,15 +101,11 @@ def show_run(options: argparse.Namespace) -> Output:
 def list_add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``baseline list``."""
     parser.add_argument("--benchmark", metavar="NAME", help="only this one")
-    text = "rank checkpoints by this metric or composite (score), like with like"
-    parser.add_argument("--by", metavar="METRIC", help=text)
     add_output(parser)
 
 
 def list_run(options: argparse.Namespace) -> Output:
-    """List the saved results by benchmark, the best first, then the names; or a ranking."""
-    if options.by is not None:
-        return _rank(options)
+    """List the saved results by benchmark, the best first, then the names."""
     saved = best_first(ResultStore(options.output).find(benchmark=options.benchmark))
     pins = list_named_baselines(options.output)
     lines = []
@@ -244,62 +237,6 @@ def _who() -> str:
     with suppress(OSError, KeyError):
         return getpass.getuser()
     return "somebody"
-
-
-def _rank(options: argparse.Namespace) -> Output:
-    store = ResultStore(options.output)
-    saved = store.find(benchmark=options.benchmark)
-    known = composites_of(saved, project_composites(Path("pyproject.toml")))
-    composite = next((one for one in known if one.name == options.by), None)
-    if composite is not None and options.benchmark is not None:
-        raise GateError(f"--by {options.by}: it is made of several benchmarks; leave out --benchmark")
-    rankings = rank(saved, options.by, store.items, known) if saved else []
-    lines = []
-    for one in rankings:
-        lines.append(_ranking_head(one, rankings))
-        for place, row in enumerate(one.rows, start=1):
-            limits = "" if row.low is None or row.high is None else f"[{number(row.low)}, {number(row.high)}]"
-            told = f"{number(row.value)} {limits:16}  n {row.n}  {row.checkpoint}  {row.run_id}"
-            lines.append(f"{place:>4}  {told}")
-    plain = {"by": options.by, "rankings": [asdict(one) for one in rankings]}
-    return Output(plain, "\n".join(lines) or _no_ranking(options, saved, composite))
-
-
-def _no_ranking(
-    options: argparse.Namespace, saved: Sequence[StoredResult], composite: Composite | None
-) -> str:
-    """The reason why there is no ranking."""
-    if not saved:
-        return f"no saved results in {options.output}/"
-    if composite is None:
-        return f"no whole result in {options.output}/ has a value of {options.by}"
-    lacking = missing_parts(composite, values_of(one for one in saved if one.complete))
-    why = f"no whole result has {', '.join(lacking)}" if lacking else "no checkpoint has all of its parts"
-    return f"{composite.name} = {composite.formula}: {why}"
-
-
-def _ranking_head(one: Ranking, rankings: Sequence[Ranking]) -> str:
-    """The benchmark and metric; where there are several rankings of it, the conditions of this one that differ."""
-    others = [other for other in rankings if other.name == one.name and other is not one]
-    head = one.name if one.metric == COMPOSITE else f"{one.name} {one.metric}"
-    known = [_flat(other.conditions) for other in others]
-    apart = [
-        f"{name} {shown(value)}"
-        for name, value in _flat(one.conditions).items()
-        if any(other.get(name) != value for other in known)
-    ]
-    if others and not apart:
-        apart = [f"{one.rows[0].n} items"]
-    return f"{head}  ({', '.join(apart)})" if apart else head
-
-
-def _flat(conditions: dict[str, Any]) -> dict[str, Any]:
-    """The conditions by name; those of a composite's benchmarks begin with the benchmark's name."""
-    found: dict[str, Any] = {}
-    for name, value in conditions.items():
-        inner = value if isinstance(value, dict) and name != "few_shot" else None
-        found |= {name: value} if inner is None else {f"{name} {key}": one for key, one in inner.items()}
-    return found
 
 
 def best_first(saved: Sequence[StoredResult]) -> list[StoredResult]:
