@@ -560,7 +560,6 @@ RESULTS: Final = (
         _exported("lm-eval", "samples*.jsonl"),
         lambda path: read_results(next(iter(path.parent.glob("results*.json")))),
     ),
-    Reader("lm-eval, old", _exported("lm-eval-0.3", "fake-causal.json"), read_results),
     Reader(
         "korean table (CSV)",
         lambda folder: korean_table.write(folder / "x.csv", korean_table.row(), korean_table.row("b", 200)),

@@ -117,7 +117,7 @@ def run_with_a_fault(pytester: pytest.Pytester, keys: list[str], home: Path) -> 
     return project
 
 
-FORMS: Final = ("lm-eval", "lm-eval-0.3", "every-eval-ever", "hub")
+FORMS: Final = ("lm-eval", "every-eval-ever", "hub")
 
 
 def test_what_is_exported_or_sent_has_no_key_and_no_home(

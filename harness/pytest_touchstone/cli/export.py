@@ -18,7 +18,7 @@ from pytest_touchstone.cli.items import check_name
 from pytest_touchstone.compare.formats.every_eval_ever_export import every_eval_ever_files
 from pytest_touchstone.compare.formats.export import Export, ExportedSample, Files, how_asked, sanitized
 from pytest_touchstone.compare.formats.hub_export import hub_files
-from pytest_touchstone.compare.formats.lm_eval_export import EXPORTS
+from pytest_touchstone.compare.formats.lm_eval_export import lm_eval_files
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.core.requests import VERDICT_KINDS
@@ -33,7 +33,6 @@ from pytest_touchstone.results.summary import SUMMARY, load_summary
 
 FORMS: Final = {
     "lm-eval": "lm-eval (lm-evaluation-harness from 0.4 on)",
-    "lm-eval-0.3": "lm-eval-0.3 (before)",
     "every-eval-ever": "every-eval-ever (Every Eval Ever 0.3)",
     "hub": "hub (.eval_results and README.md of a model's repository)",
 }
@@ -100,7 +99,7 @@ def _exported(options: argparse.Namespace, source: Path) -> Output:
             else []
         )
         lacking += sum(not sample.row for sample in samples)
-        records = (item.record for item in scored(checkpoint)) if options.format not in EXPORTS else ()
+        records = (item.record for item in scored(checkpoint)) if options.format != "lm-eval" else ()
         export = Export(
             summary=summary,
             checkpoint=checkpoint,
@@ -157,7 +156,7 @@ def _files(export: Export, folder: Path, form: str) -> tuple[Files, list[str]]:
         return hub_files(export, folder)
     if form == "every-eval-ever":
         return every_eval_ever_files(export), []
-    return EXPORTS[form](export.summary, export.checkpoint, export.samples), []
+    return lm_eval_files(export), []
 
 
 def _sample(item: Item) -> ExportedSample:

@@ -1,4 +1,4 @@
-"""A run in the forms of lm-evaluation-harness, read back."""
+"""A run in the form of lm-evaluation-harness, read back."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pytest_touchstone.compare.candidate import CheckpointResults
-from pytest_touchstone.compare.formats.export import ExportedSample, filtered
-from pytest_touchstone.compare.formats.lm_eval_export import EXPORTS
+from pytest_touchstone.compare.formats.export import Export, ExportedSample, filtered
+from pytest_touchstone.compare.formats.lm_eval_export import lm_eval_files
 from pytest_touchstone.compare.formats.task_metrics import metric_name
 from pytest_touchstone.compare.load import read_file
 from pytest_touchstone.core.files import write_atomic, write_json
@@ -43,8 +43,8 @@ RESULTS_FIELDS = {
 """What its results have."""
 
 
-def written(folder: Path, form: str, summary: Summary, samples: list[ExportedSample]) -> list[Path]:
-    files = EXPORTS[form](summary, "runs/a", samples)
+def written(folder: Path, summary: Summary, samples: list[ExportedSample]) -> list[Path]:
+    files = lm_eval_files(Export(summary=summary, checkpoint="runs/a", samples=samples, asked={}))
     for name, content in files.items():
         (write_atomic if isinstance(content, str) else write_json)(folder / name, content)
     return [folder / name for name in files]
@@ -57,7 +57,7 @@ def read_back(path: Path) -> CheckpointResults:
 
 def test_a_run_reads_back_with_its_values_errors_and_items(tmp_path: Path) -> None:
     summary, samples = finished(["winogrande", "lambada_openai"])
-    results, *_ = written(tmp_path, "lm-eval", summary, samples)
+    results, *_ = written(tmp_path, summary, samples)
     assert results.parent.name == "runs__a"
     back = read_back(results)
     assert back.name == "runs/a"
@@ -80,7 +80,7 @@ def test_a_run_reads_back_with_its_values_errors_and_items(tmp_path: Path) -> No
 
 def test_groups_are_tasks_of_their_own_below_the_whole(tmp_path: Path) -> None:
     summary, samples = finished(["mmlu_stem"])
-    results, *beside = written(tmp_path, "lm-eval", summary, samples)
+    results, *beside = written(tmp_path, summary, samples)
     content = json.loads(results.read_text(encoding="utf-8"))
     subjects = ["mmlu_abstract_algebra", "mmlu_college_biology", "mmlu_machine_learning"]
     assert content["group_subtasks"] == {"mmlu_stem": subjects}
@@ -93,7 +93,7 @@ def test_groups_are_tasks_of_their_own_below_the_whole(tmp_path: Path) -> None:
 
 def test_files_have_the_fields_of_lm_evaluation_harness(tmp_path: Path) -> None:
     summary, samples = finished(["winogrande"])
-    results, beside = written(tmp_path, "lm-eval", summary, samples)
+    results, beside = written(tmp_path, summary, samples)
     assert json.loads(results.read_text(encoding="utf-8")).keys() >= RESULTS_FIELDS
     date = results.stem.removeprefix("results_")
     assert beside.name == f"samples_winogrande_{date}.jsonl"
@@ -118,7 +118,8 @@ def test_a_text_has_a_line_for_each_filter_with_what_it_read() -> None:
     exchange = {"kind": "Generate", "request": request, "answer": answer}
     program = {"kind": "RunProgram", "request": {"program": "7"}, "answer": {"outcome": "passed"}}
     sample = sample_of(one, [exchange, program], Question("Generate", "2+5"))
-    files = EXPORTS["lm-eval"](summary, "runs/a", [replace(sample, requests=[request])])
+    samples = [replace(sample, requests=[request])]
+    files = lm_eval_files(Export(summary=summary, checkpoint="runs/a", samples=samples, asked={}))
     strict, flexible = (json.loads(line) for line in [*files.values()][1].splitlines())
     assert (strict["filter"], strict["exact_match"], strict["filtered_resps"]) == (
         "strict-match",
@@ -133,22 +134,6 @@ def test_a_text_has_a_line_for_each_filter_with_what_it_read() -> None:
     assert flexible["resps"] == [[" it is 7"]]
     assert flexible["arguments"]["gen_args_0"]["arg_1"]["until"] == ["\n"]
     assert flexible["target"] == "8"
-
-
-def test_the_older_form_has_a_file_for_each_number_of_shots_and_reads_back(tmp_path: Path) -> None:
-    summary, samples = finished(["winogrande", "lambada_openai", "mmlu_stem"])
-    files = written(tmp_path, "lm-eval-0.3", summary, samples)
-    totals = [path for path in files if path.parent == tmp_path]
-    assert sorted(path.name for path in totals) == ["runs__a-5shot.json", "runs__a.json"]
-    back = {name: entry for path in totals for name, entry in read_back(path).entries.items()}
-    assert {"winogrande", "lambada", "mmlu_abstract_algebra"} <= back.keys()
-    assert back["winogrande"].saved.metrics["acc"].value == summary.results[0].metrics["acc"].value
-    assert back["winogrande"].saved.conditions["shots"] == 5
-    (rows,) = (json.loads(path.read_text(encoding="utf-8")) for path in files if "winogrande_" in path.name)
-    assert rows[3]["doc_id"] == 3
-    assert rows[3]["prompt_1"] == "Question: ?\nAnswer: yes"
-    assert (rows[3]["logit_0"], rows[3]["truth"]) == (-1.5, 1)
-    assert rows[3]["acc"] in ("0.0", "1.0")
 
 
 @pytest.mark.parametrize("name", ["acc", "exact_match_strict", "exact_match_flexible", "real@5", "pass@1"])

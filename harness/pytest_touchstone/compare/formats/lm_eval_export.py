@@ -1,25 +1,25 @@
-"""A run's results in the forms of lm-evaluation-harness, which ``compare.formats.lm_eval`` reads.
+"""A run's results in the form of lm-evaluation-harness from 0.4 on, which ``compare.formats.lm_eval`` reads.
 
-    lm-eval        MODEL/results_DATE.json and MODEL/samples_TASK_DATE.jsonl, of its releases from 0.4 on
-    lm-eval-0.3    MODEL.json (MODEL-5shot.json, a file per number of shots) and MODEL/TASK_write_out_info.json,
-                   of releases before
+    MODEL/results_DATE.json
+    MODEL/samples_TASK_DATE.jsonl
 
 Names are those of lm-evaluation-harness: ``exact_match,strict-match`` for ``exact_match_strict``, ``lambada_openai``
-for ``lambada``, a task per group (``mmlu_SUBJECT``; ``hendrycksTest-SUBJECT`` before 0.4). Programs are no requests
-there: of such a benchmark the samples have the texts, and their scores. What only that harness itself could say (its
-version, its commit, its hash of a model) is left out; ``exported_by`` says who wrote the file.
+for ``lambada``, a task per group (``mmlu_SUBJECT``). Programs are no requests there: of such a benchmark the samples
+have the texts, and their scores. What only that harness itself could say (its version, its commit, its hash of a
+model) is left out; ``exported_by`` says who wrote the file.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pytest_touchstone.compare.formats.export import (
     READ_BY,
+    Export,
     ExportedSample,
     Files,
     began,
@@ -32,7 +32,7 @@ from pytest_touchstone.compare.formats.lm_eval import OURS
 from pytest_touchstone.compare.formats.task_json import task_name
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.files import file_name
-from pytest_touchstone.results.summary import Result, Summary, base_name, finite
+from pytest_touchstone.results.summary import Result, base_name, finite
 
 _OUTPUTS: Final = {"Loglikelihood": "loglikelihood", "RollingLoglikelihood": "loglikelihood_rolling"}
 
@@ -59,39 +59,12 @@ class ExportedTask:
         return sample.record.scores.get(aggregation_of(self.aggregate, metric).of)
 
 
-def tasks_of(summary: Summary, checkpoint: str, samples: Iterable[ExportedSample]) -> list[ExportedTask]:
-    """Return the tasks of a checkpoint with their samples, a benchmark before its groups."""
-    own = [result for result in summary.results if result.checkpoint == checkpoint]
-    declared = {one.name: one.aggregate for one in summary.declarations}
-    found = {
-        (one.benchmark, one.group): ExportedTask(
-            _named(task_name(one)), one, declared.get(base_name(one.benchmark), {})
-        )
-        for one in own
-    }
-    for (benchmark, group), task in found.items():
-        if group is not None and (benchmark, None) in found:
-            found[benchmark, None].parts.append(task.name)
-    for sample in samples:
-        key = sample.record.benchmark, sample.record.group
-        found.get(key, found[key[0], None]).samples.append(sample)
-    whole = {name: place for place, (name, group) in enumerate(found) if group is None}
-    return [found[key] for key in sorted(found, key=lambda key: (whole.get(key[0], 0), key[1] is not None))]
-
-
-def _named(task: str) -> str:
-    return {ours: theirs for theirs, ours in OURS.items()}.get(task, task)
-
-
-# Since 0.4
-
-
-def new_files(summary: Summary, checkpoint: str, samples: Iterable[ExportedSample]) -> Files:
-    """Return the files of one checkpoint in today's form."""
-    tasks = tasks_of(summary, checkpoint, samples)
-    stamp = began(summary).isoformat().replace(":", "-")
-    folder = sanitized(checkpoint)
-    files: Files = {f"{folder}/results_{stamp}.json": finite(_results(summary, checkpoint, tasks))}
+def lm_eval_files(export: Export) -> Files:
+    """Return the files of a checkpoint: its results, and the samples of each task."""
+    tasks = _tasks(export)
+    stamp = began(export.summary).isoformat().replace(":", "-")
+    folder = sanitized(export.checkpoint)
+    files: Files = {f"{folder}/results_{stamp}.json": finite(_results(export, tasks))}
     for task in tasks:
         if task.samples:
             name = task.name if file_name(task.name) == task.name else re.sub(r"\W", "_", task.name)
@@ -99,7 +72,27 @@ def new_files(summary: Summary, checkpoint: str, samples: Iterable[ExportedSampl
     return files
 
 
-def _results(summary: Summary, checkpoint: str, tasks: Sequence[ExportedTask]) -> dict[str, Any]:
+def _tasks(export: Export) -> list[ExportedTask]:
+    """Return the tasks of a checkpoint with their samples, a benchmark before its groups."""
+    theirs = {ours: name for name, ours in OURS.items()}
+    declared = {declaration.name: declaration.aggregate for declaration in export.summary.declarations}
+    tasks = {}
+    for result in export.results:
+        name = task_name(result)
+        aggregate = declared.get(base_name(result.benchmark), {})
+        tasks[result.benchmark, result.group] = ExportedTask(theirs.get(name, name), result, aggregate)
+    for (benchmark, group), task in tasks.items():
+        if group is not None and (benchmark, None) in tasks:
+            tasks[benchmark, None].parts.append(task.name)
+    for sample in export.samples:
+        key = sample.record.benchmark, sample.record.group
+        tasks.get(key, tasks[key[0], None]).samples.append(sample)
+    order = {name: number for number, (name, group) in enumerate(tasks) if group is None}
+    return [tasks[key] for key in sorted(tasks, key=lambda key: (order.get(key[0], 0), key[1] is not None))]
+
+
+def _results(export: Export, tasks: Sequence[ExportedTask]) -> dict[str, Any]:
+    summary, checkpoint = export.summary, export.checkpoint
     info = row_of(summary, checkpoint)
     settings = summary.manifest.get("settings", {})
     values = {task.name: _values(task) for task in tasks}
@@ -237,80 +230,3 @@ def _filtered_responses(sample: ExportedSample, kind: str) -> list[Any]:
 
 def _hashes(sample: ExportedSample) -> str:
     return sample.record.row + text_hash(sample.prompt) + text_hash(sample.target)
-
-
-# Before 0.4
-
-
-def old_files(summary: Summary, checkpoint: str, samples: Iterable[ExportedSample]) -> Files:
-    """Return the files of one checkpoint in the form before 0.4, whose files have one number of shots each."""
-    tasks = [task for task in tasks_of(summary, checkpoint, samples) if not task.parts]
-    shots = list(dict.fromkeys(task.result.shots for task in tasks))
-    info = row_of(summary, checkpoint)
-    settings = summary.manifest.get("settings", {})
-    folder = sanitized(checkpoint)
-    files: Files = {}
-    for number in shots:
-        same = {_old_name(task): task for task in tasks if task.result.shots == number}
-        name = f"{folder}.json" if len(shots) == 1 or not number else f"{folder}-{number}shot.json"
-        files[name] = finite(
-            {
-                "results": {task: _old_values(one) for task, one in same.items()},
-                "versions": {task: one.result.version for task, one in same.items()},
-                "config": {
-                    "model": info.get("engine", "touchstone"),
-                    "model_args": f"pretrained={checkpoint}",
-                    "num_fewshot": number,
-                    "batch_size": settings.get("batch"),
-                    "device": settings.get("device"),
-                    "no_cache": bool(settings.get("no_cache")),
-                    "limit": settings.get("limit"),
-                    "bootstrap_iters": 0,
-                    "description_dict": {},
-                },
-            }
-        )
-        for task, one in same.items():
-            if one.samples:
-                rows = [{"doc_id": place, **_written_out(one, item)} for place, item in one.numbered()]
-                files[f"{folder}/{task}_write_out_info.json"] = rows
-    return files
-
-
-def _old_name(task: ExportedTask) -> str:
-    if task.name.startswith("mmlu_") and task.result.group is not None:
-        return f"hendrycksTest-{task.result.group}"
-    return task.name
-
-
-def _old_values(task: ExportedTask) -> dict[str, float]:
-    values = {}
-    for name, metric in task.result.metrics.items():
-        if metric.value is not None:
-            values[name] = metric.value
-        if metric.value is not None and metric.stderr is not None:
-            values[f"{name}_stderr"] = metric.stderr
-    return values
-
-
-def _written_out(task: ExportedTask, sample: ExportedSample) -> dict[str, Any]:
-    """Return an item as ``--write_out`` wrote it: prompts, answers, the truth, and the scores as text."""
-    row: dict[str, Any] = {}
-    for number, request in enumerate(sample.requests):
-        row[f"prompt_{number}"] = "".join(one for one in _arguments(request) if isinstance(one, str))
-    for number, (answer, said) in enumerate(zip(sample.answers, sample.responses, strict=True)):
-        row[f"logit_{number}"] = (
-            float(answer["logprob"]) if "logprob" in answer else (said[0] if said else "")
-        )
-    row["truth"] = (
-        int(sample.target) if sample.target.isdecimal() and len(sample.kinds) > 1 else sample.target
-    )
-    scores = {name: task.score(sample, name) for name in task.result.metrics}
-    return row | {name: str(score) for name, score in scores.items() if score is not None}
-
-
-EXPORTS: Final[dict[str, Callable[[Summary, str, Iterable[ExportedSample]], Files]]] = {
-    "lm-eval": new_files,
-    "lm-eval-0.3": old_files,
-}
-"""The forms by the name that ``touchstone export --to`` takes."""
