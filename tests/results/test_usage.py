@@ -14,7 +14,7 @@ from pytest_touchstone.reports.terminal import render
 from pytest_touchstone.results import usage as measured
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import summary_from_json, summary_json
-from pytest_touchstone.results.usage import Usage, UsageMeter, peak_bytes, process_age, proportional_bytes
+from pytest_touchstone.results.usage import Usage, UsageMeter, peak_bytes, process_age
 from tests.support.summaries import sample
 
 GIB = 2**30
@@ -28,17 +28,15 @@ def usage_of(who: str, checkpoint: str = "a", **more: object) -> Usage:
         engine={**engine, **more},
         first_answer=4.0,
         peak_bytes=GIB,
-        proportional_bytes=GIB // 2,
     )
 
 
 def test_a_process_knows_its_age_and_its_memory() -> None:
-    age, peak, share = process_age(), peak_bytes(), proportional_bytes()
+    age, peak = process_age(), peak_bytes()
     assert age is not None
     assert 0 < age < 24 * 3600
     assert peak is not None
-    assert share is not None
-    assert 2**20 < share <= peak * 1.05
+    assert 2**20 < peak < 2**40
 
 
 class Engine:
@@ -93,8 +91,7 @@ def test_all_processes_notes_are_read_back(tmp_path: Path) -> None:
 def test_one_line_a_checkpoint_adds_up_its_processes() -> None:
     found = replace(sample(), effort=[usage_of("gw0"), usage_of("gw1", tokens=3000, padding=15)])
     assert notes.usage(found) == [
-        "4,000 tokens computed, 1.0 % padding; first answers after 4.0 s; 1.00 GiB at most per process; "
-        "2 processes with 1.00 GiB in all, shared pages counted once"
+        "4,000 tokens computed, 1.0 % padding; first answers after 4.0 s; 1.00 GiB at most per process"
     ]
 
 
@@ -108,8 +105,7 @@ def test_a_single_process_is_not_counted() -> None:
 def test_a_process_that_loaded_a_checkpoint_twice_is_one_process() -> None:
     twice = [usage_of("gw0"), usage_of("gw0", tokens=3000), usage_of("gw1")]
     assert notes.usage(replace(sample(), effort=twice)) == [
-        "5,000 tokens computed, 1.5 % padding; first answers after 4.0 s; 1.00 GiB at most per process; "
-        "2 processes with 1.00 GiB in all, shared pages counted once"
+        "5,000 tokens computed, 1.5 % padding; first answers after 4.0 s; 1.00 GiB at most per process"
     ]
     (alone,) = notes.usage(replace(sample(), effort=twice[:2]))
     assert alone.endswith("1.00 GiB at most")

@@ -418,7 +418,6 @@ def usage(summary: Summary) -> list[str]:
 
 
 def _usage(rows: Sequence[Usage]) -> str:
-    processes = len({row.who for row in rows})
     asked = [row.engine for row in rows if "requests" in row.engine]
     if len(asked) == len(rows):
         return _asked(asked)
@@ -428,12 +427,8 @@ def _usage(rows: Sequence[Usage]) -> str:
     if starts := [row.first_answer for row in rows if row.first_answer is not None]:
         parts.append(f"first answers after {min(starts):.1f} s")
     if peaks := [row.peak_bytes for row in rows if row.peak_bytes is not None]:
-        parts.append(f"{_gigabytes(max(peaks))} at most" + (" per process" if processes > 1 else ""))
-    shares = {row.who: row.proportional_bytes for row in rows if row.proportional_bytes is not None}
-    if processes > 1 and shares:
-        parts.append(
-            f"{processes} processes with {_gigabytes(sum(shares.values()))} in all, shared pages counted once"
-        )
+        each = " per process" if len({row.who for row in rows}) > 1 else ""
+        parts.append(f"{max(peaks) / 2**30:.2f} GiB at most{each}")
     return "; ".join([*parts, *_speculation(rows)])
 
 
@@ -466,7 +461,3 @@ def _speculation(rows: Sequence[Usage]) -> list[str]:
     heads = f"; heads 1 to {len(shares)} right in {', '.join(shares)} %" if shares else ""
     part = f" for {100 * came / decoded:.0f} % of the tokens" if decoded else ""
     return [f"speculative decoding{part}, {mean:.2f} tokens per pass{heads}"]
-
-
-def _gigabytes(count: int) -> str:
-    return f"{count / 2**30:.2f} GiB"

@@ -8,6 +8,7 @@ elsewhere.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -39,8 +40,7 @@ class Usage:
     ``computed`` and ``enough``.
 
     ``first_answer`` is in seconds from the start of the process. ``peak_bytes`` is the most memory that it had
-    resident. ``proportional_bytes`` is its share of memory now, where pages that several processes share count in
-    equal parts.
+    resident.
     """
 
     who: str
@@ -48,7 +48,6 @@ class Usage:
     engine: dict[str, Any]
     first_answer: float | None = None
     peak_bytes: int | None = None
-    proportional_bytes: int | None = None
 
 
 class UsageMeter:
@@ -84,9 +83,7 @@ class UsageMeter:
         """Write all entries; memory is read only now, since that takes longer than a batch of trivial items."""
         if not self._entries:
             return
-        self._entries[self._latest] = replace(
-            self._entries[self._latest], peak_bytes=peak_bytes(), proportional_bytes=proportional_bytes()
-        )
+        self._entries[self._latest] = replace(self._entries[self._latest], peak_bytes=peak_bytes())
         self._write(list(self._entries))
         self._noted = time.monotonic()
 
@@ -103,19 +100,9 @@ def process_age() -> float | None:
 
 def peak_bytes() -> int | None:
     """Return the most memory that this process has had resident."""
-    return _kilobytes("status", "VmHWM:")
-
-
-def proportional_bytes() -> int | None:
-    """Return this process's share of the memory it uses (Pss)."""
-    return _kilobytes("smaps_rollup", "Pss:")
-
-
-def _kilobytes(file: str, name: str) -> int | None:
     try:
-        for line in (_PROC / file).read_text(encoding="utf-8").splitlines():
-            if line.startswith(name):
-                return int(line.split()[1]) * 1024
-    except (OSError, ValueError, IndexError):
+        status = (_PROC / "status").read_text(encoding="utf-8")
+    except OSError:
         return None
-    return None
+    peak = re.search(r"^VmHWM:\s*(\d+) kB", status, re.MULTILINE)
+    return int(peak[1]) * 1024 if peak else None
