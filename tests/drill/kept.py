@@ -34,11 +34,6 @@ from pytest_touchstone.plugin.xdist import Quarantine
 from pytest_touchstone.reports import files as reports
 from pytest_touchstone.results import journal as journals
 from pytest_touchstone.results.journal import Journal, placed_records, read_journal
-from pytest_touchstone.results.live import (
-    ProcessProgress,
-    remove_live,
-    write_progress,
-)
 from pytest_touchstone.results.merging import ShardShare, find_parts, merge, write_share
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.reuse import (
@@ -50,7 +45,12 @@ from pytest_touchstone.results.reuse import (
     decide,
     write_decision,
 )
-from pytest_touchstone.results.run_directory import RunDirectory
+from pytest_touchstone.results.run_directory import (
+    ProcessProgress,
+    RunDirectory,
+    remove_progress,
+    write_progress,
+)
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.summary import Collected, Declaration, Summary, summary_json
 from pytest_touchstone.results.usage import Usage
@@ -185,7 +185,7 @@ def steps(
     if whole:
         write_progress(directory.path, ProcessProgress(who="main"))
         reports.write_results(summary)
-    remove_live(directory.path)
+    remove_progress(directory.path)
     directory.log("end")
     made.report = report_of(summary, records)
 

@@ -20,7 +20,7 @@ from pytest_touchstone.plugin.execution import (
     ProgressWriter,
     work_of,
 )
-from pytest_touchstone.results.live import ProcessProgress, read_progress
+from pytest_touchstone.results.run_directory import ProcessProgress, read_progress
 from tests.support.project import ALONE
 
 
@@ -72,10 +72,17 @@ def test_tokens_are_those_since_each_engine_was_asked(writer: ProgressWriter) ->
 
 
 def test_items_that_end_are_counted_and_their_work_is_done(writer: ProgressWriter) -> None:
-    assert (state(writer).items, state(writer).work) == (3, 6.0)
-    writer.ended(ITEMS[0].nodeid)
-    writer.ended("unknown")
-    assert (state(writer).ended, state(writer).done) == (2, 2.0)
+    assert state(writer).work == 6.0
+    writer.ended(ITEMS[0].nodeid, "scored")
+    writer.ended("unknown", "error")
+    assert (state(writer).ended, state(writer).faults, state(writer).done) == (2, 1, 2.0)
+
+
+def test_an_item_that_ends_again_is_counted_by_its_last_end(writer: ProgressWriter) -> None:
+    for status in ("error", "scored", "xfailed"):
+        writer.ended(ITEMS[0].nodeid, status)
+        assert (state(writer).ended, state(writer).faults) == (1, status == "error")
+    assert state(writer).done == 2.0
 
 
 def test_what_holds_up_an_engine_is_told_as_long_as_it_does(writer: ProgressWriter) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 import os
 import re
@@ -14,10 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.reports.progress import ProgressLine, Tally, item_status
-from pytest_touchstone.results.journal import Journal
-from pytest_touchstone.results.live import ProcessProgress, write_progress
-from pytest_touchstone.results.records import Record
+from pytest_touchstone.reports.progress import ProgressLine, item_status
+from pytest_touchstone.results.run_directory import ProcessProgress, write_progress
 
 NEVER = 3600.0
 
@@ -110,20 +107,6 @@ class Terminal(io.TextIOBase):
         return lines
 
 
-def journal(directory, statuses, who="main", start=0):
-    with Journal(directory, who) as shard:
-        for number, status in enumerate(statuses, start=start):
-            shard.append(
-                Record(
-                    item=f"t.py::t[c-b/{number}]",
-                    benchmark="b",
-                    example=f"b/{number}",
-                    checkpoint="c",
-                    status=status,
-                )
-            )
-
-
 def on_terminal(directory, stream, total=10, **more) -> ProgressLine:
     progress = ProgressLine(directory, total, stream, True, interval=NEVER, **more)
     progress.start()
@@ -192,15 +175,16 @@ def test_it_shows_items_their_rate_the_time_left_and_errors(tmp_path, monkeypatc
     progress = on_terminal(tmp_path, terminal, total=100, clock=lambda: now[0])
     with progress.paused():
         pass
-    journal(tmp_path, ["scored"] * 18 + ["error", "timeout"])
+    write_progress(tmp_path, ProcessProgress(who="gw0", ended=12, faults=2))
+    write_progress(tmp_path, ProcessProgress(who="gw1", ended=8))
     now[0] = 10.0
     progress.tick()
     assert terminal.shown[-1].endswith("  20/100 items, 2 errors -:--:-- left")
-    journal(tmp_path, ["scored"] * 20, start=20)
+    write_progress(tmp_path, ProcessProgress(who="gw1", ended=28))
     now[0] = 20.0
     progress.tick()
     assert terminal.shown[-1].endswith("  40/100 items, 2.0 items/s, 2 errors 0:00:30 left")
-    journal(tmp_path, ["scored"] * 60, start=40)
+    write_progress(tmp_path, ProcessProgress(who="gw1", ended=88))
     progress.tick()
     assert terminal.shown[-1].endswith("━ 100/100 items, 8.0 items/s, 2 errors 0:00:00 left")
     progress.stop()
@@ -293,7 +277,7 @@ def test_the_thread_draws_by_itself(tmp_path):
     progress = ProgressLine(tmp_path, 3, Noticing(), True, interval=0.01)
     progress.start()
     with progress.paused():
-        journal(tmp_path, ["scored"])
+        write_progress(tmp_path, ProcessProgress(who="main", ended=1))
     assert drawn.wait(10)
     progress.stop()
 
@@ -303,7 +287,7 @@ def test_pytests_own_reports_refresh_the_line_when_the_thread_gets_no_turn(tmp_p
     now = [0.0]
     terminal = Terminal(60, 5)
     progress = on_terminal(tmp_path, terminal, clock=lambda: now[0])
-    journal(tmp_path, ["scored"])
+    write_progress(tmp_path, ProcessProgress(who="main", ended=1))
     with progress.paused():
         pass
     assert "0/10 items" in terminal.shown[-1]
@@ -314,47 +298,6 @@ def test_pytests_own_reports_refresh_the_line_when_the_thread_gets_no_turn(tmp_p
     progress.stop()
 
 
-def test_every_shard_is_counted_and_an_item_once(tmp_path):
-    tally = Tally(tmp_path)
-    journal(tmp_path, ["scored", "error"], "gw0")
-    journal(tmp_path, ["scored", "skipped"], "gw1", start=2)
-    tally.update()
-    assert (tally.done, tally.faults) == (4, 1)
-    journal(tmp_path, ["scored"], "gw1", start=1)
-    tally.update()
-    assert (tally.done, tally.faults) == (4, 0)
-
-
-def test_a_line_still_being_written_counts_when_it_is_whole(tmp_path):
-    shard = tmp_path / "items" / "items-a.jsonl"
-    shard.parent.mkdir()
-    whole = json.dumps({"item": "a", "status": "scored"}) + "\n"
-    tally = Tally(tmp_path)
-    for end in range(len(whole)):
-        shard.write_text(whole[:end])
-        tally.update()
-        assert tally.done == 0
-    shard.write_text(whole)
-    tally.update()
-    assert tally.done == 1
-
-
-@given(item=st.text(max_size=30), text=st.text(max_size=60))
-def test_what_a_model_wrote_is_never_taken_for_a_status(item, text):
-    line = json.dumps(
-        {"item": item, "status": "scored", "exchanges": [{"text": f'"status": "error" {text}'}]},
-        ensure_ascii=False,
-    )
-    directory = mock.MagicMock()
-    path = mock.MagicMock()
-    path.__lt__ = lambda *_: False
-    path.open.return_value = io.BytesIO(line.encode("utf-8", "backslashreplace") + b"\n")
-    directory.glob.side_effect = [[path], []]
-    tally = Tally(directory)
-    tally.update()
-    assert (tally.done, tally.faults) == (1, 0)
-
-
 def test_the_line_says_what_the_run_s_files_tell(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "90")
     now = [0.0]
@@ -362,7 +305,7 @@ def test_the_line_says_what_the_run_s_files_tell(tmp_path, monkeypatch):
     progress = on_terminal(tmp_path, terminal, total=32, clock=lambda: now[0])
     for now[0], done, tokens in ((1.0, 1.0, 0), (2.0, 4.0, 100), (3.0, 16.0, 1700)):
         states = [
-            ProcessProgress(who=who, doing="gsm8k", items=32, work=32.0, done=done / 2, tokens=tokens)
+            ProcessProgress(who=who, doing="gsm8k", work=32.0, done=done / 2, tokens=tokens)
             for who in ("gw0", "gw1")
         ]
         for state in states:

@@ -18,7 +18,16 @@ from pytest_touchstone.core.errors import HarnessError, JournalError
 from pytest_touchstone.core.files import write_atomic
 from pytest_touchstone.plugin import new_run_id, new_token
 from pytest_touchstone.results import run_directory
-from pytest_touchstone.results.run_directory import RunDirectory, find_run, places_of
+from pytest_touchstone.results.run_directory import (
+    ProcessProgress,
+    RunDirectory,
+    find_run,
+    goes_on,
+    places_of,
+    read_progress,
+    remove_progress,
+    write_progress,
+)
 
 STARTS = 20
 
@@ -234,3 +243,39 @@ def test_last_is_the_newest_run_whatever_has_that_name(
         folder.mkdir(parents=True)
         (folder / "summary.json").write_text("{}")
     assert find_run("last", Path("results"), "summary.json") == Path("results", "first")
+
+
+# While a run goes on
+
+
+def test_the_progress_of_a_process_is_read_again(tmp_path: Path) -> None:
+    state = ProcessProgress(who="gw1", doing="gsm8k", tokens=9, ended=1, work=7.5, done=2.5)
+    write_progress(tmp_path, state)
+    assert read_progress(tmp_path) == [state]
+    details = tmp_path / "details"
+    (details / ".progress-gw1.json.77.tmp").touch()  # of a process that was killed
+    remove_progress(tmp_path)
+    assert not list(details.iterdir())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '{"schema": 9}', '{"schema": 1}', '{"schema": 1, "parts": {"x": {}}}'],
+)
+def test_a_broken_file_of_progress_is_taken_for_none(tmp_path: Path, text: str) -> None:
+    (tmp_path / "details").mkdir()
+    (tmp_path / "details" / "progress-main.json").write_text(text)
+    assert read_progress(tmp_path) == []
+
+
+def test_progress_in_a_folder_that_is_gone_is_no_error(tmp_path: Path) -> None:
+    write_progress(tmp_path / "gone", ProcessProgress(who="main"))
+    assert read_progress(tmp_path / "gone") == []
+    remove_progress(tmp_path / "gone")
+
+
+def test_a_run_goes_on_while_it_writes(tmp_path: Path) -> None:
+    write_progress(tmp_path, ProcessProgress(who="main"))
+    now = time.time()
+    assert goes_on(tmp_path, now)
+    assert not goes_on(tmp_path, now + 99)

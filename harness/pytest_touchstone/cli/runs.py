@@ -14,8 +14,7 @@ from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.text import count, one_line
 from pytest_touchstone.results.aggregate import COLLECTED, ended, summary_so_far
 from pytest_touchstone.results.layout import run_of
-from pytest_touchstone.results.live import goes_on
-from pytest_touchstone.results.run_directory import files_of_runs
+from pytest_touchstone.results.run_directory import files_of_runs, goes_on
 from pytest_touchstone.results.summary import SUMMARY, Summary, totals, wholes
 
 ITEMS: Final = 4

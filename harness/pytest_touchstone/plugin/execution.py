@@ -3,7 +3,7 @@
 The first item of a batch that pytest calls advances the whole batch; the others find their outcomes ready. The next
 batch of the checkpoint is started meanwhile, so that the engine can prepare its requests: only with items that need no
 fixture but their checkpoint, as nobody can tell when these were run. How far the process is, it writes for the
-progress line and for others (``results.live``).
+progress line and for others (``results.run_directory``).
 """
 
 from __future__ import annotations
@@ -33,10 +33,9 @@ from pytest_touchstone.plugin.options import Settings
 from pytest_touchstone.plugin.planned import Planned, planned_of
 from pytest_touchstone.plugin.xdist import Quarantine
 from pytest_touchstone.results.journal import Journal
-from pytest_touchstone.results.live import ProcessProgress, write_progress
-from pytest_touchstone.results.records import Record, Status
+from pytest_touchstone.results.records import FAULTS, Record, Status
 from pytest_touchstone.results.reuse import InFlight, ItemKey, Kills, Reuse
-from pytest_touchstone.results.run_directory import RunDirectory
+from pytest_touchstone.results.run_directory import ProcessProgress, RunDirectory, write_progress
 from pytest_touchstone.results.traces import AGAIN, DoubtfulTexts, doubtful_texts
 from pytest_touchstone.results.usage import UsageMeter
 
@@ -168,7 +167,7 @@ class Execution:
         if record.item in self._settled:
             return
         self._journal.append(record)
-        self._progress.ended(record.item)
+        self._progress.ended(record.item, record.status)
         if record.status == "scored" and self._asked is not None:
             self._meter.begin(self._asked, record.checkpoint)
 
@@ -225,8 +224,7 @@ class Execution:
         planned, ended = planned_of(item), item.nodeid in self._settled
         if planned is None or (ended and not anew):
             return
-        if not ended:
-            self._progress.ended(item.nodeid)
+        self._progress.ended(item.nodeid, status)
         self._settled.add(item.nodeid)
         self._journal.append(planned.record(status, message))
 
@@ -247,6 +245,7 @@ class Execution:
         if record is None:
             return None
         self._journal.append(record)
+        self._progress.ended(record.item, record.status)
         self._journal.sync(every=SYNC_EVERY)
         self._settled.add(item.nodeid)
         return ItemEnd(record.scores)
@@ -315,6 +314,8 @@ class ProgressWriter:
         self._directory, self._writes = directory, writes
         self._state = ProcessProgress(who=who)
         self._sizes: Mapping[str, float] = {}
+        self._ended: set[str] = set()
+        self._faulty: set[str] = set()
         self._doing: tuple[str, Engine | None, int] = ("", None, 0)  # the tokens are those of former engines
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
@@ -327,7 +328,7 @@ class ProgressWriter:
     def plan(self, items: Sequence[Planned]) -> None:
         """Begin to write, for a run of these items."""
         self._sizes = {batch_key(item.nodeid): work_of(item) for item in items}
-        self._state.items, self._state.work = len(items), sum(map(work_of, items))
+        self._state.work = sum(map(work_of, items))
         if self._writes:  # with -q nobody looks, and a thread cannot always be had
             self._thread = threading.Thread(target=self._run, name="touchstone-progress-writer", daemon=True)
             self._thread.start()
@@ -345,10 +346,13 @@ class ProgressWriter:
             self.look()
             self._doing = ("", None, self._state.tokens)
 
-    def ended(self, item: str) -> None:
-        """Take note of an item that has ended."""
-        self._state.ended += 1
-        self._state.done += self._sizes.get(batch_key(item), 0.0)
+    def ended(self, item: str, status: Status) -> None:
+        """Take note of an item that has ended, perhaps once more."""
+        if item not in self._ended:
+            self._state.done += self._sizes.get(batch_key(item), 0.0)
+        self._ended.add(item)
+        (self._faulty.add if status in FAULTS else self._faulty.discard)(item)
+        self._state.ended, self._state.faults = len(self._ended), len(self._faulty)
 
     def look(self) -> None:
         """Take over what the engine tells of its work."""

@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pytest
 
-from pytest_touchstone.core.errors import ExitCode, HarnessError
+from pytest_touchstone.core.errors import ExitCode, HarnessError, JournalError
 from pytest_touchstone.core.files import shown_path, unwritable, write_atomic
 from pytest_touchstone.core.hooks import add_specifications
 from pytest_touchstone.plugin.plain_stream import make_plain, stream_of
 from pytest_touchstone.reports import files, github, markdown, terminal
 from pytest_touchstone.reports.formatting import busy_text, command_lines, wrapped
 from pytest_touchstone.reports.page.security import KeyFoundError
-from pytest_touchstone.reports.progress import LETTERS, ProgressLine, Tally, short
+from pytest_touchstone.reports.progress import LETTERS, ProgressLine, short
 from pytest_touchstone.reports.trackers.payload import Tracker
 from pytest_touchstone.reports.trackers.sending import trackers
 from pytest_touchstone.reports.validity import last_lines
-from pytest_touchstone.results.live import remove_live
-from pytest_touchstone.results.run_directory import unwritten
+from pytest_touchstone.results.journal import each_record, latest
+from pytest_touchstone.results.run_directory import remove_progress, unwritten
 from pytest_touchstone.results.summary import Summary, reached, summary_json
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Files:
     @pytest.hookimpl(tryfirst=True)
     def pytest_touchstone_run_finished(self, summary: Summary) -> str | None:
         self._summary = summary
-        remove_live(Path(summary.directory))
+        remove_progress(Path(summary.directory))
         refused = None
         try:
             files.write_results(summary)
@@ -408,9 +408,11 @@ class Calls:
         if gate is not None and (stopped is None or status == gate["exit_code"]):
             lines += wrapped(gate["text"], width)
         if stopped is not None:
-            tally = Tally(stopped.path)
-            tally.update()
-            lines.append(terminal.stopped_at(tally.scored, self._total, stopped.read_manifest()))
+            scored = 0
+            with suppress(JournalError):
+                records = latest(each_record(stopped.path, exchanges=False)).values()
+                scored = sum(record.status == "scored" for record in records)
+            lines.append(terminal.stopped_at(scored, self._total, stopped.read_manifest()))
         for line in lines:
             reporter.write_line(line, yellow=True)
 

@@ -16,8 +16,8 @@ plain line, at most every 20 seconds and rarer in long runs; one that came into 
 The thread writes to a duplicate of the terminal's file descriptor, because pytest's capture redirects the
 original while a test runs. It never raises: when writing fails it falls silent.
 
-Finished items are counted by reading what the journal's files have gained; what goes on, and the work left, come from
-the files in which all processes tell of their work (``results.live``). That is the same with and without xdist.
+How many items have ended, what goes on, and the work left come from the files in which all processes tell of their
+work (``results.run_directory``). That is the same with and without xdist.
 
 The letter of pytest's dots line and the word of its ``-v`` carry the score of an item.
 
@@ -34,7 +34,6 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import shutil
 import threading
 import time
@@ -44,8 +43,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from pytest_touchstone.core.text import count
-from pytest_touchstone.results.journal import journal_files
-from pytest_touchstone.results.live import ProcessProgress, read_progress
+from pytest_touchstone.results.run_directory import ProcessProgress, read_progress
 from pytest_touchstone.statistics.units import fixed
 
 DRAW: Final = "\x1bD\x1b[A\x1b7\x1b[B\r\x1b[2K{text}\x1b8"
@@ -90,7 +88,6 @@ class ProgressLine:
         from rich.table import Column
 
         self._directory = directory
-        self._tally = Tally(directory)
         self._total = total
         self._stream = stream
         self.live = bool(is_tty) and os.environ.get("TERM", "dumb") != "dumb"
@@ -180,7 +177,6 @@ class ProgressLine:
             self.tick()
 
     def _count(self) -> None:
-        self._tally.update()
         self._counted = self._clock()
         for states in (read_progress(self._directory), []):
             with suppress(Exception):  # files that somebody else has written there; a line must not end a run
@@ -188,7 +184,8 @@ class ProgressLine:
                 break
 
     def _line(self, states: Sequence[ProcessProgress]) -> str:
-        done, progress = min(self._tally.done, self._total), self._progress
+        progress = self._progress
+        done = min(sum(state.ended for state in states), self._total)
         doing = "".join(f", {what}" for what in dict.fromkeys(state.doing for state in states) if what)
         tokens = sum(state.tokens for state in states)
         work = max((state.work for state in states), default=0.0)
@@ -198,7 +195,7 @@ class ProgressLine:
         texts += (
             [f"{speed:,.{0 if speed >= 10 else 1}f} {'tokens' if tokens else 'items'}/s"] if speed else []
         )
-        texts += [count(faults, "error")] if (faults := self._tally.faults) else []
+        texts += [count(faults, "error")] if (faults := sum(state.faults for state in states)) else []
         # What a terminal may not show as one character is replaced.
         doing = "".join(letter if letter.isascii() and letter.isprintable() else "?" for letter in doing)
         progress.update(
@@ -277,58 +274,3 @@ def item_status(primary: float | None) -> tuple[str, str]:
     # The tenth below: 0.99 is a 9, and never looks like a full score.
     letter = {0.0: "-", 1.0: "+"}.get(primary) or (str(int(primary * 10)) if 0 < primary < 1 else UNGRADED)
     return letter, fixed(primary, 2) if abs(primary) < 1e6 else f"{primary:.2e}"
-
-
-# The items that have ended
-
-
-FAULTS: Final = (b"error", b"timeout", b"lost")
-_HEAD: Final = re.compile(rb'"item":\s*"((?:[^"\\]|\\.)*)".*?"status":\s*"(\w+)"')
-
-
-class Tally:
-    """The number of items that have a record, and of those that ended in a fault.
-
-    Only whole lines count. Of each line only the item's node id and status are read, which precede everything that a
-    benchmark or a model wrote.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._offsets: dict[Path, int] = {}
-        self._status: dict[bytes, bytes] = {}
-
-    @property
-    def done(self) -> int:
-        """Return the items with at least one record; an item that ran twice counts once."""
-        return len(self._status)
-
-    @property
-    def scored(self) -> int:
-        """Return the items whose last record says that they are scored."""
-        return sum(one == b"scored" for one in self._status.values())
-
-    @property
-    def faults(self) -> int:
-        """Return the items whose last record says error, timeout or lost."""
-        return sum(one in FAULTS for one in self._status.values())
-
-    def update(self) -> None:
-        """Read what was appended since the last call; a file that cannot be read is left for the next call."""
-        for path in journal_files(self._directory):
-            try:
-                self._read(path)
-            except OSError:
-                continue
-
-    def _read(self, path: Path) -> None:
-        offset = self._offsets.get(path, 0)
-        with path.open("rb") as shard:
-            shard.seek(offset)
-            for line in shard:
-                if not line.endswith(b"\n"):
-                    break  # still being written
-                offset += len(line)
-                if found := _HEAD.search(line):
-                    self._status[found[1]] = found[2]
-        self._offsets[path] = offset

@@ -32,7 +32,7 @@ from pytest_touchstone.core.composite import Composite, composite_value, composi
 from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.core.marks import Extent, composite_mark, mark
 from pytest_touchstone.results.journal import latest, read_journal
-from pytest_touchstone.results.records import GENERATED, Record
+from pytest_touchstone.results.records import FAULTS, GENERATED, Record
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import (
     NOT_REACHED,
@@ -138,7 +138,7 @@ def _faults(records: Iterable[Record]) -> list[dict[str, str]]:
     return [
         {"item": record.item, "status": record.status, "message": record.message or ""}
         for record in records
-        if record.status in ("error", "timeout", "lost")
+        if record.status in FAULTS
     ]
 
 

@@ -11,7 +11,7 @@ collected.json      every collected item, the benchmarks' declarations, what was
 shard.json          with --eval-shard: which of all items these are
 schedules.json      with gate_sequential: the order of the items, and the counts after which they are analysed
 effort-WHO.json     what answering cost, one file per process
-progress-WHO.json   while the run goes on: how far a process is, rewritten a few times a second (``results.live``)
+progress-WHO.json   while the run goes on: how far a process is, rewritten a few times a second (``run_directory``)
 in-flight-WHO.json  what a process computes now, left where it was killed (``results.reuse``)
 quarantine.txt      items that ran alone, because a worker died with them
 run.log             what happened when: begin, what was left out, dead workers, end

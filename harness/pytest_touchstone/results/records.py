@@ -15,6 +15,9 @@ from pytest_touchstone.core.files import SCHEMA, check_kind
 Status: TypeAlias = Literal["scored", "skipped", "error", "timeout", "lost", "xfailed"]
 STATUSES: Final[tuple[Status, ...]] = ("scored", "skipped", "error", "timeout", "lost", "xfailed")
 
+FAULTS: Final = ("error", "timeout", "lost")
+"""The statuses of items that should have been scored and were not."""
+
 RARE: Final = (
     *("trace_only", "reasoned", "reasoning_tokens", "traces_seen"),
     *("judged", "no_verdict", "verdicts_at_limit"),

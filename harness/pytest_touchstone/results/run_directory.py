@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +31,6 @@ from pytest_touchstone.core.files import (
 from pytest_touchstone.core.keys import masked, masked_value
 from pytest_touchstone.core.text import did_you_mean, unbroken
 from pytest_touchstone.results.layout import DETAILS, ITEMS, place_in, places_in, run_of
-from pytest_touchstone.results.live import remove_live
 from pytest_touchstone.results.summary import (
     SUMMARY,
     Collected,
@@ -198,7 +197,7 @@ class RunDirectory:
         """Remove the run's folder if it holds nothing but preparations: no manifest, no record of an item."""
         if not self.is_claimed() or self.manifest.exists() or places_in(self.path, "items-*.jsonl"):
             return
-        remove_live(self.path)
+        remove_progress(self.path)
         with suppress(OSError):
             for name in (*PREPARATIONS, *LOGS):
                 disk.unlink(place_in(self.path, name))
@@ -292,6 +291,71 @@ class RunDirectory:
         except (OSError, ValueError, AttributeError) as error:
             raise HarnessError(f"{shown_path(self.manifest)}: cannot be read ({_why(error)})") from None
         return found
+
+
+# While a run goes on
+
+
+PROGRESS: Final = "progress-*.json"
+"""A process's state, rewritten a few times a second. They are removed when the run has ended."""
+
+STALE: Final = 60.0
+"""Seconds after which a run that writes nothing is taken to be stopped."""
+
+
+@dataclass(slots=True, kw_only=True)
+class ProcessProgress:
+    """A process at a moment.
+
+    ``doing`` is what it loads or asks, or what holds up the work. ``tokens`` went through the model or came of it. So
+    many of the run's items have ``ended`` here, ``faults`` of them in error, by a timeout, or lost; of the run's
+    ``work``, in a unit of its own, so much is ``done``.
+    """
+
+    who: str
+    doing: str = ""
+    tokens: int = 0
+    ended: int = 0
+    faults: int = 0
+    work: float = 0.0
+    done: float = 0.0
+
+
+def write_progress(directory: Path, state: ProcessProgress) -> None:
+    """Write a process's state in place of its former one: whole or not at all, and not through to the disk."""
+    path = directory / DETAILS / PROGRESS.replace("*", state.who)
+    with suppress(OSError):
+        if directory.is_dir():  # else somebody has removed the run
+            write_atomic(path, json.dumps({"schema": SCHEMA, **asdict(state)}), lasting=False)
+
+
+def read_progress(directory: Path) -> list[ProcessProgress]:
+    """Return the states of all processes, by their names; a broken file is taken for none."""
+    states = []
+    for path in sorted((directory / DETAILS).glob(PROGRESS)):
+        with suppress(OSError, AttributeError, KeyError, TypeError, ValueError):
+            data = read_json(path)
+            if data.pop("schema") == SCHEMA:
+                states.append(ProcessProgress(**data))
+    return states
+
+
+def goes_on(directory: Path, now: float) -> bool:
+    """Return whether a process of the run has written something within the last minute."""
+    paths = (*places_in(directory, PROGRESS), *places_in(directory, "items-*.jsonl"))
+    with suppress(OSError):
+        return any(now - path.stat().st_mtime <= STALE for path in paths)
+    return False
+
+
+def remove_progress(directory: Path) -> None:
+    """Remove the states, when the run has ended."""
+    for path in (path for name in (PROGRESS, f".{PROGRESS}.*.tmp") for path in places_in(directory, name)):
+        with suppress(OSError):
+            disk.unlink(path)
+
+
+# The manifest
 
 
 def _interned(text: Any) -> Any:

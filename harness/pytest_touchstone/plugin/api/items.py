@@ -29,7 +29,7 @@ from pytest_touchstone.results.item_view import (
     rest_of_row,
 )
 from pytest_touchstone.results.journal import RecordPlace, places, read_at
-from pytest_touchstone.results.records import Record
+from pytest_touchstone.results.records import FAULTS, Record
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import Declaration, base_name
 
@@ -120,7 +120,7 @@ class Item:
     @property
     def failed(self) -> bool:
         """True where it should have been scored and was not."""
-        return self.status in ("error", "timeout", "lost")
+        return self.status in FAULTS
 
     @property
     def row(self) -> Mapping[str, Any]:
