@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.cli import main
+from pytest_touchstone.core.requests import Generate, Generated
+from pytest_touchstone.engines import fake
 from pytest_touchstone.results.journal import latest, read_journal
 from tests.support.project import Project
 
@@ -42,6 +44,27 @@ def test_outputs_are_counted_and_no_answer_is_no_metric(project: Project) -> Non
     assert (found["outputs"], found["at_limit"], found["no_answer"], found["chat"]) == (20, 0, 1, 0)
     assert found["invalid"] is None
     assert set(found["metrics"]) == {"acc"}
+
+
+def test_texts_that_repeat_themselves_up_to_the_limit_are_counted(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = {"loop": ("So " + "the answer is 4, " * 9, "length"), "open": ("and then we add", "length")}
+    texts["ended"] = (texts["loop"][0], "eos")
+
+    def sample(request: Generate, number: int) -> Generated:
+        text, reason = [*texts.values()][sum(request.prompt.encode()) % 3]
+        return Generated(text=text, tokens=9, finish_reason=reason)
+
+    monkeypatch.setattr(fake, "_sample", sample)
+    write(project)
+    project.run()
+    prompts = [record.exchanges[0]["request"]["prompt"] for record in project.records.values()]
+    kinds = [sum(prompt.encode()) % 3 for prompt in prompts]
+    assert {*kinds} == {0, 1, 2}
+    found = result(project)
+    assert (found["at_limit"], found["repeating"]) == (20 - kinds.count(2), kinds.count(0))
+    assert [record.repeating for record in project.records.values()] == [kind == 0 for kind in kinds]
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ from pytest_touchstone.core.requests import (
     plain_text,
     to_plain,
 )
+from pytest_touchstone.core.text import repeats_itself
 from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.metrics.samples import SampleGrade
 from pytest_touchstone.metrics.soft import soft_of
@@ -450,13 +451,15 @@ def _remember(state: _Running, answers: Sequence[Answered]) -> None:
 def _counts_of(answer: GenerateAnswer) -> dict[str, int]:
     """Return what a record counts of generated texts."""
     samples = answer.samples
+    cut = [sample for sample in samples if sample.finish_reason == "length"]
     empty = [sample for sample in samples if not sample.text.strip()]
     unanswered = [
         sample for sample in empty if sample.finish_reason == "length" or sample.reasoning is not None
     ]
     return {
         "outputs": len(samples),
-        "at_limit": sum(sample.finish_reason == "length" for sample in samples),
+        "at_limit": len(cut),
+        "repeating": sum(repeats_itself(sample.text) for sample in cut),
         "empty": len(empty),
         "chat": len(samples) * answer.chat,
         "unanswered": len(unanswered),

@@ -7,9 +7,7 @@ are believed. Each function returns one line per fact; with many checkpoints, fa
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import zip_longest
 from typing import Any, Final
 
@@ -22,8 +20,7 @@ from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.engines.base import SLOW_WAYS
 from pytest_touchstone.reports.formatting import checkpoints, duration, not_counted, shown_metrics
 from pytest_touchstone.reports.validity import invalid_results
-from pytest_touchstone.results.records import GENERATED
-from pytest_touchstone.results.summary import Result, Summary, totals, wholes
+from pytest_touchstone.results.summary import Result, Summary, added_up, totals, wholes
 from pytest_touchstone.results.usage import Usage
 
 _BRACKETS: Final = re.compile(r" \(([^\s()]+)\)")
@@ -42,15 +39,13 @@ def demonstration(summary: Summary) -> list[str]:
 
 def invalid(summary: Summary) -> list[str]:
     """Return the results that must not be believed, with the reason; groups only if the whole is valid."""
-    several = len(checkpoints(summary)) > 1
-    return [f"{_name(one, several)} is NOT VALID: {one.invalid}" for one in invalid_results(summary)]
+    return [f"{_name(summary, one)} is NOT VALID: {one.invalid}" for one in invalid_results(summary)]
 
 
 def unsandboxed(summary: Summary) -> list[str]:
     """Return the results of programs that ran without isolation."""
-    several = len(checkpoints(summary)) > 1
     return [
-        f"{_name(one, several)} is UNSANDBOXED: its programs ran without isolation"
+        f"{_name(summary, one)} is UNSANDBOXED: its programs ran without isolation"
         for one in wholes(summary)
         if one.unsandboxed
     ]
@@ -58,9 +53,8 @@ def unsandboxed(summary: Summary) -> list[str]:
 
 def missing_modules(summary: Summary) -> list[str]:
     """Return the results with programs that import what the sandbox does not have, with the modules."""
-    several = len(checkpoints(summary)) > 1
     return [
-        f"{_name(one, several)}: {missing_modules_text(one.missing_modules)}"
+        f"{_name(summary, one)}: {missing_modules_text(one.missing_modules)}"
         for one in _together(wholes(summary))
         if one.missing_modules
     ]
@@ -91,7 +85,6 @@ def weak_tests(summary: Summary) -> list[str]:
 
 def unanswered(summary: Summary) -> list[str]:
     """Return the results with texts that ended before an answer, with the score over both numbers of items."""
-    several = len(checkpoints(summary)) > 1
     lines = []
     for one in wholes(summary):
         if not one.unanswered or one.answered is None:
@@ -114,15 +107,14 @@ def unanswered(summary: Summary) -> list[str]:
                 f"no answer in {one.unanswered} of {outputs}, {one.unanswered - one.trace_only} empty at the limit of "
                 f"tokens and {one.trace_only} with a reasoning alone"
             )
-        lines.append(f"{_name(one, several)}: {why}: {over}")
+        lines.append(f"{_name(summary, one)}: {why}: {over}")
     return lines
 
 
 def traces(summary: Summary) -> list[str]:
     """Return the results whose texts seem to have a reasoning that is scored as if it were part of the answer."""
-    several = len(checkpoints(summary)) > 1
     return [
-        f"{_name(one, several)}: a reasoning seems to stand in {one.traces_seen} of {count(one.outputs, 'text')}, and "
+        f"{_name(summary, one)}: a reasoning seems to stand in {one.traces_seen} of {count(one.outputs, 'text')}, and "
         "is scored with them; --eval-set think_end=TOKEN names the token after which the answer comes"
         for one in wholes(summary)
         if one.traces_seen
@@ -331,7 +323,6 @@ def generated(summary: Summary) -> list[str]:
     """Return the counts of each benchmark's generated texts: by chat template or not, cut off, empty, without an
     answer."""
     found = []
-    several = len(checkpoints(summary)) > 1
     for one in _together(wholes(summary)):
         if not one.outputs:
             continue
@@ -346,7 +337,7 @@ def generated(summary: Summary) -> list[str]:
             parts.append(
                 f"{one.reasoned} after a reasoning, of {count(one.reasoning_tokens, 'token')} in all"
             )
-        found.append(f"{_name(one, several)}: {', '.join(parts)}")
+        found.append(f"{_name(summary, one)}: {', '.join(parts)}")
     return found
 
 
@@ -371,38 +362,28 @@ def judged(summary: Summary) -> list[str]:
 
 def programs(summary: Summary) -> list[str]:
     """Return the counts of each benchmark's programs by outcome."""
-    several = len(checkpoints(summary)) > 1
     return [
-        f"{_name(one, several)}: {count(sum(one.programs.values()), 'program')}, "
+        f"{_name(summary, one)}: {count(sum(one.programs.values()), 'program')}, "
         + ", ".join(f"{number} {outcome}" for outcome, number in one.programs.items())
         for one in _together(wholes(summary))
         if one.programs
     ]
 
 
-def _name(one: Result, several: bool) -> str:
+def _name(summary: Summary, result: Result) -> str:
     """Return the result's name; with several checkpoints, with the checkpoint's."""
-    return f"{one.checkpoint}, {one.name}" if several else one.name
+    several = len(checkpoints(summary)) > 1
+    return f"{result.checkpoint}, {result.name}" if several else result.name
 
 
 def _together(results: Sequence[Result]) -> list[Result]:
     """Return the results as they are; those of many checkpoints added up for each benchmark."""
-    names = list(dict.fromkeys(one.checkpoint for one in results))
-    if len(names) <= SINGLY:
+    if len({result.checkpoint for result in results}) <= SINGLY:
         return list(results)
-    found = []
-    for benchmark in dict.fromkeys(one.benchmark for one in results):
-        same = [one for one in results if one.benchmark == benchmark]
-        sums = {name: sum(getattr(one, name) for one in same) for name in GENERATED}
-        outcomes: Counter[str] = Counter()
-        modules: Counter[str] = Counter()
-        for one in same:
-            outcomes.update(one.programs)
-            modules.update(one.missing_modules)
-        who = count(len(same), "checkpoint")
-        programs, missing = dict(outcomes.most_common()), dict(modules.most_common())
-        found.append(replace(same[0], checkpoint=who, programs=programs, missing_modules=missing, **sums))
-    return found
+    by_benchmark: dict[str, list[Result]] = {}
+    for result in results:
+        by_benchmark.setdefault(result.benchmark, []).append(result)
+    return [added_up(same, count(len(same), "checkpoint")) for same in by_benchmark.values()]
 
 
 def usage(summary: Summary) -> list[str]:

@@ -5,19 +5,17 @@ The end of a run names them below pytest's last line.
 
 from __future__ import annotations
 
-import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.text import listed, repeats_itself
+from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.reports.formatting import place, wrapped
-from pytest_touchstone.results.journal import each_record, journal_size
-from pytest_touchstone.results.records import GENERATED
-from pytest_touchstone.results.summary import Result, Summary, base_name, wholes
+from pytest_touchstone.results.journal import each_record
+from pytest_touchstone.results.summary import Result, Summary, added_up, base_name, wholes
 
 FAULTS: Final = {
     "errors": "ended in error",
@@ -39,20 +37,10 @@ MOST_LINES: Final = 8
 
 
 class NotValid(NamedTuple):
-    """A result that is not valid, or those of one benchmark added up, with its name, and the number of its texts that
-    are known to repeat themselves up to the limit of tokens."""
+    """A result that is not valid, or those of one benchmark added up, with its name."""
 
     name: str
     result: Result
-    repeating: int
-
-
-class Unfinished(NamedTuple):
-    """The texts of a result that ended at the limit of tokens, as the journal has them: how many of them repeat
-    themselves, and the limit, if it is known."""
-
-    repeating: int = 0
-    limit: int | None = None
 
 
 def invalid_results(summary: Summary) -> list[Result]:
@@ -130,11 +118,10 @@ def _by_remedy(summary: Summary) -> dict[str, list[NotValid]]:
     for result in invalid_results(summary):
         remedy, unusable = LOOK, _too_many(summary, result)
         if "at_limit" in unusable:
-            cut = _unfinished(summary, result)
-            if cut.repeating > _most(summary, result) * result.outputs:
+            if result.repeating > _most(summary, result) * result.outputs:
                 remedy = ENDLESS
-            elif cut.limit:
-                remedy, tokens = TOKENS, max(tokens, 2 * cut.limit)
+            elif limit := _limit(summary, result):
+                remedy, tokens = TOKENS, max(tokens, 2 * limit)
         if remedy == LOOK and "no_answer" in unusable and result.chat == result.outputs:
             remedy = CHAT
         if remedy == LOOK and result.verdicts_at_limit:
@@ -150,12 +137,11 @@ def _by_remedy(summary: Summary) -> dict[str, list[NotValid]]:
 
 def _added_up(summary: Summary, results: Sequence[Result]) -> NotValid:
     """Return the results of one benchmark as one."""
-    first = results[0]
-    repeating = sum(_unfinished(summary, one).repeating for one in results if one.at_limit)
-    if len(results) == 1:
-        return NotValid(_short_name(summary, first), first, repeating)
-    sums = {name: sum(getattr(one, name) for one in results) for name in GENERATED}
-    return NotValid(f"{first.name} of {len(results)} checkpoints", replace(first, **sums), repeating)
+    first, *others = results
+    if not others:
+        return NotValid(_short_name(summary, first), first)
+    checkpoints = f"{len(results)} checkpoints"
+    return NotValid(f"{first.name} of {checkpoints}", added_up(results, checkpoints))
 
 
 def _too_many(summary: Summary, result: Result) -> list[str]:
@@ -171,11 +157,11 @@ def _most(summary: Summary, result: Result) -> float:
 
 def _unusable(summary: Summary, one: NotValid) -> str:
     """Return in a few words why a result is not valid."""
-    _, result, repeating = one
+    result = one.result
     too_many = _too_many(summary, result)
     parts = [f"{getattr(result, name)} of {result.outputs} {UNUSABLE[name]}" for name in too_many]
-    if "at_limit" in too_many and repeating:
-        parts[0] += f" ({repeating} {'repeats itself' if repeating == 1 else 'repeat themselves'})"
+    if "at_limit" in too_many and result.repeating:
+        parts[0] += f" ({count(result.repeating, 'repeats itself', 'repeat themselves')})"
     return ", ".join(parts) or str(result.invalid)
 
 
@@ -198,44 +184,18 @@ def _short_name(summary: Summary, result: Result) -> str:
     return f"{result.checkpoint} {result.name}" if len(others) > 1 else result.name
 
 
-def _unfinished(summary: Summary, result: Result) -> Unfinished:
-    """Return what is known of the texts of a result that ended at the limit of tokens."""
+def _limit(summary: Summary, result: Result) -> int | None:
+    """Return the most tokens of a result's texts: that of the run's settings, else that of the first text."""
     own = {one.name: one.settings for one in summary.declarations}.get(result.benchmark, {})
     given = {**summary.manifest.get("settings", {}), **own}.get("max_new_tokens")
-    folder = Path(summary.directory)
-    size = journal_size(folder)
-    key = result.checkpoint, result.benchmark, result.group
-    found = _cut_texts(folder, size).get(key, Unfinished())
-    return found._replace(limit=int(given)) if given else found
-
-
-@functools.lru_cache(maxsize=1)
-def _cut_texts(folder: Path, _size: int) -> Mapping[tuple[str, str, str | None], Unfinished]:
-    """Return the texts of a journal that ended at the limit of tokens, by checkpoint, benchmark and group; ``_size``
-    is that of the journal, which may have grown since."""
-    last: dict[str, tuple[tuple[str, str], str | None, list[dict[str, Any]]]] = {}
-    try:
-        for record in each_record(folder, kind="Generate"):
-            texts = [one for one in record.exchanges if one["kind"] == "Generate"]
-            last[record.item] = (record.checkpoint, record.benchmark), record.group, texts
-    except HarnessError:  # the journal cannot be read
-        return {}
-    found: dict[tuple[str, str, str | None], Unfinished] = {}
-    for whole, group, texts in last.values():
-        for key in {(*whole, None), (*whole, group)}:
-            found[key] = _counted(found.get(key, Unfinished()), texts)
-    return found
-
-
-def _counted(before: Unfinished, exchanges: Iterable[Mapping[str, Any]]) -> Unfinished:
-    """Return what is known with these texts too."""
-    repeating, limit = before
-    for one in exchanges:
-        limit = limit or token_limit(one)
-        for sample in one["answer"].get("samples", ()):
-            if sample["finish_reason"] == "length":
-                repeating += repeats_itself(sample["text"])
-    return Unfinished(repeating, limit)
+    if given:
+        return int(given)
+    having = {"checkpoint": [result.checkpoint], "benchmark": [result.benchmark]}
+    with suppress(HarnessError):  # the journal cannot be read
+        records = each_record(Path(summary.directory), kind="Generate", having=having)
+        texts = (one for record in records for one in record.exchanges if one["kind"] == "Generate")
+        return next(map(token_limit, texts), None)
+    return None
 
 
 def token_limit(exchange: Mapping[str, Any]) -> int | None:

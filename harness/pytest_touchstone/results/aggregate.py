@@ -42,6 +42,7 @@ from pytest_touchstone.results.summary import (
     Metric,
     Result,
     Summary,
+    added_counts,
     load_summary,
 )
 from pytest_touchstone.results.usage import Usage
@@ -187,8 +188,12 @@ def _results(bucket: _Bucket) -> list[Result]:
 
 def _result(bucket: _Bucket, group: str | None, records: list[Record]) -> Result:
     declaration = bucket.declaration
-    counted, extent = _counted(records), _extent(declaration, group)
-    counts, texts = counted.counts, {name: counted.counts[name] for name in GENERATED}
+    extent = _extent(declaration, group)
+    counts = Counter(record.status for record in records)
+    scored = [record for record in records if record.status == "scored"]
+    texts = {name: sum(getattr(record, name) for record in scored) for name in GENERATED}
+    runs = [record.reused_from for record in records if record.reused_from is not None]
+    asked_for_programs = [record for record in records if record.programs]
     return Result(
         name=declaration.name if group is None else f"{declaration.name}/{group}",
         benchmark=declaration.name,
@@ -204,60 +209,24 @@ def _result(bucket: _Bucket, group: str | None, records: list[Record]) -> Result
         errors=counts["error"],
         timeouts=counts["timeout"],
         lost=counts["lost"],
-        truncated=counts["truncated"],
-        seconds=math.fsum(counted.seconds),
+        truncated=sum(record.truncated for record in records),
+        seconds=math.fsum(record.seconds for record in records),
         dataset=declaration.dataset,
         few_shot=declaration.few_shot,
         **texts,
-        programs=dict(counted.programs.most_common()),  # the most frequent outcome first
-        unsandboxed=counts["unsandboxed"],
-        weak_tests=counted.weak_tests,
-        missing_modules=dict(counted.missing_modules.most_common()),
+        programs=added_counts(record.programs for record in asked_for_programs),
+        unsandboxed=sum(record.unsandboxed for record in records),
+        weak_tests={task: wrong for record in scored for task, wrong in record.weak_tests.items()},
+        missing_modules=added_counts(record.missing_modules for record in asked_for_programs),
         answered=_answered(declaration, records) if texts["unanswered"] else None,
         invalid="; ".join(filter(None, (_invalid(texts, declaration.most_unusable), bucket.drift))) or None,
-        reused=sum(counted.reused.values()),
-        reused_from=sorted(filter(None, counted.reused)),
+        reused=len(runs),
+        reused_from=sorted(filter(None, set(runs))),
         template=_template(texts),
         of=extent.of,
         published=extent.published,
         mark=mark(counts["scored"], extent, origin=declaration.dataset.origin, own=declaration.own_rows),
     )
-
-
-@dataclass(slots=True)
-class _Counted:
-    """The sums over records; ``counts`` has statuses, and the fields that count texts, contexts and programs.
-
-    ``weak_tests`` are those of scored tasks, and texts those of scored items.
-    """
-
-    counts: Counter[str] = field(default_factory=Counter)
-    programs: Counter[str] = field(default_factory=Counter)
-    missing_modules: Counter[str] = field(default_factory=Counter)
-    reused: Counter[str] = field(default_factory=Counter)
-    weak_tests: dict[str, list[str]] = field(default_factory=dict)
-    seconds: list[float] = field(default_factory=list)
-
-
-def _counted(records: Iterable[Record]) -> _Counted:
-    """Return the sums, for which each record is looked at once."""
-    found = _Counted()
-    for record in records:
-        found.counts[record.status] += 1
-        found.seconds.append(record.seconds)
-        found.counts["truncated"] += record.truncated
-        found.counts["unsandboxed"] += record.unsandboxed
-        if record.programs:
-            found.programs.update(record.programs)
-            found.missing_modules.update(record.missing_modules)
-        if record.reused_from is not None:
-            found.reused[record.reused_from] += 1
-        if record.status == "scored":
-            found.weak_tests.update(record.weak_tests)
-            for name in GENERATED:
-                if many := getattr(record, name):
-                    found.counts[name] += many
-    return found
 
 
 def _answered(declaration: Declaration, records: Iterable[Record]) -> Metric:

@@ -19,7 +19,7 @@ FAULTS: Final = ("error", "timeout", "lost")
 """The statuses of items that should have been scored and were not."""
 
 RARE: Final = (
-    *("trace_only", "reasoned", "reasoning_tokens", "traces_seen"),
+    *("trace_only", "reasoned", "reasoning_tokens", "traces_seen", "repeating"),
     *("judged", "no_verdict", "verdicts_at_limit"),
 )
 """The counts that a journal leaves out where they are 0."""
@@ -37,11 +37,11 @@ class Record:
     assertion failed. ``seconds`` is the item's own share of its batches. ``truncated`` counts its requests whose
     context was cut.
 
-    Of its generated texts (``outputs``) it counts those that ended ``at_limit``, those that are ``empty``, those in
-    which ``no_answer`` was found, and those asked through a ``chat`` template. The ``unanswered`` ones are empty:
-    a reasoning used up all tokens, or they are ``trace_only`` and ended before the limit. ``reasoned`` are those with a
-    reasoning before the answer, which took so many ``reasoning_tokens``; in ``traces_seen`` one seems to stand in the
-    answer itself.
+    Of its generated texts (``outputs``) it counts those that ended ``at_limit``, the ``repeating`` ones of them, which
+    end with one passage again and again, those that are ``empty``, those in which ``no_answer`` was found, and those
+    asked through a ``chat`` template. The ``unanswered`` ones are empty: a reasoning used up all tokens, or they are
+    ``trace_only`` and ended before the limit. ``reasoned`` are those with a reasoning before the answer, which took so
+    many ``reasoning_tokens``; in ``traces_seen`` one seems to stand in the answer itself.
 
     ``judged`` are the questions to the judge of the run, of which ``no_verdict`` had none; in ``verdicts_at_limit`` the
     text of the judge was cut at its limit of tokens.
@@ -79,6 +79,7 @@ class Record:
     reasoned: int = 0
     reasoning_tokens: int = 0
     traces_seen: int = 0
+    repeating: int = 0
     judged: int = 0
     no_verdict: int = 0
     verdicts_at_limit: int = 0

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +21,7 @@ from pytest_touchstone.core.data_files import DatasetInfo
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import FINITE, SCHEMA, check_kind, read_checked, typed
 from pytest_touchstone.core.marks import Extent
+from pytest_touchstone.results.records import GENERATED
 from pytest_touchstone.results.usage import Usage
 
 SUMMARY: Final = "summary.json"
@@ -157,6 +159,7 @@ class Result(BenchmarkResult):
     reasoned: int = 0
     reasoning_tokens: int = 0
     traces_seen: int = 0
+    repeating: int = 0
     judged: int = 0
     no_verdict: int = 0
     verdicts_at_limit: int = 0
@@ -237,6 +240,25 @@ def base_name(benchmark: str) -> str:
 def wholes(summary: Summary) -> list[Result]:
     """Return the results of whole benchmarks, without those of their groups."""
     return [result for result in summary.results if result.group is None]
+
+
+def added_counts(tables: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Return the sums of counts by name, the largest first."""
+    sums: Counter[str] = Counter()
+    for table in tables:
+        sums.update(table)
+    return dict(sums.most_common())
+
+
+def added_up(results: Sequence[Result], checkpoint: str) -> Result:
+    """Return several checkpoints' results of one benchmark as one, as far as texts and programs are counted."""
+    return replace(
+        results[0],
+        checkpoint=checkpoint,
+        programs=added_counts(result.programs for result in results),
+        missing_modules=added_counts(result.missing_modules for result in results),
+        **{name: sum(getattr(result, name) for result in results) for name in GENERATED},
+    )
 
 
 def of_checkpoints(summary: Summary, names: Collection[str], items: Iterable[Collected]) -> Summary:
