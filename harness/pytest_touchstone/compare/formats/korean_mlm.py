@@ -34,7 +34,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -53,7 +53,7 @@ from pytest_touchstone.compare.formats.task_json import is_task_file, read_tasks
 from pytest_touchstone.core.composite import composite_value
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.files import SCHEMA, file_name, open_regular
-from pytest_touchstone.core.text import cell, text_of_cell
+from pytest_touchstone.core.text import csv_text, text_of_cell
 from pytest_touchstone.results.store_entry import STUDIED
 from pytest_touchstone.results.summary import Metric, Result, Summary, finite, wholes
 
@@ -65,6 +65,9 @@ _NAME: Final = ("checkpoint", "name")
 _REPORTED: Final = {"score": ("score", "reported_score"), "score_wiki": ("score_wiki",)}
 _STRICT: Final = "_strict"
 _STDERR: Final = "_stderr"
+
+_Row: TypeAlias = tuple[int, dict[Any, Any]]
+"""A row by the names of its fields, and its line."""
 
 
 class KoreanStudy:
@@ -276,21 +279,23 @@ def _rounding(written: object) -> float:
 def read_objects(path: Path, sizes: Mapping[str, int]) -> ResultTable:
     """The checkpoints of such a file; ``BadRow.line`` is the place in its list."""
     source, content = read_json(path)
-    rows_read = _rows_of(content)
-    found = _Reading(source, sizes, alone=len(rows_read) == 1)
-    for place, fields in enumerate(rows_read, start=1):
-        found.add(fields, place)
-    table = found.table()
+    objects = _rows_of(content)
+    table = _result_table(enumerate(objects, start=1), source, sizes, alone=len(objects) == 1)
     if is_task_file(content):  # beside the checkpoint: other benchmarks too
         others = read_tasks(content, path, source, sizes).entries
-        for one in table.candidates:
-            one.entries.update({name: entry for name, entry in others.items() if name not in KEYS})
+        for candidate in table.candidates:
+            candidate.entries.update({name: entry for name, entry in others.items() if name not in KEYS})
     return table
 
 
 def read_table(path: Path, sizes: Mapping[str, int]) -> ResultTable:
     """Every row of the file. Raises ``DataError`` where it is no such table at all."""
     source, data = source_of(path)
+    return _result_table(_csv_rows(path, data), source, sizes, has_lines=True)
+
+
+def _csv_rows(path: Path, data: bytes) -> Iterator[_Row]:
+    """Yield the rows of a table with the lines on which they end."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -299,7 +304,6 @@ def read_table(path: Path, sizes: Mapping[str, int]) -> ResultTable:
     reader = csv.DictReader(
         io.StringIO(text, newline=""), delimiter=max(",;\t", key=first.count), strict=True
     )
-    found = _Reading(source, sizes)
     try:
         header = reader.fieldnames = _header([name.strip() for name in reader.fieldnames or ()])
         if not is_korean(dict.fromkeys(header)):
@@ -308,23 +312,65 @@ def read_table(path: Path, sizes: Mapping[str, int]) -> ResultTable:
                 "a table of checkpoints has a line of names, then a line per checkpoint"
             )
         for fields in reader:
-            plain = {
-                name: text_of_cell(value) if isinstance(value, str) else value
-                for name, value in fields.items()
-            }
-            found.add(plain, reader.line_num, width=len(header))
+            yield (
+                reader.line_num,
+                {
+                    name: text_of_cell(value) if isinstance(value, str) else value
+                    for name, value in fields.items()
+                },
+            )
     except csv.Error as error:
         raise DataError(f"{path}, line {reader.line_num}: not CSV ({error})") from None
-    return found.table()
 
 
 def read_markdown(path: Path, sizes: Mapping[str, int]) -> ResultTable:
     """Every row of the tables in a report that have one of the shares."""
     source, _ = source_of(path)
-    found = _Reading(source, sizes)
-    for line, fields in _markdown_rows(path):
-        found.add(fields, line, width=len(fields))
-    return found.table()
+    return _result_table(_markdown_rows(path), source, sizes, has_lines=True)
+
+
+def _result_table(
+    rows: Iterable[_Row],
+    source: ResultSource,
+    sizes: Mapping[str, int],
+    *,
+    has_lines: bool = False,
+    alone: bool = False,
+) -> ResultTable:
+    """Return the checkpoints of rows with their numbers, and what is wrong with the others.
+
+    With ``has_lines`` they are those of a table, whose rows are of one length and have names of their own.
+    """
+    candidates: list[CheckpointResults] = []
+    contradictions: list[Contradiction] = []
+    bad: list[BadRow] = []
+    lines: dict[str, int] = {}
+    for line, fields in rows:
+        origin = f"{source.file}, line {line}" if has_lines else source.file
+        try:
+            if has_lines:
+                _check_length(fields)
+            candidate, wrong = read_row(fields, origin=origin, source=source, sizes=sizes, alone=alone)
+            if has_lines and candidate.name in lines:
+                taken = f"line {lines[candidate.name]} has this name; give it another name"
+                raise WrongValueError("checkpoint", candidate.name, taken)
+        except WrongValueError as error:
+            value = None if error.value is None else str(error.value)
+            bad.append(BadRow(line, error.column, value, error.remedy))
+            continue
+        lines[candidate.name] = line
+        candidates.append(candidate)
+        contradictions += wrong
+    return ResultTable(tuple(candidates), tuple(contradictions), tuple(bad))
+
+
+def _check_length(fields: Mapping[str | None, object]) -> None:
+    """Raise ``WrongValueError`` for a row that has more or fewer fields than the first line has names."""
+    if None in fields:
+        text = f"the row has more than {len(fields) - 1} fields"
+        raise WrongValueError("the end of the row", str(fields[None]), text)
+    if missing := [name for name, value in fields.items() if value is None]:
+        raise WrongValueError(str(missing[0]), None, f"the row has fewer than {len(fields)} fields")
 
 
 MOST_DEEP: Final = 4
@@ -404,16 +450,12 @@ def _of_heading(text: str) -> dict[str, Any]:
     return {**({"series": series} if series else {}), **({"seq_len": int(length[1])} if length else {})}
 
 
-_Rows: TypeAlias = list[tuple[int, dict[str, Any]]]
-"""The rows of a table with their lines."""
-
-
-def _markdown_rows(path: Path) -> _Rows:
+def _markdown_rows(path: Path) -> list[_Row]:
     """Return the rows of the tables that have one of the shares, with their lines."""
     text = source_of(path)[1].decode("utf-8-sig", "replace")
     heading = ""
     header: list[str] = []
-    tables: list[_Rows] = []
+    tables: list[list[_Row]] = []
     for number, line in enumerate(text.splitlines(), start=1):
         if line.startswith("#"):
             heading = line
@@ -442,10 +484,10 @@ def _markdown_rows(path: Path) -> _Rows:
     return found
 
 
-def _without_summaries(tables: Sequence[_Rows]) -> list[_Rows]:
+def _without_summaries(tables: Sequence[list[_Row]]) -> list[list[_Row]]:
     """Return the tables of a report without those all of whose rows other tables have too."""
 
-    def rank(table: _Rows) -> tuple[int, int]:
+    def rank(table: list[_Row]) -> tuple[int, int]:
         return len({(row.get("series"), row.get("seq_len")) for _, row in table}), table[0][0]
 
     kept = [table for table in tables if table]
@@ -475,53 +517,6 @@ def _alike(name: str, first: Any, second: Any) -> bool:
     halves = _rounding(first), _rounding(second)
     exact = name in ("step", "global_step", "epoch", "seq_len") or halves[0] == halves[1]
     return abs(numbers[0] - numbers[-1]) <= (0.0 if exact else 2 * max(halves)) + 1e-9
-
-
-class _Reading:
-    """The rows of a file so far."""
-
-    def __init__(self, source: ResultSource, sizes: Mapping[str, int], *, alone: bool = False) -> None:
-        self._rows: list[CheckpointResults] = []
-        self._contradictions: list[Contradiction] = []
-        self._bad: list[BadRow] = []
-        self._source, self._sizes, self._alone = source, sizes, alone
-        self._lines: dict[str, int] = {}
-
-    def table(self) -> ResultTable:
-        """All of them."""
-        return ResultTable(tuple(self._rows), tuple(self._contradictions), tuple(self._bad))
-
-    def add(self, fields: Mapping[Any, object], line: int, *, width: int | None = None) -> None:
-        """Add a row, or note what is wrong with it: for a table with lines of this ``width``, also a name that is
-        taken."""
-        try:
-            if width is not None:
-                _check_length(fields, width)
-            origin = self._source.file if width is None else f"{self._source.file}, line {line}"
-            row, wrong = read_row(
-                fields, origin=origin, source=self._source, sizes=self._sizes, alone=self._alone
-            )
-            name = row.name
-            if width is not None and name in self._lines:
-                taken = f"line {self._lines[name]} has this name; give it another name"
-                raise WrongValueError("checkpoint", name, taken)
-        except WrongValueError as error:
-            value = None if error.value is None else str(error.value)
-            self._bad.append(BadRow(line, error.column, value, error.remedy))
-            return
-        self._lines[name] = line
-        self._rows.append(row)
-        self._contradictions += wrong
-
-
-def _check_length(fields: Mapping[str | None, object], width: int) -> None:
-    """Raises ``WrongValueError`` for a row that has more or fewer fields than the first line has names."""
-    if None in fields:
-        raise WrongValueError(
-            "the end of the row", str(fields[None]), f"the row has more than {width} fields"
-        )
-    if missing := [name for name, value in fields.items() if value is None]:
-        raise WrongValueError(str(missing[0]), None, f"the row has fewer than {width} fields")
 
 
 class StudyColumn(NamedTuple):
@@ -578,14 +573,9 @@ def best(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 def table(rows: list[dict[str, Any]]) -> str:
     """The rows as CSV with a header, one line per checkpoint; empty fields where not measured."""
-    flat = [{name: cell(value) for name, value in {**row["checkpoint_info"], **row}.items()} for row in rows]
     first = ("checkpoint", "global_step", "epoch", "seq_len")
-    others = [key for key in rows[0] if key not in (*first, "checkpoint_info", "schema")] if rows else []
-    text = io.StringIO()
-    writer = csv.DictWriter(text, [*first, *others], extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(flat)
-    return text.getvalue()
+    names = [*first, *(key for key in rows[0] if key not in (*first, "checkpoint_info", "schema"))]
+    return csv_text([names, *([{**row["checkpoint_info"], **row}[name] for name in names] for row in rows)])
 
 
 def _row(summary: Summary, checkpoint: str, results: Mapping[str, Result]) -> dict[str, Any]:
