@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.resolve import find
-from pytest_touchstone.core.data_files import OWN_FILES, RawRow, read_lines
+from pytest_touchstone.core.data_files import OWN_FILES, RawRow, read_lines, read_text
 from pytest_touchstone.core.errors import CheckpointError, DataError, OptionError
-from pytest_touchstone.core.files import read_regular, shipped, shown_path
+from pytest_touchstone.core.files import shipped, shown_path
 from pytest_touchstone.core.settings import settings_table
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.engines.registry import open_engine
@@ -179,7 +179,7 @@ def _documents(place: Path) -> Iterator[str]:
         files = sorted(path for path in place.iterdir() if path.name.endswith(_ENDINGS))
     for path in files:
         rows = path.name.endswith(OWN_FILES)
-        texts = map(_text_of, read_lines(path)) if rows else iter([_read(path)])
+        texts = map(_text_of, read_lines(path)) if rows else iter([read_text(path)])
         yield from (text for text in texts if text.strip())
 
 
@@ -188,17 +188,6 @@ def _text_of(row: RawRow) -> str:
     if not isinstance(text, str):
         raise DataError(f"{row.path}, row {row.number}: has no string 'text'; write each document as one")
     return text
-
-
-def _read(path: Path) -> str:
-    try:
-        return read_regular(path).decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{shown_path(path)}: not UTF-8 text (byte {error.start}); save it as UTF-8"
-        ) from error
-    except OSError as error:
-        raise DataError(f"{shown_path(path)}: cannot be read: {error.strerror or error}") from error
 
 
 def _measured(sides: Sequence[Side], place: Path, documents: Sequence[str]) -> Fidelity:

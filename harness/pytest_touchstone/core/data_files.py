@@ -129,6 +129,18 @@ class RawRow:
     data: dict[str, Any]
 
 
+def read_text(path: Path, most: int | None = None) -> str:
+    """The text of a file; raises ``DataError`` where it is none, cannot be read, or has more than ``most`` bytes."""
+    try:
+        return read_regular(path, most).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{shown_path(path)}: not UTF-8 text (byte {error.start}); save it as UTF-8"
+        ) from error
+    except OSError as error:
+        raise DataError(f"{shown_path(path)}: cannot be read: {error.strerror or error}") from error
+
+
 def read_lines(path: Path) -> Iterator[RawRow]:
     """The JSON objects of a file, one per line, also of one packed with gzip; raises ``DataError`` naming file and
     row number of any other line."""

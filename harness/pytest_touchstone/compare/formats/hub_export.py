@@ -18,8 +18,9 @@ from typing import Any, Final, NamedTuple
 from pytest_touchstone.compare.formats.every_eval_ever_export import CANONICAL, OURS
 from pytest_touchstone.compare.formats.export import Export, Files, began, row_of
 from pytest_touchstone.core.aggregation import is_soft
+from pytest_touchstone.core.data_files import read_text
 from pytest_touchstone.core.errors import DataError
-from pytest_touchstone.core.files import file_name, open_regular
+from pytest_touchstone.core.files import file_name
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.results.summary import Metric, Result
 from pytest_touchstone.statistics.comparison import LEVEL
@@ -202,20 +203,8 @@ def _same(result: Any) -> tuple[Any, ...]:
 
 
 def _text_of(path: Path) -> str:
-    """Return the text of a file with its line ends; empty where there is none."""
-    try:
-        with open_regular(path) as file:
-            data = file.read(MOST_BYTES + 1)
-    except FileNotFoundError:
-        return ""
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}") from None
-    if len(data) > MOST_BYTES:
-        raise DataError(f"{path}: of more than {MOST_BYTES >> 20} MiB; give another folder with -o")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+    """Return the text of a file; empty where there is none."""
+    return read_text(path, MOST_BYTES) if path.exists() else ""
 
 
 def _yaml_list(path: Path) -> list[Any]:
