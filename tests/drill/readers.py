@@ -24,9 +24,9 @@ from typing import Any, Final
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.checkpoints.config_files import ModelConfig, read_json
 from pytest_touchstone.checkpoints.fingerprint import FingerprintCache, fingerprint, stamps
+from pytest_touchstone.checkpoints.formats import format_of
 from pytest_touchstone.checkpoints.formats.gguf import read_gguf
 from pytest_touchstone.checkpoints.formats.weights import pickled_tensors, read_tensors, weights_of
-from pytest_touchstone.checkpoints.registry import format_of
 from pytest_touchstone.cli import main
 from pytest_touchstone.cli.benchmarks import checked, known_specs, rows_of, table_of
 from pytest_touchstone.cli.grade import load_problems, read_samples
@@ -49,8 +49,8 @@ from pytest_touchstone.engines.sandbox.cache import TextFiles
 from pytest_touchstone.engines.transformers.agreement import _read as read_ways
 from pytest_touchstone.plugin.gate import read_schedules
 from pytest_touchstone.reports.progress import ProgressLine
+from pytest_touchstone.results import place_in
 from pytest_touchstone.results.journal import placed_records, read_at
-from pytest_touchstone.results.layout import place_in
 from pytest_touchstone.results.merging import read_share
 from pytest_touchstone.results.reuse import ItemKey, Kills, Reuse
 from pytest_touchstone.results.run_directory import RunDirectory

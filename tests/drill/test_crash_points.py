@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from pytest_touchstone.checkpoints.registry import Fake
+from pytest_touchstone.checkpoints.formats import Fake
 from pytest_touchstone.results.journal import Journal, latest, read_journal
 from pytest_touchstone.results.summary import load_summary
 from tests.drill.conftest import Drill

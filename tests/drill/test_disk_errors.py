@@ -264,7 +264,7 @@ KEPT: Final = (
     *("items-main.jsonl", "items-merged.jsonl", "summary.json", "results.csv", "report.html"),
     *("accepted.json", "pinned.json", "key.json"),
 )
-"""Every kind of file of a run (``results.layout``), and of all else that is kept and has a fixed name here."""
+"""Every kind of file of a run (``results``), and of all else that is kept and has a fixed name here."""
 
 FOLDERS: Final = ("saved", "fingerprints", "texts", "baselines", "ways", "items", "details")
 

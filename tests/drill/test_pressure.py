@@ -105,12 +105,12 @@ HOSTILE = (
 SAYING = f"""
 import dataclasses
 
-from pytest_touchstone.checkpoints import registry
+from pytest_touchstone.checkpoints import formats
 from pytest_touchstone.core.requests import Generate
 from pytest_touchstone.engines.fake import FakeEngine
 
 HOSTILE = {HOSTILE!r}
-inspect, answer = registry.Fake.inspect, FakeEngine._answer
+inspect, answer = formats.Fake.inspect, FakeEngine._answer
 
 
 def saying(self, request):
@@ -126,7 +126,7 @@ def named(self, path, asked):
     return dataclasses.replace(inspect(self, path, asked), name="fake" + HOSTILE.replace("/", ""))
 
 
-registry.Fake.inspect, FakeEngine._answer = named, saying
+formats.Fake.inspect, FakeEngine._answer = named, saying
 """
 
 TEXTS = f"""

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 from hypothesis import given, settings
 
-from pytest_touchstone.checkpoints.registry import formats
+from pytest_touchstone.checkpoints.formats import formats
 from pytest_touchstone.compare.formats import result_formats
 from pytest_touchstone.core.errors import HarnessError
 from tests.drill import opened

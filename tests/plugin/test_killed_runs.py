@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_touchstone.checkpoints.registry import Fake
+from pytest_touchstone.checkpoints.formats import Fake
 from pytest_touchstone.results.journal import read_journal
 from pytest_touchstone.results.reuse import InFlight, ItemKey
 from tests.support.project import Project

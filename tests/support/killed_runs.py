@@ -32,12 +32,12 @@ import dataclasses
 import json
 import os
 
-from pytest_touchstone.checkpoints import registry
+from pytest_touchstone.checkpoints import formats
 from pytest_touchstone.engines.fake import FakeEngine
 
 LOG = os.path.abspath("asked.log")
-inspect, answer = registry.Fake.inspect, FakeEngine._answer
-registry._KINDS |= {"fake:other": "causal"}
+inspect, answer = formats.Fake.inspect, FakeEngine._answer
+formats._KINDS |= {"fake:other": "causal"}
 
 
 def counted(self, request):
@@ -50,7 +50,7 @@ def counted(self, request):
     return answer(self, request)
 
 
-registry.Fake.inspect = lambda self, path, asked: dataclasses.replace(inspect(self, path, asked), cacheable=True)
+formats.Fake.inspect = lambda self, path, asked: dataclasses.replace(inspect(self, path, asked), cacheable=True)
 FakeEngine._answer = counted
 """
 """The fake checkpoint's answers are reused here as those of any other, and each request is noted."""

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from pytest_touchstone.checkpoints.fingerprint import fingerprint
+from pytest_touchstone.checkpoints.formats import format_of
 from pytest_touchstone.checkpoints.formats.base import (
     ENGINES,
     BareFormat,
@@ -17,7 +18,6 @@ from pytest_touchstone.checkpoints.formats.base import (
     TargetOwner,
 )
 from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo, Kind, unique_names
-from pytest_touchstone.checkpoints.registry import format_of
 from pytest_touchstone.checkpoints.resolve import default_checkpoints, resolve
 
 __all__ = [

@@ -21,8 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from pytest_touchstone.checkpoints.formats import format_of
 from pytest_touchstone.checkpoints.info import CheckpointInfo
-from pytest_touchstone.checkpoints.registry import format_of
 from pytest_touchstone.checkpoints.resolve import expand, step
 from pytest_touchstone.core.errors import CheckpointError
 

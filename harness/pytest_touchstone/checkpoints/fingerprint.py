@@ -24,8 +24,8 @@ from typing import Any, Final, TypeAlias
 
 from pytest_touchstone.checkpoints.builtin import cache_folder
 from pytest_touchstone.checkpoints.config_files import readable
+from pytest_touchstone.checkpoints.formats import format_of
 from pytest_touchstone.checkpoints.info import CheckpointInfo
-from pytest_touchstone.checkpoints.registry import format_of
 from pytest_touchstone.core import disk
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.files import read_checked, write_checked

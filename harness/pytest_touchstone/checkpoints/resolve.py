@@ -68,6 +68,7 @@ from pytest_touchstone.checkpoints.builtin import (
     step_of,
 )
 from pytest_touchstone.checkpoints.config_files import readable, step_in
+from pytest_touchstone.checkpoints.formats import formats
 from pytest_touchstone.checkpoints.formats.base import (
     ENGINES,
     OWN_ENGINES,
@@ -80,7 +81,6 @@ from pytest_touchstone.checkpoints.formats.distributed import is_inner
 from pytest_touchstone.checkpoints.formats.llama import SIDE
 from pytest_touchstone.checkpoints.formats.transformers import Transformers
 from pytest_touchstone.checkpoints.info import CheckpointInfo, unique_names
-from pytest_touchstone.checkpoints.registry import formats
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.hooks import plugins
 from pytest_touchstone.core.text import alike

@@ -47,8 +47,8 @@ from pytest_touchstone.core.files import (
 from pytest_touchstone.core.text import count, one_line, visible, without_home
 from pytest_touchstone.reports.alarms import Finding, finding_of, kill_group, warn
 from pytest_touchstone.reports.formatting import wrapped
+from pytest_touchstone.results import place_in
 from pytest_touchstone.results.aggregate import ended
-from pytest_touchstone.results.layout import place_in
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary, wholes
 

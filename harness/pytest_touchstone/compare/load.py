@@ -33,7 +33,7 @@ from pytest_touchstone.compare.formats.run import about, answers_of
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.settings import read_as
 from pytest_touchstone.core.text import LISTED, alike, listed
-from pytest_touchstone.results.layout import place_in
+from pytest_touchstone.results import place_in
 from pytest_touchstone.results.run_directory import LAST, OF_RUNS, places_of
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.store_entry import StoredResult

@@ -48,7 +48,7 @@ from pytest_touchstone.plugin.driver import cluster_of
 from pytest_touchstone.plugin.options import Settings, runs_nothing
 from pytest_touchstone.plugin.planned import planned_items, planned_of
 from pytest_touchstone.reports.gate import decision_text
-from pytest_touchstone.results.layout import place_in
+from pytest_touchstone.results import place_in
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult, stored_result

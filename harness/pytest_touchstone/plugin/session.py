@@ -56,7 +56,7 @@ from pytest_touchstone.plugin.planned import (
     planned_of,
 )
 from pytest_touchstone.plugin.selection import by_priority, settle
-from pytest_touchstone.results.layout import DETAILS, ITEMS
+from pytest_touchstone.results import DETAILS, ITEMS
 from pytest_touchstone.results.run_directory import RunDirectory
 
 if TYPE_CHECKING:

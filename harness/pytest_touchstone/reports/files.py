@@ -1,4 +1,4 @@
-"""The files of a finished run, in its folder; each is written whole or not at all. ``results.layout`` says where.
+"""The files of a finished run, in its folder; each is written whole or not at all. ``results`` says where.
 
     summary.json                       everything the reports show, and the best checkpoints
     BENCHMARK_results.json             one benchmark, all checkpoints, its groups
@@ -63,8 +63,8 @@ from pytest_touchstone.core.text import count, csv_text, listed, visible
 from pytest_touchstone.metrics.samples import KS, pass_at
 from pytest_touchstone.reports.page.builder import FILE as PAGE
 from pytest_touchstone.reports.page.builder import run_page
+from pytest_touchstone.results import DETAILS, place_in
 from pytest_touchstone.results.journal import each_record
-from pytest_touchstone.results.layout import DETAILS, place_in
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.rows import FILE as RESULTS
 from pytest_touchstone.results.rows import results_csv

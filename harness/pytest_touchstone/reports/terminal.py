@@ -33,8 +33,8 @@ from pytest_touchstone.reports.gate import print_decision, print_verdicts
 from pytest_touchstone.reports.score_table import SIGNS, SPREAD, TOLD, table_of_run, tables_by_checkpoint
 from pytest_touchstone.reports.standings import best_of_run
 from pytest_touchstone.reports.validity import helped, options_for_valid, to_look_at
+from pytest_touchstone.results import place_in
 from pytest_touchstone.results.aggregate import ended
-from pytest_touchstone.results.layout import place_in
 from pytest_touchstone.results.run_directory import command_words
 from pytest_touchstone.results.summary import Summary, reached, totals, wholes
 

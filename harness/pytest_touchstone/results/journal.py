@@ -1,6 +1,6 @@
 """The journal: records on disk, append only, so that no finished item is ever lost.
 
-Every process writes its own file (``layout``), one JSON object per line. Each line is a single ``write`` to a file
+Every process writes its own file (``results``), one JSON object per line. Each line is a single ``write`` to a file
 opened for appending, so that ``kill -9`` leaves at worst one torn last line. Shards are synced to disk once per
 second, after a batch, in case of power cuts. Nothing is appended after a write or sync that the disk has refused: a
 line would go on where another one was torn, and a system may forget what it could not sync.
@@ -27,7 +27,7 @@ from typing import IO, Any, Final, NamedTuple
 from pytest_touchstone.core import disk
 from pytest_touchstone.core.errors import JournalError
 from pytest_touchstone.core.files import check_kind, has_checksum, open_regular, parsed, with_checksum
-from pytest_touchstone.results.layout import ITEMS, places_in
+from pytest_touchstone.results import ITEMS, places_in
 from pytest_touchstone.results.records import Record, Status, from_json, to_json
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))

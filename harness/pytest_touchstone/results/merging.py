@@ -27,6 +27,7 @@ from pytest_touchstone.core.files import (
     write_checked,
 )
 from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.results import ITEMS, place_in
 from pytest_touchstone.results.journal import (
     RecordPlace,
     journal_files,
@@ -35,7 +36,6 @@ from pytest_touchstone.results.journal import (
     line_of,
     read_at,
 )
-from pytest_touchstone.results.layout import ITEMS, place_in
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.reuse import SETTINGS
 from pytest_touchstone.results.run_directory import RunDirectory

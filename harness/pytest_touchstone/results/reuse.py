@@ -39,6 +39,7 @@ from pytest_touchstone.core.files import (
     typed,
     write_checked,
 )
+from pytest_touchstone.results import place_in, places_in
 from pytest_touchstone.results.journal import (
     RecordPlace,
     journal_files,
@@ -46,7 +47,6 @@ from pytest_touchstone.results.journal import (
     read_at,
     unwritable_journal,
 )
-from pytest_touchstone.results.layout import place_in, places_in
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import SUMMARY, Declaration
 

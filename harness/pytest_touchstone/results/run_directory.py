@@ -1,4 +1,4 @@
-"""The folder of a run: what its processes write there and read, and the manifest; ``layout`` says where."""
+"""The folder of a run: what its processes write there and read, and the manifest."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from pytest_touchstone.core.files import (
 )
 from pytest_touchstone.core.keys import masked, masked_value
 from pytest_touchstone.core.text import did_you_mean, unbroken
-from pytest_touchstone.results.layout import DETAILS, ITEMS, place_in, places_in, run_of
+from pytest_touchstone.results import DETAILS, ITEMS, place_in, places_in, run_of
 from pytest_touchstone.results.summary import (
     SUMMARY,
     Collected,

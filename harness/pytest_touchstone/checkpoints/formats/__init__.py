@@ -1,0 +1,81 @@
+"""The checkpoint formats in the order in which they are tried: those of installed packages, then ours.
+
+``fake:causal`` and ``fake:masked`` are no model at all, for trying out a benchmark (``engines.fake``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from pytest_touchstone.checkpoints.formats.base import GROUP, CheckpointRequest, Format
+from pytest_touchstone.checkpoints.formats.distributed import Distributed
+from pytest_touchstone.checkpoints.formats.gguf import Gguf
+from pytest_touchstone.checkpoints.formats.llama import Llama
+from pytest_touchstone.checkpoints.formats.lora import Lora
+from pytest_touchstone.checkpoints.formats.transformers import Transformers
+from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo, Kind
+from pytest_touchstone.core.errors import CheckpointError
+from pytest_touchstone.core.hooks import plugins
+
+_LENGTH: Final = 2048
+_KINDS: Final[dict[str, Kind]] = {"fake:causal": "causal", "fake:masked": "masked"}
+
+
+class Fake:
+    """The checkpoints whose names begin with ``fake:``; nothing on disk."""
+
+    name = "fake"
+    targets = ("fake:",)
+    options: Mapping[str, str] = MappingProxyType({})
+
+    def detect(self, _: Path, /) -> bool:
+        """Return False: nothing on disk is one."""
+        return False
+
+    def inspect(self, path: Path, asked: CheckpointRequest) -> CheckpointInfo:
+        """Describe the causal or the masked one; there are no others."""
+        if asked.source not in _KINDS:
+            raise CheckpointError(f"{asked.source}: unknown; use {' or '.join(_KINDS)}")
+        kind = _KINDS[asked.source]
+        return CheckpointInfo(
+            name=asked.source.replace(":", "-"),
+            source=asked.source,
+            path=path,
+            kind=kind,
+            format=self.name,
+            model_type="fake",
+            architecture="answers from hashes, no model",
+            seq_len=asked.limited(path, _LENGTH),
+            serves=SERVES[kind],
+            engine="fake",
+            cacheable=False,
+        )
+
+    def files(self, _: CheckpointInfo, /) -> list[Path]:
+        """None."""
+        return []
+
+    def content(self, info: CheckpointInfo) -> list[str]:
+        """Its name."""
+        return [info.source]
+
+
+# The formats in order
+
+
+def formats() -> tuple[Format, ...]:
+    """Every format; a path belongs to the first one that detects it."""
+    ours = (Lora(), Distributed(), Llama(), Gguf(), Transformers(), Fake())
+    return (*plugins(GROUP, CheckpointError), *ours)
+
+
+def format_of(info: CheckpointInfo) -> Format:
+    """The format of a checkpoint. Raises ``CheckpointError`` where the package that knows it is gone."""
+    for one in formats():
+        if one.name == info.format:
+            return one
+    known = ", ".join(one.name for one in formats())
+    raise CheckpointError(f"{info.path}: no format is called {info.format!r}; there are {known}")

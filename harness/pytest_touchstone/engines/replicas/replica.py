@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.checkpoints import CheckpointInfo
+from pytest_touchstone.checkpoints.formats import format_of
 from pytest_touchstone.checkpoints.info import info_from_plain
-from pytest_touchstone.checkpoints.registry import format_of
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.requests import Answer, Refusal, Request
 from pytest_touchstone.engines.base import Engine

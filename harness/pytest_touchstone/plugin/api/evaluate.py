@@ -35,7 +35,7 @@ from pytest_touchstone.engines.live import VARIABLE, serve
 from pytest_touchstone.plugin import new_run_id
 from pytest_touchstone.plugin.api import child
 from pytest_touchstone.plugin.api.finished_run import FinishedRun
-from pytest_touchstone.results.layout import place_in
+from pytest_touchstone.results import place_in
 from pytest_touchstone.results.summary import SUMMARY
 
 if TYPE_CHECKING:

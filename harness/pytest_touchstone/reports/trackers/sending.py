@@ -37,8 +37,8 @@ from pytest_touchstone.reports.trackers.payload import (
 )
 from pytest_touchstone.reports.trackers.wandb import WandB
 from pytest_touchstone.reports.validity import token_limit
+from pytest_touchstone.results import place_in
 from pytest_touchstone.results.journal import RecordPlace, journal_files, latest_placed, read_at
-from pytest_touchstone.results.layout import place_in
 from pytest_touchstone.results.records import Record, to_json
 from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary, wholes
 
