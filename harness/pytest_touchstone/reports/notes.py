@@ -156,23 +156,26 @@ def short_of_limit(summary: Summary) -> list[str]:
     if summary.manifest.get("demonstration"):
         return []
     run = summary.manifest.get("settings", {}).get("limit")
-    own = {one.name: one.settings.get("limit", run) for one in summary.declarations}
-    found: dict[int, dict[str, int]] = {}
-    for one in summary.results:
-        limit = own.get(one.benchmark, run)
-        if not isinstance(limit, int) or not one.published or one.dataset.origin == HUB:
-            continue
-        if one.of < min(limit, one.published):
-            whole = next(other for other in wholes(summary) if other.benchmark == one.benchmark)
-            found.setdefault(limit, {})[one.benchmark] = whole.of
+    limits = {
+        declaration.name: declaration.settings.get("limit", run) for declaration in summary.declarations
+    }
+    short = [result for result in summary.results if _lacks_rows(result, limits.get(result.benchmark, run))]
+    sizes = {result.benchmark: result.of for result in wholes(summary)}
+    names: dict[int, dict[int, list[str]]] = {}
+    for name in dict.fromkeys(result.benchmark for result in short):
+        names.setdefault(limits.get(name, run), {}).setdefault(sizes[name], []).append(name)
     lines = []
-    for limit, rows in found.items():
-        sizes: dict[int, list[str]] = {}
-        for name, size in rows.items():
-            sizes.setdefault(size, []).append(name)
-        here = [f"{size:,} of {listed(names, 4)}" for size, names in sizes.items()]
-        lines.append(f"{limit:,} rows, but here are {listed(here, 4, between='; ')}; {ALL_ROWS}")
+    for limit, by_size in names.items():
+        here = listed([f"{size:,} of {listed(same, 4)}" for size, same in by_size.items()], 4, between="; ")
+        lines.append(f"{limit:,} rows, but here are {here}; {ALL_ROWS}")
     return lines
+
+
+def _lacks_rows(result: Result, limit: object) -> bool:
+    """Return whether a limit asks for more published rows than are here."""
+    if not isinstance(limit, int) or not result.published or result.dataset.origin == HUB:
+        return False
+    return result.of < min(limit, result.published)
 
 
 def cut(summary: Summary) -> str:
