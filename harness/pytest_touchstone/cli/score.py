@@ -32,8 +32,8 @@ from pytest_touchstone.reports.formatting import number
 from pytest_touchstone.results.aggregate import summary_of
 from pytest_touchstone.results.journal import Journal, latest, read_journal
 from pytest_touchstone.results.records import Record
-from pytest_touchstone.results.rows import results_csv
 from pytest_touchstone.results.run_directory import RunDirectory
+from pytest_touchstone.results.summary import results_csv
 
 CSV: Final = ".csv"
 

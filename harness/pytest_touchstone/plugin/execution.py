@@ -34,9 +34,16 @@ from pytest_touchstone.plugin.planned import Planned, planned_of
 from pytest_touchstone.plugin.xdist import Quarantine
 from pytest_touchstone.results.journal import Journal
 from pytest_touchstone.results.records import FAULTS, Record, Status
-from pytest_touchstone.results.reuse import InFlight, ItemKey, Kills, Reuse
+from pytest_touchstone.results.reuse import (
+    AGAIN,
+    DoubtfulTexts,
+    InFlight,
+    ItemKey,
+    Kills,
+    Reuse,
+    doubtful_texts,
+)
 from pytest_touchstone.results.run_directory import ProcessProgress, RunDirectory, write_progress
-from pytest_touchstone.results.traces import AGAIN, DoubtfulTexts, doubtful_texts
 from pytest_touchstone.results.usage import UsageMeter
 
 if TYPE_CHECKING:

@@ -26,12 +26,11 @@ from pytest_touchstone.engines.registry import identity
 from pytest_touchstone.results.aggregate import summarize
 from pytest_touchstone.results.journal import Following, Journal, journal_files, latest
 from pytest_touchstone.results.records import Record
-from pytest_touchstone.results.reuse import benchmarks_of
+from pytest_touchstone.results.reuse import AGAIN, benchmarks_of
 from pytest_touchstone.results.run_directory import RunDirectory, command_words, environment
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult, saved_of
 from pytest_touchstone.results.summary import Collected, Summary
-from pytest_touchstone.results.traces import AGAIN
 
 
 class RunResults:

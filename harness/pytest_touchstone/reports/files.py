@@ -5,7 +5,7 @@
     CHECKPOINT_results.json            one checkpoint, all tasks (``compare.formats.task_json``)
     CHECKPOINT_eval_results.json       one checkpoint's Korean scores (``compare.formats.korean_mlm``)
     checkpoints.csv                    those scores of all checkpoints
-    results.csv                        every number in long form (``results.rows``)
+    results.csv                        every number in long form (``results.summary``)
     report.html                        the page for people
     errors.log                         each checkpoint and item that should have been scored and was not
     BENCHMARK.log                      with ``--eval-config``: a line per item
@@ -66,10 +66,9 @@ from pytest_touchstone.reports.page.builder import run_page
 from pytest_touchstone.results import DETAILS, place_in
 from pytest_touchstone.results.journal import each_record
 from pytest_touchstone.results.records import Record
-from pytest_touchstone.results.rows import FILE as RESULTS
-from pytest_touchstone.results.rows import results_csv
 from pytest_touchstone.results.run_directory import unwritten
 from pytest_touchstone.results.summary import (
+    RESULTS,
     SUMMARY,
     Declaration,
     Result,
@@ -77,6 +76,7 @@ from pytest_touchstone.results.summary import (
     base_name,
     finite,
     reached,
+    results_csv,
     summary_json,
 )
 

@@ -1,4 +1,4 @@
-"""Scores of earlier runs that are taken instead of asking the checkpoint again.
+"""Scores of earlier runs that are taken instead of asking the checkpoint again, and what is asked alone or again.
 
 A run's manifest says which checkpoints it had, by fingerprint, and under which settings. For each benchmark it has
 its version, the hash of its data, its few-shot examples and its code. Where all of that agrees, an item with the same
@@ -39,9 +39,11 @@ from pytest_touchstone.core.files import (
     typed,
     write_checked,
 )
+from pytest_touchstone.core.requests import Generate
 from pytest_touchstone.results import place_in, places_in
 from pytest_touchstone.results.journal import (
     RecordPlace,
+    each_record,
     journal_files,
     placed_records,
     read_at,
@@ -380,3 +382,56 @@ class Kills:
                 with suppress(OSError, ValueError, KeyError, TypeError):
                     found.append([ItemKey(*map(str, one)) for one in read_json(path)["items"]])
         return found
+
+
+# Texts to be asked again
+#
+# A stop sequence ends a text within its trace where a server applies it there, and a trace that the server's chat
+# template has opened looks like an answer where the limit of tokens cut it off. Once a text of the checkpoint has
+# shown it, those texts are asked for again. They are found in the journal, which has the texts of all processes: the
+# scores do not depend on the one that was asked first.
+
+
+AGAIN: Final = "trace"
+"""The process in whose name the journal has what was asked again: it is read after all others, so its records count."""
+
+
+class DoubtfulTexts(NamedTuple):
+    """The items of a checkpoint that are to be asked again; ``opened``: its chat template opens traces."""
+
+    opened: bool
+    items: list[str]
+
+
+def doubtful_texts(directory: Path) -> dict[str, DoubtfulTexts]:
+    """Return the items to be asked again, by checkpoint. Raises ``JournalError``."""
+    traced = {
+        record.checkpoint
+        for record in each_record(directory, exchanges=False)
+        if record.reasoned or record.traces_seen
+    }
+    opened: set[str] = set()
+    doubts: dict[str, tuple[str, bool, bool]] = {}
+    for record in each_record(directory) if traced else ():
+        if record.checkpoint in traced:
+            samples = _samples(record)
+            if any(sample.get("unopened") for sample in samples):
+                opened.add(record.checkpoint)
+            stopped = any(sample.get("stops_sent") for sample in samples)
+            doubts[record.item] = record.checkpoint, stopped, any(map(_is_cut_off, samples))
+    items: dict[str, list[str]] = {}
+    for item, (checkpoint, stopped, cut_off) in doubts.items():
+        if stopped or (cut_off and checkpoint in opened):
+            items.setdefault(checkpoint, []).append(item)
+    return {checkpoint: DoubtfulTexts(checkpoint in opened, names) for checkpoint, names in items.items()}
+
+
+def _samples(record: Record) -> list[dict[str, Any]]:
+    """Return the texts of a record."""
+    answers = [one["answer"] for one in record.exchanges if one["kind"] == Generate.__name__]
+    return [sample for answer in answers for sample in answer.get("samples", ())]
+
+
+def _is_cut_off(sample: dict[str, Any]) -> bool:
+    """Return whether a text without a trace was cut off at the limit of tokens."""
+    return sample["finish_reason"] == "length" and sample.get("reasoning") is None and bool(sample["text"])

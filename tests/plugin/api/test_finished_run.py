@@ -13,8 +13,7 @@ from pytest_touchstone.compare.gate.result import GateResult, gate_json
 from pytest_touchstone.core.requests import Refusal
 from pytest_touchstone.reports.files import write_results
 from pytest_touchstone.results.journal import Journal
-from pytest_touchstone.results.rows import COLUMNS
-from pytest_touchstone.results.summary import load_summary
+from pytest_touchstone.results.summary import RESULT_COLUMNS, load_summary
 from tests.support.places import ROOT
 from tests.support.runs import run as made_up
 from tests.support.summaries import sample
@@ -45,7 +44,7 @@ def test_results_are_objects_with_the_columns_of_the_file(run: pytest_touchstone
         for one in run.results
         if (one.checkpoint, one.benchmark, one.metric) == ("checkpoint-200", "real_coref", "real@1")
     )
-    assert tuple(field.name for field in fields(row)) == COLUMNS
+    assert tuple(field.name for field in fields(row)) == RESULT_COLUMNS
     assert (row.n, row.valid) == (24, True)
     assert 0 <= (row.low or 0) <= (row.value or 0) <= (row.high or 0) <= 1
     assert run.valid
@@ -154,7 +153,7 @@ def test_a_notebooks_table_escapes_what_names_have(tmp_path: Path) -> None:
 def test_data_frames_have_the_results_and_the_items(run: pytest_touchstone.FinishedRun) -> None:
     pandas = pytest.importorskip("pandas")
     frame = run.to_pandas()
-    assert tuple(frame.columns) == COLUMNS
+    assert tuple(frame.columns) == RESULT_COLUMNS
     assert len(frame) == len(run.results)
     read = pandas.read_csv(run.directory / "results.csv")
     pandas.testing.assert_frame_equal(

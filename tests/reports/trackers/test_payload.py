@@ -19,8 +19,7 @@ from pytest_touchstone.reports.trackers.payload import (
     tracked_runs,
     why_not,
 )
-from pytest_touchstone.results.rows import result_rows
-from pytest_touchstone.results.summary import Summary, wholes
+from pytest_touchstone.results.summary import Summary, result_rows, wholes
 from tests.support.summaries import sample
 
 

@@ -11,9 +11,15 @@ from typing import TYPE_CHECKING, Any
 from pytest_touchstone.compare.gate.result import PASSING
 from pytest_touchstone.core.text import count
 from pytest_touchstone.plugin.api.items import Items, frame
-from pytest_touchstone.results.rows import COLUMNS, ResultRow, result_rows
 from pytest_touchstone.results.run_directory import find_run
-from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary
+from pytest_touchstone.results.summary import (
+    RESULT_COLUMNS,
+    SUMMARY,
+    ResultRow,
+    Summary,
+    load_summary,
+    result_rows,
+)
 
 if TYPE_CHECKING:
     import pandas
@@ -93,7 +99,7 @@ class FinishedRun:
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return ``results`` as a data frame; raise ``HarnessError`` without pandas."""
-        return frame([asdict(row) for row in self.results], COLUMNS)
+        return frame([asdict(row) for row in self.results], RESULT_COLUMNS)
 
     def __repr__(self) -> str:
         from pytest_touchstone.reports.terminal import render

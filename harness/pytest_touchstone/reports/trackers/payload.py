@@ -22,9 +22,8 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from pytest_touchstone.compare.mlflow import METRICS, tracker_name
 from pytest_touchstone.core.text import count, listed
-from pytest_touchstone.results.rows import ResultRow, result_rows
 from pytest_touchstone.results.store_entry import StoredResult, saved_of
-from pytest_touchstone.results.summary import Result, Summary, totals, wholes
+from pytest_touchstone.results.summary import Result, ResultRow, Summary, result_rows, totals, wholes
 
 Kind: TypeAlias = Literal["run", "result", "composite", "series"]
 

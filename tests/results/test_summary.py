@@ -1,4 +1,4 @@
-"""The long form of a run's numbers, and ``results.csv``."""
+"""The numbers of a run in long form, and ``results.csv``."""
 
 from __future__ import annotations
 
@@ -14,8 +14,14 @@ import pytest
 
 from pytest_touchstone.cli import main
 from pytest_touchstone.reports.files import write_results
-from pytest_touchstone.results.rows import COLUMNS, ResultRow, result_rows, results_csv
-from pytest_touchstone.results.summary import Summary, load_summary
+from pytest_touchstone.results.summary import (
+    RESULT_COLUMNS,
+    ResultRow,
+    Summary,
+    load_summary,
+    result_rows,
+    results_csv,
+)
 from tests.support.places import ROOT
 from tests.support.summaries import SUBJECTS, checkpoint_row, sample
 
@@ -50,7 +56,7 @@ def test_every_metric_of_every_result_and_every_composite_is_a_row() -> None:
 def test_the_file_has_the_rows_unrounded_with_nothing_for_none() -> None:
     summary = sample(2)
     lines = read(results_csv(summary))
-    assert list(lines[0]) == list(COLUMNS)
+    assert list(lines[0]) == list(RESULT_COLUMNS)
     for line, row in zip(lines, result_rows(summary), strict=True):
         for name in ("value", "low", "high"):
             value = getattr(row, name)
@@ -124,7 +130,7 @@ def test_the_document_has_the_columns_in_their_order() -> None:
         for line in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
         for name in re.findall(r"`(\w+)`", line)
     ]
-    assert named == list(COLUMNS)
+    assert named == list(RESULT_COLUMNS)
 
 
 def test_a_run_has_rows_and_the_command_prints_them(
