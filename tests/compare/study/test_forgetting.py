@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -45,17 +46,18 @@ def test_a_step_that_loses_much_is_told_and_one_that_only_churns_is_not() -> Non
     assert known(found.steps[1].p) < 0.001
 
 
-def test_sampled_answers_have_the_changes_that_chance_alone_makes() -> None:
-    scores = [{"b": {"pass@1": [0.2, 0.6, 1.0, 0.0]}}, {"b": {"pass@1": [0.6, 0.2, 1.0, 0.0]}}]
-    asked = {"samples": 5, "temperature": 0.2}
-    found = found_in(of_items({"a": scores}, conditions=asked))
+def test_sampled_answers_have_the_changes_that_chance_alone_makes(tmp_path: Path) -> None:
+    curve = [[0.2, 0.6, 1.0, 0.0], [0.6, 0.2, 1.0, 0.0]]
+    found = found_in(with_journals(tmp_path / "many", 0.2, curve, "pass@1", samples=5))
     assert (found.kind, found.samples) == ("sampled", 5)
     # Of four right ones among ten, two fall to either run in 120 of 252 ways; else just one has most of its own right.
     assert known(found.steps[0].by_chance) == pytest.approx(2 * (1 - 120 / 252))
-    greedy = found_in(of_items({"a": scores}, conditions={"samples": 1, "temperature": 0.0}))
+    greedy = found_in(with_journals(tmp_path / "greedy", 0.0, curve, "pass@1"))
     assert (greedy.kind, greedy.steps[0].by_chance) == ("certain", 0.0)
-    once = found_in(of_items({"a": scores}, conditions={"samples": 1, "temperature": 0.2}))
+    once = found_in(with_journals(tmp_path / "once", 0.2, curve, "pass@1"))
     assert (once.kind, once.steps[0].by_chance) == ("sampled", None)
+    several = found_in(with_journals(tmp_path / "several", 0.2, curve, "pass@2", samples=5))
+    assert (several.kind, several.samples) == ("sampled", 1)
 
 
 def test_without_a_journal_it_is_not_known_how_answers_were_made() -> None:
@@ -68,13 +70,19 @@ def test_totals_hold_no_items() -> None:
     assert forgetting(of_totals({"a": [0.5, 0.6]})) == []
 
 
-def with_journals(tmp_path: Path, temperature: float) -> Study:
-    """The series above, with what was asked and answered."""
+def with_journals(
+    tmp_path: Path,
+    temperature: float,
+    curve: Sequence[list[float]] = CURVE,
+    metric: str = "acc",
+    samples: int = 1,
+) -> Study:
+    """A series, with what was asked and answered."""
     candidates = []
-    for place, scores in enumerate(CURVE, start=1):
+    for place, scores in enumerate(curve, start=1):
         folder = tmp_path / f"run{place}"
-        folder.mkdir()
-        one = placed(ran(f"a/{place}", {"b": scores}), "a", float(place))
+        folder.mkdir(parents=True)
+        one = placed(ran(f"a/{place}", {"b": {metric: scores}}), "a", float(place))
         with Journal(folder, "main") as journal:
             for item, score in enumerate(scores):
                 journal.append(
@@ -84,11 +92,15 @@ def with_journals(tmp_path: Path, temperature: float) -> Study:
                         example=f"b/{item:04}",
                         checkpoint=f"a/{place}",
                         status="scored",
-                        scores={"acc": score},
+                        scores={metric: score},
                         exchanges=[
                             {
                                 "kind": "Generate",
-                                "request": {"prompt": f"question {item}", "temperature": temperature},
+                                "request": {
+                                    "prompt": f"question {item}",
+                                    "temperature": temperature,
+                                    "samples": samples,
+                                },
                                 "answer": {
                                     "samples": [
                                         {

@@ -154,27 +154,21 @@ def forgotten_in(study: Study, series: Series, measure: Measure) -> Forgetting |
 
 
 def _asked(entry: BenchmarkScores, measure: Measure) -> tuple[Kind, int]:
-    """The kind of answers, and the number of samples of each item."""
-    if measure.metric.startswith(PASS):
-        told = entry.saved.conditions
-        samples = int(told.get("samples") or 1)
-        if "temperature" not in told:
-            return "not known", samples
-        warm = float(told.get("temperature") or 0) > 0
-        plain = measure.metric == f"{PASS}1"  # a share of the samples; pass@k of more is none
-        return ("sampled" if warm else "certain"), samples if plain else 1
+    """The kind of answers, and the number of samples of each item, as a run's journal shows them."""
     try:
         exchanges = first_exchanges(entry)
     except HarnessError:
         exchanges = []
     if not exchanges:
         return "not known", 1
-    asked = [one["request"] for one in exchanges if one["kind"] == "Generate"]
-    warm = any(float(request.get("temperature") or 0) > 0 for request in asked)
-    many = max((int(request.get("samples") or 1) for request in asked), default=1)
-    # A share of right samples, as pass@1 is; other scores of a sample are not counted.
-    shares = f"avg@{many}" in entry.saved.metrics and f"{PASS}1" in entry.saved.metrics
-    return ("sampled" if warm else "certain"), many if shares else 1
+    requests = [exchange["request"] for exchange in exchanges if exchange["kind"] == "Generate"]
+    warm = any(float(request.get("temperature") or 0) > 0 for request in requests)
+    samples = max((int(request.get("samples") or 1) for request in requests), default=1)
+    # A share of right samples, as pass@1 is; pass@k of more and other scores of a sample are none.
+    is_share = measure.metric == f"{PASS}1" or (
+        not measure.metric.startswith(PASS) and {f"avg@{samples}", f"{PASS}1"} <= entry.saved.metrics.keys()
+    )
+    return ("sampled" if warm else "certain"), samples if is_share else 1
 
 
 def _lost(
