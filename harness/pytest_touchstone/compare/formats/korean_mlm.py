@@ -579,25 +579,27 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def _row(summary: Summary, checkpoint: str, results: Mapping[str, Result]) -> dict[str, Any]:
-    info = next((c for c in summary.checkpoints if c.get("name") == checkpoint), {"name": checkpoint})
+    info = next((row for row in summary.checkpoints if row.get("name") == checkpoint), {"name": checkpoint})
     row: dict[str, Any] = {"schema": SCHEMA, "checkpoint": checkpoint, "seq_len": info.get("seq_len")}
-    for key, benchmark, metric, _ in COLUMNS:
+    for key, benchmark, name, _ in COLUMNS:
         metrics = results[benchmark].metrics if benchmark in results else {}
-        own, strict = metrics.get(metric), metrics.get(f"{metric}_strict")
-        row |= {key: own.value if own else None, f"{key}_stderr": own.stderr if own else None}
-        row[f"{key}_strict"] = strict.value if strict else None
+        metric, strict = metrics.get(name), metrics.get(f"{name}{_STRICT}")
+        row |= {key: metric.value if metric else None, f"{key}{_STDERR}": metric.stderr if metric else None}
+        row[f"{key}{_STRICT}"] = strict.value if strict else None
     for name in SCORES:
         composites = (c for c in summary.composites if (c["name"], c["checkpoint"]) == (name, checkpoint))
         score = next(composites, {"value": None, "stderr": None})
-        row |= {name: score["value"], f"{name}_stderr": score["stderr"]}
+        row |= {name: score["value"], f"{name}{_STDERR}": score["stderr"]}
     for key, benchmark in SETS.items():
-        row[f"{key}_samples"] = results[benchmark].scored if benchmark in results else None
-    for key, benchmark in SETS.items():
-        row[f"{key}_of"] = (results[benchmark].of or None) if benchmark in results else None
-    row["mark"] = "; ".join(f"{name}: {one.mark}" for name, one in results.items() if one.mark)
-    for key, benchmark in SETS.items():
-        row[f"{key}_seconds"] = round(results[benchmark].seconds, 3) if benchmark in results else None
-    row["total_seconds"] = round(sum(result.seconds for result in results.values()), 3)
-    row["run_id"] = summary.run_id
-    row["checkpoint_info"] = {key: info.get(key) for key in INFO}
-    return row
+        result = results.get(benchmark)
+        row |= {
+            f"{key}_samples": result.scored if result else None,
+            f"{key}_of": (result.of or None) if result else None,
+            f"{key}_seconds": round(result.seconds, 3) if result else None,
+        }
+    return row | {
+        "mark": "; ".join(f"{name}: {result.mark}" for name, result in results.items() if result.mark),
+        "total_seconds": round(sum(result.seconds for result in results.values()), 3),
+        "run_id": summary.run_id,
+        "checkpoint_info": {key: info.get(key) for key in INFO},
+    }
