@@ -278,14 +278,13 @@ def test_a_perplexity_is_compared_by_its_log_probability() -> None:
 def test_metrics_of_which_less_is_better_and_what_is_no_number_are_left_out() -> None:
     values = {
         "bits_per_byte": 0.9,
-        "odd": 1.0,
         "acc": 0.5,
         "name": "x",
         "acc_norm": "N/A",
         "list": [1],
         "b": True,
     }
-    found = metrics_of({**values, "nan": math.nan}, where="x", less_is_better=frozenset({"odd"}))
+    found = metrics_of({**values, "nan": math.nan}, where="x")
     assert list(found.metrics) == ["acc"]
 
 
@@ -362,6 +361,14 @@ def test_old_results_without_filters_and_sizes_are_read_by_our_names(tmp_path: P
         "lambada": ("acc", 200),
     }
     assert one.notes == ("160m.json: no metric that is better when higher, left out: crows_pairs_english",)
+
+
+def test_metrics_that_a_file_of_lm_eval_declares_as_better_when_lower_are_so(tmp_path: Path) -> None:
+    results = {"t": {"acc,none": 0.5, "toxicity,none": 0.2, "perplexity,none": 9.0}}
+    better = {"t": {"acc": True, "toxicity": False, "perplexity": False}}
+    saved = read_lm_eval(lm_eval(tmp_path, results, higher_is_better=better), {}).entries["t"].saved
+    directions = {name: saved.aggregation(name).higher_is_better for name in saved.metrics}
+    assert directions == {"acc": True, "toxicity": False, "perplexity_logprob": True, "perplexity": False}
 
 
 def test_groups_are_left_out_where_their_tasks_are_there(tmp_path: Path) -> None:

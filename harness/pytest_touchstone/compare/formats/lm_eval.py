@@ -17,33 +17,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.compare.candidate import (
     BenchmarkScores,
     CheckpointResults,
-    ResultSource,
-    published_entry,
     told_by_file,
     told_by_path,
 )
 from pytest_touchstone.compare.formats.base import ResultTable, json_content, read_json
-from pytest_touchstone.compare.formats.task_json import averages, file_stem, is_task_file, newest, table_of
+from pytest_touchstone.compare.formats.task_json import (
+    averages,
+    candidate_of_tasks,
+    file_stem,
+    is_task_file,
+    metrics_by_task,
+    newest,
+    table_of,
+)
 from pytest_touchstone.compare.formats.task_metrics import (
     PER_CENT,
     PERPLEXITIES,
     TaskMetrics,
     metric_name,
-    metric_notes,
-    metrics_of,
-    primary_of,
     scales_of,
 )
 from pytest_touchstone.core.data_files import RawRow, read_lines
 from pytest_touchstone.core.errors import DataError
-from pytest_touchstone.core.text import listed
 from pytest_touchstone.results.store_entry import ItemScores
 
 _SIGNS: Final = ("config", "configs", "versions", "n-shot")
@@ -78,30 +80,50 @@ def benchmark_name(task: str) -> str:
 def read_lm_eval(path: Path, sizes: Mapping[str, int]) -> CheckpointResults:
     """The candidate of a results file. Raises ``DataError`` naming what cannot be read."""
     source, content = read_json(path)
-    content = {**content, "results": newest(content["results"])}
-    name = _model(content) or file_stem(path)
-    wholes = _wholes(content)
-    read = _Read(path, content, source, name, sizes)
-    entries, notes, lacking = {}, list[str](), list[str]()
-    for task, values in content["results"].items():
-        if task in wholes:
-            notes.append(f"{path.name}: {task} is left out, the tasks that it is made of are compared")
-            continue
-        entry = _entry(task, values, read)
-        if entry is None:
-            lacking += [] if read.metrics[task].unknown else [task]
-            continue
-        n, known = entry.saved.scored, len(entry.items.examples) if entry.answers else None
-        if known is not None and n and known < n:
-            notes.append(f"{path.name}: samples of {known} of {n} items of {task}: its totals are compared")
-            entry = BenchmarkScores(saved=entry.saved)
-        entries[entry.saved.benchmark] = entry
-    notes += metric_notes(path.name, read.metrics)
-    if lacking:
-        notes.append(f"{path.name}: no metric that is better when higher, left out: {listed(lacking)}")
-    return CheckpointResults(
-        name=name, origin=path.name, about=_about(content, path), entries=entries, notes=tuple(notes)
+    results = newest(content["results"])
+    content = {**content, "results": results}
+    tasks = {benchmark_name(task): task for task in results}
+    wholes = {benchmark_name(task): "the tasks that it is made of" for task in _wholes(content)}
+    plain = _by_benchmark(content)
+    scales = None if "exported_by" in content else scales_of(results, lm_eval=True)
+    metrics = metrics_by_task(plain, path, sizes, wholes, scales)
+    candidate = candidate_of_tasks(
+        plain,
+        source,
+        metrics,
+        wholes,
+        name=_model(content) or file_stem(path),
+        about=_about(content, path),
+        conditions={name: _conditions(content, task) for name, task in tasks.items()},
     )
+    notes = []
+    for name, entry in candidate.entries.items():
+        task, n = tasks[name], entry.saved.scored
+        beside = _samples_beside(path, task)
+        if beside is None:
+            continue
+        items = _items(beside, name, {key.partition(",")[0] for key in results[task]}, metrics[name])
+        if len(items.examples) < n:
+            known = len(items.examples)
+            notes.append(f"{path.name}: samples of {known} of {n} items of {task}: its totals are compared")
+            continue
+        saved = replace(entry.saved, directory=str(beside.resolve()))
+        candidate.entries[name] = BenchmarkScores(saved, items, beside)
+    return replace(candidate, notes=(*candidate.notes, *notes))
+
+
+def _by_benchmark(content: Mapping[str, Any]) -> dict[str, Any]:
+    """The results by this harness's names of benchmarks, as ``task_json`` has them."""
+    results, directions, aggregations = {}, {}, {}
+    for task, values in content["results"].items():
+        name = benchmark_name(task)
+        sizes = table_of(table_of(content.get("n-samples")).get(task))
+        better = table_of(table_of(content.get("higher_is_better")).get(task))
+        samples = sizes.get("effective", values.get("num_total"))
+        results[name] = {**values, "samples": samples, "of": sizes.get("original")}
+        directions[name] = {metric_name(key): better.get(key.partition(",")[0]) for key in values}
+        aggregations[name] = _made_by(table_of(content.get("configs")).get(task))
+    return {"results": results, "higher_is_better": directions, "aggregation": aggregations}
 
 
 def _wholes(content: Mapping[str, Any]) -> set[str]:
@@ -113,55 +135,6 @@ def _wholes(content: Mapping[str, Any]) -> set[str]:
     if any(alias.startswith(" ") for alias in aliases):
         found |= groups
     return found | averages(results)
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """A results file that is being read, and the metrics of its tasks as far as they are."""
-
-    path: Path
-    content: Mapping[str, Any]
-    source: ResultSource
-    name: str
-    sizes: Mapping[str, int]
-    metrics: dict[str, TaskMetrics] = field(default_factory=dict)
-
-
-def _entry(task: str, values: Mapping[str, Any], read: _Read) -> BenchmarkScores | None:
-    content, path = read.content, read.path
-    better = table_of(table_of(content.get("higher_is_better")).get(task))
-    benchmark = benchmark_name(task)
-    samples = table_of(table_of(content.get("n-samples")).get(task))
-    whole = samples.get("original")
-    found = metrics_of(
-        values,
-        where=f"{path}, {task}",
-        task=task,
-        n=samples.get("effective", values.get("num_total")),
-        default=read.sizes.get(benchmark),
-        less_is_better=frozenset(metric for metric, more in better.items() if more is False),
-        scales=None if "exported_by" in content else scales_of(content["results"], lm_eval=True),
-        made_by=_made_by(table_of(content.get("configs")).get(task)),
-    )
-    read.metrics[task] = found
-    if not found.metrics:
-        return None
-    saved = published_entry(
-        benchmark,
-        found.metrics,
-        primary=primary_of(benchmark, found.metrics),
-        source=read.source,
-        name=read.name,
-        about=_about(content, path),
-        conditions=_conditions(content, task),
-        of=whole if isinstance(whole, int) else None,
-        aggregate=found.aggregate,
-    )
-    beside = _samples_beside(path, task)
-    if beside is None:
-        return BenchmarkScores(saved=saved)
-    items = _items(beside, benchmark, {key.partition(",")[0] for key in values}, found)
-    return BenchmarkScores(replace(saved, directory=str(beside.resolve())), items, beside)
 
 
 _MEANS: Final = ("mean", "nanmean", "bypass", "perplexity", "weighted_perplexity", "bits_per_byte")

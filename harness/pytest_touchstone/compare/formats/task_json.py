@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeGuard
 
 from pytest_touchstone.compare.candidate import (
@@ -31,6 +32,7 @@ from pytest_touchstone.compare.candidate import (
 from pytest_touchstone.compare.formats.base import ResultTable, json_content, read_json
 from pytest_touchstone.compare.formats.run import about
 from pytest_touchstone.compare.formats.task_metrics import (
+    Scales,
     TaskMetrics,
     metric_notes,
     metrics_of,
@@ -39,6 +41,7 @@ from pytest_touchstone.compare.formats.task_metrics import (
 )
 from pytest_touchstone.core.aggregation import Aggregation, aggregation_of, mean
 from pytest_touchstone.core.files import SCHEMA, file_name
+from pytest_touchstone.core.text import listed
 from pytest_touchstone.results.summary import Result, Summary, finite
 
 _AVERAGE: Final = re.compile(r"all|overall|average|avg|mean|(.*[|:])?_average([|:].*)?", re.IGNORECASE)
@@ -110,48 +113,78 @@ def read_tasks(
     content: Mapping[str, Any], path: Path, source: ResultSource, sizes: Mapping[str, int]
 ) -> CheckpointResults:
     """The candidate of the content of such a file. Raises as ``read_task_file``."""
+    results = newest(content["results"])
+    content = {**content, "results": results}
     name = str(content.get("model") or file_stem(path))
     info = table_of(content.get("checkpoint_info"))
     told = told_by_path(str(info.get("path") or name)) or told_by_file(path, name)
-    known = told | _about(info)
-    entries, left_out, read = {}, list[str](), dict[str, TaskMetrics]()
-    results, directions = newest(content["results"]), table_of(content.get("higher_is_better"))
-    wholes, scales = _wholes(results), None if "schema" in content else scales_of(results)
-    for task, values in results.items():
-        if task in wholes:
-            left_out.append(f"{path.name}: {task} is left out, {wholes[task]} are compared")
-            continue
-        found = metrics_of(
+    wholes = _wholes(results)
+    scales = None if "schema" in content else scales_of(results)
+    metrics = metrics_by_task(content, path, sizes, wholes, scales)
+    return candidate_of_tasks(content, source, metrics, wholes, name=name, about=told | _about(info))
+
+
+def metrics_by_task(
+    content: Mapping[str, Any],
+    path: Path,
+    sizes: Mapping[str, int],
+    wholes: Container[str],
+    scales: Scales | None,
+) -> dict[str, TaskMetrics]:
+    """The metrics of all tasks but ``wholes``. Raises ``DataError`` naming a value that is no number."""
+    aggregations = table_of(content.get("aggregation"))
+    return {
+        task: metrics_of(
             values,
             where=f"{path}, {task}",
             task=task,
             n=values.get("samples", values.get("num_total")),
             default=sizes.get(task),
             scales=scales,
-            made_by={
-                metric: str(by)
-                for metric, by in table_of(table_of(content.get("aggregation")).get(task)).items()
-            },
+            made_by={metric: str(by) for metric, by in table_of(aggregations.get(task)).items()},
         )
-        read[task] = found
+        for task, values in content["results"].items()
+        if task not in wholes
+    }
+
+
+def candidate_of_tasks(
+    content: Mapping[str, Any],
+    source: ResultSource,
+    metrics: Mapping[str, TaskMetrics],
+    wholes: Mapping[str, str],
+    *,
+    name: str,
+    about: Mapping[str, Any],
+    conditions: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+) -> CheckpointResults:
+    """The candidate of these metrics; ``wholes`` names the parts of tasks that are left out."""
+    file, results = source.file, content["results"]
+    notes = [f"{file}: {task} is left out, {wholes[task]} are compared" for task in results if task in wholes]
+    notes += metric_notes(file, metrics)
+    if lacking := [task for task, found in metrics.items() if not (found.metrics or found.unknown)]:
+        notes.append(f"{file}: no metric that is better when higher, left out: {listed(lacking)}")
+    directions = table_of(content.get("higher_is_better"))
+    entries = {}
+    for task, found in metrics.items():
         if not found.metrics:
-            left_out += [] if found.unknown else [f"{path.name}: {task} has no values"]
             continue
+        values = results[task]
         saved = published_entry(
             task,
             found.metrics,
             primary=primary_of(task, found.metrics),
             source=source,
             name=name,
-            about=known,
+            about=about,
+            conditions=conditions.get(task),
             aggregate=found.aggregate | _declared(table_of(directions.get(task)), found),
             of=values["of"] if isinstance(values.get("of"), int) else None,
             mark=values["mark"] if isinstance(values.get("mark"), str) else None,
             invalid=str(values["not_valid"]) if values.get("not_valid") else None,
         )
         entries[task] = BenchmarkScores(saved=saved)
-    left_out += metric_notes(path.name, read)
-    return CheckpointResults(name=name, origin=path.name, about=known, entries=entries, notes=tuple(left_out))
+    return CheckpointResults(name=name, origin=file, about=dict(about), entries=entries, notes=tuple(notes))
 
 
 def _about(info: Mapping[str, Any]) -> dict[str, Any]:

@@ -185,7 +185,6 @@ def metrics_of(
     task: str = "",
     n: object = None,
     default: int | None = None,
-    less_is_better: frozenset[str] = frozenset(),
     scales: Scales | None = None,
     made_by: Mapping[str, str] = MappingProxyType({}),
 ) -> TaskMetrics:
@@ -208,7 +207,7 @@ def metrics_of(
                 metrics[mean] = published(mean, -math.log(one.value), stderr=relative, n=items)
                 metrics[name] = published(name, one.value, stderr=one.error, n=items)
                 aggregate[name] = {"by": "perplexity", "of": mean}
-        elif one.name not in less_is_better and one.name not in _LESS_IS_BETTER:
+        elif one.name not in _LESS_IS_BETTER:
             divisor = divisor_of(one, mixed=one.name in scales.mixed, lm_eval=scales.lm_eval) if scales else 1
             if divisor is None:
                 unknown.append(f"{name} {one.value:g}")
