@@ -28,7 +28,7 @@ from pytest_touchstone.checkpoints.formats import format_of
 from pytest_touchstone.checkpoints.info import CheckpointInfo
 from pytest_touchstone.core import disk
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.files import read_checked, write_checked
+from pytest_touchstone.core.files import keep_newest, read_checked, write_checked
 
 _HEADER: Final = b"touchstone-fingerprint-2\n"
 
@@ -109,19 +109,12 @@ class FingerprintCache:
             return
         try:
             write_checked(self._path(name), {"path": name, "files": found, "fingerprint": fingerprint})
-            self._prune()
+            keep_newest(self._folder, "*.json", self._most)
         except OSError:
             return
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{hashlib.sha256(str(Path(name).absolute()).encode()).hexdigest()[:32]}.json"
-
-    def _prune(self) -> None:
-        entries = list(self._folder.glob("*.json"))
-        if len(entries) > self._most:
-            entries.sort(key=lambda path: path.stat().st_mtime_ns)
-            for path in entries[: len(entries) - self._most]:
-                disk.unlink(path)
 
 
 def stamps(files: Sequence[Path]) -> list[Stamp]:

@@ -347,6 +347,13 @@ def has_checksum(data: bytes) -> bool:
     return end > 0 and data[end:] == b'%b%08x"}\n' % (_MARK, zlib.crc32(memoryview(data)[:end]))
 
 
+def keep_newest(folder: Path, pattern: str, most: int) -> None:
+    """Remove the oldest files of a pattern beyond so many."""
+    paths = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime_ns)
+    for path in paths[:-most]:
+        disk.unlink(path)
+
+
 def write_checked(path: Path, value: Mapping[str, Any], *, indent: int | None = None) -> None:
     """Write an object as JSON with its checksum, atomically. Raises ``ValueError`` for NaN, which is not JSON."""
     separators = (",", ":") if indent is None else None

@@ -15,8 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from pytest_touchstone.core import disk
-from pytest_touchstone.core.files import parsed, read_regular, unpacked, write_atomic
+from pytest_touchstone.core.files import keep_newest, parsed, read_regular, unpacked, write_atomic
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -77,9 +76,7 @@ class TextFiles:
         if self._folder is None or not self._written:
             return
         with suppress(OSError):
-            newest = sorted(self._folder.glob("*.json.gz"), key=lambda path: -path.stat().st_mtime_ns)
-            for path in newest[self._most :]:
-                disk.unlink(path)
+            keep_newest(self._folder, "*.json.gz", self._most)
 
     @staticmethod
     def _path(folder: Path, key: str) -> Path:

@@ -50,9 +50,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from pytest_touchstone.checkpoints.builtin import cache_folder
-from pytest_touchstone.core import disk
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.files import read_json, write_atomic
+from pytest_touchstone.core.files import keep_newest, read_json, write_atomic
 from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.compat import is_out_of_memory
 from pytest_touchstone.engines.transformers.cpu import HALF, in_float32
@@ -194,9 +193,7 @@ class KnownWays:
             return
         with suppress(OSError):  # where nothing can be written, the next start probes again
             write_atomic(self._path, json.dumps(sorted(self._known | _read(self._path))))
-            entries = sorted(self._path.parent.glob("*.json"), key=lambda path: path.stat().st_mtime_ns)
-            for path in entries[:-_MOST]:
-                disk.unlink(path)
+            keep_newest(self._path.parent, "*.json", _MOST)
 
 
 def folder_for(model: Any) -> Path | None:
