@@ -49,12 +49,15 @@ def test_outputs_are_counted_and_no_answer_is_no_metric(project: Project) -> Non
 def test_texts_that_repeat_themselves_up_to_the_limit_are_counted(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    texts = {"loop": ("So " + "the answer is 4, " * 9, "length"), "open": ("and then we add", "length")}
-    texts["ended"] = (texts["loop"][0], "eos")
+    loop = "So " + "the answer is 4, " * 9
+    texts = [
+        Generated(text=loop, tokens=9, finish_reason="length"),
+        Generated(text="and then we add", tokens=9, finish_reason="length"),
+        Generated(text=loop, tokens=9, finish_reason="eos"),
+    ]
 
     def sample(request: Generate, number: int) -> Generated:
-        text, reason = [*texts.values()][sum(request.prompt.encode()) % 3]
-        return Generated(text=text, tokens=9, finish_reason=reason)
+        return texts[sum(request.prompt.encode()) % 3]
 
     monkeypatch.setattr(fake, "_sample", sample)
     write(project)

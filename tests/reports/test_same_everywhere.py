@@ -28,9 +28,8 @@ from pytest_touchstone.reports.score_table import table_of_study
 from pytest_touchstone.reports.standings import best_line, best_sections, in_summary
 from pytest_touchstone.reports.study.sections import sections_of
 from pytest_touchstone.reports.terminal import render
-from pytest_touchstone.results.rows import results_csv
 from pytest_touchstone.results.store import ResultStore
-from pytest_touchstone.results.summary import Summary, load_summary, summary_json, wholes
+from pytest_touchstone.results.summary import Summary, load_summary, results_csv, summary_json, wholes
 from tests.support.runs import run
 
 NAMES = ("one-100", "two-200", "three-300")
