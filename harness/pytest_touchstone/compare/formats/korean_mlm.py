@@ -35,9 +35,11 @@ import io
 import math
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from pytest_touchstone.checkpoints.config_files import number as finite_number
 from pytest_touchstone.checkpoints.config_files import step_in, step_of_row
 from pytest_touchstone.compare.candidate import (
     BenchmarkScores,
@@ -178,18 +180,14 @@ def row_name(fields: Mapping[str, Any]) -> str:
 
 def number(column: str, value: object) -> float | None:
     """The number in a field, None for an empty one; raises ``WrongValueError`` for anything but a finite number."""
-    if value is None or (isinstance(value, str) and not value.strip()):
+    text = value.strip() if isinstance(value, str) else None
+    if value is None or text == "":
         return None
-    found: float | None = None
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        found = float(value)
-    elif isinstance(value, str):
-        text = value.strip()
-        try:
-            found = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-        except ValueError:
-            found = None
-    if found is None or not math.isfinite(found):
+    written: object = value
+    if text is not None:
+        with suppress(ValueError):
+            written = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    if (found := finite_number(written)) is None:
         raise WrongValueError(column, value, "give a number, or leave the field empty")
     return found
 
