@@ -34,9 +34,15 @@ from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import file_name, shown_path
 from pytest_touchstone.core.text import count
 from pytest_touchstone.results.aggregate import COLLECTED, summary_so_far
-from pytest_touchstone.results.rows import results_csv
 from pytest_touchstone.results.run_directory import RunDirectory, find_run
-from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary, of_checkpoints, summary_json
+from pytest_touchstone.results.summary import (
+    SUMMARY,
+    Summary,
+    load_summary,
+    of_checkpoints,
+    results_csv,
+    summary_json,
+)
 
 PAGE: Final = "report.html"
 COMPARISON: Final = "comparison.html"

@@ -12,8 +12,8 @@ from typing import Any, Final
 from pytest_touchstone.cli.command import Output, add_output, terminal
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.text import count, one_line
-from pytest_touchstone.results.aggregate import COLLECTED, ended, summary_so_far
 from pytest_touchstone.results import run_of
+from pytest_touchstone.results.aggregate import COLLECTED, ended, summary_so_far
 from pytest_touchstone.results.run_directory import files_of_runs, goes_on
 from pytest_touchstone.results.summary import SUMMARY, Summary, totals, wholes
 
