@@ -179,7 +179,7 @@ def test_the_examples_of_the_document_run(tmp_path: Path, monkeypatch: pytest.Mo
     (shown,) = re.findall(r"```\n\n((?:    .*\n)+)", text)
     lines = [line.strip() for line in shown.splitlines()]
     assert [line.split() for line in lines[1:]] == [
-        line.split() for line in repr(names["run"]).splitlines()[1:]
+        line.split() for line in repr(names["run"]).splitlines()[1 : len(lines)]
     ]
 
 
