@@ -73,13 +73,13 @@ def run(options: argparse.Namespace) -> Output:
     pictures, drawn = _pictures(options, study)
     if options.to is not None:
         from pytest_touchstone.reports.page.builder import FILE, study_page
-        from pytest_touchstone.reports.study.views import study_files, write_files
+        from pytest_touchstone.reports.study.sections import study_files, write_files
 
         made = study_files(study, sections, pictures, options.to)
         files = write_files(options.to, {**made, FILE: study_page(study, sections)}, "-o DIR")
 
     def text() -> str:
-        from pytest_touchstone.reports.study.views import render
+        from pytest_touchstone.reports.study.sections import render
 
         width, color = terminal()
         brief = not (options.verbose or options.section)
@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> Output:
         return "\n".join([spelled(shown, sys.stdout.encoding), *([""] if told else []), *told])
 
     def markdown() -> str:
-        from pytest_touchstone.reports.study.views import study_page
+        from pytest_touchstone.reports.study.sections import study_page
 
         return study_page(chosen).rstrip("\n")
 
@@ -173,7 +173,7 @@ def _pictures(options: argparse.Namespace, study: Study) -> tuple[list[Path], li
     """Draw what is asked for, as PNG where that can be; return the paths, and a line about them."""
     from pytest_touchstone.reports.plots import bar_pictures, study_pictures
     from pytest_touchstone.reports.png import available
-    from pytest_touchstone.reports.study.views import write_pictures
+    from pytest_touchstone.reports.study.sections import write_pictures
 
     tracked = options.from_mlflow is not None
     folder: Path | None = options.to

@@ -14,8 +14,7 @@ from typing import Any, Final, NamedTuple
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.core.files import typed
 from pytest_touchstone.statistics.best_of_many import Selection
-from pytest_touchstone.statistics.comparison import Comparison
-from pytest_touchstone.statistics.units import POINTS
+from pytest_touchstone.statistics.comparison import POINTS, Comparison
 
 WITHOUT: Final = {"first": "first", "apart": "not compared"}
 """The kind of a line without a comparison, by the state of its baseline."""

@@ -41,6 +41,7 @@ from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.text import count
 from pytest_touchstone.results.store_entry import StoredResult, composites_of
 from pytest_touchstone.results.summary import Declaration
+from pytest_touchstone.statistics.comparison import POINTS
 from pytest_touchstone.statistics.intervals import are_shares, is_binary, moments_of
 from pytest_touchstone.statistics.power import (
     Design,
@@ -54,7 +55,6 @@ from pytest_touchstone.statistics.power import (
     power_of_drop,
     smallest_drop,
 )
-from pytest_touchstone.statistics.units import POINTS
 from pytest_touchstone.statistics.verdicts import MARGIN, POWER
 
 FLIPS: Final = 0.15

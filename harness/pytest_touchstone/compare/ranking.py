@@ -21,7 +21,7 @@ from pytest_touchstone.results.aggregate import composite_of_records
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult, composites_of
 from pytest_touchstone.results.summary import Declaration
-from pytest_touchstone.statistics.units import POINTS, unit_of
+from pytest_touchstone.statistics.comparison import POINTS, unit_of
 
 
 class BestSoFarChange(NamedTuple):

@@ -11,7 +11,7 @@ from pytest_touchstone.core.text import listed
 from pytest_touchstone.reports.document import Part, Section, Table
 from pytest_touchstone.reports.formatting import number
 from pytest_touchstone.results.summary import Summary
-from pytest_touchstone.statistics.units import POINTS, unit_of
+from pytest_touchstone.statistics.comparison import POINTS, unit_of
 
 MOST_CHANGES: Final = 3
 """With more checkpoints than this, only the largest change of each metric is shown: the files have all of them."""

@@ -35,8 +35,7 @@ from pytest_touchstone.reports.formatting import (
     number,
     p_exact,
 )
-from pytest_touchstone.statistics.comparison import Comparison, Kind
-from pytest_touchstone.statistics.units import POINTS
+from pytest_touchstone.statistics.comparison import POINTS, Comparison, Kind
 from pytest_touchstone.statistics.verdicts import P_DECIDES, is_at_odds
 
 LISTS: Final[tuple[tuple[Kind, str], ...]] = (

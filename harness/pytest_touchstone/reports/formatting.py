@@ -16,7 +16,7 @@ from pytest_touchstone.core.keys import masked
 from pytest_touchstone.core.text import INVISIBLE, count, visible, without_home
 from pytest_touchstone.reports.language import said, said_cell
 from pytest_touchstone.results.summary import Metric, Result, Summary, wholes
-from pytest_touchstone.statistics.units import fixed
+from pytest_touchstone.statistics.comparison import fixed
 
 if TYPE_CHECKING:
     from rich.console import Console

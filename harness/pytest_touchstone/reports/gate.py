@@ -23,7 +23,7 @@ from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.reports.document import Section, Table
 from pytest_touchstone.reports.formatting import NOTHING, interval, labelled, number, p_short
-from pytest_touchstone.statistics.units import POINTS
+from pytest_touchstone.statistics.comparison import POINTS
 from pytest_touchstone.statistics.verdicts import POWER
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.reports.document import Facts, Section, Table, render_text
 from pytest_touchstone.reports.formatting import NOTHING
 from pytest_touchstone.results.summary import finite
+from pytest_touchstone.statistics.comparison import POINTS, MetricUnit, unit_of
 from pytest_touchstone.statistics.power import MOST_ITEMS
-from pytest_touchstone.statistics.units import POINTS, MetricUnit, unit_of
 from pytest_touchstone.statistics.verdicts import cannot_tell
 
 

@@ -44,7 +44,7 @@ from typing import Final, TextIO
 
 from pytest_touchstone.core.text import count
 from pytest_touchstone.results.run_directory import ProcessProgress, read_progress
-from pytest_touchstone.statistics.units import fixed
+from pytest_touchstone.statistics.comparison import fixed
 
 DRAW: Final = "\x1bD\x1b[A\x1b7\x1b[B\r\x1b[2K{text}\x1b8"
 ERASE: Final = "\x1b7\x1b[B\r\x1b[2K\x1b8"

@@ -9,8 +9,7 @@ import pytest
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.compare.study.reading import study_of
 from pytest_touchstone.reports.document import Section
-from pytest_touchstone.reports.study.sections import FINDINGS, study_facts
-from pytest_touchstone.reports.study.views import render, study_page
+from pytest_touchstone.reports.study.sections import FINDINGS, render, study_facts, study_page
 from tests.support.published import published
 from tests.support.studies import answers, of_items, of_totals
 

@@ -9,8 +9,8 @@ import pytest
 
 from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.compare.study.reading import study_of
-from pytest_touchstone.reports.study.forecast import forecast_section
-from pytest_touchstone.reports.study.views import render
+from pytest_touchstone.reports.study.curves import forecast_section
+from pytest_touchstone.reports.study.sections import render
 from tests.support.compared import ran
 from tests.support.known import known
 from tests.support.published import published

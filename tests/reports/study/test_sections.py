@@ -8,8 +8,7 @@ import pytest
 
 from pytest_touchstone.compare.study.reading import study_of
 from pytest_touchstone.reports.document import Facts, Section, Table, Verbatim
-from pytest_touchstone.reports.study.sections import sections_of
-from pytest_touchstone.reports.study.views import render, study_page
+from pytest_touchstone.reports.study.sections import render, sections_of, study_page
 from tests.support.korean_table import row, write
 from tests.support.studies import of_items, of_totals, study_of_candidates
 

@@ -23,8 +23,7 @@ from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.files import file_name
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.results.summary import Metric, Result
-from pytest_touchstone.statistics.comparison import LEVEL
-from pytest_touchstone.statistics.units import fixed
+from pytest_touchstone.statistics.comparison import LEVEL, fixed
 
 CARD: Final = "README.md"
 FOLDER: Final = ".eval_results"

@@ -46,7 +46,7 @@ from pytest_touchstone.core.files import (
 from pytest_touchstone.core.keys import masked
 from pytest_touchstone.core.text import one_line
 from pytest_touchstone.results.store_entry import StoredResult
-from pytest_touchstone.statistics.units import fixed
+from pytest_touchstone.statistics.comparison import fixed
 from pytest_touchstone.statistics.verdicts import ROUNDING
 
 FILE: Final = "touchstone-accepted.json"

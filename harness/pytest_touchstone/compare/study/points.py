@@ -40,10 +40,9 @@ from pytest_touchstone.core.composite import COMPOSITE, Composite, Part, composi
 from pytest_touchstone.core.text import place_text
 from pytest_touchstone.results.summary import Metric
 from pytest_touchstone.statistics.best_of_many import BestChoice
-from pytest_touchstone.statistics.comparison import LEVEL, z_quantile
+from pytest_touchstone.statistics.comparison import LEVEL, MetricUnit, unit_of, z_quantile
 from pytest_touchstone.statistics.contrasts import Contrast
 from pytest_touchstone.statistics.intervals import t_quantile, wilson_limits
-from pytest_touchstone.statistics.units import MetricUnit, unit_of
 
 Found = TypeVar("Found")
 Axis: TypeAlias = Literal["epoch", "step", "order"]

@@ -1,16 +1,28 @@
-"""The sections of a study in their order, and the whole as plain data."""
+"""The sections of a study in their order: as plain data, for a terminal, as Markdown, and in files.
+
+In Markdown, texts of others cannot break out of their cells.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
+from urllib.parse import quote
 
 from pytest_touchstone.compare.study.points import Study
-from pytest_touchstone.core.files import SCHEMA
-from pytest_touchstone.reports.document import Section
+from pytest_touchstone.core.errors import HarnessError
+from pytest_touchstone.core.files import SCHEMA, write_atomic
+from pytest_touchstone.core.text import count
+from pytest_touchstone.reports import png
+from pytest_touchstone.reports.document import Facts, Part, Section, Verbatim, render_markdown, render_text
+from pytest_touchstone.reports.formatting import markdown_text
+from pytest_touchstone.reports.plots import Picture, svg
 from pytest_touchstone.reports.study.advice import advice_section, noise_section
-from pytest_touchstone.reports.study.curves import curves, overfitting, stability
-from pytest_touchstone.reports.study.forecast import forecast_section
+from pytest_touchstone.reports.study.curves import curves, forecast_section, overfitting, stability
 from pytest_touchstone.reports.study.forgetting import forgotten
 from pytest_touchstone.reports.study.overview import checkpoints, contradictions, overview
 from pytest_touchstone.reports.study.section import Maker
@@ -44,3 +56,112 @@ def study_facts(study: Study, sections: Sequence[Section]) -> dict[str, Any]:
     found |= {one.key: one.data for one in sections if one.data is not None}
     plain: dict[str, Any] = finite(found)
     return plain
+
+
+NARROWEST: Final = 76
+"""The columns that tables need; in narrower terminals lines wrap."""
+
+TITLE: Final = "What is more than noise"
+
+MOST_ROWS: Final = 24
+"""The rows of a part that a brief report shows."""
+
+SAFE: Final = "/@+=,"
+"""Signs that addresses of pictures keep."""
+
+
+def render(sections: Sequence[Section], *, width: int, color: bool, brief: bool = False) -> str:
+    """Return sections as text of at most ``width`` columns (of at least 76), whole or what decides of them in a screen
+    or two."""
+    width = max(width, NARROWEST)
+    if not brief:
+        return render_text(sections, width=width, color=color)
+    names = ", ".join(one.key for one in sections)
+    more = f"More: -v shows all, -o DIR writes it as files, --section NAME[,NAME] shows one of {names}."
+    return render_text(
+        [*brief_sections(sections), Section(parts=(more,))], width=width, color=color, dense=True
+    )
+
+
+def brief_sections(sections: Sequence[Section]) -> list[Section]:
+    """Return the sections with their first parts alone; all lines are a section, at the place of the first."""
+    lines = Facts(tuple((one.key, one.line) for one in sections if one.line))
+    found: dict[str, Section] = {}
+    for one in sections:
+        if one.line:
+            found.setdefault("told", Section(key="told", title=TITLE, parts=(lines,)))
+        if one.brief:
+            parts = [part for whole in one.parts[: one.brief] for part in _cut(whole)]
+            found[one.key] = replace(one, parts=tuple(parts))
+    return list(found.values())
+
+
+def _cut(part: Part) -> Iterable[Part]:
+    """Yield the first rows of a part, and how many more there are."""
+    if isinstance(part, str):
+        yield part
+        return
+    name = "lines" if isinstance(part, Verbatim) else "rows"
+    rows = getattr(part, name)
+    yield replace(part, **{name: rows[:MOST_ROWS]})
+    if len(rows) > MOST_ROWS:
+        yield f"and {count(len(rows) - MOST_ROWS, 'more row')} (-v)"
+
+
+# Markdown
+
+
+def study_page(sections: Sequence[Section], pictures: Sequence[str] = ()) -> str:
+    """Return the whole text; ``pictures`` are addresses of PNG and SVG files, shown at its end."""
+    blocks = ["# Study", *render_markdown(sections)]
+    blocks += ["## Pictures", *_pictures(pictures)] if pictures else []
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _pictures(addresses: Sequence[str]) -> Iterable[str]:
+    """Yield each SVG, or its PNG as a link to it where there is one."""
+    for address in (one for one in addresses if one.endswith(".svg")):
+        bitmap = f"{address.removesuffix('.svg')}.png"
+        name = markdown_text(PurePosixPath(address).stem.replace("_", " "))
+        shown = f"![{name}]({quote(bitmap if bitmap in addresses else address, SAFE)})"
+        yield f"[{shown}]({quote(address, SAFE)})" if bitmap in addresses else shown
+
+
+# Files
+
+
+def write_files(folder: Path, files: Mapping[str, str | bytes], option: str) -> list[Path]:
+    """Write the files into the folder that an option names, and return their paths.
+
+    Raises ``HarnessError`` where one cannot be written.
+    """
+    for name, content in files.items():
+        try:
+            write_atomic(folder / name, content)
+        except OSError as error:
+            raise HarnessError(
+                f"cannot write {folder / name}: {error.strerror}; give another {option}"
+            ) from None
+    return [folder / name for name in files]
+
+
+def study_files(
+    study: Study, sections: Sequence[Section], pictures: Sequence[Path], folder: Path
+) -> dict[str, str]:
+    """Return ``study.md``, which shows the pictures from within the folder, and ``study.json``."""
+    # In one line: the indented form takes nearly five times as long, since only Python code writes it.
+    data = json.dumps(study_facts(study, sections), ensure_ascii=False, allow_nan=False, default=str)
+    shown = [Path(os.path.relpath(path, folder)).as_posix() for path in pictures]
+    return {"study.md": study_page(sections, shown), "study.json": f"{data}\n"}
+
+
+def write_pictures(folder: Path, pictures: Sequence[Picture], forms: Sequence[str]) -> list[Path]:
+    """Write the pictures as files of these forms, ``png`` and ``svg``, and return their paths.
+
+    Raises ``HarnessError`` where the folder cannot be written.
+    """
+    files: dict[str, str | bytes] = {}
+    for one in pictures:
+        for form in forms:
+            files[f"{one.name}.{form}"] = png.png(one) if form == "png" else svg(one, alone=True)
+    return write_files(folder, files, "-o DIR")

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_touchstone.statistics.units import POINTS, MetricUnit, unit_of
+from pytest_touchstone.statistics.comparison import POINTS, MetricUnit, unit_of
 
 BITS = MetricUnit("bits")
 
