@@ -12,6 +12,7 @@ from typing import Any, Final
 from pytest_touchstone.cli.command import Output, add_output, terminal
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.text import count, one_line
+from pytest_touchstone.reports.gate import standing
 from pytest_touchstone.results import run_of
 from pytest_touchstone.results.aggregate import COLLECTED, ended, summary_so_far
 from pytest_touchstone.results.run_directory import files_of_runs, goes_on
@@ -71,7 +72,9 @@ def _state(summary: Summary) -> str:
         return "stopped" if ended(folder) or not goes_on(folder, time.time()) else "running"
     wrong = [count(len(summary.faults), "fault")] if summary.faults else []
     wrong += [f"{len(summary.failed_to_load)} failed to load"] if summary.failed_to_load else []
-    return ", ".join([*([f"gate {gate['decision']}"] if gate.get("mode") else []), *wrong])
+    told = {"first": "first, no baseline", "unsure": "gate passed, unsure"}
+    decision = standing(gate) if gate.get("mode") else ""
+    return ", ".join([*([told.get(decision, f"gate {decision}")] if decision else []), *wrong])
 
 
 def _table(summaries: Sequence[Summary]) -> str:
@@ -99,5 +102,6 @@ def _cell(text: str, width: int, column: int) -> str:
     from rich.cells import cell_len, set_cell_size
 
     if cell_len(text) > width:
-        return f"{set_cell_size(text, width - 2)}.."
+        begin, end = (width - 2) // 2, len(text) - (width - 1) // 2  # names of a series differ at their ends
+        return set_cell_size(f"{text[:begin]}..{text[end:]}", width)
     return text.rjust(width) if column == ITEMS else set_cell_size(text, width)

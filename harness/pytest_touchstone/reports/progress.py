@@ -262,7 +262,7 @@ def short(name: str) -> str:
 
 UNGRADED: Final = "~"
 
-LETTERS: Final = "+ right   - wrong   (of partial scores, 4 from 0.4 to 0.5; ~ any other)"
+LETTERS: Final = "+ right   - wrong   0 to 9 tenths of a partial score   ~ any other"
 """The letters of pytest's dots line, in words."""
 
 
