@@ -348,7 +348,7 @@ def test_what_another_file_calls_exact_match_is_the_score_that_ours_has_for_it()
 def test_differences_of_values_above_one_are_told_in_their_own_unit() -> None:
     pair = compare_pair(ran("a", {"b": [20.0, 30.0, 40.0, 50.0]}), ran("b", {"b": [21.0, 31.0, 41.5, 52.0]}))
     (line,) = pair.lines
-    assert comparison.cells(line).points == "+1.3750"
+    assert comparison.cells(line).points == "+1.3750 (+3.9 %)"
     assert line.comparison.verdict is not None
     assert line.comparison.why.startswith("+1.3750 [")
     assert "point" not in line.comparison.why
@@ -436,7 +436,7 @@ def test_a_metric_with_a_unit_is_compared_by_its_own_margin_and_told_in_it() -> 
     assert line.comparison.verdict is not None
     assert (line.comparison.verdict, line.comparison.margin) == ("not worse", 0.01)
     assert line.comparison.why.endswith("a loss of more than 0.01 bits is ruled out")
-    assert comparison.cells(line).points == "+0.0050 bits"
+    assert comparison.cells(line).points == "+0.0050 bits (+0.5 %)"
     assert pair_facts(pair)["benchmarks"][0]["unit"] == "bits"
     (wide,) = compare_pair(one, other, metric="bits_per_byte", margin=0.001).lines
     assert wide.comparison.verdict is not None
@@ -450,4 +450,4 @@ def test_a_unit_without_a_margin_has_no_verdict_but_its_difference() -> None:
     )
     (line,) = compare_pair(one, other, metric="log_odds").lines
     assert line.comparison.verdict is None
-    assert comparison.cells(line).points == "+0.2500 nats"
+    assert comparison.cells(line).points == "+0.2500 nats (+23.8 %)"

@@ -107,7 +107,7 @@ def test_the_judge_is_named_and_its_verdicts_are_kept(judged: Project) -> None:
     exchanges = judged.records["judged/0"].exchanges
     assert [one["kind"] for one in exchanges] == ["Generate", "Judge", "Generate", "Judge", "Judge"]
     assert exchanges[1]["answer"]["verdict"] in ("yes", "no")
-    done = judged.pytester.run("touchstone", "rescore", str(newest(judged)))
+    done = judged.pytester.run("touchstone", "score", str(newest(judged)))
     assert done.ret == 0, done.stderr.str()
     done = judged.pytester.run("touchstone", "items", str(newest(judged)), "-n", "1")
     done.stdout.fnmatch_lines(["  judge", "  verdict: *, probability 0.*"])

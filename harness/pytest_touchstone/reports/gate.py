@@ -112,7 +112,7 @@ def gate_section(gate: Mapping[str, Any]) -> Section:
     level = 100 * (1 - float(gate["alpha"]))
     header = ("verdict", "checkpoint", "benchmark", "value", f"points [{level:g} %]", "p (Holm)")
     table = Table(header=(*header, "baseline and reasons"), rows=rows, left=3, words=True)
-    parts = (f"Judged: {heading(gate)}.", *([table] if rows else []), *gate.get("notes", ()))
+    parts = (*([table] if rows else []), f"Judged: {heading(gate)}.", *gate.get("notes", ()))
     return Section(key="gate", title="Gate", parts=parts)
 
 

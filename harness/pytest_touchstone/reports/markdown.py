@@ -11,6 +11,7 @@ formats, and whatever else is printed is escaped.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison
@@ -81,7 +82,7 @@ def _gate(summary: Summary) -> list[str]:
             f"- {markdown_text(step.what)}: {markdown_code(step.command)}" for step in after_gate(summary)
         ]
         parts.append("\n".join(told))
-    return [*parts, *render_markdown([gate_section(gate)], most_rows=ROWS)]
+    return [*parts, *render_markdown([replace(gate_section(gate), title="")], most_rows=ROWS)]
 
 
 def _dropped(line: BenchmarkComparison) -> str:

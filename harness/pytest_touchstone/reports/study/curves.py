@@ -364,20 +364,20 @@ def forecast_section(study: Study, at: float | None = None) -> Section | None:
     where = "" if at is None else place_text(at)
     parts: list[Part] = []
     if coming:
-        parts.append(_table(coming, f"Forecast at {where}"))
+        parts.append(_forecast_table(coming, f"Forecast at {where}"))
     elif where:
         parts.append(
             f"Nothing can be forecast at {where}: it takes five checkpoints of a series, all before it."
         )
     if past:
         title = "The last values, forecast from the first two thirds of the checkpoints"
-        parts += [_table(past, title), HOW]
+        parts += [_forecast_table(past, title), HOW]
     return Section(
         key="forecast",
         title="The end from the beginning",
         parts=tuple(parts),
         brief=1 if where else 0,
-        line=_line(past) if past else "",
+        line=_forecast_line(past) if past else "",
         data={
             name: [
                 {
@@ -399,7 +399,7 @@ def forecast_section(study: Study, at: float | None = None) -> Section | None:
     )
 
 
-def _line(past: Sequence[CurveForecast]) -> str:
+def _forecast_line(past: Sequence[CurveForecast]) -> str:
     if len(past) == 1:
         (one,) = past
         value, low, high, known = (
@@ -415,7 +415,7 @@ def _line(past: Sequence[CurveForecast]) -> str:
     return f"{held} (median {100 * median(widths):.1f} points)" if widths else held
 
 
-def _table(found: Sequence[CurveForecast], title: str) -> Table:
+def _forecast_table(found: Sequence[CurveForecast], title: str) -> Table:
     return Table(
         header=("measure", "series", "from", "at", "forecast", "95 % interval", "known"),
         rows=tuple(
