@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_touchstone.cli import main
-from pytest_touchstone.cli.commands import COMMANDS, FORMER
+from pytest_touchstone.cli.commands import COMMANDS, FORMER_COMMANDS
 
 MISTAKES = {
     "frobnicate": "touchstone: 'frobnicate' is no command: there are ",
@@ -79,12 +79,15 @@ def test_a_command_that_needs_another_shows_which_there_are(
     assert re.search("^    [a-z]+  +[a-z]", out, re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", FORMER)
+@pytest.mark.parametrize("name", FORMER_COMMANDS)
 def test_a_former_name_answers_with_the_new_one(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([name, "x", "--json"]) == 4
     out, err = capsys.readouterr()
-    assert (out, err) == ("", f"touchstone: {name} has another name now: touchstone {FORMER[name]}\n")
-    command, *_ = FORMER[name].split()
+    assert (out, err) == (
+        "",
+        f"touchstone: {name} has another name now: touchstone {FORMER_COMMANDS[name]}\n",
+    )
+    command, *_ = FORMER_COMMANDS[name].split()
     assert command in {one.name for one in COMMANDS}
 
 

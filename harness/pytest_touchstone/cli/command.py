@@ -194,7 +194,7 @@ FORMS: Final = (
 """The sentences of argparse, and what is said in their place."""
 
 
-FORMER: Final = {f"--{form}": f"--format {form}" for form in ("json", "markdown", "csv")}
+FORMER_OPTIONS: Final = {f"--{form}": f"--format {form}" for form in ("json", "markdown", "csv")}
 """Options that have another name now."""
 
 
@@ -237,8 +237,8 @@ class Parser(argparse.ArgumentParser):
 
     def _unknown(self, given: str) -> str:
         name = given.partition("=")[0]
-        if name in FORMER:
-            return f"unknown option {name}: it is {FORMER[name]} now"
+        if name in FORMER_OPTIONS:
+            return f"unknown option {name}: it is {FORMER_OPTIONS[name]} now"
         if not name.startswith("-"):
             return f"{given!r} is one argument too many"
         near = alike(name, dict.fromkeys(re.findall(r"--[a-z][a-z-]*", self.format_help())), most=2)

@@ -79,7 +79,7 @@ COMMANDS: Final = (
     _ours("export", DECIDE, "write a run as others have it, or send it to a tracker", formats=()),
 )
 
-FORMER: Final = {
+FORMER_COMMANDS: Final = {
     "validate": "benchmarks --config FILE",
     "fetch": "checkpoint fetch NAME",
     "show": "checkpoint show PATH",
@@ -134,8 +134,8 @@ def _parser(given: Sequence[str]) -> Parser:
     # Other packages are searched only when the user names one of their commands, or asks for a list of all.
     named = next((word for word in given if not word.startswith("-")), None)
     others = () if named in ours else tuple(one for one in _installed() if one.name not in ours)
-    if named in FORMER.keys() - {command.name for command in others}:
-        raise OptionError(f"{named} has another name now: touchstone {FORMER[named]}")
+    if named in FORMER_COMMANDS.keys() - {command.name for command in others}:
+        raise OptionError(f"{named} has another name now: touchstone {FORMER_COMMANDS[named]}")
     _add((*COMMANDS, *others), parser, given)
     return parser
 

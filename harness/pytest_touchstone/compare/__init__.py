@@ -3,6 +3,6 @@
 judge, metric, pair           comparisons and verdicts: of items, of a metric, of two candidates
 candidate, load, formats/     what a user names -> candidates, whatever form their results have
 baselines, gate/, sequential  a run compared with saved results, perhaps settled early
-ranking                       the best of saved results, of earlier runs, of one run
+standings, changes            the best of several checkpoints, and changes against the best so far
 study/                        trainings: many checkpoints at once
 """

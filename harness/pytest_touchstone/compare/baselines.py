@@ -100,26 +100,15 @@ def find(
     if source.kind == "best":
         unsettled = [saved for saved in whole if not is_reference(saved, metric)]
         whole = [saved for saved in whole if is_reference(saved, metric)] or whole
-        found = _best_of(new, whole, source, metric, allowed)
-        return replace(found, notes=(*found.notes, *_not_references(new.saved, unsettled, found, metric)))
-    return _held(new, whole, source, metric, allowed)
-
-
-def _best_of(
-    new: BenchmarkScores,
-    whole: Sequence[StoredResult],
-    source: BaselineSource,
-    metric: str,
-    allowed: set[str],
-) -> BaselineChoice:
-    """The whole results on the same items, where these matter, and a note on the others."""
-    if ITEMS not in allowed:
-        whole, others = _on_the_same_items(new, whole, allowed)
-        beside = _beside(new, others, source)
+        beside = BaselineChoice(state="first")
+        if ITEMS not in allowed:
+            whole, others = _on_the_same_items(new, whole, allowed)
+            beside = _beside(new, others, source)
         if not whole:
             return beside
-        found = _held(new, whole, source, metric, allowed)
-        return replace(found, part=beside.part, notes=(*found.notes, *beside.notes))
+        choice = _held(new, whole, source, metric, allowed)
+        notes = (*choice.notes, *beside.notes, *_not_references(new.saved, unsettled, choice, metric))
+        return replace(choice, part=beside.part, notes=notes)
     return _held(new, whole, source, metric, allowed)
 
 

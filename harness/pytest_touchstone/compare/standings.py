@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from pytest_touchstone.compare.baselines import worth
 from pytest_touchstone.compare.candidate import BenchmarkScores
+from pytest_touchstone.compare.changes import values_of
 from pytest_touchstone.compare.judge import (
     POOLED,
     PooledPart,
@@ -27,7 +28,6 @@ from pytest_touchstone.compare.judge import (
     pool,
 )
 from pytest_touchstone.compare.metric import conditions_apart
-from pytest_touchstone.compare.ranking import values_of
 from pytest_touchstone.core.composite import COMPOSITE, Composite, composite_value
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.results.store_entry import composites_of

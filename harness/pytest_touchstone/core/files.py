@@ -266,7 +266,7 @@ def read_json(path: Path, most: int | None = None) -> Any:
     return parsed(read_regular(path, most))
 
 
-FORMER: Final = {"pack": "dataset", "broken": "failed_to_load", "contenders": "candidates"}
+FORMER_FIELDS: Final = {"pack": "dataset", "broken": "failed_to_load", "contenders": "candidates"}
 """The names that fields have had before, with those that they have."""
 
 
@@ -289,7 +289,7 @@ def typed(kind: type[Kind], fields: object) -> Kind:
 def _renamed(value: object) -> object:
     """Return plain data with the present names of fields."""
     if isinstance(value, dict):
-        return {FORMER.get(name, name): _renamed(part) for name, part in value.items()}
+        return {FORMER_FIELDS.get(name, name): _renamed(part) for name, part in value.items()}
     return [_renamed(part) for part in value] if isinstance(value, list) else value
 
 

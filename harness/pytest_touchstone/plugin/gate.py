@@ -326,14 +326,12 @@ def decided(
 
 def _mark_unsettled(results: Iterable[StoredResult], gate: GateResult, store: ResultStore) -> None:
     """Write into saved results the findings after which they are no reference."""
+    unsettled: dict[Series, dict[str, str]] = {}
+    for line in gate.lines:
+        if line.kind not in REFERENCES:
+            unsettled.setdefault((line.checkpoint, line.benchmark), {})[line.metric] = line.kind
     for saved in results:
-        verdicts = {
-            line.metric: line.kind
-            for line in gate.lines
-            if (line.checkpoint, line.benchmark) == (saved.checkpoint, saved.benchmark)
-            and line.kind not in REFERENCES
-        }
-        if verdicts:
+        if verdicts := unsettled.get((saved.checkpoint, saved.benchmark)):
             store.note_verdicts(saved, verdicts)
 
 

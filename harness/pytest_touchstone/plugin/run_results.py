@@ -17,7 +17,7 @@ import pytest
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.resolve import FailedToLoad
 from pytest_touchstone.compare.candidate import BenchmarkScores
-from pytest_touchstone.compare.ranking import changes_of
+from pytest_touchstone.compare.changes import changes_of
 from pytest_touchstone.compare.standings import standings_of
 from pytest_touchstone.core import eval_config
 from pytest_touchstone.core.aggregation import facts_beside

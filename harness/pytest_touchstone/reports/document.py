@@ -34,17 +34,24 @@ BEST: Final = "*"
 SIGN_STYLES: Final[Mapping[str, str]] = {BEST: "bold", "!": "red"}
 
 STYLES: Final[Mapping[str, str]] = {
-    "better": "green",
     "worse": "bold red",
+    "failed": "bold red",
+    "accepted": "bold yellow",
+    "not valid": "bold red",
+    "not judged": "bold red",
+    "inconclusive": "magenta",
+    "not compared": "bold magenta",
+    "better": "bold green",
+    "not worse": "green",
+    "passed": "bold green",
+    "mistake": "bold red",
     "more than noise": "bold",
     "cannot be tested": "yellow",
 }
-"""The styles of cells on a terminal, by their text."""
-
+"""The styles of verdicts and decisions on a terminal, also of cells with that text."""
 
 UNFOLDED: Final = 24
 """A name of so many characters at the beginning of a row stands on one line, and other texts fold instead."""
-
 
 STRONG: Final = ("better", "worse", "failed", "not valid", "not judged")
 """The cells that are bold in Markdown."""
@@ -109,7 +116,10 @@ class Section:
 
 
 def render_text(sections: Iterable[Section], *, width: int, color: bool, dense: bool = False) -> str:
-    """Return sections as text of at most ``width`` columns; ``dense``: no empty line before a table of its section."""
+    """Return sections as text of at most ``width`` columns.
+
+    ``dense``: no empty line stands below a title, nor before a paragraph, which explains what stands above it.
+    """
     from rich.text import Text
 
     console = console_of(width, color=color)
@@ -145,11 +155,14 @@ def drawn(part: Part, width: int) -> Iterator[RenderableType]:
     else:
         if part.title:
             yield Text(part.title, style="bold")
-        part = _stacked(part) if part.stacked and sum(_needed(part)) > width + 1 else part
-        for number, columns in enumerate(_blocks(part, width)):
+        shown = _shown_columns(part)
+        if part.stacked and sum(map(_width, shown)) > width + 1:
+            part = _stacked(part)
+            shown = _shown_columns(part)
+        for number, columns in enumerate(_blocks(part, shown, width)):
             if number:
                 yield ""
-            yield _drawn_table(part, columns, width)
+            yield _drawn_table(part, {column: shown[column] for column in columns}, width)
 
 
 def _shown_columns(part: Table) -> list[list[str]]:
@@ -165,12 +178,9 @@ def _shown_columns(part: Table) -> list[list[str]]:
     return columns
 
 
-def _needed(part: Table) -> list[int]:
-    """Return the width of each column, with a space after it."""
-    return [
-        max(cell_width(line) for cell in column for line in cell.split("\n")) + 1
-        for column in _shown_columns(part)
-    ]
+def _width(cells: Sequence[str]) -> int:
+    """Return the width of a column, with a space after it."""
+    return max(cell_width(line) for cell in cells for line in cell.split("\n")) + 1
 
 
 def _stacked(part: Table) -> Table:
@@ -184,9 +194,9 @@ def _stacked(part: Table) -> Table:
     )
 
 
-def _blocks(part: Table, width: int) -> Iterator[list[int]]:
+def _blocks(part: Table, shown: Sequence[Sequence[str]], width: int) -> Iterator[list[int]]:
     """Yield the columns of as many tables as it takes, each with the first ones and as many others as fit."""
-    needed = _needed(part)
+    needed = list(map(_width, shown))
     first = list(range(part.left))
     block: list[int] = []
     for column in range(part.left, len(part.header)):
@@ -197,25 +207,22 @@ def _blocks(part: Table, width: int) -> Iterator[list[int]]:
     yield [*first, *block]
 
 
-def _drawn_table(part: Table, columns: Sequence[int], width: int) -> RenderableType:
+def _drawn_table(part: Table, shown: Mapping[int, Sequence[str]], width: int) -> RenderableType:
     from rich.text import Text
 
-    shown = [_shown_columns(part)[column] for column in columns]
-    needed = sum(max(cell_width(line) for cell in cells for line in cell.split("\n")) + 2 for cells in shown)
-    table = open_table(2 if needed <= width + 2 else 1)
-    for column, cells in zip(columns, shown, strict=True):
+    table = open_table(2 if sum(_width(cells) + 1 for cells in shown.values()) <= width + 2 else 1)
+    for column, cells in shown.items():
         text = part.is_text(column)
-        longest = max((cell_width(line) for cell in cells for line in cell.split("\n")), default=0)
         table.add_column(
             cells[0],
             justify="left" if text else "right",
             overflow="fold",
             no_wrap=not text,
-            min_width=0 if column else min(longest, UNFOLDED),
+            min_width=0 if column else min(_width(cells) - 1, UNFOLDED),
         )
     for row in range(len(part.rows)):
         texts = []
-        for column, cells in zip(columns, shown, strict=True):
+        for column, cells in shown.items():
             signs = part.signs.get((row, column), "")
             style = next((SIGN_STYLES[sign] for sign in signs if sign in SIGN_STYLES), "")
             texts.append(Text(cells[row + 1], style=style or STYLES.get(cells[row + 1], "")))

@@ -21,28 +21,13 @@ from pytest_touchstone.compare.gate.result import (
 from pytest_touchstone.compare.judge import POOLED
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.text import listed
-from pytest_touchstone.reports.document import Section, Table
+from pytest_touchstone.reports.document import STYLES, Section, Table
 from pytest_touchstone.reports.formatting import NOTHING, interval, labelled, number, p_short
 from pytest_touchstone.statistics.comparison import POINTS
 from pytest_touchstone.statistics.verdicts import POWER
 
 if TYPE_CHECKING:
     from rich.text import Text
-
-STYLES: Final = {
-    "worse": "bold red",
-    "failed": "bold red",
-    "accepted": "bold yellow",
-    "not valid": "bold red",
-    "not judged": "bold red",
-    "inconclusive": "magenta",
-    "not compared": "bold magenta",
-    "better": "bold green",
-    "not worse": "green",
-    "passed": "bold green",
-    "mistake": "bold red",
-}
-"""The styles of verdicts and decisions."""
 
 
 APART: Final = 20

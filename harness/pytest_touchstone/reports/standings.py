@@ -23,7 +23,7 @@ from pytest_touchstone.reports.formatting import (
     number,
     p_short,
 )
-from pytest_touchstone.reports.study.section import amount, value_range, value_text
+from pytest_touchstone.reports.study.texts import amount, value_range, value_text
 from pytest_touchstone.results.summary import Summary, wholes
 
 # In a sentence

@@ -205,8 +205,8 @@ class Summary:
     ``failed_to_load`` lists those of several checkpoints that could not be used, as {"name", "path", "message"}.
 
     ``gate``: what ``compare.gate.result`` describes, None without a gate. ``changes``: the change of each metric and
-    composite against the best so far, as ``compare.ranking`` describes it. ``leaders``: the
-    best of several checkpoints, where it can be told (``compare.ranking``).
+    composite against the best so far, as ``compare.changes`` describes it. ``leaders``: the
+    best of several checkpoints, where it can be told (``compare.standings``).
     """
 
     __pydantic_config__ = FINITE

@@ -23,7 +23,7 @@ from typing import Final
 from pytest_touchstone.compare.load import select
 from pytest_touchstone.compare.standings import best_checkpoint
 from pytest_touchstone.compare.study.between import UNTOLD, Between, Contest, Duel, between, by_length
-from pytest_touchstone.compare.study.choice import expected_of, measure_of, runners, standings_in
+from pytest_touchstone.compare.study.choice import complete_points, expected_of, measure_of, standings_in
 from pytest_touchstone.compare.study.forgetting import Forgetting, forgetting
 from pytest_touchstone.compare.study.points import Measure, Point, Study
 from pytest_touchstone.compare.study.pool import MeasureNoise, Pool, noise, pool_over, pools_of
@@ -143,7 +143,7 @@ def choose(study: Study, main: Pool) -> Chosen | None:
     best by the main measure; None for fewer than two, or without their noise."""
     standing, pool = best_checkpoint(study.once(standings_in)), main
     if standing is not None and (measure := measure_of(study, standing)) is not None:
-        pool = pool_over(study, measure, runners(study, measure.benchmarks))
+        pool = pool_over(study, measure, complete_points(study, measure.benchmarks))
     places = list(range(len(pool.points)))
     noise = pool.noise(places)
     if len(places) < 2 or noise is None:

@@ -90,7 +90,7 @@ def without_cost(study: Study) -> list[Standing]:
 def _over_all(study: Study, standing: Standing, measures: Iterable[Measure]) -> Measure | None:
     """The mean over all items of the benchmarks whose scores are shares; None of a single one."""
     kept = [one for one in measures if one.share and one.higher_is_better and one.composite is None]
-    points = runners(study, [one.benchmark for one in kept])
+    points = complete_points(study, [one.benchmark for one in kept])
     if len(kept) < 2 or not points:
         return None
     sizes = [len(points[0].candidate.entries[one.benchmark].items.examples) for one in kept]
@@ -101,7 +101,7 @@ def _over_all(study: Study, standing: Standing, measures: Iterable[Measure]) -> 
     return Measure(benchmark=ALL, metric=standing.metric, label=ALL_ITEMS, composite=whole)
 
 
-def runners(study: Study, benchmarks: Collection[str]) -> list[Point]:
+def complete_points(study: Study, benchmarks: Collection[str]) -> list[Point]:
     """The points that have whole, valid results with items on all of the benchmarks."""
 
     def runs(point: Point) -> bool:
@@ -112,7 +112,7 @@ def runners(study: Study, benchmarks: Collection[str]) -> list[Point]:
 
 
 def _cost(study: Study, standing: Standing, measure: Measure) -> ChoiceCost | None:
-    pool = pool_over(study, measure, runners(study, measure.benchmarks))
+    pool = pool_over(study, measure, complete_points(study, measure.benchmarks))
     noise = pool.noise(range(len(pool.points)))
     if noise is None or len(pool.points) < 2 or any(pool.errors):
         return None

@@ -33,9 +33,9 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from pytest_touchstone.compare.candidate import AS_PUBLISHED, BenchmarkScores, CheckpointResults
+from pytest_touchstone.compare.changes import composite_of_items
 from pytest_touchstone.compare.formats.base import BadRow, Contradiction
 from pytest_touchstone.compare.metric import is_share, metric_of
-from pytest_touchstone.compare.ranking import composite_of_items
 from pytest_touchstone.core.composite import COMPOSITE, Composite, Part, composite_value
 from pytest_touchstone.core.text import place_text
 from pytest_touchstone.results.summary import Metric

@@ -12,7 +12,7 @@ from pytest_touchstone.compare.study.pool import MeasureNoise
 from pytest_touchstone.core.text import count, listed, place_text
 from pytest_touchstone.reports.document import COMMAND, Facts, Part, Section, Table
 from pytest_touchstone.reports.formatting import NOTHING
-from pytest_touchstone.reports.study.section import MOST_IN_LINE, amount, value_text
+from pytest_touchstone.reports.study.texts import MOST_IN_LINE, amount, value_text
 from pytest_touchstone.statistics.curves import LAST
 from pytest_touchstone.statistics.verdicts import POWER
 

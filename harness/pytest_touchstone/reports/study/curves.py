@@ -22,7 +22,7 @@ from pytest_touchstone.compare.study.points import Measure, Study
 from pytest_touchstone.core.text import listed, place_text
 from pytest_touchstone.reports.document import Facts, Part, Section, Table
 from pytest_touchstone.reports.formatting import NOTHING, p_exact
-from pytest_touchstone.reports.study.section import (
+from pytest_touchstone.reports.study.texts import (
     MOST_IN_LINE,
     amount,
     found_among,

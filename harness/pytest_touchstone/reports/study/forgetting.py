@@ -11,7 +11,7 @@ from pytest_touchstone.compare.study.points import Study, facts_of
 from pytest_touchstone.core.text import count
 from pytest_touchstone.reports.document import Facts, Section, Table
 from pytest_touchstone.reports.formatting import NOTHING, p_short
-from pytest_touchstone.reports.study.section import found_among
+from pytest_touchstone.reports.study.texts import found_among
 from pytest_touchstone.statistics.verdicts import ALPHA
 
 NO_ITEMS: Final = (

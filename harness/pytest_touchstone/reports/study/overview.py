@@ -11,7 +11,7 @@ from pytest_touchstone.compare.study.reading import SHOWN
 from pytest_touchstone.core.text import count, listed, place_text
 from pytest_touchstone.reports.document import BEST, Facts, Part, Section, Table
 from pytest_touchstone.reports.formatting import NOTHING, number
-from pytest_touchstone.reports.study.section import amount, place_or_nothing, value_range, value_text
+from pytest_touchstone.reports.study.texts import amount, place_or_nothing, value_range, value_text
 from pytest_touchstone.statistics.comparison import POINTS
 
 COLUMNS: Final = 5

@@ -25,8 +25,8 @@ from pytest_touchstone.reports.study.advice import advice_section, noise_section
 from pytest_touchstone.reports.study.curves import curves, forecast_section, overfitting, stability
 from pytest_touchstone.reports.study.forgetting import forgotten
 from pytest_touchstone.reports.study.overview import checkpoints, contradictions, overview
-from pytest_touchstone.reports.study.section import Maker
 from pytest_touchstone.reports.study.sparklines import glance
+from pytest_touchstone.reports.study.texts import Maker
 from pytest_touchstone.reports.study.versus import matrix, starts, versus
 from pytest_touchstone.results.summary import finite
 

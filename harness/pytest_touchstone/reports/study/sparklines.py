@@ -19,7 +19,7 @@ from pytest_touchstone.compare.study.points import Axis, Measure, Series, Study
 from pytest_touchstone.core.text import place_text
 from pytest_touchstone.reports.document import Section, Verbatim
 from pytest_touchstone.reports.formatting import NOTHING, cell_width
-from pytest_touchstone.reports.study.section import amount, value_range, value_text
+from pytest_touchstone.reports.study.texts import amount, value_range, value_text
 
 BARS: Final = "▁▂▃▄▅▆▇█"
 LACKING: Final = "·"

@@ -21,7 +21,7 @@ from pytest_touchstone.compare.study.points import Study, facts_of
 from pytest_touchstone.core.text import count, listed, place_text
 from pytest_touchstone.reports.document import BEST, Facts, Part, Section, Table
 from pytest_touchstone.reports.study.curves import PER, shown_change
-from pytest_touchstone.reports.study.section import found_among, moved_range, place_or_nothing, value_text
+from pytest_touchstone.reports.study.texts import found_among, moved_range, place_or_nothing, value_text
 
 CORRECTED: Final = "the best value less the part that luck has in being the best of several"
 TOTALS: Final = (

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.compare import ranking
+from pytest_touchstone.compare import changes
 from pytest_touchstone.compare.baselines import comparable
 from pytest_touchstone.compare.candidate import ResultSource, published, published_entry
-from pytest_touchstone.compare.ranking import changes_of, composite_of_items
+from pytest_touchstone.compare.changes import changes_of, composite_of_items
 from pytest_touchstone.results.store_entry import StoredResult, composites_of
 from tests.support.entries import entry, right
 
@@ -127,7 +127,7 @@ def test_a_series_looks_through_the_saved_results_once(monkeypatch: pytest.Monke
         looked.append(new.benchmark)
         return comparable(new, results)
 
-    monkeypatch.setattr(ranking, "comparable", noted)
+    monkeypatch.setattr(changes, "comparable", noted)
     earlier = [saved(60 + place, 70, f"old{place}") for place in range(3)]
     series = [saved(66, 80, f"new{place}", 9.0, run_id="series") for place in range(20)]
     other = saved(66, 80, "shots", 9.0, run_id="series", conditions={"shots": 5})
