@@ -96,6 +96,13 @@ def test_the_best_perplexity_is_the_lowest_and_its_points_are_those_of_the_gate(
     assert found.change == pytest.approx(-9.53, abs=0.01)
 
 
+def test_an_earlier_result_that_lacks_a_metric_has_no_best_of_it() -> None:
+    earlier = saved(60, 82, "b", 2.0)
+    lacking = dataclasses.replace(earlier, metrics={"real@1": earlier.metrics["real@1"]})
+    assert [change.metric for change in changes_of([NEW], [lacking])] == ["real@1"]
+    assert {change.metric for change in changes_of([NEW], [lacking, earlier])} == {"real@1", "real@5"}
+
+
 def test_what_is_no_share_changes_in_its_own_unit() -> None:
     def of(value: float, checkpoint: str, began: float = 1.0) -> StoredResult:
         return entry([value], checkpoint=checkpoint, began=began).saved

@@ -56,7 +56,10 @@ class _Earlier:
 
     def best(self, saved: StoredResult, metric: str) -> _BestSoFar | None:
         """The best so far by the metric."""
-        alike = one_each((one for one in self._comparable(saved) if is_reference(one, metric)), metric)
+        having = (
+            one for one in self._comparable(saved) if metric in one.metrics and is_reference(one, metric)
+        )
+        alike = one_each(having, metric)
         values = [(value, one) for one in alike if (value := one.metrics[metric].value) is not None]
         best = max(values, key=lambda pair: worth(pair[1], metric), default=None)
         return None if best is None else _BestSoFar(*best, len(values))
