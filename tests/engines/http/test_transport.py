@@ -259,6 +259,14 @@ def test_items_that_always_break_the_server_end_as_failures_where_it_is_there(
     assert alone.seconds < 30
 
 
+def test_no_attempt_counts_that_found_no_connection_to_a_server_that_is_back_when_looked_at() -> None:
+    unsent = replace(REFUSED, unsent=True)
+    played = play(
+        Script(lambda _, attempt, __: GOOD if attempt == 9 else unsent), limits=CallLimits(attempts=3)
+    )
+    assert kinds(played) == {"reply": 1}
+
+
 def test_who_asks_once_is_told_at_once_that_nobody_answers() -> None:
     played = play(Script(away=-1), limits=CallLimits(gone_seconds=None, attempts=3))
     assert played.ends[0] == Failure("connection refused, after 3 attempts", "gone")

@@ -200,7 +200,7 @@ def test_a_key_is_in_no_failure_error_log_or_repr(
 def test_nothing_that_listens_is_said() -> None:
     with FaultServer() as server:
         base = server.base
-    assert trouble(base) == Trouble("connection", "connection refused: nothing listens there")
+    assert trouble(base) == Trouble("connection", "connection refused: nothing listens there", unsent=True)
 
 
 def test_a_server_on_this_machine_is_not_asked_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +218,7 @@ def test_other_servers_are_asked_through_the_proxy_of_the_environment(
         assert isinstance(sent(base, QUESTION)[0], CallReply)
         assert server.headers[0]["path"] == f"{base}/v1/completions"
         monkeypatch.setenv("no_proxy", "example")
-        assert trouble(base) == Trouble("connection", "the host's name is not known")
+        assert trouble(base) == Trouble("connection", "the host's name is not known", unsent=True)
 
 
 def test_a_proxy_that_does_not_speak_http_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,7 +165,7 @@ class Trouble:
     """An attempt without a usable reply: its kind, and a few words about it.
 
     ``status`` is that of the reply, ``said`` the server's explanation, and ``wait`` the seconds of its
-    ``Retry-After``.
+    ``Retry-After``; ``unsent`` is true where there was no connection that the call could be sent over.
     """
 
     what: What
@@ -173,6 +173,7 @@ class Trouble:
     status: int | None = None
     said: str = ""
     wait: float | None = None
+    unsent: bool = False
 
     @property
     def away(self) -> bool:

@@ -183,7 +183,8 @@ class CallQueue:
 
     async def _nobody_answers(self, trouble: Trouble, *, last: bool) -> bool:
         """Return whether nobody answers at the server, which is looked at where this would be a call's ``last``
-        attempt: some break off the calls that they do not understand. Raises ``ServerError`` where it is gone."""
+        attempt: some break off the calls that they do not understand, but none that found no connection.
+        Raises ``ServerError`` where it is gone."""
         link, gone = self._link, self._link.limits.gone_seconds
         silent = link.silent(asyncio.get_running_loop().time())
         if gone is None or not trouble.away or not (last or silent >= gone):
@@ -191,7 +192,7 @@ class CallQueue:
         there = await link.wire.send(Call("/", None, bool, text=True), LOOK_SECONDS)
         if not (isinstance(there, Trouble) and there.away):
             link.silent_since = None
-            return False
+            return trouble.unsent  # it has just come back
         if silent >= gone:
             raise self._given_up(f"{link.base} has not answered for {silent:.0f} s ({trouble.text})")
         return True

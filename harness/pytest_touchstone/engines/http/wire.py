@@ -18,6 +18,7 @@ import errno
 import json
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from ipaddress import ip_address
 from typing import Any, Final, TypeAlias, TypeVar
 from urllib.parse import urlsplit
@@ -25,6 +26,7 @@ from urllib.parse import urlsplit
 from aiohttp import (
     ClientConnectorCertificateError,
     ClientConnectorDNSError,
+    ClientConnectorError,
     ClientError,
     ClientPayloadError,
     ClientRequest,
@@ -138,7 +140,9 @@ class Wire:
         except (ClientError, OSError) as error:
             if type(error) is TimeoutError:  # ours: aiohttp has a class of its own
                 return Trouble("time", f"no reply within {seconds:.3g} s")
-            return self._trouble("connection", _why(error))
+            return replace(
+                self._trouble("connection", _why(error)), unsent=isinstance(error, ClientConnectorError)
+            )
 
     async def _sent(self, call: Call[T]) -> Outcome[T]:
         """Return the outcome of a reply; raise ``Malformed``, or what aiohttp does where there is none."""
