@@ -2,7 +2,7 @@
 
 python -m simulations.best [--runs 2000] [--seed 1] [--only NAME]
 
-Every cost and choice is the product's: a study in memory, ``compare.study.choice.costs_of``. The items are the same for
+Every cost and choice is the product's: a study in memory, ``study.choice.costs_of``. The items are the same for
 all checkpoints, which find them easy or hard. *plain* and *cover* are the shares of 95 % intervals, the best's own one
 and the one after allowing for the choice, that hold the true value of the checkpoint that was chosen. *high* and
 *after* are the mean excess of the best value over its truth, as measured and as expected, in points. *below* is by how
@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from pytest_touchstone.compare.study.choice import costs_of
+from pytest_touchstone.study.choice import costs_of
 from simulations.gate import choose
 from simulations.series import EASE, study_of
 

@@ -24,11 +24,11 @@ from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from pytest_touchstone.compare.study.curves import curves_of
-from pytest_touchstone.compare.study.reading import study_of
 from pytest_touchstone.statistics.comparison import LEVEL
 from pytest_touchstone.statistics.curves import FORECAST_LEAST, Forecast, forecast
 from pytest_touchstone.statistics.intervals import t_quantile
+from pytest_touchstone.study.curves import curves_of
+from pytest_touchstone.study.reading import study_of
 
 ERROR: Final = 0.007
 Rule: TypeAlias = Callable[[Sequence[float], Sequence[float], float], Forecast | None]

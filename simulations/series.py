@@ -2,12 +2,12 @@
 
 python -m simulations.series [--runs 1000] [--seed 1] [--only NAME]
 
-Every matrix is the product's: a study in memory, ``compare.study.between`` over its series, and Holm's correction over
+Every matrix is the product's: a study in memory, ``study.between`` over its series, and Holm's correction over
 all pairs. The items are 1,000, the same for all, which find them easy or hard. *equal*: all checkpoints of all series
 are equally good, each with its own luck. *totals*: the same known by totals alone. *ahead*: all checkpoints of one
 series are 6 points better than those of the others. *one peak*: a single one of them is.
 
-*curves* are of 5 equal checkpoints of 300 items each, all of which are judged by ``compare.study.curves``. Of each kind
+*curves* are of 5 equal checkpoints of 300 items each, all of which are judged by ``study.curves``. Of each kind
 of verdict, wrong is a study that tells any of an equal series, and plain one with an uncorrected p of at most 0.05. In
 the others one series of ten is changed, and found is a study that tells it of this series. *falls*: its last checkpoint
 is 15 points below the others. *rises*: each is 3 points above the one before. *jumps*: every other one is 6 points
@@ -30,13 +30,13 @@ from pytest_touchstone.compare.candidate import (
     published_entry,
 )
 from pytest_touchstone.compare.formats.base import ResultTable
-from pytest_touchstone.compare.study.between import Between, between
-from pytest_touchstone.compare.study.curves import curves_of
-from pytest_touchstone.compare.study.differences import MORE
-from pytest_touchstone.compare.study.points import Study
-from pytest_touchstone.compare.study.pool import pool_of
-from pytest_touchstone.compare.study.reading import TablesRead, make_study
 from pytest_touchstone.results.store_entry import ItemScores
+from pytest_touchstone.study.between import Between, between
+from pytest_touchstone.study.curves import curves_of
+from pytest_touchstone.study.differences import MORE
+from pytest_touchstone.study.points import Study
+from pytest_touchstone.study.pool import pool_of
+from pytest_touchstone.study.reading import TablesRead, make_study
 from simulations.gate import choose
 
 ITEMS: Final = 1000

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pytest_touchstone.cli import main
 from pytest_touchstone.compare.formats.run import read_run
 from pytest_touchstone.compare.load import read_file
-from pytest_touchstone.reports.formatting import cell_width
+from pytest_touchstone.document.formatting import cell_width
 from pytest_touchstone.reports.items import rendered, shortened
 from pytest_touchstone.results.item_view import AnswerChoice, ItemView, Question, Said
 from pytest_touchstone.results.journal import Journal, read_journal

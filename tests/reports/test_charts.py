@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.compare.study.reading import study_of
 from pytest_touchstone.reports.charts import (
     Dot,
     LineChart,
@@ -22,6 +21,7 @@ from pytest_touchstone.reports.charts import (
     ticks,
 )
 from pytest_touchstone.reports.plots import draw_bars, draw_curves, svg
+from pytest_touchstone.study.reading import study_of
 from tests.support.korean_table import row, write
 from tests.support.published import published
 

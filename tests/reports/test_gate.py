@@ -16,7 +16,8 @@ from pytest_touchstone.compare.gate.config import GateConfig
 from pytest_touchstone.compare.gate.decide import cases_of, decide
 from pytest_touchstone.compare.gate.result import gate_json, shown_lines
 from pytest_touchstone.core.text import harmless
-from pytest_touchstone.reports import formatting, github, markdown
+from pytest_touchstone.document import formatting
+from pytest_touchstone.reports import github, markdown
 from pytest_touchstone.reports.gate import decision_text
 from pytest_touchstone.reports.page.builder import run_page
 from pytest_touchstone.reports.terminal import render

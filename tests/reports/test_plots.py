@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_touchstone.cli import main
-from pytest_touchstone.compare.study.points import Value
 from pytest_touchstone.reports import png
 from pytest_touchstone.reports.charts import BarChart, CurveLine, Dot, LineChart
 from pytest_touchstone.reports.plots import WIDTH, Picture, Words, draw_bars, draw_curves, svg
+from pytest_touchstone.study.points import Value
 from tests.support.published import published
 
 

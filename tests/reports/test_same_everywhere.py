@@ -18,18 +18,18 @@ from pytest_touchstone.compare.gate.decide import cases_of, decide
 from pytest_touchstone.compare.load import find_candidates
 from pytest_touchstone.compare.pair import compare_pair
 from pytest_touchstone.compare.standings import best_checkpoint, standings_of
-from pytest_touchstone.compare.study.advice import find
-from pytest_touchstone.compare.study.reading import study_of
+from pytest_touchstone.document import render_text
+from pytest_touchstone.document.formatting import interval, number
 from pytest_touchstone.reports import markdown
-from pytest_touchstone.reports.document import render_text
-from pytest_touchstone.reports.formatting import interval, number
 from pytest_touchstone.reports.page.builder import run_page, study_page
 from pytest_touchstone.reports.score_table import table_of_study
 from pytest_touchstone.reports.standings import best_line, best_sections, in_summary
-from pytest_touchstone.reports.study.sections import sections_of
 from pytest_touchstone.reports.terminal import render
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.summary import Summary, load_summary, results_csv, summary_json, wholes
+from pytest_touchstone.study.advice import find
+from pytest_touchstone.study.reading import study_of
+from pytest_touchstone.study.sections import sections_of
 from tests.support.runs import run
 
 NAMES = ("one-100", "two-200", "three-300")

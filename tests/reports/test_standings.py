@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.compare.standings import ALL, Standing
-from pytest_touchstone.reports.document import render_text
+from pytest_touchstone.document import render_text
 from pytest_touchstone.reports.score_table import (
     BenchmarkColumn,
     ScoreCell,

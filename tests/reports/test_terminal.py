@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.cli import main
-from pytest_touchstone.reports import formatting, notes
+from pytest_touchstone.document import formatting
+from pytest_touchstone.reports import notes
 from pytest_touchstone.reports.files import write_results
 from pytest_touchstone.reports.page.builder import run_page as page
 from pytest_touchstone.reports.score_table import SIGNS

@@ -10,8 +10,8 @@ import numpy as np
 
 from pytest_touchstone.compare.candidate import CheckpointResults
 from pytest_touchstone.compare.formats.base import ResultTable
-from pytest_touchstone.compare.study.points import Study
-from pytest_touchstone.compare.study.reading import TablesRead, make_study
+from pytest_touchstone.study.points import Study
+from pytest_touchstone.study.reading import TablesRead, make_study
 from tests.support.compared import Scores, printed, ran
 
 

@@ -46,7 +46,7 @@ from pytest_touchstone.compare.gate.result import lines_from_json
 from pytest_touchstone.core.disk import locked
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.files import shown_path
-from pytest_touchstone.reports.formatting import number
+from pytest_touchstone.document.formatting import number
 from pytest_touchstone.results.run_directory import run_id_of
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.store_entry import StoredResult

@@ -145,8 +145,8 @@ def _shown(path: Path) -> str:
 
 
 def _table(rows: Sequence[dict[str, Any]], groups: Iterable[str]) -> str:
-    from pytest_touchstone.reports.document import Facts, Section, Table, render_text
-    from pytest_touchstone.reports.formatting import NOTHING
+    from pytest_touchstone.document import Facts, Section, Table, render_text
+    from pytest_touchstone.document.formatting import NOTHING
 
     width, color = terminal()
     wide = width >= WIDE
@@ -171,7 +171,7 @@ def _kinds(tags: Sequence[str]) -> list[str]:
 
 
 def _blocks(rows: Sequence[dict[str, Any]]) -> str:
-    from pytest_touchstone.reports.document import Facts, Section, render_text
+    from pytest_touchstone.document import Facts, Section, render_text
 
     width, color = terminal()
     sections = [
@@ -259,8 +259,8 @@ def _choice_row(choice: Choice, spec: Benchmark) -> dict[str, Any]:
 
 def table_of(file: EvalConfig, rows: Sequence[dict[str, Any]], notes: Sequence[str] = ()) -> str:
     """Return what a file enables, and what it does not, as text."""
-    from pytest_touchstone.reports.document import Facts, Part, Section, Table, render_text
-    from pytest_touchstone.reports.formatting import NOTHING
+    from pytest_touchstone.document import Facts, Part, Section, Table, render_text
+    from pytest_touchstone.document.formatting import NOTHING
 
     cells = []
     for row in rows:

@@ -30,10 +30,10 @@ from pytest_touchstone.core.requests import NOT_OF_CHECKPOINTS
 from pytest_touchstone.core.settings import integer, number
 from pytest_touchstone.core.tasks import shipped_names
 from pytest_touchstone.core.text import count, visible
+from pytest_touchstone.document import Facts, Part, Section, Table, render_text
 from pytest_touchstone.engines.http.abilities import HELLO, abilities_of
 from pytest_touchstone.engines.registry import identity
 from pytest_touchstone.plugin.selection import shipped_specs
-from pytest_touchstone.reports.document import Facts, Part, Section, Table, render_text
 from pytest_touchstone.results.summary import finite
 from pytest_touchstone.statistics.intervals import Estimate
 

@@ -27,7 +27,7 @@ from pytest_touchstone.core.errors import HarnessError, OptionError
 from pytest_touchstone.core.files import shown_path, write_atomic, write_json
 from pytest_touchstone.core.settings import read_as, settings_table
 from pytest_touchstone.core.text import alike, either, harmless, is_log, visible, visible_json
-from pytest_touchstone.reports.language import ENGLISH, languages
+from pytest_touchstone.document.language import ENGLISH, languages
 from pytest_touchstone.results.run_directory import find_run
 
 GROUP: Final = "touchstone.commands"

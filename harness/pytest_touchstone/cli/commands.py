@@ -18,7 +18,7 @@ from pytest_touchstone import __version__
 from pytest_touchstone.cli.command import GROUP, TEXT, Command, Parser, check_language, say, shown
 from pytest_touchstone.core.errors import ExitCode, HarnessError, OptionError
 from pytest_touchstone.core.files import keep_others_out
-from pytest_touchstone.reports.language import ENGLISH, spoken
+from pytest_touchstone.document.language import ENGLISH, spoken
 
 RUN: Final = "Run benchmarks"
 SET_UP: Final = "Before a run"

@@ -22,8 +22,8 @@ from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import SCHEMA
 from pytest_touchstone.core.settings import integer
 from pytest_touchstone.core.text import count
+from pytest_touchstone.document.language import said
 from pytest_touchstone.reports.comparison import Flip, Flips, pair_facts
-from pytest_touchstone.reports.language import said
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN
 

@@ -37,10 +37,10 @@ from pytest_touchstone.core.marks import SHIPPED, Extent, mark
 from pytest_touchstone.core.requests import RunProgram, RunProgramAnswer
 from pytest_touchstone.core.settings import integer, read_as, settings_table, word
 from pytest_touchstone.core.text import listed
+from pytest_touchstone.document.formatting import number
 from pytest_touchstone.engines.sandbox import open_sandbox
 from pytest_touchstone.engines.sandbox.soundness import UNSOUND, CheckedSandbox
 from pytest_touchstone.metrics.samples import pass_at
-from pytest_touchstone.reports.formatting import number
 from pytest_touchstone.reports.notes import missing_modules_text
 
 SHOWN: Final = 5

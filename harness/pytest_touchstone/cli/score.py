@@ -25,10 +25,10 @@ from pytest_touchstone.cli.command import Output, add_output, add_places, add_ta
 from pytest_touchstone.core.data_files import read_lines
 from pytest_touchstone.core.errors import BenchmarkError, DataError, ExitCode, HarnessError, OptionError
 from pytest_touchstone.core.files import shipped, shown_path, unwritable, write_atomic
+from pytest_touchstone.document.formatting import number
 from pytest_touchstone.metrics.soft import temperature_of
 from pytest_touchstone.plugin.replay import Replay
 from pytest_touchstone.reports.files import write_results
-from pytest_touchstone.reports.formatting import number
 from pytest_touchstone.results.aggregate import summary_of
 from pytest_touchstone.results.journal import Journal, latest, read_journal
 from pytest_touchstone.results.records import Record

@@ -45,8 +45,8 @@ from pytest_touchstone.core.files import (
     write_json,
 )
 from pytest_touchstone.core.text import count, one_line, visible, without_home
+from pytest_touchstone.document.formatting import wrapped
 from pytest_touchstone.reports.alarms import Finding, finding_of, kill_group, warn
-from pytest_touchstone.reports.formatting import wrapped
 from pytest_touchstone.results import place_in
 from pytest_touchstone.results.aggregate import ended
 from pytest_touchstone.results.store import ResultStore
@@ -333,7 +333,7 @@ class Watch:
     def show(self, state: str, reload: int | None = RELOAD) -> None:
         """Write the page: what is known so far, and what is done just now."""
         from pytest_touchstone.reports.page.builder import live_page
-        from pytest_touchstone.reports.study.sections import sections_of
+        from pytest_touchstone.study.sections import sections_of
 
         told = [f"{state} As of {time.strftime('%Y-%m-%d %H:%M:%S')}."]
         try:

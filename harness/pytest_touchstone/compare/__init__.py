@@ -4,5 +4,4 @@ judge, metric, pair           comparisons and verdicts: of items, of a metric, o
 candidate, load, formats/     what a user names -> candidates, whatever form their results have
 baselines, gate/, sequential  a run compared with saved results, perhaps settled early
 standings, changes            the best of several checkpoints, and changes against the best so far
-study/                        trainings: many checkpoints at once
 """

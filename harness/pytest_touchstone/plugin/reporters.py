@@ -20,9 +20,9 @@ import pytest
 from pytest_touchstone.core.errors import ExitCode, HarnessError, JournalError
 from pytest_touchstone.core.files import shown_path, unwritable, write_atomic
 from pytest_touchstone.core.hooks import add_specifications
+from pytest_touchstone.document.formatting import busy_text, command_lines, wrapped
 from pytest_touchstone.plugin.plain_stream import make_plain, stream_of
 from pytest_touchstone.reports import files, github, markdown, terminal
-from pytest_touchstone.reports.formatting import busy_text, command_lines, wrapped
 from pytest_touchstone.reports.page.security import KeyFoundError
 from pytest_touchstone.reports.progress import LETTERS, ProgressLine, short
 from pytest_touchstone.reports.trackers.payload import Tracker

@@ -20,7 +20,7 @@ from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison
 from pytest_touchstone.compare.gate.result import lines_from_json, ordered
 from pytest_touchstone.core.files import shown_path, write_atomic
 from pytest_touchstone.core.text import listed, one_line
-from pytest_touchstone.reports.formatting import interval, number
+from pytest_touchstone.document.formatting import interval, number
 from pytest_touchstone.results.summary import Summary, wholes
 
 COMMAND_SECONDS: Final = 600.0

@@ -8,8 +8,8 @@ from typing import Any, Final
 from pytest_touchstone.core.aggregation import is_soft
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.text import listed
-from pytest_touchstone.reports.document import Part, Section, Table
-from pytest_touchstone.reports.formatting import number
+from pytest_touchstone.document import Part, Section, Table
+from pytest_touchstone.document.formatting import number
 from pytest_touchstone.results.summary import Summary
 from pytest_touchstone.statistics.comparison import POINTS, unit_of
 

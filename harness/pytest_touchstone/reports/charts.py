@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pytest_touchstone.compare.study.points import Measure, Point, Series, Study, Value, value_of
 from pytest_touchstone.core.composite import COMPOSITE
+from pytest_touchstone.study.points import Measure, Point, Series, Study, Value, value_of
 
 LIMITS: Final = "95 % intervals"
 """The words of charts for their intervals."""

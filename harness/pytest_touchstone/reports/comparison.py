@@ -28,8 +28,8 @@ from pytest_touchstone.compare.metric import (
 from pytest_touchstone.compare.pair import Mean, PairComparison, judged_apart
 from pytest_touchstone.core.requests import MASK
 from pytest_touchstone.core.text import count, listed
-from pytest_touchstone.reports.document import Facts, Section, Table, render_text
-from pytest_touchstone.reports.formatting import (
+from pytest_touchstone.document import Facts, Section, Table, render_text
+from pytest_touchstone.document.formatting import (
     NOTHING,
     interval,
     number,

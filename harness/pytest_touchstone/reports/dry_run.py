@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pytest_touchstone.core.text import listed
-from pytest_touchstone.reports.document import Facts, Part, Section, Table, render_text
-from pytest_touchstone.reports.formatting import NOTHING
+from pytest_touchstone.document import Facts, Part, Section, Table, render_text
+from pytest_touchstone.document.formatting import NOTHING
 
 NAMED: Final = 3
 """Items that are named."""

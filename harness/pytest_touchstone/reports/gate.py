@@ -21,8 +21,8 @@ from pytest_touchstone.compare.gate.result import (
 from pytest_touchstone.compare.judge import POOLED
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.text import listed
-from pytest_touchstone.reports.document import STYLES, Section, Table
-from pytest_touchstone.reports.formatting import NOTHING, interval, labelled, number, p_short
+from pytest_touchstone.document import STYLES, Section, Table
+from pytest_touchstone.document.formatting import NOTHING, interval, labelled, number, p_short
 from pytest_touchstone.statistics.comparison import POINTS
 from pytest_touchstone.statistics.verdicts import POWER
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pytest_touchstone.core.requests import VERDICT_KINDS
 from pytest_touchstone.core.text import count, visible
-from pytest_touchstone.reports.formatting import cell_width
+from pytest_touchstone.document.formatting import cell_width
 from pytest_touchstone.results.item_view import AnswerChoice, ItemView, Question
 
 INDENT: Final = "  "

@@ -20,11 +20,11 @@ from pytest_touchstone.compare.gate.result import shown_lines
 from pytest_touchstone.compare.pair import PairComparison
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.errors import ExitCode
-from pytest_touchstone.reports import comparison, formatting, notes
+from pytest_touchstone.document import Section, Table, formatting, render_markdown
+from pytest_touchstone.document.formatting import markdown_code, markdown_text
+from pytest_touchstone.reports import comparison, notes
 from pytest_touchstone.reports.changes import changes_section
 from pytest_touchstone.reports.comparison import Flips
-from pytest_touchstone.reports.document import Section, Table, render_markdown
-from pytest_touchstone.reports.formatting import markdown_code, markdown_text
 from pytest_touchstone.reports.gate import difference_text, gate_section, standing
 from pytest_touchstone.reports.terminal import after_gate
 from pytest_touchstone.results.summary import Metric, Summary, wholes

@@ -17,8 +17,8 @@ from pytest_touchstone.core.dataset import HUB
 from pytest_touchstone.core.eval_config import as_line
 from pytest_touchstone.core.marks import PICKS
 from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.document.formatting import checkpoints, duration, not_counted, shown_metrics
 from pytest_touchstone.engines.base import SLOW_WAYS
-from pytest_touchstone.reports.formatting import checkpoints, duration, not_counted, shown_metrics
 from pytest_touchstone.reports.validity import invalid_results
 from pytest_touchstone.results.summary import Result, Summary, added_up, totals, wholes
 from pytest_touchstone.results.usage import Usage

@@ -20,8 +20,8 @@ from pytest_touchstone.compare.plan import GatePlan, PlanRow
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.files import SCHEMA
 from pytest_touchstone.core.text import count, listed
-from pytest_touchstone.reports.document import Facts, Section, Table, render_text
-from pytest_touchstone.reports.formatting import NOTHING
+from pytest_touchstone.document import Facts, Section, Table, render_text
+from pytest_touchstone.document.formatting import NOTHING
 from pytest_touchstone.results.summary import finite
 from pytest_touchstone.statistics.comparison import POINTS, MetricUnit, unit_of
 from pytest_touchstone.statistics.power import MOST_ITEMS

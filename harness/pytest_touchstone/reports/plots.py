@@ -16,8 +16,8 @@ from html import escape
 from itertools import groupby, pairwise
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from pytest_touchstone.compare.study.points import Study, Value
 from pytest_touchstone.core.text import listed, place_text
+from pytest_touchstone.document.formatting import cell_width, in_percent, number
 from pytest_touchstone.reports.charts import (
     LIMITS,
     BarChart,
@@ -29,7 +29,7 @@ from pytest_touchstone.reports.charts import (
     line_charts,
     ticks,
 )
-from pytest_touchstone.reports.formatting import cell_width, in_percent, number
+from pytest_touchstone.study.points import Study, Value
 
 COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#b2a100")
 """Okabe and Ito's colours, their black and yellow in tones that are readable on white and on black."""

@@ -16,14 +16,11 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from pytest_touchstone.compare.standings import leading
-from pytest_touchstone.compare.study.choice import standings_in
-from pytest_touchstone.compare.study.points import Measure, Point, Study, Value
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.text import listed, one_line
-from pytest_touchstone.reports import formatting
-from pytest_touchstone.reports.document import Table
-from pytest_touchstone.reports.formatting import (
+from pytest_touchstone.document import Table, formatting
+from pytest_touchstone.document.formatting import (
     NOTHING,
     folded,
     in_percent,
@@ -31,8 +28,10 @@ from pytest_touchstone.reports.formatting import (
     markdown_text,
     number,
 )
-from pytest_touchstone.reports.study.overview import marks_of
 from pytest_touchstone.results.summary import Metric, Result, Summary, wholes
+from pytest_touchstone.study.choice import standings_in
+from pytest_touchstone.study.overview import marks_of
+from pytest_touchstone.study.points import Measure, Point, Study, Value
 
 TOLD: Final = "told from each other one by a paired test on the same items, at 5 % corrected for the choice"
 

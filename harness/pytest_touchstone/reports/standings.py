@@ -14,17 +14,17 @@ from pytest_touchstone.compare.standings import (
     best_checkpoint,
     leads_of,
 )
-from pytest_touchstone.compare.study.choice import ChoiceCost, costs_of, standings_in, without_cost
-from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.text import count, listed
-from pytest_touchstone.reports.document import Part, Section, Table
-from pytest_touchstone.reports.formatting import (
+from pytest_touchstone.document import Part, Section, Table
+from pytest_touchstone.document.formatting import (
     number,
     p_short,
 )
-from pytest_touchstone.reports.study.texts import amount, value_range, value_text
 from pytest_touchstone.results.summary import Summary, wholes
+from pytest_touchstone.study.choice import ChoiceCost, costs_of, standings_in, without_cost
+from pytest_touchstone.study.points import Study
+from pytest_touchstone.study.texts import amount, value_range, value_text
 
 # In a sentence
 

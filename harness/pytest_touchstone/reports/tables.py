@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pytest_touchstone.compare.standings import leading
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.text import count
+from pytest_touchstone.document import formatting
+from pytest_touchstone.document.formatting import cell_width, folded, open_table
 from pytest_touchstone.metrics.samples import KS
-from pytest_touchstone.reports import formatting
-from pytest_touchstone.reports.formatting import cell_width, folded, open_table
 from pytest_touchstone.reports.score_table import ends, in_order
 from pytest_touchstone.results.summary import Metric, Result, Summary, wholes
 

@@ -25,10 +25,10 @@ from pytest_touchstone.core.aggregation import SOFT, aggregation_of
 from pytest_touchstone.core.eval_config import LEFT_OUT
 from pytest_touchstone.core.settings import SET
 from pytest_touchstone.core.text import count, listed
-from pytest_touchstone.reports import formatting, notes, tables, validity
+from pytest_touchstone.document import drawn, formatting
+from pytest_touchstone.document.formatting import command_lines, console_of, labelled, written
+from pytest_touchstone.reports import notes, tables, validity
 from pytest_touchstone.reports.changes import changes_section
-from pytest_touchstone.reports.document import drawn
-from pytest_touchstone.reports.formatting import command_lines, console_of, labelled, written
 from pytest_touchstone.reports.gate import print_decision, print_verdicts
 from pytest_touchstone.reports.score_table import SIGNS, SPREAD, TOLD, table_of_run, tables_by_checkpoint
 from pytest_touchstone.reports.standings import best_of_run

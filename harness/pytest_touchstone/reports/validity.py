@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.text import count, listed
-from pytest_touchstone.reports.formatting import place, wrapped
+from pytest_touchstone.document.formatting import place, wrapped
 from pytest_touchstone.results.journal import each_record
 from pytest_touchstone.results.summary import Result, Summary, added_up, base_name, wholes
 

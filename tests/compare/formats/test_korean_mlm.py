@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pytest_touchstone.compare.formats import format_of
 from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.compare.formats.korean_mlm import read_table
-from pytest_touchstone.compare.study.reading import study_of
 from pytest_touchstone.core.errors import DataError
+from pytest_touchstone.study.reading import study_of
 from tests.support.korean_table import HEADER, row, write
 
 

@@ -9,17 +9,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_touchstone.compare.study.points import Study
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.text import INVISIBLE, visible
-from pytest_touchstone.reports import formatting, gate, notes
-from pytest_touchstone.reports.document import Section
-from pytest_touchstone.reports.language import said_html, spoken_name
+from pytest_touchstone.document import Section, formatting
+from pytest_touchstone.document.language import said_html, spoken_name
+from pytest_touchstone.reports import gate, notes
 from pytest_touchstone.reports.page.payload import DataBlock, JudgedPair, PageItems, judged
 from pytest_touchstone.reports.page.security import Redaction, own_text, policy, refuse_keys
 from pytest_touchstone.reports.page.summary import comparison_content, run_content, study_content
 from pytest_touchstone.results.journal import journal_size
 from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary
+from pytest_touchstone.study.points import Study
 
 FILE: Final = "report.html"
 FOLDER: Final = Path(__file__).parent

@@ -9,11 +9,9 @@ from typing import Any, Final, TypeAlias
 from pytest_touchstone.compare.formats import korean_mlm
 from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.compare.formats.run import composite_metric
-from pytest_touchstone.compare.study.choice import standings_in
-from pytest_touchstone.compare.study.points import Study
-from pytest_touchstone.compare.study.reading import TablesRead, make_study
 from pytest_touchstone.core.text import count
-from pytest_touchstone.reports import comparison, formatting, notes, standings
+from pytest_touchstone.document import formatting
+from pytest_touchstone.reports import comparison, notes, standings
 from pytest_touchstone.reports.changes import changes_section
 from pytest_touchstone.reports.charts import line_charts
 from pytest_touchstone.reports.gate import gate_section
@@ -24,6 +22,9 @@ from pytest_touchstone.reports.score_table import ScoreCell, ScoreTable, table_o
 from pytest_touchstone.results.run_directory import command_words
 from pytest_touchstone.results.summary import Declaration, Metric, Result, Summary
 from pytest_touchstone.statistics.intervals import Estimate, mean_estimate
+from pytest_touchstone.study.choice import standings_in
+from pytest_touchstone.study.points import Study
+from pytest_touchstone.study.reading import TablesRead, make_study
 
 FAULTS_SHOWN: Final = 200
 OPEN_GROUPS: Final = 60

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from pytest_touchstone.compare.study.reading import study_of
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import file_name
 from pytest_touchstone.core.keys import each_text, without_keys
@@ -41,6 +40,7 @@ from pytest_touchstone.results import place_in
 from pytest_touchstone.results.journal import RecordPlace, journal_files, latest_placed, read_at
 from pytest_touchstone.results.records import Record, to_json
 from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary, wholes
+from pytest_touchstone.study.reading import study_of
 
 FIRST: Final = 20
 """The number of items whose samples are sent."""

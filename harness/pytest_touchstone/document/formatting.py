@@ -1,0 +1,357 @@
+"""Numbers, intervals, p-values, changes and names as all reports write them, and a console that writes to memory."""
+
+from __future__ import annotations
+
+import io
+import re
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pytest_touchstone.checkpoints.config_files import step_of_row
+from pytest_touchstone.core import marks
+from pytest_touchstone.core.data_files import DatasetInfo
+from pytest_touchstone.core.keys import masked
+from pytest_touchstone.core.text import INVISIBLE, count, visible, without_home
+from pytest_touchstone.document.language import said, said_cell
+from pytest_touchstone.results.summary import Metric, Result, Summary, wholes
+from pytest_touchstone.statistics.comparison import fixed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+NOTHING: Final = "-"
+SAMPLE: Final = "sample"
+OWN: Final = "own rows"
+"""Words beside a value: over a few of the published rows, or over none of them."""
+
+HASH_SHOWN: Final = 8
+USUAL_LEVELS: Final = (0.001, 0.005, 0.01, 0.02, 0.05, 0.1)
+
+SMALLEST_P: Final = 1e-12
+"""Below this, a p says only that chance is out of the question."""
+
+_WORDS: Final = re.compile(r"""(?:'[^']*'|"[^"]*"|\S)+""")
+"""The words of a command; a space in quotes ends none."""
+
+_PIECES: Final = re.compile(r"[^_/ ]*[_/ ]|[^_/ ]+")
+
+
+# Numbers
+
+
+def number(value: float | None) -> str:
+    """Return four decimals for scores, fewer for larger numbers, ``-`` for what is undefined."""
+    if value is None:
+        return NOTHING
+    if abs(value) < 10:
+        return fixed(value, 4)
+    return f"{value:.2f}" if abs(value) < 10_000 else f"{value:.4g}"
+
+
+def in_percent(value: float) -> str:
+    """Return a share in per cent, with two decimals and no sign of it."""
+    return fixed(100 * value, 2, 100.0)
+
+
+def interval(low: float | None, high: float | None, form: Callable[[float], str] = number) -> str:
+    """Return ``[low, high]`` in a form of numbers, or ``-`` when a limit is undefined."""
+    return NOTHING if low is None or high is None else f"[{form(low)}, {form(high)}]"
+
+
+def p_exact(p: float | None) -> str:
+    """Return three decimals, two digits below 0.001: for tables whose reader looks for small p-values."""
+    if p is None:
+        return NOTHING
+    if p >= 0.001:
+        return _just_above(p, f"{p:.3f}") or f"{p:.3f}"
+    return f"{p:.1e}" if p >= SMALLEST_P else f"<{SMALLEST_P:.0e}"
+
+
+def p_short(p: float | None) -> str:
+    """Return two digits, ``< 0.0001`` below that: for verdicts."""
+    if p is None:
+        return NOTHING
+    return "< 0.0001" if p < 0.0001 else _just_above(p, f"{p:.2g}").replace(">", "> ") or f"{p:.2g}"
+
+
+def _just_above(p: float, text: str) -> str:
+    """Return ``>0.05`` for a p that is rounded to a usual level of a test, and above it; empty for others."""
+    return f">{float(text):g}" if float(text) in USUAL_LEVELS and p > float(text) else ""
+
+
+def duration(seconds: float) -> str:
+    """Return whole seconds as ``0:07``, ``12:30`` or ``2:05:00``."""
+    minutes, rest = divmod(max(0, round(seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+# Results, datasets and checkpoints
+
+
+def asked(result: Result) -> str:
+    """Return ``5-shot``, ``5-shot as lm-eval``, ``5-shot, chat``, or empty for neither examples nor a chat template;
+    with ``avg@4`` where scores are means over samples."""
+    samples = (name for name in result.metrics if name.startswith("avg@"))
+    return ", ".join(filter(None, (marks.asked(result.shots, result.template, result.pick), *samples)))
+
+
+def asked_alike(results: Sequence[Result]) -> str:
+    """Return ``asked`` of all of them, empty unless all were asked alike."""
+    found = {asked(result) for result in results}
+    return found.pop() if len(found) == 1 else ""
+
+
+def who(result: Result, among: Sequence[Result]) -> str:
+    """Return the checkpoint; if others were asked otherwise, with ``asked``."""
+    how = "" if asked_alike(among) else asked(result)
+    return f"{result.checkpoint} ({how})" if how else result.checkpoint
+
+
+def common_mark(results: Sequence[Result]) -> str:
+    """Return the mark that all of them have, empty where they differ."""
+    found = {result.mark for result in results}
+    return found.pop() if len(found) == 1 else ""
+
+
+def of_all(result: Result, *, own: bool) -> str:
+    """Return ``32/2,376``: the scored items, of those that were published, else of those that the data has.
+
+    It is ``32`` where neither is known. ``own``: none of the rows was published.
+    """
+    return _of(result.metrics[result.primary].n, (not own and result.published) or result.of)
+
+
+def of_parts(composite: Mapping[str, Any]) -> str:
+    """Return the same for all benchmarks that a composite is made of, by the data that there is."""
+    parts = {part["benchmark"]: (part["n"], part.get("of", 0)) for part in composite.get("parts", ())}
+    return _of(sum(n for n, _ in parts.values()), sum(of for _, of in parts.values()))
+
+
+def _of(n: int, of: int) -> str:
+    return f"{n:,}/{of:,}" if of else f"{n:,}"
+
+
+def own_rows(summary: Summary) -> set[str]:
+    """Return the benchmarks that were asked with shipped rows of which none was published."""
+    return {one.name for one in summary.declarations if one.own_rows and one.dataset.origin == marks.SHIPPED}
+
+
+def not_counted(skipped: int, xfailed: int) -> list[str]:
+    """Return the counts, as pytest words them, of items that are not to count; ``skipped`` are all of them."""
+    told = {"skipped": skipped - xfailed, "xfailed": xfailed}
+    return [f"{number} {word}" for word, number in told.items() if number]
+
+
+def is_sample(mark: str) -> bool:
+    """Return whether a mark says that the rows are a shipped sample."""
+    return SAMPLE in mark
+
+
+def shown_metrics(result: Result) -> list[Metric]:
+    """Return the metrics that tables show: every one of a whole benchmark, the primary one of a group."""
+    metrics = list(result.metrics.values())
+    return metrics if result.group is None else [m for m in metrics if m.name == result.primary]
+
+
+def dataset_line(info: DatasetInfo) -> str:
+    """Return a dataset in one line: name, rows, the start of its hash, its origin."""
+    return f"{info.name}, {count(info.rows, 'row')}, {info.sha256[:HASH_SHOWN]}, {info.origin}"
+
+
+def datasets(summary: Summary) -> list[DatasetInfo]:
+    """Return every dataset of the run, once."""
+    return list({(one.dataset.name, one.dataset.sha256): one.dataset for one in wholes(summary)}.values())
+
+
+def checkpoint(info: Mapping[str, Any]) -> str:
+    """Return a checkpoint's kind, model type, training state and length in one line, without its name."""
+    parts = [f"{info['kind']} LM" if info.get("kind") else "", info.get("model_type") or ""]
+    base = info.get("base")
+    parts.append(
+        f"{'adapter' if info.get('by_peft') else 'LoRA'} on {base['name']}"
+        if isinstance(base, Mapping)
+        else ""
+    )
+    step = step_of_row(info)
+    parts.append(f"step {step}" if step is not None else "")
+    parts.append(f"epoch {info['epoch']:g}" if info.get("epoch") is not None else "")
+    parts.append(f"validation loss {info['val_loss']:.4g}" if info.get("val_loss") is not None else "")
+    parts.append(count(info["seq_len"], "token") if info.get("seq_len") else "")
+    parts.append("its own code allowed" if info.get("trust_remote_code") else "")
+    return ", ".join(part for part in parts if part)
+
+
+def checkpoints(summary: Summary) -> dict[str, str]:
+    """Return the run's checkpoints by name, each with its description."""
+    known = {str(info.get("name")): checkpoint(info) for info in summary.checkpoints}
+    names = dict.fromkeys(result.checkpoint for result in summary.results)
+    return {name: known.get(name, "") for name in names}
+
+
+def place(summary: Summary) -> str:
+    """Return the run's folder, relative to the current one if it lies below it."""
+    folder = Path(summary.directory)
+    try:
+        return str(folder.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(folder)
+
+
+# Changes against the best so far
+
+
+# Text for terminals
+
+
+def busy_text(load: float, cores: int) -> str:
+    """Return a line on a machine that others keep busy as a run begins; empty where they leave it room.
+
+    The load is a mean over a minute, so that one more than there are cores may be a program that has just ended.
+    """
+    if load <= cores + 1:
+        return ""
+    return f"load {load:.1f} on {count(cores, 'core')}: other programs compute here, so times will be longer"
+
+
+def cell_width(text: str) -> int:
+    """Return the columns that a text takes."""
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def console_of(width: int, *, color: bool) -> Console:
+    """Return a console of rich that writes to memory, the same on every system: it asks nothing of the terminal.
+
+    Signs that a terminal would obey or not show are named in its texts, before their width counts.
+    """
+    from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.segment import Segment
+    from rich.text import Text
+
+    class Plain(Console):
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterator[Segment]:
+            for text, style, control in super().render(renderable, options):
+                yield Segment(text if control else visible(text), style, control)
+
+        def print(self, *objects: Any, **options: Any) -> None:
+            super().print(
+                *(said(one, "heading") if isinstance(one, str | Text) else one for one in objects), **options
+            )
+
+    return Plain(
+        file=io.StringIO(),
+        width=width,
+        color_system="standard" if color else None,
+        force_terminal=color,
+        no_color=not color,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+    )
+
+
+def folded(text: str, width: int) -> list[str]:
+    """Return the lines of a name in a column of this width: it folds after ``_`` and ``/`` and at spaces."""
+    lines = [""]
+    for piece in _PIECES.findall(text):
+        if lines[-1] and cell_width(lines[-1] + piece.rstrip()) > width:
+            lines.append("")
+        lines[-1] += piece
+    return [line.rstrip() for line in lines]
+
+
+def wrapped(text: str, width: int) -> Sequence[str]:
+    """Return the text in lines of at most ``width`` columns, where its words allow that."""
+    return textwrap.wrap(
+        text, max(width, 40), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+
+
+def command_lines(command: str, width: int) -> list[str]:
+    """Return a command in lines of at most ``width`` columns that a shell takes as one, cut before its options.
+
+    What is longer than a line is also cut between its words; a word that is longer stays whole.
+    """
+    parts: list[str] = []
+    for word in _WORDS.findall(command):
+        if parts and not word.startswith("-") and len(parts[-1]) + len(word) + 5 <= width:
+            parts[-1] += f" {word}"
+        else:
+            parts.append(word)
+    lines: list[str] = []
+    for part in parts:
+        if lines and len(lines[-1]) + len(part) + 3 <= width:
+            lines[-1] += f" {part}"
+        else:
+            lines.append(part if not lines else f"  {part}")
+    return [*(f"{line} \\" for line in lines[:-1]), lines[-1]]
+
+
+def open_table(gap: int = 1) -> Table:
+    """Return a table of rich without lines, its columns that many spaces apart."""
+    from rich.table import Table
+
+    class Translated(Table):
+        def add_column(self, header: Any = "", *arguments: Any, **options: Any) -> None:
+            self.titles = [*getattr(self, "titles", ()), str(header)]
+            super().add_column(said(header, "heading"), *arguments, **options)
+
+        def add_row(self, *cells: Any, **options: Any) -> None:
+            super().add_row(*map(said_cell, self.titles, cells), **options)
+
+    return Translated(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
+
+
+def labelled(rows: Iterable[tuple[str | Text, str | Text]], *, dim: bool = True, width: int = 0) -> Table:
+    """Return labels, of at least this width, with their texts beside them, which may fold."""
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(
+        no_wrap=True, style="dim" if dim else "", min_width=width, justify="right" if width else "left"
+    )
+    table.add_column(overflow="fold")
+    for label, text in rows:
+        table.add_row(said(label, "heading", "word"), said(text))
+    return table
+
+
+def written(console: Console) -> str:
+    """Return the text that the console has written, without spaces at the ends of lines."""
+    text: str = console.file.getvalue()  # type: ignore[attr-defined]
+    return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+# Text in Markdown
+
+_SPECIAL: Final = re.compile(r"[&<>`*\[\]|\\#~!$]|_(?![A-Za-z0-9])|(?<![A-Za-z0-9])_|(?<=www)\.|:(?=//)")
+_UNSEEN: Final = re.compile(rf"(?:[\t\n\r]|{INVISIBLE.pattern})+")
+_MENTION: Final = re.compile(r"(?<![A-Za-z0-9])@")
+
+
+def markdown_code(text: str) -> str:
+    """Return the text in a code span that nothing in it can end, also inside a table."""
+    clean = _clean(text).replace("|", "\\|")
+    fence = "`" * (max((len(run) for run in re.findall("`+", clean)), default=0) + 1)
+    pad = " " if clean.startswith("`") or clean.endswith("`") or not clean.strip() else ""
+    return f"{fence}{pad}{clean}{pad}{fence}"
+
+
+def markdown_text(text: str) -> str:
+    """Return the text with entities for everything that Markdown would treat as markup; nobody is mentioned."""
+    clean = _MENTION.sub("@\u200b", _clean(text))
+    return _SPECIAL.sub(lambda found: f"&#{ord(found[0])};", clean)
+
+
+def _clean(text: str) -> str:
+    """Return a text in one line, without signs that do not show, keys and places in somebody's home."""
+    return _UNSEEN.sub(" ", without_home(masked(text)))

@@ -1,0 +1,59 @@
+"""Commands in reports can be pasted into a shell."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_touchstone.document.formatting import (
+    busy_text,
+    command_lines,
+    in_percent,
+    number,
+    p_exact,
+    p_short,
+)
+
+WORDS = st.lists(
+    st.sampled_from(["-n", "2", "--checkpoint", "'a -b'", "runs/one-two", "evals/", "--x=y"]), min_size=1
+)
+
+
+@given(WORDS, st.integers(20, 120))
+def test_a_shell_takes_the_lines_of_a_command_as_the_command(words: list[str], width: int) -> None:
+    command = " ".join(["pytest", *words])
+    lines = command_lines(command, width)
+    assert shlex.split("\n".join(lines).replace("\\\n", "")) == shlex.split(command)
+    assert all(len(line) <= width or " --" not in line.strip() for line in lines)
+
+
+def test_a_run_says_that_the_machine_is_busy_where_more_than_its_cores_are_wanted() -> None:
+    assert busy_text(6.12, 2) == "load 6.1 on 2 cores: other programs compute here, so times will be longer"
+    assert busy_text(2.9, 2) == busy_text(0.0, 1) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "plain", "share"),
+    [
+        (1.0, "1.0000", "100.00"),
+        (0.99996, "0.9999", "99.99"),
+        (0.9999999, "0.9999", "99.99"),
+        (0.0, "0.0000", "0.00"),
+        (-0.0, "0.0000", "0.00"),
+        (-1e-17, "0.0000", "0.00"),
+        (0.00003, "3e-05", "0.003"),
+        (0.98765, "0.9877", "98.77"),
+    ],
+)
+def test_what_is_not_quite_all_or_nothing_is_not_written_so(value: float, plain: str, share: str) -> None:
+    assert (number(value), in_percent(value)) == (plain, share)
+
+
+@pytest.mark.parametrize("level", [0.001, 0.01, 0.05, 0.1])
+def test_a_p_just_above_a_level_is_not_written_as_the_level(level: float) -> None:
+    assert (p_short(level * 1.000001), p_exact(level * 1.000001)) == (f"> {level}", f">{level}")
+    assert float(p_short(level)) == float(p_exact(level)) == level
+    assert not p_short(level * 0.999999).startswith(">")
