@@ -1,9 +1,11 @@
-"""The size of the project: statements, code, modules, names with several meanings, tests of the repository, words.
+"""The size of the project: statements, code, modules, large classes, names that say nothing, tests, words.
 
     python -m perf house [--json]
 
 Statements are counted without docstrings and imports, code lines without docstrings, blank lines, comments and imports.
 A shallow module has fewer than 130 lines of code and is imported by one module only, which lies in the same folder.
+A large class has more than 20 attributes: fields of its body and names that its methods bind on ``self``.
+Vague names are the uses of eight words as variables and parameters, in percent of all names.
 Words are those of ``docs/``, the README and CONTRIBUTING.md.
 """
 
@@ -27,6 +29,12 @@ SOURCE: Final = ROOT / "harness"
 
 SHALLOW: Final = 130
 """A module with fewer lines of code than this is shallow if it has one importer in its folder."""
+
+LARGE: Final = 20
+"""A class with more attributes than this is large."""
+
+VAGUE: Final = frozenset({"one", "found", "part", "place", "known", "own", "told", "said"})
+"""Names that say nothing about what they hold."""
 
 
 def modules(package: Path) -> dict[str, Path]:
@@ -107,6 +115,48 @@ def repeated_classes(names: Mapping[str, Path]) -> dict[str, list[str]]:
     return {name: places for name, places in sorted(defining.items()) if len(places) > 1}
 
 
+def attributes(node: ast.ClassDef) -> set[str]:
+    """Return the names of a class's fields and of the attributes that its methods bind on ``self``."""
+    fields = {
+        field.target.id
+        for field in node.body
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and "ClassVar" not in ast.unparse(field.annotation)
+    }
+    bound = {
+        target.attr
+        for target in ast.walk(node)
+        if isinstance(target, ast.Attribute)
+        and isinstance(target.ctx, ast.Store)
+        and isinstance(target.value, ast.Name)
+        and target.value.id == "self"
+    }
+    return fields | bound
+
+
+def large_classes(names: Mapping[str, Path]) -> dict[str, int]:
+    """Return the number of attributes of each class that has more than ``LARGE`` of them."""
+    sizes = {
+        f"{name}.{node.name}": len(attributes(node))
+        for name, path in names.items()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    }
+    return {name: size for name, size in sizes.items() if size > LARGE}
+
+
+def vague_names(names: Mapping[str, Path]) -> float:
+    """Return the percentage of variables and parameters whose name is one of ``VAGUE``."""
+    used = [
+        node.id if isinstance(node, ast.Name) else node.arg
+        for path in names.values()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Name | ast.arg)
+    ]
+    return round(100 * sum(name in VAGUE for name in used) / len(used), 2)
+
+
 def repository_tests() -> int:
     """Return the number of test ids that pytest collects in ``tests/repo``."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "tests/repo"]
@@ -128,6 +178,8 @@ def figures() -> dict[str, Any]:
         "code_lines": sum(map(code_lines, names.values())),
         "modules": len(names),
         "shallow_modules": len(shallow_modules(names)),
+        "large_classes": large_classes(names),
+        "vague_names_percent": vague_names(names),
         "repeated_classes": repeated_classes(names),
         "repository_tests": repository_tests(),
         "words": words(),
@@ -139,14 +191,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="the size of the project")
     parser.add_argument("--json", action="store_true", help="print JSON, with all names")
     options = parser.parse_args()
-    found = figures()
+    results = figures()
     if options.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(results, indent=2))
         return
-    for name, value in found.items():
+    for name, value in results.items():
         shown = len(value) if isinstance(value, dict) else value
-        print(f"{name.replace('_', ' '):18} {shown:>7,}")
-    print(*(f"  {name}: {', '.join(places)}" for name, places in found["repeated_classes"].items()), sep="\n")
+        print(f"{name.replace('_', ' '):20} {shown:>7,}")
+    for name, size in results["large_classes"].items():
+        print(f"  {name} has {size} attributes")
+    for name, places in results["repeated_classes"].items():
+        print(f"  {name} is defined in {', '.join(places)}")
 
 
 if __name__ == "__main__":
