@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.checkpoints import fingerprint, format_of, resolve
+from pytest_touchstone.checkpoints.config_files import step_of_row
 from tests.support.places import ROOT
 from tests.support.pt_files import SIZES, llama_pt, state_dict
 from tests.support.resolved import only
@@ -166,3 +167,17 @@ def test_a_trainers_weights_may_be_a_pickle(trained: Path, tmp_path: Path) -> No
     (folder / "model.safetensors").unlink()
     after = only(folder)
     assert (fingerprint(after), after.parameters) == (fingerprint(before), before.parameters)
+
+
+@pytest.mark.parametrize(
+    ("row", "step"),
+    [
+        ({"global_step": 300, "step": 300, "name": "checkpoint-300"}, 300),
+        ({"global_step": None, "step": 2, "name": "gpt2"}, None),
+        ({"global_step": None, "step": 1.5, "epoch": 1.5}, None),
+        ({"step": 390, "series": "mlm_v2"}, 390),
+        ({}, None),
+    ],
+)
+def test_the_step_is_what_the_trainer_or_the_table_says(row: dict[str, Any], step: int | None) -> None:
+    assert step_of_row(row) == step

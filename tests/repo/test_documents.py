@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from options_page import options_page
+
 from perf.__main__ import PROGRAMS
 from pytest_touchstone.core.errors import ExitCode
-from pytest_touchstone.core.settings import SET, options_page, settings_table
+from pytest_touchstone.core.settings import SET, settings_table
 from tests.support.places import ROOT
 from tests.support.prose import anchors, links
 

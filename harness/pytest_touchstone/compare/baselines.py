@@ -30,7 +30,7 @@ from typing import Any, Final, Literal
 from pytest_touchstone.compare.candidate import NO_ITEMS, BenchmarkScores
 from pytest_touchstone.compare.judge import ItemDifferences, item_differences, rows_of, score_name
 from pytest_touchstone.compare.prompts import OTHERS, PROMPTS, changed_text
-from pytest_touchstone.core.conditions import asked_otherwise
+from pytest_touchstone.core.settings import asked_otherwise
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult, other_measure
 

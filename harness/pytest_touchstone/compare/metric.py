@@ -37,8 +37,8 @@ from pytest_touchstone.compare.judge import (
 )
 from pytest_touchstone.compare.prompts import other_prompts
 from pytest_touchstone.core.aggregation import Aggregation
-from pytest_touchstone.core.conditions import asked_otherwise, differing
 from pytest_touchstone.core.errors import GateError
+from pytest_touchstone.core.settings import asked_otherwise, differing
 from pytest_touchstone.results.summary import Metric
 from pytest_touchstone.statistics.best_of_many import nothing_chosen
 from pytest_touchstone.statistics.comparison import Comparison, undefined, z_quantile

@@ -1,11 +1,15 @@
 """The table of settings: ``settings.toml`` as rows, each with the function that reads its value; and where values come
 from.
 
-``python -m pytest_touchstone.core.settings`` prints ``docs/options.md``. The plugin registers the options from the same
-file without this module: a session that has no benchmark imports nothing but the plugin.
+The plugin registers the options from the same file without this module: a session that has no benchmark imports nothing
+but the plugin.
 
 The sources of values, in order: ``[tool.touchstone]`` of pyproject.toml, the file of ``--eval-config``, the
 environment, options. A later one goes before an earlier one, and each before the default.
+
+Settings are conditions of results, by which results compare and the cache takes answers: the table says what each of
+them affects, and the manifest, the cache, saved results, ``touchstone compare`` and gates all follow it. An earlier
+release that lacked a setting did as its default says, so results of such runs still compare.
 
     [tool.touchstone]
     checkpoint = ["runs/a", "runs/b"]      # --checkpoint runs/a --checkpoint runs/b
@@ -17,19 +21,20 @@ environment, options. A later one goes before an earlier one, and each before th
 from __future__ import annotations
 
 import functools
+import json
 import math
 import os
 import pkgutil
 import re
 import shlex
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
-from pytest_touchstone.core.errors import ExitCode, OptionError
+from pytest_touchstone.core.errors import OptionError
 from pytest_touchstone.core.files import read_regular, read_toml
 from pytest_touchstone.core.text import alike, did_you_mean, either
 
@@ -41,18 +46,6 @@ SET: Final = "--eval-set"
 """The option that gives any key its value."""
 
 FILE: Final = Path(__file__).with_name("settings.toml")
-
-TITLES: Final[Mapping[str, str]] = {
-    "checkpoints": "What is scored",
-    "items": "On which items",
-    "answers": "How it is asked",
-    "programs": "Benchmarks of programs",
-    "machine": "On which machine",
-    "served": "Served models",
-    "results": "What becomes of the results",
-    "gate": "Against a baseline",
-}
-"""The headings of the sections that have options."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,20 +129,17 @@ def read_as(
 @functools.cache
 def settings_table() -> Mapping[str, Setting]:
     """Return the rows by name, in the order of the file."""
-    sections = tomllib.loads(FILE.read_text(encoding="utf-8"))
     rows = {}
-    for section, named in sections.items():
-        for name, row in named.items():
-            fields: dict[str, Any] = {key: _from_toml(value) for key, value in row.items()}
-            fields.setdefault("default", UNSET.get(fields.get("action")))
-            rows[name] = Setting(name=name, section=section, **fields)
+    for section, table in tomllib.loads(FILE.read_text(encoding="utf-8")).items():
+        for name, row in table.items():
+            for key, value in row.items():
+                if isinstance(value, str):
+                    row[key] = " ".join(value.split())
+                elif isinstance(value, list):
+                    row[key] = tuple(value)
+            row.setdefault("default", UNSET.get(row.get("action")))
+            rows[name] = Setting(name=name, section=section, **row)
     return MappingProxyType(rows)
-
-
-def _from_toml(value: Any) -> Any:
-    if isinstance(value, str):
-        return " ".join(value.split())
-    return tuple(value) if isinstance(value, list) else value
 
 
 def integer(text: str, least: int = 0) -> int:
@@ -166,16 +156,16 @@ LONGEST_PROMPT: Final = 1 << 16
 def system_prompt(text: str) -> str:
     """Return a text, or what the file of this name holds, without white space around it; raise ``ValueError`` where
     that is no text, too long, or empty."""
-    there = os.path.lexists(text) and not os.path.isdir(text)  # noqa: PTH112 -- of texts that are no paths too
+    is_file = os.path.lexists(text) and not os.path.isdir(text)  # noqa: PTH112 -- of texts that are no paths too
     try:
-        found = (read_regular(Path(text), LONGEST_PROMPT).decode("utf-8-sig") if there else text).strip()
+        prompt = (read_regular(Path(text), LONGEST_PROMPT).decode("utf-8-sig") if is_file else text).strip()
     except (OSError, UnicodeDecodeError):
-        found = ""
-    if not found:
+        prompt = ""
+    if not prompt:
         raise ValueError(
             f"a text, or the path of a UTF-8 text file of {LONGEST_PROMPT >> 10} KiB at most, which is not empty"
         )
-    return found
+    return prompt
 
 
 def number(text: str, least: float = 0.0, most: float = math.inf) -> float:
@@ -249,30 +239,6 @@ PARSERS: Final[Mapping[str, Callable[..., Any]]] = {
 """The functions that ``parse`` names."""
 
 
-def options_page() -> str:
-    """Return ``docs/options.md``."""
-    lines = [
-        "# Options and exit codes",
-        "",
-        "Each option can be given in [several places](choosing.md#where-settings-come-from), and `run.json` records",
-        "all. `--eval-set KEY=VALUE` gives what is mostly said once, in `[tool.touchstone]`. Where another plug-in has",
-        "`--gate` or another short name, `--eval-gate` is ours. The last column says what depends on one: results",
-        "are compared, and cached answers taken, only where *answers* agree, and *items* too unless they are known.",
-        "Fingerprints tell *checkpoints* apart. No score depends on *output*, and on *speed* only by",
-        "[rounding](number-types.md#guarantees).",
-        "",
-        "Commands, such as `touchstone best`, `accept` and `report --format`, have a `--help` of their own.",
-    ]
-    for section, title in TITLES.items():
-        lines += ["", f"## {title}", "", "| option | | affects |", "| --- | --- | --- |"]
-        for row in (row for row in settings_table().values() if row.option and row.section == section):
-            text = row.help[0].upper() + row.help[1:]
-            lines.append(f"| `{row.usage}` | {text.replace('|', chr(92) + '|')}. | {row.affects} |")
-    lines += ["", "## Exit codes", "", "| code | |", "| --- | --- |"]
-    lines += [f"| {int(code)} | {code.sentence} |" for code in ExitCode]
-    return "\n".join(lines) + "\n"
-
-
 # Where the values of settings come from
 
 
@@ -310,23 +276,20 @@ class Sources:
 
     given: dict[str, Found] = field(default_factory=dict)
 
-    def add(self, source: str, values: dict[str, Any], origins: dict[str, str]) -> None:
-        """Take what a source gives."""
-        self.given[source] = values, origins
-
     def values(self) -> dict[str, Any]:
         """Return the strongest value of each row that is given."""
-        return {name: value for one in ORDER for name, value in self.given.get(one, ({}, {}))[0].items()}
+        tables = [self.given[source][0] for source in ORDER if source in self.given]
+        return {name: value for table in tables for name, value in table.items()}
 
     def origin(self, name: str) -> str:
         """Return where a row's value is from."""
-        found = [self.given[one][1][name] for one in ORDER if name in self.given.get(one, ({}, {}))[0]]
-        return found[-1] if found else DEFAULT
+        origins = [self.given[source][1] for source in ORDER if source in self.given]
+        return next((table[name] for table in reversed(origins) if name in table), DEFAULT)
 
     def above(self, source: str) -> frozenset[str]:
         """Return the rows that a stronger source gives."""
         stronger = ORDER[ORDER.index(source) + 1 :]
-        return frozenset(name for one in stronger for name in self.given.get(one, ({}, {}))[0])
+        return frozenset(name for one in stronger if one in self.given for name in self.given[one][0])
 
 
 def of_project(path: Path) -> Found:
@@ -413,5 +376,96 @@ def _of_text(row: Setting, text: str, variable: str) -> Any:
     return row.value(parts, variable)
 
 
-if __name__ == "__main__":
-    print(options_page(), end="")
+# Settings as conditions of results
+
+
+OF_RESULTS: Final = ("version", "data", "shots", "few_shot", "template")
+"""The conditions that are known from a benchmark and its results; the others are settings of the run."""
+
+_TOLD: Final = ("shots", "fewshot", "chat")
+"""The settings whose outcome is known from a result."""
+
+
+@functools.lru_cache(maxsize=1024)
+def affects(name: str) -> Affects:
+    """Return the area that a setting affects; an unknown one, of a later release, may affect answers."""
+    row = settings_table().get(name)
+    return row.affects if row is not None else "answers"
+
+
+def is_condition(name: str) -> bool:
+    """Return whether results with different values of it were asked differently, or asked other items."""
+    return name in OF_RESULTS or affects(name) in ("answers", "items")
+
+
+def condition_names() -> list[str]:
+    """Every condition that a saved result may have."""
+    return [
+        *OF_RESULTS,
+        *(name for name in settings_table() if name not in OF_RESULTS and _of_settings(name)),
+    ]
+
+
+def of_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a manifest that are conditions, with the default of those that it does not name; without those
+    whose outcome the results tell."""
+    return {name: value for name, value in _complete(settings).items() if _of_settings(name)}
+
+
+def known_conditions(conditions: Mapping[str, Any], *, published: bool = False) -> dict[str, Any]:
+    """The conditions of a saved result by today's rules, as JSON gives them back: without what is no condition, and
+    with the default of a setting that it does not name. Of a ``published`` one only the stated conditions are
+    known."""
+    written = conditions if published else {**of_settings({}), **conditions}
+    known: dict[str, Any] = json.loads(
+        json.dumps({name: value for name, value in written.items() if is_condition(name)})
+    )
+    return known
+
+
+def differing(
+    mine: Mapping[str, Any], other: Mapping[str, Any], allowed: Iterable[str] = ()
+) -> dict[str, tuple[Any, Any]]:
+    """The values that differ, by name, mine first; without those that are ``allowed`` to."""
+    skipped = set(allowed)
+    return {
+        name: (mine.get(name), other.get(name))
+        for name in dict.fromkeys((*mine, *other))
+        if name not in skipped and mine.get(name) != other.get(name)
+    }
+
+
+def asked_otherwise(
+    mine: Mapping[str, Any], other: Mapping[str, Any], allowed: Iterable[str] = ()
+) -> dict[str, tuple[Any, Any]]:
+    """The conditions that differ, by name, where the items are known: a setting that only chooses items is then no
+    other way of asking."""
+    return differing(ways_of_asking(mine), ways_of_asking(other), allowed)
+
+
+def ways_of_asking(conditions: Mapping[str, Any]) -> dict[str, Any]:
+    """The known conditions without those that only choose items."""
+    return {name: value for name, value in conditions.items() if affects(name) != "items"}
+
+
+def same_answers(mine: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether a run with these settings may take the answers of one with the others, by their manifests."""
+    apart = differing(_complete(mine), _complete(other))
+    return not any(affects(name) in ("answers", "rounding") for name in apart)
+
+
+def unlike(
+    mine: Mapping[str, Any], other: Mapping[str, Any], *, but: Iterable[str] = ()
+) -> dict[str, tuple[Any, Any]]:
+    """Return the settings of two manifests, by name, that must agree where both are parts of one run, and do not."""
+    apart = differing(_complete(mine), _complete(other), but)
+    return {name: two for name, two in apart.items() if affects(name) in ("answers", "rounding", "items")}
+
+
+def _complete(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a manifest, with the default of those that it does not name."""
+    return {name: row.default for name, row in settings_table().items()} | dict(settings)
+
+
+def _of_settings(name: str) -> bool:
+    return name not in _TOLD and name not in OF_RESULTS and is_condition(name)

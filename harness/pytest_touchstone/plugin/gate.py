@@ -37,10 +37,9 @@ from pytest_touchstone.compare.gate.decide import Early, cases_of, decide
 from pytest_touchstone.compare.gate.result import GateResult, gate_json
 from pytest_touchstone.compare.prompts import PROMPTS
 from pytest_touchstone.compare.sequential import InterimSchedule, SequentialMonitor, Series, draw_schedule
-from pytest_touchstone.core.conditions import condition_names
 from pytest_touchstone.core.errors import ExitCode, GateError, HarnessError
 from pytest_touchstone.core.files import SCHEMA, read_checked, shown_path, typed, write_checked
-from pytest_touchstone.core.settings import settings_table
+from pytest_touchstone.core.settings import condition_names, settings_table
 from pytest_touchstone.core.text import count
 from pytest_touchstone.engines.registry import identity
 from pytest_touchstone.plugin import project_file

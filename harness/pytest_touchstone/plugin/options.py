@@ -146,9 +146,9 @@ def _sources(config: pytest.Config) -> Sources:
         if row.option and not row.key and (found := _given(config, row)) is not None
     }
     found = Sources()
-    found.add(PROJECT, *of_project(project_file(config)))
-    found.add("environment", *of_environment(os.environ))
-    found.add("options", options, dict.fromkeys(options, OPTION))
+    found.given[PROJECT] = of_project(project_file(config))
+    found.given["environment"] = of_environment(os.environ)
+    found.given["options"] = options, dict.fromkeys(options, OPTION)
     return found
 
 
@@ -166,7 +166,7 @@ def _file_of(sources: Sources) -> EvalConfig | None:
         values["tasks"], origins["tasks"] = file.terms, shown
     if file.batch is not None and "batch" not in values:
         values["batch"], origins["batch"] = file.batch, shown
-    sources.add(CONFIG_FILE, values, origins)
+    sources.given[CONFIG_FILE] = values, origins
     return file
 
 

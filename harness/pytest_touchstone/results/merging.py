@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from pytest_touchstone.core import disk
-from pytest_touchstone.core.conditions import unlike
 from pytest_touchstone.core.errors import DataError, HarnessError, JournalError
 from pytest_touchstone.core.files import (
     SCHEMA,
@@ -26,6 +25,7 @@ from pytest_touchstone.core.files import (
     write_atomic,
     write_checked,
 )
+from pytest_touchstone.core.settings import unlike
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.results import ITEMS, place_in
 from pytest_touchstone.results.journal import (

@@ -5,7 +5,7 @@ its version, the hash of its data, its few-shot examples and its code. Where all
 example and row takes its record, with requests and answers, from the journal of that run. It does not matter how that
 run ended.
 
-``core.conditions`` says which settings may differ: those that choose items or checkpoints, and those of speed
+``core.settings`` says which settings may differ: those that choose items or checkpoints, and those of speed
 and place. Answers of ``fake:`` checkpoints are not reused (``cacheable``), nor is anything whose fingerprint is
 unknown. A weak fingerprint, of a served model, may be that of other weights tomorrow. So a run takes the answers of
 those before it that did not complete the benchmark: the same command goes on where it was stopped. Others are taken
@@ -28,7 +28,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from pytest_touchstone.checkpoints.fingerprint import WEAK
 from pytest_touchstone.core import disk
-from pytest_touchstone.core.conditions import same_answers
 from pytest_touchstone.core.errors import JournalError
 from pytest_touchstone.core.files import (
     SCHEMA,
@@ -40,6 +39,7 @@ from pytest_touchstone.core.files import (
     write_checked,
 )
 from pytest_touchstone.core.requests import Generate
+from pytest_touchstone.core.settings import same_answers
 from pytest_touchstone.results import place_in, places_in
 from pytest_touchstone.results.journal import (
     RecordPlace,

@@ -25,10 +25,10 @@ from pytest_touchstone.core.aggregation import (
     is_soft,
 )
 from pytest_touchstone.core.composite import Composite, composites_from_plain, parse_composite
-from pytest_touchstone.core.conditions import known_conditions, of_settings
 from pytest_touchstone.core.errors import HarnessError, JournalError
 from pytest_touchstone.core.files import SCHEMA, check_kind, typed
 from pytest_touchstone.core.marks import asked, sizes_in
+from pytest_touchstone.core.settings import known_conditions, of_settings
 from pytest_touchstone.results.journal import RecordPlace, latest_placed, read_at
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import SUMMARY, BenchmarkResult, Declaration, Metric, Summary, wholes
