@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from perf.measure import OURS, ROOT, run
 from pytest_touchstone.core.aggregation import mean
-from pytest_touchstone.core.data_files import DatasetInfo
+from pytest_touchstone.core.dataset import DatasetInfo
 from pytest_touchstone.core.files import write_json
 from pytest_touchstone.results.aggregate import summarize
 from pytest_touchstone.results.journal import Journal, journalled

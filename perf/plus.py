@@ -30,8 +30,7 @@ from perf.measure import OURS, Cost, in_turn, mebibytes, ratios, run, spread, ta
 from perf.mutants import mutants
 from perf.programs import lines
 from perf.prompts import Place, load_benchmark
-from pytest_touchstone.core.data_files import read_lines
-from pytest_touchstone.core.dataset import load_dataset
+from pytest_touchstone.core.dataset import load_dataset, read_lines
 
 SETS = {
     "humaneval_plus": ("humaneval", "HUMANEVAL_OVERRIDE_PATH"),

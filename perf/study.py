@@ -21,7 +21,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from perf.measure import Cost, mebibytes, run, table
-from pytest_touchstone.core.data_files import DatasetInfo
+from pytest_touchstone.core.dataset import DatasetInfo
 from pytest_touchstone.core.files import write_atomic
 from pytest_touchstone.results.aggregate import summarize
 from pytest_touchstone.results.journal import Journal

@@ -16,7 +16,7 @@ from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import GateConfig
 from pytest_touchstone.compare.gate.decide import Early, cases_of, decide
 from pytest_touchstone.compare.gate.result import GateResult
-from pytest_touchstone.core.data_files import DatasetInfo
+from pytest_touchstone.core.dataset import DatasetInfo
 from pytest_touchstone.core.errors import ExitCode
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult, stored_result
 from pytest_touchstone.results.summary import Declaration, Metric

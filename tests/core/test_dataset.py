@@ -16,13 +16,16 @@ from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
 from pytest_touchstone.core.benchmark import Benchmark, Dataset, Published, Shots
-from pytest_touchstone.core.data_files import DatasetInfo, data_files, nearest, read_lines
 from pytest_touchstone.core.dataset import (
+    DatasetInfo,
     DatasetRows,
     Example,
+    data_files,
     extents_of,
     load_dataset,
     load_shots,
+    nearest,
+    read_lines,
     take_first,
 )
 from pytest_touchstone.core.draws import draw_shots

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_touchstone import Dataset, LmEval, Loglikelihood, Shots
 from pytest_touchstone.core.benchmark import Benchmark
-from pytest_touchstone.core.data_files import DatasetInfo
-from pytest_touchstone.core.dataset import DatasetRows, Example
+from pytest_touchstone.core.dataset import DatasetInfo, DatasetRows, Example
 from pytest_touchstone.core.draws import DrawnShots, draw_shots
 from pytest_touchstone.core.errors import ShotsError
 

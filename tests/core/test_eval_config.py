@@ -28,7 +28,7 @@ from pytest_touchstone.core.eval_config import (
     told,
 )
 from pytest_touchstone.core.files import load_module, shipped_evals
-from pytest_touchstone.core.lm_eval_names import difference, metrics_named, translated
+from pytest_touchstone.core.tasks import difference, metrics_named, translated
 
 KNOWN = ("arc_easy", "arc_challenge", "gsm8k", "lambada", "math", "mmlu", "hellaswag", "mmlu_stem")
 

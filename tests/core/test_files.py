@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 
 from pytest_touchstone.core import files
 from pytest_touchstone.core import files as module
-from pytest_touchstone.core.data_files import DatasetInfo, read_lines
+from pytest_touchstone.core.dataset import DatasetInfo, read_lines
 from pytest_touchstone.core.errors import DataError, HarnessError, JournalError
 from pytest_touchstone.core.eval_config import read_eval_config
 from pytest_touchstone.core.files import (

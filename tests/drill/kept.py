@@ -19,8 +19,7 @@ from pytest_touchstone.checkpoints.info import SERVES
 from pytest_touchstone.compare.baseline_source import remove_named_baseline, set_named_baseline
 from pytest_touchstone.compare.gate.accepted import AcceptedDrop, read_accepted, write_accepted
 from pytest_touchstone.core.benchmark import Benchmark, Dataset
-from pytest_touchstone.core.data_files import DatasetInfo
-from pytest_touchstone.core.dataset import Example
+from pytest_touchstone.core.dataset import DatasetInfo, Example
 from pytest_touchstone.core.files import read_checked
 from pytest_touchstone.core.requests import Loglikelihood
 from pytest_touchstone.engines.fake import FakeEngine

@@ -38,7 +38,7 @@ from pytest_touchstone.compare.gate.config import read_gate_config
 from pytest_touchstone.compare.load import read_file
 from pytest_touchstone.compare.pair import compare_pair
 from pytest_touchstone.core.benchmark import Benchmark
-from pytest_touchstone.core.data_files import CANONICAL, read_lines
+from pytest_touchstone.core.dataset import CANONICAL, read_lines
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.eval_config import ConfigFileError
 from pytest_touchstone.core.files import parsed, read_checked, read_regular

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from pytest_touchstone.core.data_files import DatasetInfo
+from pytest_touchstone.core.dataset import DatasetInfo
 from pytest_touchstone.results.aggregate import summarize
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.store_entry import STUDIED

@@ -28,8 +28,7 @@ from typing import Any, Final, Protocol
 
 from pytest_touchstone.cli.command import Output, add_settings, add_value, write
 from pytest_touchstone.core.benchmark import Benchmark, declared
-from pytest_touchstone.core.data_files import RawRow, read_lines
-from pytest_touchstone.core.dataset import DatasetRows, load_dataset, row_checker
+from pytest_touchstone.core.dataset import DatasetRows, RawRow, load_dataset, read_lines, row_checker
 from pytest_touchstone.core.errors import DataError, ExitCode, HarnessError, MissingDataError
 from pytest_touchstone.core.files import load_module, shipped_evals
 from pytest_touchstone.core.grade import Grader

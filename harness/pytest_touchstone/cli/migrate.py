@@ -21,9 +21,8 @@ from typing import Any, Final, TypeAlias
 from pytest_touchstone.cli.command import Output
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import MOST_SETTINGS, read_regular, shown_path
-from pytest_touchstone.core.lm_eval_names import NEW_TOKENS, ZERO_SHOT, translated
 from pytest_touchstone.core.settings import SET
-from pytest_touchstone.core.tasks import shipped_names
+from pytest_touchstone.core.tasks import NEW_TOKENS, ZERO_SHOT, shipped_names, translated
 from pytest_touchstone.core.text import alike
 
 Words: TypeAlias = tuple[str, ...]

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from pytest_touchstone.cli import grade
 from pytest_touchstone.cli.command import Output, add_output, add_places, add_target, run_folder
-from pytest_touchstone.core.data_files import read_lines
+from pytest_touchstone.core.dataset import read_lines
 from pytest_touchstone.core.errors import BenchmarkError, DataError, ExitCode, HarnessError, OptionError
 from pytest_touchstone.core.files import shipped, shown_path, unwritable, write_atomic
 from pytest_touchstone.document.formatting import number

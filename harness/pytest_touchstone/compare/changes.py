@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 from pytest_touchstone.compare.baselines import comparable, is_reference, one_each, worth
 from pytest_touchstone.core.aggregation import Aggregation, mean
 from pytest_touchstone.core.composite import COMPOSITE, Composite, composite_value
-from pytest_touchstone.core.data_files import DatasetInfo
+from pytest_touchstone.core.dataset import DatasetInfo
 from pytest_touchstone.results.aggregate import composite_of_records
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult, composites_of

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.resolve import find
-from pytest_touchstone.core.data_files import OWN_FILES, RawRow, read_lines, read_text
+from pytest_touchstone.core.dataset import OWN_FILES, RawRow, read_lines, read_text
 from pytest_touchstone.core.errors import CheckpointError, DataError, OptionError
 from pytest_touchstone.core.files import shipped, shown_path
 from pytest_touchstone.core.settings import settings_table

@@ -41,7 +41,7 @@ from pytest_touchstone.compare.prompts import known_by_prompts
 from pytest_touchstone.core.aggregation import Aggregation
 from pytest_touchstone.core.composite import Composite
 from pytest_touchstone.core.errors import DataError
-from pytest_touchstone.core.lm_eval_names import PREFIXES, translated
+from pytest_touchstone.core.tasks import PREFIXES, translated
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.results.aggregate import as_metric
 from pytest_touchstone.results.store_entry import ItemScores, composites_of, other_measure

@@ -2,36 +2,65 @@
 
 Rows come from one place alone. That is the benchmark itself where it has them; else the folder of ``--eval-data`` (or
 ``TOUCHSTONE_DATA``), the Hub with ``--eval-data hub``, or the small datasets that ship with the project. Rows that a
-folder or the Hub lacks are missing, never taken from the shipped ones. ``core.data_files`` finds the files of
-a dataset ``NAME/FILE`` in a folder.
+folder or the Hub lacks are missing, never taken from the shipped ones.
+
+In a folder the dataset ``NAME/FILE`` is, in this order:
+
+    NAME/FILE.jsonl              or NAME/FILE.jsonl.gz, or a folder NAME/FILE/ of JSONL files whose names are the groups
+    NAME/processed/FILE.jsonl    or a folder NAME/processed/FILE/
+    NAME/processed/SPLIT.jsonl   for rows to be scored: ``validation``, ``valid``, ``val`` and ``dev`` are one split;
+                                 a FILE that names no split (HumanEval, problems) is ``test``, else ``validation``.
+
+Few-shot rows are found by their own name alone: those of another split might be the ones that are scored.
+
+Rows that a benchmark has itself are a list, a function that returns one, or files beside the benchmark's module. A
+function is called when items are collected, in each process, since items are made of rows before any fixture runs.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
+import json
 import math
 import random
+import re
+import traceback
+import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
+
 from pytest_touchstone.core.benchmark import Benchmark, Dataset
-from pytest_touchstone.core.data_files import (
-    CANONICAL,
-    OWN_FILES,
-    DatasetInfo,
-    RawRow,
-    data_files,
-    is_own,
-    nearest,
-    own_lines,
-    read_lines,
-)
 from pytest_touchstone.core.errors import DataError, MissingDataError, ShotsError
-from pytest_touchstone.core.files import adapter_of, shipped
+from pytest_touchstone.core.files import adapter_of, parsed, read_regular, shipped, shown_path, unpacked
 from pytest_touchstone.core.marks import SHIPPED, Extent
+from pytest_touchstone.core.text import alike, did_you_mean
+
+PROCESSED: Final = "processed"
+VALIDATION: Final = ("validation", "valid", "val", "dev")
+SPLITS: Final = frozenset((*VALIDATION, "test", "train", "prompt", "shots"))
+ENDINGS: Final = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".tsv", ".parquet", ".arrow", ".txt")
+"""The endings of files that may hold rows; only files with the first two are read."""
+
+READ: Final = ENDINGS[:2]
+
+LIKE: Final = 0.6
+"""The least similarity of two names, from 0 to 1, at which one is suggested for the other."""
+
+
+CANONICAL: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True)
+"""Makes of a row the text whose hash identifies it."""
+
+OWN_FILES: Final = (".jsonl", ".jsonl.gz")
+"""The endings of a file beside the benchmark's module; ``/`` ends the name of a folder of such files."""
+
+MOST_FILES: Final = 10_000
+"""The files of a folder among which the nearest one is looked for."""
 
 HUB: Final = "hub"
 """The value of ``--eval-data`` that stands for the Hugging Face Hub."""
@@ -47,6 +76,27 @@ DIGEST: Final = 16
 
 PROMPT: Final = "the benchmark's prompt"
 """The origin of few-shot rows that are part of a benchmark, whatever its data."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetInfo:
+    """The source of rows: ``origin`` is "--eval-data", "hub" or "shipped"; ``sha256`` is over their bytes."""
+
+    name: str
+    origin: str
+    path: str
+    rows: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class RawRow:
+    """One raw row with its place, for messages: file, number from 1, file stem."""
+
+    path: str
+    number: int
+    stem: str
+    data: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,29 +225,28 @@ def _load(spec: Benchmark, source: Dataset, data: str | None, *, scored: bool) -
 
 
 def _hub_lines(hub: Dataset) -> list[RawRow]:
-    """The rows of a Hub dataset, or of a local folder that ``datasets`` reads the same way."""
+    """Return the rows of a Hub dataset, or of a local folder that ``datasets`` reads the same way.
+
+    Of several configurations each is a file.
+    """
     try:
         import datasets
     except ImportError as error:
         raise DataError(
             "--eval-data hub needs the package datasets: pip install 'pytest-touchstone[hub]'"
         ) from error
-    configs = hub.config if isinstance(hub.config, tuple) else (hub.config,)
-    return [row for config in configs for row in _of_config(datasets, hub, config)]
-
-
-def _of_config(datasets: Any, hub: Dataset, config: str | None) -> Iterator[RawRow]:
-    """The rows of one configuration; it is the file's name where there are several."""
     several = isinstance(hub.config, tuple)
-    place = f"{hub.path}/{config}" if several else str(hub.path)
-    try:
-        rows = datasets.load_dataset(hub.path, config, split=hub.split)
-    except Exception as error:  # datasets raises dozens of kinds; all mean that the set is not available
-        first = str(error).strip().partition("\n")[0]
-        raise DataError(f"dataset {place} ({hub.split}): {first or type(error).__name__}") from error
-    stem = config if several and config is not None else hub.split
-    for number, row in enumerate(rows, start=1):
-        yield RawRow(place, number, stem, dict(row))
+    lines: list[RawRow] = []
+    for config in hub.config if isinstance(hub.config, tuple) else (hub.config,):
+        place = f"{hub.path}/{config}" if several else str(hub.path)
+        try:
+            rows = datasets.load_dataset(hub.path, config, split=hub.split)
+        except Exception as error:  # datasets raises dozens of kinds; all mean that the set is not available
+            reason = str(error).strip().partition("\n")[0] or type(error).__name__
+            raise DataError(f"dataset {place} ({hub.split}): {reason}") from error
+        stem = config if several and config is not None else hub.split
+        lines += [RawRow(place, number, stem, dict(row)) for number, row in enumerate(rows, start=1)]
+    return lines
 
 
 def _checked(
@@ -215,7 +264,12 @@ def _checked(
     for line in lines:
         if spec.keep is not None and not spec.keep(line.data):
             continue
-        canonical = _canonical(line)
+        try:
+            canonical = CANONICAL.encode(line.data).encode("utf-8", "backslashreplace")
+        except (TypeError, ValueError) as error:
+            raise DataError(
+                f"{line.path}, row {line.number}: {error}; use text, numbers, lists and dicts"
+            ) from None
         whole.update(canonical + b"\n")
         if spec.subsets is not None:
             kept.append(line)
@@ -234,17 +288,6 @@ def _checked(
         raise DataError(f"{path}: no rows; {remedy}")
     info = DatasetInfo(name=name, origin=origin, path=path, rows=len(examples), sha256=whole.hexdigest())
     return DatasetRows(info, tuple(examples))
-
-
-def _canonical(line: RawRow) -> bytes:
-    """A row as bytes that depend on its content alone."""
-    try:
-        text = CANONICAL.encode(line.data)
-    except (TypeError, ValueError) as error:
-        raise DataError(
-            f"{line.path}, row {line.number}: {error}; use text, numbers, lists and dicts"
-        ) from None
-    return text.encode("utf-8", "backslashreplace")
 
 
 def _place(spec: Benchmark, group: str | None) -> str:
@@ -289,54 +332,197 @@ def _plain(group: str) -> str:
     return group.replace("/", "_").replace("[", "(").replace("]", ")").replace(" ", "_")
 
 
-def row_checker(spec: Benchmark) -> Any:
-    """A function ``RawRow -> row`` that prepares and checks a row, raising ``DataError`` with file, row and
-    field."""
-    adapter = _row_type(spec) if spec.row is not None else None
+def row_checker(spec: Benchmark) -> Callable[[RawRow], dict[str, Any]]:
+    """Return a function that prepares and checks a row, and raises ``DataError`` with file, row and field.
 
-    def check(line: RawRow) -> dict[str, Any]:
-        row = {FILE: line.stem, **line.data} if spec.group == FILE else line.data
-        if spec.prepare is not None:
-            try:
-                row = spec.prepare(dict(row))
-            except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-                missing = (
-                    f"field {error} is missing"
-                    if isinstance(error, KeyError)
-                    else f"{type(error).__name__}: {error}"
-                )
-                raise DataError(
-                    f"{line.path}, row {line.number}: {missing} ({spec.name} cannot use it)"
-                ) from error
-        if adapter is None:
-            return row
-        from pydantic import ValidationError
-
-        try:
-            return dict(adapter.validate_python(row))
-        except ValidationError as error:
-            raise DataError(
-                f"{line.path}, row {line.number}: {_fault(error.errors()[0])} ({spec.name} needs it)"
-            ) from None
-
-    return check
-
-
-def _fault(detail: Mapping[str, Any]) -> str:
-    field = ".".join(str(part) for part in detail["loc"]) or "row"
-    if detail["type"] == "missing":
-        return f"field {field!r} is missing"
-    return f"field {field!r} is {str(detail.get('input'))[:60]!r}: {detail['msg'].lower()}"
-
-
-def _row_type(spec: Benchmark) -> Any:
-    """The adapter that checks rows; raises ``DataError`` for a row type that cannot be used."""
+    Raises ``DataError`` for a row type that cannot be used.
+    """
+    from pydantic import ValidationError
     from pydantic.errors import PydanticUserError
 
     try:
-        return adapter_of(spec.row)
+        adapter = None if spec.row is None else adapter_of(spec.row)
     except PydanticUserError as error:
         why = f"cannot be used: {error.message.splitlines()[0]}"
         if error.code == "typed-dict-version":
             why = "is a typing.TypedDict, which works from Python 3.12 on; import it from typing_extensions"
         raise DataError(f"{spec.name}: its row type {why}") from None
+
+    def check(line: RawRow) -> dict[str, Any]:
+        row = {FILE: line.stem, **line.data} if spec.group == FILE else line.data
+        where = f"{line.path}, row {line.number}"
+        if spec.prepare is not None:
+            try:
+                row = spec.prepare(dict(row))
+            except KeyError as error:
+                raise DataError(f"{where}: field {error} is missing ({spec.name} cannot use it)") from error
+            except (TypeError, ValueError, IndexError, AttributeError) as error:
+                reason = f"{type(error).__name__}: {error}"
+                raise DataError(f"{where}: {reason} ({spec.name} cannot use it)") from error
+        try:
+            return row if adapter is None else dict(adapter.validate_python(row))
+        except ValidationError as error:
+            fault = error.errors()[0]
+            field = ".".join(str(part) for part in fault["loc"]) or "row"
+            why = f"is {str(fault.get('input'))[:60]!r}: {fault['msg'].lower()}"
+            if fault["type"] == "missing":
+                why = "is missing"
+            raise DataError(f"{where}: field {field!r} {why} ({spec.name} needs it)") from None
+
+    return check
+
+
+# The files of a dataset in a folder
+
+
+def data_files(folder: Path, name: str, *, scored: bool) -> list[Path]:
+    """Return the files of the dataset ``NAME/FILE`` in this folder, none where it has none.
+
+    ``scored`` is true for rows that are evaluated, and false for few-shot examples, which have one name alone.
+
+    Raises ``DataError`` where the folder cannot be read.
+    """
+    parent, slash, file = name.rpartition("/")
+    names = [file]
+    if scored and file in VALIDATION:
+        names += VALIDATION
+    elif scored and not SPLITS.intersection(file.lower().split("_")):  # sanitized_test is a set of its own
+        names += ("test", *VALIDATION)
+    processed = [f"{parent}{slash}{PROCESSED}/{split}" for split in names]
+    try:
+        for path in dict.fromkeys((name, *processed)):
+            for ending in READ:
+                if (single := folder / f"{path}{ending}").is_file():
+                    return [single]
+            if several := sorted((folder / path).glob("*.jsonl")):
+                return several
+    except OSError as error:
+        raise DataError(f"{error.filename or folder}: cannot be read: {error.strerror}") from error
+    return []
+
+
+def nearest(folder: Path, name: str) -> str | None:
+    """Return the file of rows in the folder whose path is most like ``NAME/FILE``; None where none is like it."""
+    entries = itertools.chain(*(folder.glob(pattern) for pattern in ("*", "*/*", "*/*/*")))
+    files = (path for path in itertools.islice(entries, MOST_FILES) if path.name.lower().endswith(ENDINGS))
+    paths = {_words(path): path for path in sorted(str(file.relative_to(folder)) for file in files)}
+    near = alike(_words(name), paths, cutoff=LIKE)
+    return paths[near[0]] if near else None
+
+
+def _words(path: str) -> str:
+    """Return the letters and digits of a path alone, without its ending, in lower case."""
+    return re.sub(r"[\W_]+", "", path.partition(".")[0].replace(PROCESSED, "")).casefold()
+
+
+# Rows of files, and those that a benchmark has itself
+
+
+def read_text(path: Path, most: int | None = None) -> str:
+    """The text of a file; raises ``DataError`` where it is none, cannot be read, or has more than ``most`` bytes."""
+    try:
+        return read_regular(path, most).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{shown_path(path)}: not UTF-8 text (byte {error.start}); save it as UTF-8"
+        ) from error
+    except OSError as error:
+        raise DataError(f"{shown_path(path)}: cannot be read: {error.strerror or error}") from error
+
+
+def read_lines(path: Path) -> Iterator[RawRow]:
+    """The JSON objects of a file, one per line, also of one packed with gzip; raises ``DataError`` naming file and
+    row number of any other line."""
+    shown = shown_path(path)
+    try:
+        data = read_regular(path)
+        text = (unpacked(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{shown}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{shown}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    for number, raw in enumerate(_lines(text), start=1):
+        if not raw.strip():
+            continue
+        try:
+            row = parsed(raw)
+        except ValueError as error:
+            raise DataError(
+                f"{shown}, row {number}: not valid JSON ({error}); one JSON object per line"
+            ) from error
+        if not isinstance(row, dict):
+            raise DataError(f"{shown}, row {number}: a {type(row).__name__}, not a JSON object")
+        yield RawRow(shown, number, path.stem, row)
+
+
+def _lines(text: str) -> Iterator[str]:
+    """Yield the lines one by one: a list of all of them takes several times the memory of short ones."""
+    at = 0
+    while (end := text.find("\n", at)) >= 0:
+        yield text[at:end]
+        at = end + 1
+    yield text[at:]
+
+
+def is_own(source: Dataset) -> bool:
+    """Return whether the rows belong to the benchmark, whatever the data: given ones, or files beside its module."""
+    return source.rows is not None or source.name.endswith((*OWN_FILES, "/"))
+
+
+def own_lines(spec: Benchmark, source: Dataset) -> tuple[str, list[RawRow]] | None:
+    """Return the rows that belong to the benchmark and their place; None where they come from a folder of data.
+
+    Raises ``DataError`` where they cannot be had, and for a name that was meant for a file beside the module.
+    """
+    if source.rows is not None:
+        return f"rows of {spec.name}", list(_given(spec, source.rows))
+    if not is_own(source):
+        _check_name(spec, source)
+        return None
+    path = spec.folder / source.name
+    files = sorted(path.glob("*.jsonl")) if source.name.endswith("/") else [path]
+    if not files or not files[0].is_file():
+        beside = [f"{one.name}/" if one.is_dir() else one.name for one in sorted(path.parent.glob("*"))]
+        near = did_you_mean(path.name, [one for one in beside if one.endswith((*OWN_FILES, "/"))])
+        what = "no folder of .jsonl files" if source.name.endswith("/") else "no such file"
+        raise DataError(f"{spec.name}: {shown_path(path)}: {what}; {near}".rstrip("; "))
+    return str(path), [line for file in files for line in read_lines(file)]
+
+
+def _check_name(spec: Benchmark, source: Dataset) -> None:
+    """Raise ``DataError`` for the name of a file that cannot be read, or whose ending is missing."""
+    name = source.local or ""
+    if name.endswith(ENDINGS):
+        raise DataError(
+            f"{spec.name}: data={name!r}: only .jsonl files are read; for another write a function that returns its "
+            "rows as dicts, and give rows=THAT_FUNCTION"
+        )
+    for ending in OWN_FILES:
+        if name and "/" not in name and (spec.folder / f"{name}{ending}").is_file():
+            raise DataError(f"{spec.name}: data={name!r} is no file; did you mean {name + ending!r}?")
+
+
+def _given(spec: Benchmark, rows: object) -> Iterator[RawRow]:
+    """Yield the rows of a list, or of a function that returns them."""
+    place = f"rows of {spec.name}"
+    if callable(rows):
+        try:
+            rows = rows()
+            if not isinstance(rows, (str, Mapping)) and isinstance(rows, Iterable):
+                rows = list(rows)  # a generator may raise, too
+        except pytest.fail.Exception:
+            raise DataError(
+                f"{place}: a fixture, which runs later; give the function without the fixture"
+            ) from None
+        except Exception as error:
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            line = f"{shown_path(Path(last.filename))}:{last.lineno}"
+            raise DataError(f"{place}: {type(error).__name__}: {error} ({line})") from error
+    if isinstance(rows, (str, Mapping)) or not isinstance(rows, Iterable):
+        raise DataError(
+            f"{place}: of type {type(rows).__name__}; give a list of dicts, or a function that returns one"
+        )
+    for number, row in enumerate(rows, start=1):
+        if not isinstance(row, Mapping):
+            raise DataError(f"{place}, row {number}: of type {type(row).__name__}, not a dict")
+        yield RawRow(place, number, "rows", dict(row))

@@ -43,11 +43,10 @@ from pytest_touchstone.core.files import (
     shipped_evals,
     shown_path,
 )
-from pytest_touchstone.core.lm_eval_names import difference, translated
 from pytest_touchstone.core.reasoning import AUTO, delimiters_of, without_trace
 from pytest_touchstone.core.requests import Generate, GenerateAnswer, Request
 from pytest_touchstone.core.settings import ALL
-from pytest_touchstone.core.tasks import Tasks
+from pytest_touchstone.core.tasks import Tasks, difference, translated
 from pytest_touchstone.core.text import alike, count, either, listed
 
 PRIORITIES: Final = ("high", "medium", "low")

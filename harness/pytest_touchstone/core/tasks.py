@@ -16,6 +16,9 @@ which goes before it.
     nightly = "arc_challenge 25-shot, hellaswag 10-shot, gsm8k"
 
 A line is what ``--eval-tasks`` takes, and may name other groups.
+
+The names of lm-evaluation-harness, for its tasks and metrics, stand here where prompt, data and metric are those of the
+shipped benchmark, or where the benchmark's page says how they differ.
 """
 
 from __future__ import annotations
@@ -24,17 +27,17 @@ import ast
 import functools
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final, TypeAlias
 
+from pytest_touchstone.core.aggregation import is_of_samples
 from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.dataset import HUB
 from pytest_touchstone.core.errors import OptionError
 from pytest_touchstone.core.files import MOST_SETTINGS, project_table, read_regular, shipped_evals
-from pytest_touchstone.core.lm_eval_names import SUBJECTS
 from pytest_touchstone.core.requests import (
     FillMask,
     Generate,
@@ -46,6 +49,22 @@ from pytest_touchstone.core.requests import (
     RunProgram,
 )
 from pytest_touchstone.core.text import alike, either, listed
+
+SUBJECTS: Final = {
+    "stem": """abstract_algebra anatomy astronomy college_biology college_chemistry college_computer_science
+        college_mathematics college_physics computer_security conceptual_physics electrical_engineering
+        elementary_mathematics high_school_biology high_school_chemistry high_school_computer_science
+        high_school_mathematics high_school_physics high_school_statistics machine_learning""",
+    "humanities": """formal_logic high_school_european_history high_school_us_history high_school_world_history
+        international_law jurisprudence logical_fallacies moral_disputes moral_scenarios philosophy prehistory
+        professional_law world_religions""",
+    "social_sciences": """econometrics high_school_geography high_school_government_and_politics
+        high_school_macroeconomics high_school_microeconomics high_school_psychology human_sexuality
+        professional_psychology public_relations security_studies sociology us_foreign_policy""",
+    "other": """business_ethics clinical_knowledge college_medicine global_facts human_aging management marketing
+        medical_genetics miscellaneous nutrition professional_accounting professional_medicine virology""",
+}
+"""The subjects of its groups of MMLU."""
 
 TAGS: Final[Mapping[str, tuple[type[Request], ...]]] = {
     "causal": (Loglikelihood, RollingLoglikelihood, Generate),
@@ -198,26 +217,22 @@ def parse_tasks(text: str) -> str:
 def _terms(text: str, groups: Mapping[str, str], within: tuple[str, ...]) -> Iterator[Term]:
     """Yield the terms of a text; the name of a group of benchmarks stands for its terms, also after ``-`` and
     before a number of shots."""
-    for part in text.split(","):
-        term = _term(part.strip())
-        name = term.name.casefold()
-        if term.group is not None or name not in groups:
+    for part in map(str.strip, text.split(",")):
+        match = _TERM.fullmatch(part)
+        if match is None:
+            raise ValueError("names, separated by commas")
+        out, name, group, shots = match.groups()
+        term = Term(part, name, group, bool(out), None if shots is None else int(shots))
+        if group is not None or name.casefold() not in groups:
             yield term
             continue
-        if name in within:
-            raise ValueError(f"a group that does not name itself ({' -> '.join([*within, name])})")
-        for one in _terms(groups[name], groups, (*within, name)):
-            if not (one.out and term.out):
-                shots = one.shots if term.shots is None else term.shots
-                yield replace(one, out=one.out or term.out, shots=shots)
-
-
-def _term(text: str) -> Term:
-    found = _TERM.fullmatch(text)
-    if found is None:
-        raise ValueError("names, separated by commas")
-    out, name, group, shots = found.groups()
-    return Term(text, name, group, bool(out), None if shots is None else int(shots))
+        path = (*within, name.casefold())
+        if path[-1] in within:
+            raise ValueError(f"a group that does not name itself ({' -> '.join(path)})")
+        for member in _terms(groups[path[-1]], groups, path):
+            if not (member.out and term.out):
+                shots_of_member = member.shots if term.shots is None else term.shots
+                yield replace(member, out=member.out or term.out, shots=shots_of_member)
 
 
 def _like(name: str, pattern: str) -> bool:
@@ -311,3 +326,92 @@ def shipped_groups() -> dict[str, str]:
     """Return the groups that ship with the program."""
     path = shipped_evals() / FILE
     return dict(tomllib.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
+
+
+# Names of lm-evaluation-harness
+
+
+LM_EVAL_TASKS: Final = {
+    "ai2_arc": ("arc_easy", "arc_challenge"),
+    "lambada_openai": ("lambada",),
+    "bbh_cot_fewshot": ("bbh",),
+    "minerva_math": ("math_5000",),
+    "minerva_math500": ("math",),
+    "leaderboard_mmlu_pro": ("mmlu_pro_letters",),
+    "kobest": tuple(f"kobest_{task}" for task in ("boolq", "copa", "hellaswag", "sentineg", "wic")),
+    **{
+        f"mmlu_{name}": tuple(f"mmlu/{one}" for one in subjects.split())
+        for name, subjects in SUBJECTS.items()
+    },
+    **{
+        f"mmlu_{name}_continuation": tuple(f"mmlu_continuation/{one}" for one in subjects.split())
+        for name, subjects in SUBJECTS.items()
+    },
+    **{
+        f"mmlu_{one}_continuation": (f"mmlu_continuation/{one}",)
+        for subjects in SUBJECTS.values()
+        for one in subjects.split()
+    },
+}
+"""Our benchmarks by lm-evaluation-harness's names, where those are other ones."""
+
+PREFIXES: Final = {
+    "minerva_math_": "math_5000",
+    "bbh_cot_fewshot_": "bbh",
+    "bbh_zeroshot_": "bbh_zeroshot",
+    "mmlu_pro_": "mmlu_pro",
+    "mmlu_": "mmlu",
+}
+"""The beginnings of the names of parts: ``mmlu_virology`` is the group ``virology`` of ``mmlu``."""
+
+PARTS: Final = {
+    "counting_and_prob": "Counting_&_Probability",
+    "counting_and_probability": "Counting_&_Probability",
+    "num_theory": "Number_Theory",
+    "intermediate_algebra": "Intermediate_Algebra",
+    **{name: name.title() for name in ("algebra", "geometry", "number_theory", "prealgebra", "precalc")},
+    "precalc": "Precalculus",
+    "precalculus": "Precalculus",
+}
+"""Our groups by its names of parts of MATH."""
+
+ZERO_SHOT: Final = ("mmlu", "mmlu_stem")
+"""Our benchmarks that have few-shot examples, where its tasks have none by default."""
+
+NEW_TOKENS: Final = {"minerva_math": 256, "minerva_math500": 256, "humaneval": 1024, "mbpp": 256}
+"""The most new tokens of its tasks, where ours take another number."""
+
+SHARED: Final = ("mmlu_stem",)
+"""The names that both have, for different rows."""
+
+
+def translated(name: str, known: Collection[str], *, theirs: bool = False) -> tuple[str, ...]:
+    """Return what ``--eval-tasks`` takes for a task of lm-evaluation-harness: the name itself where one of the
+    ``known`` benchmarks has it, or where it is none of its tasks. A name that both have is ours, unless it is known to
+    be ``theirs``."""
+    if name in known and not (theirs and name in SHARED):
+        return (name,)
+    if name in LM_EVAL_TASKS:
+        return LM_EVAL_TASKS[name]
+    for prefix, benchmark in PREFIXES.items():
+        if name.startswith(prefix) and (part := name.removeprefix(prefix)):
+            group = PARTS.get(part, part) if benchmark == "math_5000" else part
+            return (f"{benchmark}/{group}",)
+    return (name,)
+
+
+def difference(name: str, term: str) -> str | None:
+    """Return how what ``--eval-tasks`` takes for a name asks for other rows than lm-evaluation-harness has under it."""
+    if name in SHARED and term == name:
+        return "lm-evaluation-harness has 19 subjects under this name, ours has 14"
+    return None
+
+
+def metrics_named(name: str, metrics: Iterable[str]) -> list[str]:
+    """Return the metrics that a name means, ours or that of lm-evaluation-harness: ``exact_match`` is a family of ours,
+    ``acc,none``, ``pass_at_1`` and, of a filter that counts answers, ``exact_match,maj@8`` are its ways to write."""
+    plain, _, by = name.replace("pass_at_", "pass@").partition(",")
+    plain = by if is_of_samples(by) else plain
+    known = list(metrics)
+    same = [metric for metric in known if metric == plain]
+    return same or [metric for metric in known if metric.startswith(f"{plain}_")]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.checkpoints.config_files import step_of_row
 from pytest_touchstone.core import marks
-from pytest_touchstone.core.data_files import DatasetInfo
+from pytest_touchstone.core.dataset import DatasetInfo
 from pytest_touchstone.core.keys import masked
 from pytest_touchstone.core.text import INVISIBLE, count, visible, without_home
 from pytest_touchstone.document.language import said, said_cell

@@ -21,8 +21,14 @@ from pytest_touchstone.core.benchmark import Benchmark, declared
 from pytest_touchstone.core.errors import ExitCode, HarnessError
 from pytest_touchstone.core.eval_config import PRIORITIES, Choice, EvalConfig
 from pytest_touchstone.core.files import load_module, shipped_evals, shown_path
-from pytest_touchstone.core.lm_eval_names import metrics_named
-from pytest_touchstone.core.tasks import Known, Tasks, declared_groups, declared_in, shipped_names
+from pytest_touchstone.core.tasks import (
+    Known,
+    Tasks,
+    declared_groups,
+    declared_in,
+    metrics_named,
+    shipped_names,
+)
 from pytest_touchstone.core.text import alike, count, listed
 from pytest_touchstone.metrics.solutions import forms_of
 from pytest_touchstone.plugin.collection import (

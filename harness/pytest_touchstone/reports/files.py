@@ -57,8 +57,8 @@ from pytest_touchstone.core.files import (
     write_json,
 )
 from pytest_touchstone.core.keys import masked
-from pytest_touchstone.core.lm_eval_names import metrics_named
 from pytest_touchstone.core.requests import ProgramOutcome
+from pytest_touchstone.core.tasks import metrics_named
 from pytest_touchstone.core.text import count, csv_text, listed, visible
 from pytest_touchstone.metrics.samples import KS, pass_at
 from pytest_touchstone.reports.page.builder import FILE as PAGE

@@ -13,7 +13,7 @@ from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from pytest_touchstone.core.data_files import CANONICAL, read_lines
+from pytest_touchstone.core.dataset import CANONICAL, read_lines
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.grade import flat
 from pytest_touchstone.core.requests import Judge, JudgeAnswer, answer_from_plain

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from pytest_touchstone.checkpoints.config_files import step_of_row
 from pytest_touchstone.core.composite import COMPOSITE
-from pytest_touchstone.core.data_files import DatasetInfo
+from pytest_touchstone.core.dataset import DatasetInfo
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import FINITE, SCHEMA, check_kind, read_checked, typed
 from pytest_touchstone.core.marks import Extent

@@ -22,8 +22,7 @@ from typing import Final
 
 from pytest_touchstone.compare.load import select
 from pytest_touchstone.compare.standings import best_checkpoint
-from pytest_touchstone.core.lm_eval_names import translated
-from pytest_touchstone.core.tasks import shipped_names
+from pytest_touchstone.core.tasks import shipped_names, translated
 from pytest_touchstone.core.text import place_text
 from pytest_touchstone.statistics.best_of_many import best_of
 from pytest_touchstone.statistics.comparison import Comparison, z_quantile

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 from pytest_touchstone.compare.formats.every_eval_ever_export import CANONICAL, OURS
 from pytest_touchstone.compare.formats.export import Export, Files, began, row_of
 from pytest_touchstone.core.aggregation import is_soft
-from pytest_touchstone.core.data_files import read_text
+from pytest_touchstone.core.dataset import read_text
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.files import file_name
 from pytest_touchstone.core.text import count, listed

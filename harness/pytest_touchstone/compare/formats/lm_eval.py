@@ -44,7 +44,7 @@ from pytest_touchstone.compare.formats.task_metrics import (
     metric_name,
     scales_of,
 )
-from pytest_touchstone.core.data_files import RawRow, read_lines
+from pytest_touchstone.core.dataset import RawRow, read_lines
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.results.store_entry import ItemScores
 
