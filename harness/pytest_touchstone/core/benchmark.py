@@ -367,7 +367,9 @@ def benchmark(
     more |= {"judge": _questions(name, kinds, judge), "aggregate": dict(aggregate), "needs": dict(needs)}
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        more["rule"], more["folder"] = rule or inspect.getdoc(function) or "", folder or _folder(function)
+        code = getattr(inspect.unwrap(function), "__code__", None)
+        more["rule"] = rule or inspect.getdoc(function) or ""
+        more["folder"] = folder or (Path() if code is None else Path(code.co_filename).absolute().parent)
         return declare(
             function, Benchmark(name=name, version=version, data=given, asks=kinds, primary=primary, **more)
         )
@@ -433,12 +435,6 @@ def _questions(name: str, kinds: Iterable[object], judge: object) -> tuple[Judge
         lacking = "judge=Judge(PROMPT, choices=...)" if Judge in kinds else "Judge in asks"
         raise BenchmarkError(f"benchmark {name!r}: asks a judge, and has no {lacking}; add it")
     return found
-
-
-def _folder(function: Callable[..., Any]) -> Path:
-    """The folder of the file that a function was written in."""
-    code = getattr(inspect.unwrap(function), "__code__", None)
-    return Path() if code is None else Path(code.co_filename).absolute().parent
 
 
 def _dataset(name: str, data: object) -> Dataset:

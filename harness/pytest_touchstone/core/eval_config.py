@@ -47,7 +47,7 @@ from pytest_touchstone.core.reasoning import AUTO, delimiters_of, without_trace
 from pytest_touchstone.core.requests import Generate, GenerateAnswer, Request
 from pytest_touchstone.core.settings import ALL
 from pytest_touchstone.core.tasks import Tasks, difference, translated
-from pytest_touchstone.core.text import alike, count, either, listed
+from pytest_touchstone.core.text import count, did_you_mean, either, listed
 
 PRIORITIES: Final = ("high", "medium", "low")
 """The order in which benchmarks run."""
@@ -109,10 +109,6 @@ AS_THE_RUN: Final = Asking()
 
 
 # The file of ``--eval-config``
-
-
-MOST_LINES: Final = 1
-"""The faults that a run names; ``touchstone benchmarks --config`` names all."""
 
 
 class Entry(BaseModel):
@@ -210,22 +206,17 @@ class EvalConfig:
         found = ((one, difference(one.written, one.term)) for one in self.choices)
         return tuple(dict.fromkeys(f"{one.where}: {one.written}: {why}" for one, why in found if why))
 
-    def choice(self, spec: Benchmark) -> Choice | None:
-        """Return the choice that is about a benchmark, or about a part of it; one by its name goes before those by a
-        tag or a pattern."""
-        found = [one for one in self.choices if Tasks.of([one.term]).chosen(spec)]
-        by_name = (one for one in found if one.name == spec.name)
-        return next(by_name, next(iter(found), None))
+    def asking(self, spec: Benchmark) -> Asking:
+        """Return the options of a benchmark; a choice by its name goes before those by a tag or a pattern."""
+        choices = [choice for choice in self.choices if Tasks.of([choice.term]).chosen(spec)]
+        by_name = (choice for choice in choices if choice.name == spec.name)
+        return next((choice.asking for choice in (*by_name, *choices)), AS_THE_RUN)
 
     def asking_named(self, name: str) -> Asking:
         """Return the options of a benchmark by its name alone."""
-        found = [one for one in self.choices if fnmatchcase(name, one.name)]
-        return next((one.asking for one in sorted(found, key=lambda one: one.name != name)), AS_THE_RUN)
-
-    def asking(self, spec: Benchmark) -> Asking:
-        """Return the options of a benchmark."""
-        found = self.choice(spec)
-        return AS_THE_RUN if found is None else found.asking
+        choices = [choice for choice in self.choices if fnmatchcase(name, choice.name)]
+        by_name = (choice for choice in choices if choice.name == name)
+        return next((choice.asking for choice in (*by_name, *choices)), AS_THE_RUN)
 
 
 class ConfigFileError(OptionError):
@@ -233,13 +224,11 @@ class ConfigFileError(OptionError):
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.lines = list(lines)
-        more = len(self.lines) - MOST_LINES
-        rest = (
-            f"; and {count(more, 'other fault')}: `touchstone benchmarks --config` names all"
-            if more > 0
-            else ""
+        more = len(self.lines) - 1
+        others = (
+            f"; and {count(more, 'other fault')}: `touchstone benchmarks --config` names all" if more else ""
         )
-        super().__init__(f"{self.lines[0]}{rest}")
+        super().__init__(f"{self.lines[0]}{others}")
 
 
 def read_eval_config(path: Path, known: Collection[str]) -> EvalConfig:
@@ -297,20 +286,18 @@ def _without(tables: Any, places: Iterable[tuple[int | str, ...]]) -> Any:
 
 
 def _tables(path: Path) -> Any:
+    """Read the TOML or JSON of a file; raise ``ConfigFileError`` for one that cannot be read."""
     shown = shown_path(path)
+    is_toml = path.suffix.lower() == ".toml"
     try:
         text = read_regular(path, MOST_SETTINGS).decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise ConfigFileError([f"--eval-config: cannot read {shown}: {reason}"]) from None
-    try:
-        if path.suffix.lower() == ".toml":
-            return parsed_toml(text)
-        return parsed(text, object_pairs_hook=_no_doubles)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigFileError([f"{shown} is no TOML: {error}"]) from None
+        return parsed_toml(text) if is_toml else parsed(text, object_pairs_hook=_no_doubles)
+    except OSError as error:
+        raise ConfigFileError([f"--eval-config: cannot read {shown}: {error.strerror}"]) from None
+    except UnicodeDecodeError:
+        raise ConfigFileError([f"--eval-config: cannot read {shown}: it is not UTF-8"]) from None
     except ValueError as error:
-        raise ConfigFileError([f"{shown} is no JSON: {error}"]) from None
+        raise ConfigFileError([f"{shown} is no {'TOML' if is_toml else 'JSON'}: {error}"]) from None
 
 
 def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -328,34 +315,29 @@ def _without_comments(value: Any) -> Any:
     return {name: _without_comments(one) for name, one in value.items() if not name.startswith(("_", "$"))}
 
 
+_KINDS_OF_VALUES: Final = ("constrained-", "literal[", "int", "float", "union[", "function-")
+"""The beginnings of pydantic's names for one of several kinds of value, which are no part of a place."""
+
+
 def _line(error: dict[str, Any]) -> str:
     """Return a fault of the file as one line: its place, the value, and what was expected."""
-    place = [part for part in error["loc"] if isinstance(part, int) or not _is_kind(part)]
-    key = next((str(part) for part in reversed(place) if isinstance(part, str)), "")
-    where = _place(place) or "the file"
+    place = [
+        part
+        for part in error["loc"]
+        if isinstance(part, int) or part in EXPECTED or not part.startswith(_KINDS_OF_VALUES)
+    ]
+    key = next((part for part in reversed(place) if isinstance(part, str)), "")
+    steps = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    where = "".join(steps).lstrip(".") or "the file"
     if error["type"] == "extra_forbidden":
         keys = (Entry if len(place) > 1 else File).model_fields
-        near = alike(key, keys)
-        return f"{where}: unknown key; " + (
-            f"did you mean {near[0]!r}?" if near else f"known are {listed(keys)}"
-        )
-    entry = len(place) == 2 and place[0] in ("benchmarks", "tasks")
-    expected = "a table of options" if entry or not place else EXPECTED.get(key, error["msg"])
+        hint = did_you_mean(key, keys).strip() or f"known are {listed(keys)}"
+        return f"{where}: unknown key; {hint}"
+    is_entry = len(place) == 2 and place[0] in ("benchmarks", "tasks")
+    expected = "a table of options" if is_entry or not place else EXPECTED.get(key, error["msg"])
     if place == ["tasks"]:
         expected = EXPECTED["benchmarks"]
     return f"{where}: invalid {json.dumps(error['input'], default=str)[:60]}; expected {expected}"
-
-
-def _is_kind(part: str) -> bool:
-    """Return whether a part of a place is pydantic's name for one of several kinds of value."""
-    return (
-        part.startswith(("constrained-", "literal[", "int", "float", "union[", "function-"))
-        and part not in EXPECTED
-    )
-
-
-def _place(parts: Iterable[str | int]) -> str:
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts).lstrip(".")
 
 
 def _entries(file: File, known: Collection[str]) -> Iterator[tuple[str, str, list[Choice]]]:
