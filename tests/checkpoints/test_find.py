@@ -77,7 +77,7 @@ def test_the_trainers_step_goes_before_the_number_in_the_name(runs: Path) -> Non
     series = find_checkpoints([f"{runs}/a/checkpoint-*"])
     assert named(series, runs) == ["a/checkpoint-1000", "a/checkpoint-200"]
     assert [info.step for info in series.infos] == [1000, 5000]
-    assert {info.series for info in series.infos} == {str(runs / "a")}
+    assert {info.training.series for info in series.infos} == {str(runs / "a")}
 
 
 def test_a_glob_of_folders_that_are_none_says_so_and_goes_on(runs: Path) -> None:

@@ -95,19 +95,24 @@ def test_a_whole_is_described(whole: Path) -> None:
         "folder",
         "llama",
     )
-    assert (info.architecture, info.seq_len, info.global_step) == ("LlamaForCausalLM", 128, 7)
+    assert (info.architecture, info.seq_len, info.training.global_step) == ("LlamaForCausalLM", 128, 7)
     assert info.serves == (Loglikelihood, RollingLoglikelihood, Generate)
 
 
 def test_a_masked_folder_is_described(masked_folder: Path) -> None:
     info = only(masked_folder)
-    assert (info.name, info.kind, info.model_type, info.global_step) == ("final", "masked", "bert", None)
+    assert (info.name, info.kind, info.model_type, info.training.global_step) == (
+        "final",
+        "masked",
+        "bert",
+        None,
+    )
     assert info.serves == (FillMask, PseudoLoglikelihood)
 
 
 def test_a_trainer_folder_tells_step_and_epoch(folder: Path) -> None:
     trainer_state(folder, global_step=655, epoch=2.5)
-    assert (only(folder).global_step, only(folder).epoch) == (655, 2.5)
+    assert (only(folder).training.global_step, only(folder).training.epoch) == (655, 2.5)
 
 
 def test_model_type_decides_without_architectures(folder: Path) -> None:
@@ -202,7 +207,7 @@ def test_a_gguf_header_is_read(tmp_path: Path) -> None:
     }
     info = only(write_gguf(tmp_path / "small.Q8_0.gguf", pairs))
     assert (info.name, info.kind, info.format, info.seq_len) == ("small.Q8_0", "causal", "gguf", 512)
-    assert (info.parameters, info.dtype) == (32, "F32")
+    assert (info.weights.parameters, info.weights.dtype) == (32, "F32")
     whole = info.path.read_bytes()
     info.path.write_bytes(whole[:-1])
     assert "cut off" in fault(info.path)
@@ -291,7 +296,7 @@ def test_extended_position_tables_are_used_whole(tmp_path: Path, model_type: str
     folder = tiny_masked(tmp_path / "m", model_type=model_type, seq_len=256, **more)
     change_config(folder, max_position_embeddings=128)
     info = only(folder)
-    assert info.overrides["max_position_embeddings"] == 256
+    assert info.weights.overrides["max_position_embeddings"] == 256
     assert info.seq_len == (256 - 1 if model_type == "roberta" else 256)
     engine = open_engine(info, ModelSettings(device="cpu", threads=1))
     (answer,) = engine.answer([FillMask("a " * 200 + "[MASK]", 1)])
@@ -433,8 +438,8 @@ def test_builtin_series_give_the_last_step_and_any_saved_one(
     for step in (1000, 300):
         shutil.copytree(masked_folder, tmp_path / "models" / "ko-mlm-tiny" / "nouns" / f"checkpoint-{step}")
     last, early = only("builtin:ko-mlm-tiny"), only("builtin:ko-mlm-tiny/nouns/checkpoint-300")
-    assert (last.name, last.path.name, last.global_step) == ("ko-mlm-tiny", "checkpoint-1000", 1000)
-    assert (early.name, early.global_step) == ("checkpoint-300", 300)
+    assert (last.name, last.path.name, last.training.global_step) == ("ko-mlm-tiny", "checkpoint-1000", 1000)
+    assert (early.name, early.training.global_step) == ("checkpoint-300", 300)
     assert [info.name for info in default_checkpoints()] == ["ko-mlm-tiny"]
     assert "there are builtin:ko-mlm-tiny/nouns/checkpoint-300, " in fault(
         "builtin:ko-mlm-tiny/nouns/checkpoint-4"

@@ -22,7 +22,7 @@ from tests.support.tiny import tiny_causal, trainer_state
 
 @pytest.mark.parametrize("prefix", ["module.", "_orig_mod.module.", "transformer.", "adapter.transformer."])
 def test_wrappers_prefixes_do_not_matter(place: Path, prefix: str) -> None:
-    assert only(llama_pt(place / "x.pt", prefix=prefix)).params["n_future_tokens"] == 4
+    assert only(llama_pt(place / "x.pt", prefix=prefix)).weights.params["n_future_tokens"] == 4
 
 
 def test_sizes_and_tokenizer_are_found_where_the_training_had_its_model(place: Path, tmp_path: Path) -> None:
@@ -40,7 +40,7 @@ def test_sizes_and_tokenizer_are_found_where_the_training_had_its_model(place: P
     path = llama_pt(tmp_path / "storage" / "checkpoint_epoch_2.pt", config={"model": {"path": str(model)}})
     info = only(path)
     assert (info.tokenizer, info.seq_len) == (model, 32)
-    assert {key: info.params[key] for key in ("dim", "n_heads", "n_layers")} == {
+    assert {key: info.weights.params[key] for key in ("dim", "n_heads", "n_layers")} == {
         "dim": 16,
         "n_heads": 2,
         "n_layers": 5,
@@ -55,7 +55,11 @@ def test_a_folder_with_params_json_is_a_plain_llama(place: Path) -> None:
     torch.save(state_dict(heads=1, layers=5), place / "consolidated.00.pth")
     (place / "params.json").write_text(json.dumps(SIZES), encoding="utf-8")
     info = only(place)
-    assert (info.format, info.path.name, info.params["n_future_tokens"]) == ("mtp", "consolidated.00.pth", 1)
+    assert (info.format, info.path.name, info.weights.params["n_future_tokens"]) == (
+        "mtp",
+        "consolidated.00.pth",
+        1,
+    )
     assert info.name == place.name
     assert "1 prediction head" in info.architecture
 
@@ -64,7 +68,7 @@ def test_epochs_of_a_glob_are_in_order(place: Path) -> None:
     for epoch in (10, 2, 1):
         llama_pt(place / f"checkpoint_epoch_{epoch}.pt", epoch=epoch)
     infos = resolve(str(place / "checkpoint_epoch_*.pt"), seq_len=None)
-    assert [info.epoch for info in infos] == [1, 2, 10]
+    assert [info.training.epoch for info in infos] == [1, 2, 10]
 
 
 def test_the_optimizers_state_is_not_read(place: Path) -> None:
@@ -80,7 +84,7 @@ def test_the_optimizers_state_is_not_read(place: Path) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2_000_000
-    assert info.parameters == sum(tensor.numel() for tensor in state_dict().values())
+    assert info.weights.parameters == sum(tensor.numel() for tensor in state_dict().values())
 
 
 def test_a_pt_file_is_recognised_without_torch(place: Path) -> None:
@@ -98,7 +102,7 @@ def test_a_trainer_folder_tells_its_last_validation_loss(whole: Path, tmp_path: 
     log = [{"step": 10, "eval_loss": 3.0}, {"step": 20, "loss": 2.0}, {"step": 20, "eval_loss": 2.5}]
     state = {**json.loads(path.read_text(encoding="utf-8")), "log_history": log, "max_steps": 100}
     path.write_text(json.dumps(state), encoding="utf-8")
-    assert (only(folder).val_loss, only(folder).training["max_steps"]) == (2.5, 100)
+    assert (only(folder).training.val_loss, only(folder).training.settings["max_steps"]) == (2.5, 100)
 
 
 def test_a_pickle_that_names_one_thing_many_times_is_cut_short(place: Path) -> None:
@@ -107,7 +111,7 @@ def test_a_pickle_that_names_one_thing_many_times_is_cut_short(place: Path) -> N
     for _ in range(12):
         bomb = [bomb] * 9
     info = only(llama_pt(place / "x.pt", train_metrics={"bomb": bomb}))
-    assert len(json.dumps(info.training)) < 500_000
+    assert len(json.dumps(info.training.settings)) < 500_000
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +148,10 @@ for name in ("whole", "lora"):
 @pytest.mark.parametrize("kind", ["whole", "lora"])
 def test_a_trainers_states_are_neither_read_nor_part_of_the_fingerprint(kind: str, trained: Path) -> None:
     infos = resolve(str(trained / kind), seq_len=None)
-    assert [(info.name, info.global_step) for info in infos] == [("checkpoint-1", 1), ("checkpoint-2", 2)]
+    assert [(info.name, info.training.global_step) for info in infos] == [
+        ("checkpoint-1", 1),
+        ("checkpoint-2", 2),
+    ]
     states = ("optimizer.pt", "scheduler.pt", "rng_state.pth", "training_args.bin")
     for info in infos:
         before = fingerprint(info)
@@ -153,7 +160,7 @@ def test_a_trainers_states_are_neither_read_nor_part_of_the_fingerprint(kind: st
         for name in states:
             (info.path / name).write_bytes(b"not a pickle")
         again = only(info.path)
-        assert (fingerprint(again), again.parameters) == (before, info.parameters)
+        assert (fingerprint(again), again.weights.parameters) == (before, info.weights.parameters)
 
 
 @pytest.mark.slow
@@ -166,7 +173,7 @@ def test_a_trainers_weights_may_be_a_pickle(trained: Path, tmp_path: Path) -> No
     torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
     after = only(folder)
-    assert (fingerprint(after), after.parameters) == (fingerprint(before), before.parameters)
+    assert (fingerprint(after), after.weights.parameters) == (fingerprint(before), before.weights.parameters)
 
 
 @pytest.mark.parametrize(

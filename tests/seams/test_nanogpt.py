@@ -64,7 +64,7 @@ def test_a_file_scores_as_plain_torch_does(bias: bool, prefix: str, tmp_path: Pa
     wanted = sum(float(logits[at - 1, ids[at]]) for at in range(start, len(ids)))
     assert answers(path)[0].logprob == pytest.approx(wanted, abs=1e-4)
     info = only(path)
-    assert (info.format, info.seq_len, info.global_step) == ("nanogpt", 64, 250)
+    assert (info.format, info.seq_len, info.training.global_step) == ("nanogpt", 64, 250)
     before = fingerprint(info)
     save_nanogpt(path, state, args, optimizer={}, iter_num=500)
     assert fingerprint(only(path)) == before

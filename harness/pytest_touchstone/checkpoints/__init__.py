@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from pytest_touchstone.checkpoints.config_files import TrainingState
 from pytest_touchstone.checkpoints.fingerprint import fingerprint
 from pytest_touchstone.checkpoints.formats import format_of
 from pytest_touchstone.checkpoints.formats.base import (
@@ -17,7 +18,7 @@ from pytest_touchstone.checkpoints.formats.base import (
     LoadableFormat,
     TargetOwner,
 )
-from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo, Kind, unique_names
+from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo, Kind, Weights, unique_names
 from pytest_touchstone.checkpoints.resolve import default_checkpoints, resolve
 
 __all__ = [
@@ -30,6 +31,8 @@ __all__ = [
     "Kind",
     "LoadableFormat",
     "TargetOwner",
+    "TrainingState",
+    "Weights",
     "default_checkpoints",
     "fingerprint",
     "format_of",

@@ -57,11 +57,8 @@ class Arrival:
 
     def changed(self) -> bool:
         """Return whether one of these files is another by now; one that is gone is not."""
-        return any(
-            state is not None and state != known
-            for known in self.content
-            for state in [_state(self.path / known[0], known[0])]
-        )
+        states = ((_state(self.path / known[0], known[0]), known) for known in self.content)
+        return any(state not in (None, known) for state, known in states)
 
 
 @dataclass(slots=True)
@@ -126,19 +123,14 @@ class Arrivals:
     def _inspect(self, path: Path, seen: _Seen) -> None:
         try:
             info = self.inspect(path)
-            content = tuple(sorted(_content(info)))
+            files = ((file, os.path.relpath(file, info.path)) for file in format_of(info).files(info))
+            states = (_state(file, name) for file, name in files)
+            content = tuple(sorted(state for state in states if state is not None))
         except (CheckpointError, OSError) as error:
             seen.refusal = str(error)
             return
         if _files(path) == seen.files:
             seen.arrival, seen.refusal = Arrival(path, step(info), content), ""
-
-
-def _content(info: CheckpointInfo) -> Iterator[FileState]:
-    for file in format_of(info).files(info):
-        name = os.path.relpath(file, info.path)
-        if (state := _state(file, name)) is not None:
-            yield state
 
 
 def _state(file: Path, name: str) -> FileState | None:

@@ -53,7 +53,10 @@ def step_of(folder: Path) -> int:
 def builtin_path(name: str) -> Path:
     """The folder or file of ``builtin:NAME``; a ``CheckpointError`` says how to get one that is not there."""
     if name == SMOLLM2:
-        return _fetched(name)
+        files = sorted(cache_folder(name).glob("*.gguf"))
+        if not files:
+            raise CheckpointError(f"builtin:{name}: not there yet; run: touchstone checkpoint fetch {name}")
+        return files[0]
     if name == MTP:
         return shipped("models", MTP, "checkpoint_best.pt")
     if name == KO_MLM:
@@ -73,13 +76,6 @@ def builtin_pattern(pattern: str) -> str:
     if first != KO_MLM or not rest or ".." in rest.split("/"):
         raise CheckpointError(f"builtin:{pattern}: unknown; there is a series, builtin:{KO_MLM}/*")
     return f"{glob.escape(str(shipped('models', KO_MLM)))}/{rest}"
-
-
-def _fetched(name: str) -> Path:
-    files = sorted(cache_folder(name).glob("*.gguf"))
-    if not files:
-        raise CheckpointError(f"builtin:{name}: not there yet; run: touchstone checkpoint fetch {name}")
-    return files[0]
 
 
 def _last(series: Path, name: str) -> Path:

@@ -165,20 +165,6 @@ def read_json(path: Path, model: type[Model]) -> Model:
         return model.model_validate_json(text)
 
 
-def _first_fault(faults: list[Any]) -> str:
-    """The first fault of a pydantic report in one line."""
-    fault = faults[0]
-    if fault["type"] == "json_invalid":
-        return f"not valid JSON ({fault['ctx']['error']})"
-    where = ".".join(str(part) for part in fault["loc"])
-    if fault["type"] == "missing":
-        return f"the field {where!r} is missing"
-    message = fault["msg"][:1].lower() + fault["msg"][1:]
-    shown = repr(fault["input"])
-    shown = shown if len(shown) <= 80 else f"{shown[:80]}…"
-    return f"{where}={shown}: {message}" if where else message
-
-
 def check_table(path: Path, table: Any, model: type[Model]) -> Model:
     """The same for a table that was read already, from within a file."""
     with _valid(path):
@@ -187,11 +173,22 @@ def check_table(path: Path, table: Any, model: type[Model]) -> Model:
 
 @contextmanager
 def _valid(path: Path) -> Iterator[None]:
-    """The checked content; a ``CheckpointError`` names the file and the first fault."""
+    """Raise ``CheckpointError`` with the file and the first fault of what is checked within the block."""
     try:
         yield
     except ValidationError as error:
-        raise CheckpointError(f"{path}: {_first_fault(error.errors())}; save the checkpoint again") from error
+        fault = error.errors()[0]
+        shown = repr(fault["input"])
+        shown = shown if len(shown) <= 80 else f"{shown[:80]}…"
+        field = ".".join(str(part) for part in fault["loc"])
+        reason = fault["msg"][:1].lower() + fault["msg"][1:]
+        if fault["type"] == "json_invalid":
+            reason = f"not valid JSON ({fault['ctx']['error']})"
+        elif fault["type"] == "missing":
+            reason = f"the field {field!r} is missing"
+        elif field:
+            reason = f"{field}={shown}: {reason}"
+        raise CheckpointError(f"{path}: {reason}; save the checkpoint again") from error
 
 
 # Training
@@ -204,12 +201,19 @@ _MOST_VALUES: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class TrainingState:
-    """Step, epoch, the last validation loss, and the settings of the training as plain values."""
+    """What a checkpoint says of its training: the trainer's step, the epoch, the last validation loss, the settings.
+
+    ``settings`` are plain values. ``series`` is the folder of the checkpoints of one training, and ``step`` the place
+    of this one in it: the trainer's step, else the number at the end of its name, else its epoch. Both are set for a
+    run (``checkpoints.resolve``).
+    """
 
     global_step: int | None = None
     epoch: float | None = None
     val_loss: float | None = None
-    training: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict, hash=False)
+    series: str | None = None
+    step: float | None = None
 
 
 def progress_of(folder: Path) -> TrainingState:

@@ -6,10 +6,11 @@ import os
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
+from pytest_touchstone.checkpoints.config_files import TrainingState
 from pytest_touchstone.core.requests import (
     REQUEST_KINDS,
     FillMask,
@@ -33,6 +34,23 @@ LACKS: Final = "no causal model"
 
 
 @dataclass(frozen=True, slots=True)
+class Weights:
+    """What is known of the numbers of a checkpoint, and of the model that they make.
+
+    ``parameters`` (a count) and ``dtype`` (of most of them) are read from headers; ``config_dtype`` is the type that
+    the config in a ``.pt`` file names for its model, as written there. ``overrides`` are values of ``config.json`` that
+    the shapes in the weights file contradict (longer position tables): the model is built to the shapes. ``params`` are
+    the sizes of an ``mtp`` model under Llama's own names (``dim``, ``n_layers``, ``n_future_tokens`` ...).
+    """
+
+    parameters: int | None = None
+    dtype: str | None = None
+    config_dtype: str | None = None
+    overrides: dict[str, int] = field(default_factory=dict, hash=False)
+    params: dict[str, Any] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
 class CheckpointInfo:
     """A resolved checkpoint: everything that people and benchmarks may know about it before it is loaded.
 
@@ -44,14 +62,8 @@ class CheckpointInfo:
     be taken from the cache, where its fingerprint is known. ``by_peft``: it is an adapter that the PEFT
     library applies.
 
-    ``overrides`` are values of ``config.json`` that the shapes in the weights file contradict (longer position tables);
-    the model is built to the shapes. ``parameters`` (a count) and ``dtype`` (of most of them) are read from headers.
-    ``val_loss`` and ``training`` are what the checkpoint itself says of its training, plain values; ``config_dtype`` is
-    the type that the config in a ``.pt`` file names for its model, as written there. ``base`` is the checkpoint that an
-    adapter was trained on. ``params`` are the sizes of an ``mtp`` model under Llama's own names (``dim``, ``n_layers``,
-    ``n_future_tokens`` ...), ``tokenizer`` is the folder that holds its tokenizer. ``series`` is the folder of the
-    checkpoints of one training. ``step`` is the place of this one in it: the trainer's step, else the number at the
-    end of its name, else its epoch. ``checkpoints.resolve`` sets both for a run.
+    ``base`` is the checkpoint that an adapter was trained on, ``tokenizer`` the folder that holds its tokenizer, and
+    ``training`` what it says of its training.
 
     ``served`` is what is known of the server of a served model (``engines.http.engine``), plain values; empty for all
     others.
@@ -67,38 +79,42 @@ class CheckpointInfo:
     seq_len: int
     serves: tuple[type[Request], ...] = ()
     engine: str = "transformers"
-    global_step: int | None = None
-    epoch: float | None = None
     extra: dict[str, str] = field(default_factory=dict, hash=False)
-    overrides: dict[str, int] = field(default_factory=dict, hash=False)
-    parameters: int | None = None
-    dtype: str | None = None
-    val_loss: float | None = None
-    training: dict[str, Any] = field(default_factory=dict, hash=False)
+    weights: Weights = field(default_factory=Weights)
+    training: TrainingState = field(default_factory=TrainingState)
     base: CheckpointInfo | None = None
-    params: dict[str, Any] = field(default_factory=dict, hash=False)
     tokenizer: Path | None = None
     trust_remote_code: bool = False
-    series: str | None = None
-    step: float | None = None
-    config_dtype: str | None = None
     takes_adapters: bool = False
     by_peft: bool = False
     cacheable: bool = True
     served: dict[str, Any] = field(default_factory=dict, hash=False)
 
     @property
+    def step(self) -> float | None:
+        """The place in the series, by which benchmarks and charts know a checkpoint."""
+        return self.training.step
+
+    @property
     def model_key(self) -> tuple[str, ...]:
         """A key that is equal for checkpoints served by one model in memory: a base and its adapters, or one
         checkpoint at several lengths. PEFT needs the base's weights as they were loaded, apart from those that are
         packed for speed."""
-        one = self.base or self
-        overrides = [f"{name}={value}" for name, value in sorted(one.overrides.items())]
-        return str(one.path.resolve()), one.format, *overrides, str(one.trust_remote_code), str(self.by_peft)
+        model = self.base or self
+        overrides = [f"{name}={value}" for name, value in sorted(model.weights.overrides.items())]
+        return (
+            str(model.path.resolve()),
+            model.format,
+            *overrides,
+            str(model.trust_remote_code),
+            str(self.by_peft),
+        )
 
     def plain(self) -> dict[str, Any]:
-        """The fields as plain values; kinds of request by name, a base as such a table."""
+        """Return all fields as one table of plain values; kinds of request by name, a base as such a table."""
         row = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        row |= asdict(row.pop("weights")) | asdict(row["training"])
+        row["training"] = row.pop("settings")
         row["path"] = str(self.path)
         row["serves"] = [kind.__name__ for kind in self.serves]
         row["tokenizer"] = None if self.tokenizer is None else str(self.tokenizer)
@@ -107,8 +123,11 @@ class CheckpointInfo:
 
 
 def info_from_plain(row: dict[str, Any]) -> CheckpointInfo:
-    """The checkpoint that ``CheckpointInfo.plain`` described, now or in an earlier version."""
+    """Return the checkpoint that ``CheckpointInfo.plain`` described, now or in an earlier version."""
     known = {name: row[name] for name in CheckpointInfo.__dataclass_fields__ if name in row}
+    known["weights"] = Weights(**{name: row[name] for name in Weights.__dataclass_fields__ if name in row})
+    state = {name: row[name] for name in TrainingState.__dataclass_fields__ if name in row}
+    known["training"] = TrainingState(**state, settings=row.get("training", {}))
     names = row.get("serves", [kind.__name__ for kind in SERVES[row["kind"]]])
     known["serves"] = tuple(kind for kind in REQUEST_KINDS if kind.__name__ in names)
     known["path"] = Path(row["path"])
@@ -137,14 +156,13 @@ def unique_names(infos: Sequence[CheckpointInfo]) -> list[CheckpointInfo]:
         where = os.path.abspath(info.path)  # noqa: PTH100 -- Path.resolve would follow links
         distinct.setdefault((where, info.seq_len, info.engine, *sorted(info.extra.items())), info)
     kept = list(distinct.values())
-    members = Counter(info.series for info in kept if info.series is not None)
-    in_series = {name for name, count in members.items() if count > 1}
-    names = [
-        f"{clean_name(Path(info.series).name)}-{clean_name(info.name)}"
-        if len(in_series) > 1 and info.series in in_series and info.path != Path(info.series)
-        else clean_name(info.name)
-        for info in kept
-    ]
+    members = Counter(series for info in kept if (series := info.training.series) is not None)
+    several = {series for series, count in members.items() if count > 1}
+    names = []
+    for info in kept:
+        name, series = clean_name(info.name), info.training.series
+        prefixed = series is not None and len(several) > 1 and series in several and info.path != Path(series)
+        names.append(f"{clean_name(Path(series).name)}-{name}" if series is not None and prefixed else name)
     for depth in range(1, max((len(info.path.parts) for info in kept), default=0)):
         clashing = {name for name, count in Counter(names).items() if count > 1}
         if not clashing:

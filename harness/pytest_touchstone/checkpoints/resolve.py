@@ -182,9 +182,13 @@ def find(
     )
     path = _path(source)
     if (owner := _owner(source)) is not None:
+        target, _, query = source.partition("?")
+        in_target = dict(parse_qsl(query, keep_blank_values=True))
+        if unknown := sorted(in_target.keys() - owner.options.keys()):
+            known = "; ".join(f"{name}: {text}" for name, text in owner.options.items()) or "it has none"
+            raise CheckpointError(f"{source}: no option {unknown[0]!r}; {known}")
         declared = {name: value for name, value in options.items() if name in owner.options}
-        asked = replace(asked, options=declared | _options(source, owner))
-        return FoundCheckpoints([owner.inspect(Path(source.partition("?")[0]), asked)])
+        return FoundCheckpoints([owner.inspect(Path(target), replace(asked, options=declared | in_target))])
     with readable(path):
         if source.startswith("builtin:") and glob.has_magic(source):
             return _several(*expand(builtin_pattern(source.removeprefix("builtin:"))), asked)
@@ -224,7 +228,10 @@ def _single(asked: CheckpointRequest, *, fetch: bool = True) -> CheckpointInfo:
     path = _path(source)
     if _exists(path):
         return _local(path, asked)
-    if (hub_id := _hub_id(source)) is not None:
+    hub_id = source.removeprefix("hub:")
+    if hub_id != source and not _ID.fullmatch(hub_id):
+        raise CheckpointError(f"{source}: no Hub id; write hub:ORGANISATION/NAME")
+    if hub_id != source or is_hub_id(source):
         info = _local(_download(hub_id, asked.trust_remote_code, fetch), asked)
         return replace(info, name=hub_id.split("/")[-1])
     if target := _TARGET.match(source):
@@ -256,14 +263,15 @@ def _nearest(path: Path) -> str:
 
 
 def _owners() -> list[TargetOwner]:
-    """The formats and engines that describe targets of their own."""
+    """Return the formats and engines that describe targets of their own."""
     ours = (pkgutil.resolve_name(name)() for name in OWN_ENGINES)
-    found = (*formats(), *ours, *plugins(ENGINES, CheckpointError))
-    return [one for one in found if isinstance(one, TargetOwner)]
+    kinds = (*formats(), *ours, *plugins(ENGINES, CheckpointError))
+    return [kind for kind in kinds if isinstance(kind, TargetOwner)]
 
 
 def _owner(source: str) -> TargetOwner | None:
-    return next((one for one in _owners() if source.startswith(tuple(one.targets))), None)
+    """Return the format or engine whose target a source is, None where it is no target."""
+    return next((owner for owner in _owners() if source.startswith(tuple(owner.targets))), None)
 
 
 def _with_lower_scheme(source: str) -> str:
@@ -274,15 +282,6 @@ def _with_lower_scheme(source: str) -> str:
         return source
     lowered = scheme[0].lower() + source[scheme.end() :]
     return lowered if lowered.startswith(tuple(_TARGETS)) or _owner(lowered) else source
-
-
-def _options(source: str, owner: TargetOwner) -> dict[str, str]:
-    """The settings in ``TARGET?NAME=VALUE&...``. Raises ``CheckpointError`` for one that the owner does not declare."""
-    given = dict(parse_qsl(source.partition("?")[2], keep_blank_values=True))
-    if unknown := sorted(given.keys() - owner.options.keys()):
-        known = "; ".join(f"{name}: {text}" for name, text in owner.options.items()) or "it has none"
-        raise CheckpointError(f"{source}: no option {unknown[0]!r}; {known}")
-    return given
 
 
 def _several(matches: Sequence[Path], others: Sequence[Path], asked: CheckpointRequest) -> FoundCheckpoints:
@@ -406,23 +405,11 @@ def _local(path: Path, asked: CheckpointRequest) -> CheckpointInfo:
     )
 
 
-def _hub_id(source: str) -> str | None:
-    """``org/name`` of ``hub:org/name`` or of a bare ``org/name`` that cannot be a local path; None for
-    anything else.
-
-    A bare id whose first part is a local folder is taken for a mistyped path, so that no typing error reaches
-    the network.
-    """
-    if source.startswith("hub:"):
-        name = source.removeprefix("hub:")
-        if not _ID.fullmatch(name):
-            raise CheckpointError(f"{source}: no Hub id; write hub:ORGANISATION/NAME")
-        return name
-    return source if is_hub_id(source) else None
-
-
 def is_hub_id(text: str) -> bool:
-    """Return whether a text is ``ORG/NAME``, and its first part no local folder."""
+    """Return whether a text is ``ORG/NAME``, and its first part no local folder, as it is in a mistyped path.
+
+    So no typing error reaches the network.
+    """
     return bool(_ID.fullmatch(text)) and not Path(text.split("/", maxsplit=1)[0]).exists()
 
 
@@ -469,22 +456,21 @@ class StepFilter:
 
 
 def parse_steps(text: str) -> StepFilter:
-    """The steps that a text means; raises ``ValueError`` with what was expected."""
-    return StepFilter(text, tuple(_range(part.strip()) for part in text.split(",")))
-
-
-def _range(part: str) -> tuple[int, float, int | None]:
-    found = re.fullmatch(r"(\d*)(?:(:)(\d*)(?::(\d+))?)?", part)
-    if found is None or part in ("", ":"):
-        raise ValueError("START:STOP:STEP or a list (300:, :600, 100:600:100, 100,300)")
-    start, colon, stop, every = found.groups()
-    first = int(start or 0)
-    last = first if not colon else int(stop) if stop else math.inf
-    if last < first:
-        raise ValueError(f"{last}:{first}, the lower end first")
-    if every is not None and not int(every):
-        raise ValueError(f"{start}:{stop}:1 or more, no steps of 0")
-    return first, last, int(every) if every else None
+    """Return the steps that a text means; raise ``ValueError`` with what was expected."""
+    ranges = []
+    for part in map(str.strip, text.split(",")):
+        match = re.fullmatch(r"(\d*)(?:(:)(\d*)(?::(\d+))?)?", part)
+        if match is None or part in ("", ":"):
+            raise ValueError("START:STOP:STEP or a list (300:, :600, 100:600:100, 100,300)")
+        start, colon, stop, every = match.groups()
+        first = int(start or 0)
+        last = first if not colon else int(stop) if stop else math.inf
+        if last < first:
+            raise ValueError(f"{last}:{first}, the lower end first")
+        if every is not None and not int(every):
+            raise ValueError(f"{start}:{stop}:1 or more, no steps of 0")
+        ranges.append((first, last, int(every) if every else None))
+    return StepFilter(text, tuple(ranges))
 
 
 # The order of a series
@@ -494,18 +480,22 @@ def ordered(infos: Iterable[CheckpointInfo]) -> Iterator[tuple[str, CheckpointIn
     """The checkpoints by series and step, each with its series' folder; a served model has none."""
     known = list(infos)
     parents = {_absolute(info.path.parent) for info in known if not info.served}
-    places = [("" if info.served else _series(info.path, parents), info) for info in known]
+    places = []
+    for info in known:
+        holds_others = _absolute(info.path) in parents
+        series = "" if info.served else str(info.path if holds_others else info.path.parent)
+        places.append((series, info))
     return iter(sorted(places, key=lambda place: _key(*place)))
 
 
 def step(info: CheckpointInfo) -> float | None:
     """The progress of a checkpoint: the trainer's step, else the number at the end of its name, else its epoch."""
-    if info.global_step is not None:
-        return info.global_step
+    if info.training.global_step is not None:
+        return info.training.global_step
     if info.served:
         return None  # the number in its name is its version or size
     number = number_of(info.path)
-    return info.epoch if number is None else number
+    return info.training.epoch if number is None else number
 
 
 def number_of(path: Path) -> int | None:
@@ -517,11 +507,6 @@ def number_of(path: Path) -> int | None:
 def natural(text: str) -> list[tuple[int, int, str]]:
     """A key that sorts names by the values of the numbers in them."""
     return [(1, int(part), "") if part.isdecimal() else (0, 0, part) for part in re.split(r"(\d+)", text)]
-
-
-def _series(path: Path, parents: set[str]) -> str:
-    """The folder of the series: its own where others lie below it."""
-    return str(path if _absolute(path) in parents else path.parent)
 
 
 def _key(series: str, info: CheckpointInfo) -> tuple[Any, ...]:
@@ -576,7 +561,10 @@ def find_checkpoints(
         checkpoints.failed += found.failed
         checkpoints.left_out += found.left_out
     places = ordered(checkpoints.infos) if sources else (("", info) for info in checkpoints.infos)
-    checkpoints.infos = [replace(info, series=folder or None, step=step(info)) for folder, info in places]
+    checkpoints.infos = [
+        replace(info, training=replace(info.training, series=folder or None, step=step(info)))
+        for folder, info in places
+    ]
     checkpoints.failed = list({_absolute(Path(one.path)): one for one in checkpoints.failed}.values())
     if steps is not None:
         _select(checkpoints, steps)
@@ -596,6 +584,9 @@ def none_usable(messages: Sequence[str]) -> str:
     return f"none of the {len(messages)} checkpoints can be used: {numbered}"
 
 
+_MOST_STEPS: Final = 12
+"""The steps that a message names."""
+
 _MOST_OF_REASONS: Final = 1000
 _LEAST_OF_REASON: Final = 60
 """The characters of all reasons, less than a message may have, and of each of them at least."""
@@ -609,15 +600,11 @@ def _select(checkpoints: FoundCheckpoints, steps: StepFilter) -> None:
     numbers = [(number_of(Path(one.path)), one) for one in checkpoints.failed]
     checkpoints.failed = [one for number, one in numbers if number is not None and steps.has(number)]
     if not checkpoints.infos and not checkpoints.failed:
-        raise CheckpointError(f"--eval-steps {steps.text}: no checkpoint of these steps; {_steps(there)}")
+        known = [f"{step:g}" for step in sorted({step for step in there if step is not None})]
+        if len(known) > _MOST_STEPS:
+            known = [*known[: _MOST_STEPS // 2], "...", *known[-_MOST_STEPS // 2 :]]
+        advice = f"there are {', '.join(known)}" if known else "none of the checkpoints has a step"
+        raise CheckpointError(f"--eval-steps {steps.text}: no checkpoint of these steps; {advice}")
     checkpoints.left_out += [
         f"checkpoint {name}: has no step, and --eval-steps asks for some" for name in without
     ]
-
-
-def _steps(there: Iterable[float | None], most: int = 12) -> str:
-    known = [f"{one:g}" for one in sorted({one for one in there if one is not None})]
-    if not known:
-        return "none of the checkpoints has a step"
-    shown = known if len(known) <= most else [*known[: most // 2], "...", *known[-most // 2 :]]
-    return f"there are {', '.join(shown)}"

@@ -398,4 +398,4 @@ PARAMETERS: Final = 100_000_000
 def work_of(item: Planned) -> float:
     """Return about how much work an item is, in tokens times parameters, by what its benchmark asks."""
     tokens = USUAL_TOKENS + TEXT_TOKENS * (Generate in item.spec.asks)
-    return tokens * (item.info.parameters or PARAMETERS)
+    return tokens * (item.info.weights.parameters or PARAMETERS)

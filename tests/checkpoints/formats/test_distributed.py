@@ -61,7 +61,7 @@ def test_a_folder_of_another_name_is_one_checkpoint(run: Path) -> None:
 
 def test_the_folder_of_the_weights_itself_is_the_checkpoint_around_it(run: Path) -> None:
     info = only(run / "checkpoint-200" / "pytorch_model_fsdp_0")
-    assert (info.name, info.global_step, info.epoch) == ("checkpoint-200", 200, 1.0)
+    assert (info.name, info.training.global_step, info.training.epoch) == ("checkpoint-200", 200, 1.0)
 
 
 def test_whole_weights_beside_the_shards_are_preferred(run: Path, whole: Path) -> None:
@@ -73,7 +73,7 @@ def test_what_a_trainer_leaves_beside_does_not_count(run: Path, whole: Path) -> 
     folder = run / "checkpoint-200"
     info = only(folder)
     before = fingerprint(info)
-    assert info.parameters == only(whole).parameters
+    assert info.weights.parameters == only(whole).weights.parameters
     assert not [path for path in format_of(info).files(info) if "optim" in str(path.parent.name)]
     shutil.rmtree(folder / "optimizer_0")
     (folder / "scheduler.pt").unlink()

@@ -44,7 +44,11 @@ def test_what_a_wrapper_put_into_names_does_not_matter(wrapped: Any, folder: Pat
     (info,), (plain,) = (resolve(str(path), seq_len=None) for path in (folder, whole))
     assert wrappers_of(folder)
     assert not wrappers_of(whole)
-    assert (info.parameters, info.dtype, info.seq_len) == (plain.parameters, plain.dtype, plain.seq_len)
+    assert (info.weights.parameters, info.weights.dtype, info.seq_len) == (
+        plain.weights.parameters,
+        plain.weights.dtype,
+        plain.seq_len,
+    )
     assert fingerprint(info) == fingerprint(plain)
 
 

@@ -71,7 +71,7 @@ def test_a_model_of_a_stale_config_is_the_model_of_its_own(tmp_path: Path, form:
     change_config(folder, **STALE[form])
     info = only(folder)
     assert info.seq_len == 256
-    assert info.overrides
+    assert info.weights.overrides
     assert answer(info) == right
 
 
@@ -81,7 +81,7 @@ def test_distances_may_stay_as_short_as_they_were(tmp_path: Path) -> None:
     )
     right = answer(only(folder))
     change_config(folder, max_position_embeddings=128, max_relative_positions=-1)
-    assert only(folder).overrides == {"max_position_embeddings": 256, "max_relative_positions": 128}
+    assert only(folder).weights.overrides == {"max_position_embeddings": 256, "max_relative_positions": 128}
     assert answer(only(folder)) == right
 
 

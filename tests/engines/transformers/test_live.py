@@ -238,10 +238,14 @@ def test_a_sharded_model_is_refused(model: Any) -> None:
 
 def test_its_name_is_its_class_or_its_place_in_a_training(model: Any) -> None:
     with LiveModel(*model) as live:
-        assert (live.info.name, live.info.global_step) == ("LlamaForCausalLM", None)
+        assert (live.info.name, live.info.training.global_step) == ("LlamaForCausalLM", None)
     with LiveModel(model[0], model[1], "runs/a/checkpoint-40") as live:
         info = live.info
-        assert (info.name, str(info.path), info.global_step) == ("checkpoint-40", "runs/a/checkpoint-40", 40)
+        assert (info.name, str(info.path), info.training.global_step) == (
+            "checkpoint-40",
+            "runs/a/checkpoint-40",
+            40,
+        )
 
 
 RANK = """

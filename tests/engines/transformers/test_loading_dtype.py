@@ -40,7 +40,7 @@ def chosen(one: CheckpointInfo, device: str, dtype: Any = "auto") -> str:
 )
 def test_on_an_accelerator_auto_is_what_the_config_says(said: str, named: str, tmp_path: Path) -> None:
     found = info(said, tmp_path)
-    assert found.config_dtype == said
+    assert found.weights.config_dtype == said
     for device in ("cuda", "mps"):
         assert chosen(found, device) == f"torch.{named}"
     assert chosen(found, "cpu") == "torch.float32"

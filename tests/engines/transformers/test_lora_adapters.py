@@ -56,7 +56,7 @@ def texts(engine: Engine) -> list[str]:
 def test_an_adapter_is_described_with_its_base(base: Path, copied: Path) -> None:
     trainer_state(copied, global_step=6000, epoch=1.5)
     info = only(copied)
-    assert (info.name, info.kind, info.format, info.global_step) == (
+    assert (info.name, info.kind, info.format, info.training.global_step) == (
         "checkpoint-6000",
         "causal",
         "adapter",
@@ -65,7 +65,9 @@ def test_an_adapter_is_described_with_its_base(base: Path, copied: Path) -> None
     assert info.architecture == "LlamaForCausalLM with LoRA (rank 4, 4 modules)"
     assert info.base is not None
     assert (info.base.path, info.seq_len) == (base, 128)
-    assert info.parameters == (info.base.parameters or 0) + int(info.extra["adapter_parameters"])
+    assert info.weights.parameters == (info.base.weights.parameters or 0) + int(
+        info.extra["adapter_parameters"]
+    )
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,15 @@ def _tensor(path: Path, key: str, entry: PickledObject, chunks: list[_Chunk]) ->
             f"{path}: the tensor {key[:80]!r} is no plain table of numbers; save the model unquantized"
         )
     _check_grid(path, key, shape, chunks)
-    parts = [TensorPart(one.offsets, _item(one, key, dtype)) for one in chunks]
+    parts = []
+    for chunk in chunks:
+        tensor = read_pickled(chunk.file, chunk.begin, chunk.end)
+        if not isinstance(tensor, Tensor) or (tensor.dtype, tensor.shape) != (dtype, chunk.sizes):
+            raise CheckpointError(
+                f"{chunk.file}: the item at byte {chunk.begin} is not the chunk {list(chunk.sizes)} of {key[:80]!r} "
+                f"that the metadata name; {_AGAIN}"
+            )
+        parts.append(TensorPart(chunk.offsets, tensor))
     if not parts:
         return Tensor(dtype, shape, path, 0, 0)
     if len(parts) == 1:
@@ -227,16 +235,6 @@ def _tensor(path: Path, key: str, entry: PickledObject, chunks: list[_Chunk]) ->
             f"{path}: chunks of {key[:80]!r} are transposed; save the checkpoint from contiguous tensors"
         )
     return Tensor(dtype, shape, *parts[0].tensor[2:5], parts=tuple(parts))
-
-
-def _item(chunk: _Chunk, key: str, dtype: str) -> Tensor:
-    found = read_pickled(chunk.file, chunk.begin, chunk.end)
-    if not isinstance(found, Tensor) or (found.dtype, found.shape) != (dtype, chunk.sizes):
-        raise CheckpointError(
-            f"{chunk.file}: the item at byte {chunk.begin} is not the chunk {list(chunk.sizes)} of {key[:80]!r} that "
-            f"the metadata name; {_AGAIN}"
-        )
-    return found
 
 
 def _check_grid(path: Path, key: str, shape: tuple[int, ...], chunks: list[_Chunk]) -> None:

@@ -12,7 +12,7 @@ else of the folder or the two above it. Tensors with the names of Llama's refere
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -71,7 +71,7 @@ class Distributed:
         """Describe the checkpoint; of tensors only types, shapes and places are read. Raises ``CheckpointError``."""
         if is_inner(path):
             path = path.parent
-        tensors = _tensors(path)
+        tensors = without_wrappers(read_distributed(path))
         if "tok_embeddings.weight" in tensors:
             return llama(path, asked, tensors, {})
         home = _home(path, asked)
@@ -95,7 +95,7 @@ class Distributed:
 
     def tensors(self, info: CheckpointInfo) -> Tensors:
         """The tensors by transformers' names."""
-        return _renamed(_tensors(info.path), info.model_type)
+        return _renamed(without_wrappers(read_distributed(info.path)), info.model_type)
 
 
 def is_inner(folder: Path) -> bool:
@@ -103,24 +103,19 @@ def is_inner(folder: Path) -> bool:
     return folder.name in INNER and is_distributed(folder) and is_distributed(folder.parent)
 
 
-def _tensors(path: Path) -> Tensors:
-    return without_wrappers(read_distributed(path))
-
-
 def _renamed(tensors: Tensors, model_type: str) -> Tensors:
-    """The tensors under transformers' names, where they have those of OLMo-core."""
+    """Return the tensors under transformers' names, where they have those of OLMo-core."""
     if "embeddings.weight" not in tensors or "blocks.0.attention.w_q.weight" not in tensors:
         return tensors
-    norms = _OLMO_NORMS[model_type in ("olmo2", "olmo3")]
-    return {_of_olmo(name, norms): tensor for name, tensor in tensors.items()}
-
-
-def _of_olmo(name: str, norms: Iterable[tuple[str, str]]) -> str:
-    for pattern, new in _OLMO:
-        name = pattern.sub(new, name)
-    for old, new in norms:
-        name = name.replace(old, new)
-    return name
+    renamed = {}
+    for name, tensor in tensors.items():
+        new_name = name
+        for pattern, new in _OLMO:
+            new_name = pattern.sub(new, new_name)
+        for old, new in _OLMO_NORMS[model_type in ("olmo2", "olmo3")]:
+            new_name = new_name.replace(old, new)
+        renamed[new_name] = tensor
+    return renamed
 
 
 def _home(path: Path, asked: CheckpointRequest) -> Path:

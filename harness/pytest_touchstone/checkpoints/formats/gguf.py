@@ -33,7 +33,7 @@ from pytest_touchstone.checkpoints.formats.gguf_keys import (
     refusal,
     shown,
 )
-from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo
+from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo, Weights
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.files import open_regular
 from pytest_touchstone.core.text import listed
@@ -254,8 +254,7 @@ class Gguf:
             architecture=f"{header.architecture} (gguf)",
             seq_len=asked.limited(path, header.context_length or _LENGTH),
             serves=SERVES["causal"],
-            parameters=header.parameters,
-            dtype=header.dtype,
+            weights=Weights(header.parameters, header.dtype),
             takes_adapters=True,
         )
 
@@ -338,7 +337,14 @@ class _Header:
             end, longest = max(end, last), max(longest, *sides)
         whole = {key: value for key, value in keys.items() if isinstance(value, int)}
         self._check_sizes(architecture, whole, tensors, longest)
-        self._check_whole(end, whole.get("general.alignment", _ALIGNMENT))
+        alignment = whole.get("general.alignment", _ALIGNMENT)
+        if not 0 < alignment <= _LONGEST:
+            raise struct.error("alignment")
+        needed, size = -(-self._at // alignment) * alignment + end, len(self._content)
+        if size < needed:
+            raise CheckpointError(
+                f"{self._path}: cut off, {size} bytes of {needed} are there; fetch or copy it again"
+            )
         length = whole.get(f"{architecture}.context_length")
         kind = counts.most_common(1)[0][0]
         return GgufHeader(architecture, length, counts.total(), kind, keys, frozenset(names))
@@ -365,15 +371,6 @@ class _Header:
                     f"{self._path}: {architecture}.{name} is {value}, which its {tensors} tensors, no side of them "
                     f"longer than {longest}, cannot have; convert it again"
                 )
-
-    def _check_whole(self, end: int, alignment: int) -> None:
-        if not 0 < alignment <= _LONGEST:
-            raise struct.error("alignment")
-        needed, size = -(-self._at // alignment) * alignment + end, len(self._content)
-        if size < needed:
-            raise CheckpointError(
-                f"{self._path}: cut off, {size} bytes of {needed} are there; fetch or copy it again"
-            )
 
     def _value(self) -> Value:
         """Read one value. Of an array of texts, or a long one, only the length is kept."""

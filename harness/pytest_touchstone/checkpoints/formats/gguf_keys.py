@@ -279,7 +279,13 @@ class _Reading:
             if not self._understood(name, value):
                 self._refused[f"{self._name}.{name}"] = value
         names = [shown(key, value) for key, value in (self._refused | self._foreign).items()]
-        names += sorted(name for name in self._tensors if not self._has_place(name))
+        # Tensors of layers are looked for in the model once it is there.
+        elsewhere = ("v.", "mm.", "cls.", "rope_")
+        names += sorted(
+            name
+            for name in self._tensors
+            if name.startswith(elsewhere) and not (name == ROPE_FREQUENCIES and self._name == "llama")
+        )
         if names:
             raise refusal(self._path, f"holds {listed(names, 3)}")
         self._set_rope()
@@ -351,15 +357,6 @@ class _Reading:
     def _number(self, name: str, default: float) -> float:
         value = self._keys.get(name, default)
         return value if isinstance(value, (int, float)) and _is_sane(value) else default
-
-    def _has_place(self, name: str) -> bool:
-        """Return whether a tensor outside the layers is one that we know how to use.
-
-        Those of layers are looked for in the model once it is there.
-        """
-        if name == ROPE_FREQUENCIES:
-            return self._name == "llama"
-        return not name.startswith(("rope_", "v.", "mm.", "cls."))
 
     def _set_rope(self) -> None:
         form, values = self._form, self._values

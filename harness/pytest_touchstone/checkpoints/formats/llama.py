@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from pytest_touchstone.checkpoints.config_files import (
     LlamaParams,
+    TrainingState,
     check_inside,
     check_table,
     number,
@@ -42,7 +43,7 @@ from pytest_touchstone.checkpoints.formats.dcp import files_of, read_distributed
 from pytest_touchstone.checkpoints.formats.torch_pickle import read_pickled
 from pytest_touchstone.checkpoints.formats.transformers import has_tokenizer
 from pytest_touchstone.checkpoints.formats.weights import foreign, state_dict
-from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo
+from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo, Weights
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.text import count
 
@@ -105,7 +106,7 @@ class Llama:
 
     def content(self, info: CheckpointInfo) -> Iterator[str]:
         """Sizes, tokenizer and tensors."""
-        yield table_line("params", info.params)
+        yield table_line("params", info.weights.params)
         yield from file_lines(matching(info.tokenizer, TOKENIZER))
         folder = info.path.is_dir()
         yield from tensor_lines(
@@ -132,7 +133,15 @@ def described(
     places = list(_places(path, config, base))
     params = _params(path, config, names, places)
     step = next((held[key] for key in ("global_step", "step") if isinstance(held.get(key), int)), None)
+    losses = (number(metrics.get(key)) for key in ("val_loss", "loss"))
     heads = params["n_future_tokens"]
+    dtype = plain(_part(config, "model").get("dtype"))
+    tokenizer = next((place for place in places if place.is_dir() and has_tokenizer(place)), None)
+    if tokenizer is None:
+        raise CheckpointError(
+            f"{path}: no tokenizer beside it (tokenizer.model, tokenizer.json ...); put it there, "
+            "or name its folder with --eval-base-model"
+        )
     return CheckpointInfo(
         name=path.resolve().name if path.is_dir() else path.stem,
         source=asked.source,
@@ -143,24 +152,22 @@ def described(
         architecture=f"Llama's reference code, {count(heads, 'prediction head')}",
         seq_len=asked.limited(path, params.get("max_seq_len") or _LENGTH),
         serves=SERVES["causal"],
-        global_step=step if step is not None else step_in(path.stem),
-        epoch=number(held.get("epoch")),
-        val_loss=next(
-            (loss for key in ("val_loss", "loss") if (loss := number(metrics.get(key))) is not None), None
+        training=TrainingState(
+            global_step=step if step is not None else step_in(path.stem),
+            epoch=number(held.get("epoch")),
+            val_loss=next((loss for loss in losses if loss is not None), None),
+            settings=plain(
+                {key: held[key] for key in ("config", "train_metrics", "val_metrics") if key in held}
+            ),
         ),
-        training=plain({key: held[key] for key in ("config", "train_metrics", "val_metrics") if key in held}),
-        parameters=count_parameters(tensors),
-        dtype=main_dtype(tensors),
-        params=params,
-        tokenizer=_tokenizer(path, places),
-        config_dtype=_config_dtype(config),
+        weights=Weights(
+            parameters=count_parameters(tensors),
+            dtype=main_dtype(tensors),
+            config_dtype=None if dtype is None else str(dtype),
+            params=params,
+        ),
+        tokenizer=tokenizer,
     )
-
-
-def _config_dtype(config: dict[str, Any]) -> str | None:
-    """The config's name for the type of the model's numbers: a text, or the name of torch's own type."""
-    said = plain(_part(config, "model").get("dtype"))
-    return None if said is None else str(said)
 
 
 def _part(held: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -243,15 +250,5 @@ def _table(path: Path, config: dict[str, Any], places: Iterable[Path]) -> tuple[
                 return dict(read_json(place / name, LlamaParams).model_dump(exclude_none=True)), place / name
     raise CheckpointError(
         f"{path}: its config does not say the model's sizes (dim, n_heads ...); put params.json beside it, "
-        "or name its folder with --eval-base-model"
-    )
-
-
-def _tokenizer(path: Path, places: Iterable[Path]) -> Path:
-    for place in places:
-        if place.is_dir() and has_tokenizer(place):
-            return place
-    raise CheckpointError(
-        f"{path}: no tokenizer beside it (tokenizer.model, tokenizer.json ...); put it there, "
         "or name its folder with --eval-base-model"
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -113,9 +113,13 @@ class Lora:
         tensors = adapter_tensors(path)
         by_peft = not _is_plain(config, tensors)
         kind = config.peft_type.upper()
-        what = f"{'LoRA' if kind == 'LORA' else kind} (by PEFT)" if by_peft else _ranks(path, config, tensors)
+        pairs = {} if by_peft else pairs_of(path, config, tensors)
+        ranks = ", ".join(str(rank) for rank in sorted({pair.rank for pair in pairs.values()}))
+        what = f"LoRA (rank {ranks}, {len(pairs)} modules)"
+        if by_peft:
+            what = f"{'LoRA' if kind == 'LORA' else kind} (by PEFT)"
         base = _base(path, config, asked)
-        own = count_parameters(tensors)
+        known, own = base.weights.parameters, count_parameters(tensors)
         return replace(
             base,
             name=path.resolve().name,
@@ -124,14 +128,14 @@ class Lora:
             format=self.name,
             architecture=f"{base.architecture} with {what}",
             base=base,
-            parameters=None if base.parameters is None or own is None else base.parameters + own,
+            weights=replace(base.weights, parameters=None if known is None or own is None else known + own),
             tokenizer=path
             if has_tokenizer(path) and not has_tokenizer_of(path, base.path)
             else base.tokenizer,
             extra={"adapter_parameters": str(own)},
             takes_adapters=False,
             by_peft=by_peft,
-            **asdict(progress_of(path)),
+            training=progress_of(path),
         )
 
     def files(self, info: CheckpointInfo) -> list[Path]:
@@ -166,13 +170,25 @@ def pairs_of(folder: Path, config: AdapterConfig, tensors: Tensors) -> dict[str,
     for name in tensors:
         if (found := _NAME.match(name)) is not None:
             halves.setdefault(found[1], {})[found[2]] = name
-    return {module: _pair(folder, config, module, tensors, half) for module, half in sorted(halves.items())}
-
-
-def _ranks(folder: Path, config: AdapterConfig, tensors: Tensors) -> str:
-    pairs = pairs_of(folder, config, tensors)
-    ranks = ", ".join(str(rank) for rank in sorted({pair.rank for pair in pairs.values()}))
-    return f"LoRA (rank {ranks}, {len(pairs)} modules)"
+    pairs = {}
+    for module, half in sorted(halves.items()):
+        if len(half) < 2:
+            (there,) = half.values()
+            raise CheckpointError(
+                f"{folder}: {there!r} is there without its other half; save the adapter again"
+            )
+        down, up = tensors[half["A"]].shape, tensors[half["B"]].shape
+        rank = _by_pattern(config.rank_pattern, module, config.r, folder / CONFIG)
+        if len(down) != 2 or len(up) != 2 or down[0] != rank or up[1] != rank or rank < 1:
+            raise CheckpointError(
+                f"{folder}: shape mismatch, {module} has lora_A {list(down)} and lora_B {list(up)}, but its rank is "
+                f"{rank} by {CONFIG}; save the adapter again with its own config"
+            )
+        alpha = _by_pattern(config.alpha_pattern, module, config.lora_alpha, folder / CONFIG)
+        pairs[module] = LoraTensors(
+            half["A"], half["B"], rank, alpha / (rank**0.5 if config.use_rslora else rank)
+        )
+    return pairs
 
 
 def _is_plain(config: AdapterConfig, tensors: Tensors) -> bool:
@@ -229,23 +245,6 @@ def _texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for inner in value:
             yield from _texts(inner)
-
-
-def _pair(
-    folder: Path, config: AdapterConfig, module: str, tensors: Tensors, half: dict[str, str]
-) -> LoraTensors:
-    if len(half) < 2:
-        (there,) = half.values()
-        raise CheckpointError(f"{folder}: {there!r} is there without its other half; save the adapter again")
-    down, up = tensors[half["A"]].shape, tensors[half["B"]].shape
-    rank = _by_pattern(config.rank_pattern, module, config.r, folder / CONFIG)
-    if len(down) != 2 or len(up) != 2 or down[0] != rank or up[1] != rank or rank < 1:
-        raise CheckpointError(
-            f"{folder}: shape mismatch, {module} has lora_A {list(down)} and lora_B {list(up)}, but its rank is "
-            f"{rank} by {CONFIG}; save the adapter again with its own config"
-        )
-    alpha = _by_pattern(config.alpha_pattern, module, config.lora_alpha, folder / CONFIG)
-    return LoraTensors(half["A"], half["B"], rank, alpha / (rank**0.5 if config.use_rslora else rank))
 
 
 def _by_pattern(patterns: dict[str, Any] | None, module: str, default: Any, where: Path) -> Any:

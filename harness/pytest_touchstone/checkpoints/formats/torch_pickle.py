@@ -170,7 +170,12 @@ def plain_pickle(path: Path) -> Iterator[None]:
             "save the tensors alone (model.state_dict()), with plain numbers and text beside them"
         ) from None
     except zipfile.BadZipFile as error:
-        raise CheckpointError(f"{path}: {_no_archive(path)}") from error
+        reason = "no file of torch.save (not a zip archive); save the checkpoint again with torch.save"
+        if path.stat().st_size == 0:
+            reason = "an empty file; copy the checkpoint again"
+        elif _starts(path, b"PK"):
+            reason = "cut off or broken (no zip directory at its end); copy the checkpoint again"
+        raise CheckpointError(f"{path}: {reason}") from error
     except (*_BROKEN, NotImplementedError) as error:
         raise CheckpointError(
             f"{path}: broken, its pickle cannot be read ({type(error).__name__}); save the checkpoint again"
@@ -188,14 +193,6 @@ def _starts(path: Path, prefix: bytes) -> bool:
             return file.read(len(prefix)) == prefix
     except OSError:
         return False
-
-
-def _no_archive(path: Path) -> str:
-    if path.stat().st_size == 0:
-        return "an empty file; copy the checkpoint again"
-    if _starts(path, b"PK"):
-        return "cut off or broken (no zip directory at its end); copy the checkpoint again"
-    return "no file of torch.save (not a zip archive); save the checkpoint again with torch.save"
 
 
 def _records(
@@ -316,36 +313,19 @@ class _PickleReader(pickle._Unpickler):
         elif not isinstance(made, OrderedDict):
             raise RefusedError(f"attributes on {type(made).__name__}")
 
-    def load_appends(self) -> None:
-        """Appends to a list and to nothing else."""
-        items = self.pop_mark()
-        self._last(list).extend(items)
-
-    def load_append(self) -> None:
-        """The same for one value."""
-        item = self.stack.pop()
-        self._last(list).append(item)
-
     def load_setitems(self) -> None:
-        """Sets items of a dictionary and of nothing else."""
+        """Set items of a dictionary whose keys are flat."""
         items = self.pop_mark()
-        self._last(dict).update(zip(map(_flat, items[::2]), items[1::2], strict=True))
+        self.stack[-1].update(zip(map(_flat, items[::2]), items[1::2], strict=True))
 
     def load_setitem(self) -> None:
-        """The same for one item."""
+        """Set an item of a dictionary whose key is flat."""
         value, key = self.stack.pop(), self.stack.pop()
-        self._last(dict)[_flat(key)] = value
-
-    def _last(self, kind: type) -> Any:
-        if not isinstance(self.stack[-1], kind):
-            raise pickle.UnpicklingError(f"no {kind.__name__}")
-        return self.stack[-1]
+        self.stack[-1][_flat(key)] = value
 
     dispatch[pickle.REDUCE[0]] = load_reduce
     dispatch[pickle.NEWOBJ[0]] = load_newobj
     dispatch[pickle.BUILD[0]] = load_build
-    dispatch[pickle.APPENDS[0]] = load_appends
-    dispatch[pickle.APPEND[0]] = load_append
     dispatch[pickle.SETITEMS[0]] = load_setitems
     dispatch[pickle.SETITEM[0]] = load_setitem
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -48,7 +47,7 @@ from pytest_touchstone.checkpoints.formats.weights import (
     weight_files,
     weights_of,
 )
-from pytest_touchstone.checkpoints.info import LACKS, SERVES, CheckpointInfo, Kind
+from pytest_touchstone.checkpoints.info import LACKS, SERVES, CheckpointInfo, Kind, Weights
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.files import open_regular
 
@@ -109,7 +108,9 @@ def length_of(
     A table longer than the config says is used whole. Raises ``CheckpointError`` when a table is shorter than
     the config says.
     """
-    field, configured = _configured(config)
+    lengths = ((name, getattr(config, name)) for name in _LENGTH_FIELDS)
+    known = ((name, length) for name, length in lengths if length is not None and 0 < length < _SANE)
+    field, configured = next(known, (None, 0))
     rows = _rows(shapes, _POSITION_TABLE)
     overrides: dict[str, int] = {}
     if rows is not None:
@@ -146,14 +147,6 @@ def check_vocabulary(folder: Path, config: ModelConfig, shapes: Shapes) -> None:
             f"vocab_size={config.vocab_size}; "
             "save the checkpoint again with its own config"
         )
-
-
-def _configured(config: ModelConfig) -> tuple[str | None, int]:
-    for field in _LENGTH_FIELDS:
-        value = getattr(config, field)
-        if value is not None and 0 < value < _SANE:
-            return field, value
-    return None, 0
 
 
 def _rows(shapes: Shapes, pattern: re.Pattern[str]) -> tuple[str, int] | None:
@@ -196,8 +189,8 @@ def check_sizes(path: Path, config: ModelConfig, shapes: Shapes) -> None:
     number in a field that takes none."""
     longest = max((side for shape in shapes.values() for side in shape), default=0)
     for name in (*_LAYERS, *_SIDES, *_COUNTS):
-        value = _number(config, name)
-        if value is None:
+        value: Any = getattr(config, name, None)
+        if not isinstance(value, int) or isinstance(value, bool):
             continue
         if value < 1:
             raise _no_size(path, name, value)
@@ -244,11 +237,6 @@ def _no_size(path: Path, name: str, value: float) -> CheckpointError:
     return CheckpointError(
         f"{path}: {name}={value} is not possible; save the checkpoint again with its own config"
     )
-
-
-def _number(config: ModelConfig, name: str) -> int | None:
-    value: Any = getattr(config, name, None)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 # The format
@@ -347,13 +335,11 @@ def described(
         architecture=architecture,
         seq_len=asked.limited(path, context.seq_len),
         serves=SERVES[kind],
-        overrides=context.overrides,
-        parameters=count_parameters(tensors),
-        dtype=main_dtype(tensors),
+        weights=Weights(count_parameters(tensors), main_dtype(tensors), overrides=context.overrides),
         trust_remote_code=asked.trust_remote_code,
         takes_adapters=True,
         extra={} if by is None else {LACKS: f"{by} in its config.json, so its tokens see later ones"},
-        **asdict(progress_of(path)),
+        training=progress_of(path),
     )
 
 

@@ -51,7 +51,15 @@ def read_tensors(path: Path) -> Tensors:
         header = file.read(length)
     if len(header) < length:
         raise _cut_off(path, size, 8 + length)
-    entries = _parse(path, header)
+    try:
+        content = from_json(header)
+        _METADATA.validate_python(content.pop("__metadata__", None))
+        entries = _HEADER.validate_python(content)
+    except (ValueError, AttributeError, TypeError, ValidationError) as error:
+        raise CheckpointError(
+            f"{path}: no safetensors file (its header is not a table of tensors); "
+            "save or copy the checkpoint again"
+        ) from error
     _check_places(path, entries)
     needed = 8 + length + max((entry.begin_end[1] for entry in entries.values()), default=0)
     if size < needed:
@@ -65,18 +73,6 @@ def read_tensors(path: Path) -> Tensors:
         name: Tensor(entry.dtype, entry.shape, path, start + entry.begin_end[0], start + entry.begin_end[1])
         for name, entry in entries.items()
     }
-
-
-def _parse(path: Path, header: bytes) -> dict[str, _Entry]:
-    try:
-        content = from_json(header)
-        _METADATA.validate_python(content.pop("__metadata__", None))
-        return _HEADER.validate_python(content)
-    except (ValueError, AttributeError, TypeError, ValidationError) as error:
-        raise CheckpointError(
-            f"{path}: no safetensors file (its header is not a table of tensors); "
-            "save or copy the checkpoint again"
-        ) from error
 
 
 def _check_places(path: Path, entries: dict[str, _Entry]) -> None:

@@ -39,10 +39,10 @@ class TransformersFactory(EngineFactory):
 
         device = choose_device(settings.device)
         free = free_memory(device)
-        if free is None or info.parameters is None:
+        if free is None or info.weights.parameters is None:
             return False
         wide = settings.dtype == "float32" or (settings.dtype == "auto" and device.type == "cpu")
-        needed = 2 * info.parameters * (4 if wide else 2)
+        needed = 2 * info.weights.parameters * (4 if wide else 2)
         return needed * neighbours(settings.device, device, settings.processes) <= free
 
     def sharing(self, settings: ModelSettings) -> Callable[[CheckpointInfo], Engine]:

@@ -95,6 +95,9 @@ class LiveModel(ExitStack[bool | None]):
             if isinstance(error, CheckpointError):
                 raise CheckpointError(str(error).replace(str(self._folder), named.name)) from None
             raise
+        training = self._saved.training
+        if training.global_step is None:
+            training = replace(training, global_step=step_in(named.name))
         self.info = replace(
             self._saved,
             name=clean_name(named.name),
@@ -102,7 +105,7 @@ class LiveModel(ExitStack[bool | None]):
             path=named,
             engine="live",
             trust_remote_code=False,
-            global_step=step_in(named.name) if self._saved.global_step is None else self._saved.global_step,
+            training=training,
             takes_adapters=False,
             by_peft=bool(self._adapters),
             architecture=self._saved.architecture

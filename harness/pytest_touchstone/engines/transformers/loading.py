@@ -334,14 +334,14 @@ def _config(info: CheckpointInfo) -> Any:
     folder, how = _source(info)
     where = folder / "config.json"
     with one_line_errors(f"{where}: no config of {info.architecture}", "save the checkpoint again"):
-        if info.params:
-            return AutoConfig.for_model(**info.params)
+        if info.weights.params:
+            return AutoConfig.for_model(**info.weights.params)
         if info.model_type not in CONFIG_MAPPING and not info.trust_remote_code:
             raise CheckpointError(
                 f"{where}: Transformers {transformers.__version__} does not know the model type {info.model_type!r}; "
                 "update transformers: pip install -U transformers"
             )
-        return AutoConfig.from_pretrained(folder, **how, **info.overrides, return_dict=True)
+        return AutoConfig.from_pretrained(folder, **how, **info.weights.overrides, return_dict=True)
 
 
 def _model(info: CheckpointInfo, config: Any, dtype: Any, device_map: Any) -> tuple[Any, dict[str, Any]]:
@@ -373,7 +373,7 @@ def _filled(
     from transformers import GenerationConfig
 
     if dtype == "auto":
-        dtype = getattr(torch, info.dtype or "float32", torch.float32)
+        dtype = getattr(torch, info.weights.dtype or "float32", torch.float32)
     with torch.device("meta"):
         kind = type(_auto_class(info).from_config(copy.deepcopy(config)))
     options = {
@@ -418,15 +418,15 @@ def _check_room(info: CheckpointInfo, config: Any) -> None:
     """
     import torch
 
-    if info.parameters is None or getattr(config, "quantization_config", None) is not None:
+    if info.weights.parameters is None or getattr(config, "quantization_config", None) is not None:
         return
     with torch.device("meta"):
         model = _auto_class(info).from_config(copy.deepcopy(config), trust_remote_code=info.trust_remote_code)
     wanted = sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
-    if wanted > _MOST_LARGER * info.parameters + _SMALL:
+    if wanted > _MOST_LARGER * info.weights.parameters + _SMALL:
         raise CheckpointError(
             f"{info.path / 'config.json'}: describes a model of {wanted:,} numbers, but the weights have "
-            f"{info.parameters:,}; save the checkpoint again with its own config"
+            f"{info.weights.parameters:,}; save the checkpoint again with its own config"
         )
 
 
@@ -462,12 +462,12 @@ def choose_dtype(info: CheckpointInfo, settings: ModelSettings, device: torch.de
         return types[settings.dtype]
     if device.type == "cpu" or _is_gguf(info):
         return torch.float32
-    if info.config_dtype is None or info.config_dtype == "auto":
+    if info.weights.config_dtype is None or info.weights.config_dtype == "auto":
         return "auto"
-    named = info.config_dtype.strip().lower().removeprefix("torch.")
+    named = info.weights.config_dtype.strip().lower().removeprefix("torch.")
     if (found := _SHORT.get(named, named)) not in types:
         raise CheckpointError(
-            f"{info.path}: its config says model.dtype={info.config_dtype[:40]!r}, which is none of "
+            f"{info.path}: its config says model.dtype={info.weights.config_dtype[:40]!r}, which is none of "
             f"{', '.join(types)}; choose one with --eval-dtype"
         )
     return types[found]

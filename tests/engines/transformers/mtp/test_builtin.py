@@ -31,13 +31,13 @@ def alone(info: CheckpointInfo) -> CausalEngine:
 
 def test_what_its_training_wrote_is_known(info: CheckpointInfo) -> None:
     assert (info.name, info.format, info.model_type) == ("mtp-tiny", "mtp", "mtp")
-    assert info.params is not None
-    assert info.params["n_future_tokens"] == 4
-    assert info.epoch is not None
-    assert info.epoch > 1
-    assert info.val_loss is not None
-    assert 2 < info.val_loss < 7
-    training: Any = info.training
+    assert info.weights.params is not None
+    assert info.weights.params["n_future_tokens"] == 4
+    assert info.training.epoch is not None
+    assert info.training.epoch > 1
+    assert info.training.val_loss is not None
+    assert 2 < info.training.val_loss < 7
+    training: Any = info.training.settings
     assert training["config"]["training"]["batch"] == 8
     assert len(training["val_metrics"]["head_losses"]) == 4
 
@@ -45,7 +45,7 @@ def test_what_its_training_wrote_is_known(info: CheckpointInfo) -> None:
 def test_its_heads_logits_are_those_of_an_independent_forward_pass(info: CheckpointInfo) -> None:
     import torch
 
-    assert info.params is not None
+    assert info.weights.params is not None
     engine = mtp_engine(info)
     ids = [
         *TextTokenizer(engine.loaded.tokenizer).prompt(
@@ -53,7 +53,7 @@ def test_its_heads_logits_are_those_of_an_independent_forward_pass(info: Checkpo
         )
     ]  # type: ignore[misc]
     tensors: dict[str, Any] = {name: held[...] for name, held in read_pt(info.path).tensors.items()}
-    wanted = independent_logits(tensors, info.params, ids)
+    wanted = independent_logits(tensors, info.weights.params, ids)
     with torch.no_grad():
         for number, theirs in enumerate(wanted):
             found = head_logits(engine.loaded.model, number, torch.tensor([ids]))[0].numpy()

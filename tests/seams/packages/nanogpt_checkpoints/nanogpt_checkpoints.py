@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pytest_touchstone.checkpoints import SERVES, CheckpointInfo, CheckpointRequest
+from pytest_touchstone.checkpoints import SERVES, CheckpointInfo, CheckpointRequest, TrainingState, Weights
 from pytest_touchstone.checkpoints.formats.content import (
     TOKENIZER,
     Tensor,
@@ -73,19 +73,21 @@ class NanoGpt:
             architecture="nanoGPT",
             seq_len=asked.limited(path, sizes["block_size"]),
             serves=SERVES["causal"],
-            global_step=content.get("iter_num"),
-            parameters=count_parameters(tensors),
-            dtype=main_dtype(tensors),
-            params={
-                "model_type": "gpt2",
-                **sizes,
-                "n_positions": sizes["block_size"],
-                "vocab_size": words.shape[0],
-                "activation_function": "gelu",
-                "tie_word_embeddings": tensors.get("lm_head.weight", words) == words,
-                "bos_token_id": None,
-                "eos_token_id": None,
-            },
+            training=TrainingState(content.get("iter_num")),
+            weights=Weights(
+                count_parameters(tensors),
+                main_dtype(tensors),
+                params={
+                    "model_type": "gpt2",
+                    **sizes,
+                    "n_positions": sizes["block_size"],
+                    "vocab_size": words.shape[0],
+                    "activation_function": "gelu",
+                    "tie_word_embeddings": tensors.get("lm_head.weight", words) == words,
+                    "bos_token_id": None,
+                    "eos_token_id": None,
+                },
+            ),
             tokenizer=folder,
         )
 
@@ -93,7 +95,7 @@ class NanoGpt:
         return [info.path, *matching(info.tokenizer, FILES)]
 
     def content(self, info: CheckpointInfo) -> Iterator[str]:
-        yield table_line("params", info.params or {})
+        yield table_line("params", info.weights.params)
         yield from file_lines(matching(info.tokenizer, FILES))
         yield from tensor_lines(self.tensors(info))
 

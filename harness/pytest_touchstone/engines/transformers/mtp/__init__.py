@@ -65,7 +65,7 @@ def load_mtp(info: CheckpointInfo, settings: ModelSettings) -> LoadedModel:
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     device = choose_device(settings.device)
-    config = config_of(info.params, str(info.path))
+    config = config_of(info.weights.params, str(info.path))
     tokenizer = load_tokenizer(info)
     file = read_pt(info.path)
     weights = weights_of(info.path, file.tensors, config, file.config)
