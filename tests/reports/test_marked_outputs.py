@@ -144,9 +144,10 @@ def test_checkpoints_with_other_marks_have_them_in_their_rows(tmp_path: Path, ch
 
 def test_markdown_has_them_in_the_row(summary: Summary) -> None:
     text = markdown.page(replace(summary, gate=None))
-    assert f"| 4 | {PART} |" in text
-    assert re.search(rf"gsm8k 5-shot, chat \| acc \| [^\n]* \| {SAMPLE} \|", text)
-    assert re.search(rf"score&?[^|]* \| composite [^\n]* \| {SCORE} \|", text)
+    assert "| 4/1,267 | sample |" in text
+    assert re.search(r"gsm8k 5-shot, chat \| acc \| [^\n]* \| 24/1,319 \| sample \|", text)
+    assert re.search(r"score&?[^|]* \| composite [^\n]* \| 12/30 \|", text)
+    assert f"winogrande: {PART}; " in text
 
 
 def test_the_page_has_them_beside_the_value_and_the_name(summary: Summary) -> None:

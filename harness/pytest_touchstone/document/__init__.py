@@ -7,6 +7,7 @@ forms are text for a terminal (``render_text``), Markdown (``render_markdown``),
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,9 @@ from pytest_touchstone.document.formatting import (
     cell_width,
     command_lines,
     console_of,
+    folded,
     labelled,
+    longest_piece,
     markdown_text,
     open_table,
     written,
@@ -50,8 +53,8 @@ STYLES: Final[Mapping[str, str]] = {
 }
 """The styles of verdicts and decisions on a terminal, also of cells with that text."""
 
-UNFOLDED: Final = 24
-"""A name of so many characters at the beginning of a row stands on one line, and other texts fold instead."""
+LOUD: Final = re.compile(r"\b(NOT VALID|UNSANDBOXED|\d+ (error|timeout|lost item)s?)\b")
+"""Words of a cell that say that a value must not be believed."""
 
 STRONG: Final = ("better", "worse", "failed", "not valid", "not judged")
 """The cells that are bold in Markdown."""
@@ -63,6 +66,7 @@ class Table:
 
     ``signs`` stand behind cells, by row and column: ``*`` the best value, ``!`` one that is not valid. ``stacked`` are
     the columns that stand below each other on a terminal that is too narrow for all; such a table has no signs.
+    ``close``: one space is between columns, so that tables with the same columns are alike.
     """
 
     header: tuple[str, ...]
@@ -72,6 +76,7 @@ class Table:
     signs: Mapping[tuple[int, int], str] = field(default_factory=dict)
     title: str = ""
     stacked: tuple[tuple[int, ...], ...] = ()
+    close: bool = False
 
     def is_text(self, column: int) -> bool:
         """Return whether a column has texts, which may fold."""
@@ -137,8 +142,8 @@ def render_text(sections: Iterable[Section], *, width: int, color: bool, dense: 
     return written(console)
 
 
-def drawn(part: Part, width: int) -> Iterator[RenderableType]:
-    """Yield what a console prints of a part."""
+def drawn(part: Part, width: int, *, label: int = 0) -> Iterator[RenderableType]:
+    """Yield what a console prints of a part; labels of facts are ``label`` columns wide, or more."""
     from rich.text import Text
 
     if isinstance(part, str):
@@ -147,11 +152,15 @@ def drawn(part: Part, width: int) -> Iterator[RenderableType]:
         for line in part.lines:
             yield Text(line, no_wrap=True, overflow="ellipsis")
     elif isinstance(part, Facts):
-        left = max((len(label) for label, _ in part.rows), default=0) + 2
-        yield labelled(
-            (label, "\n".join(command_lines(text, width - left)) if label == COMMAND else text)
-            for label, text in part.rows
-        )
+        left = max(label, *(len(name) for name, _ in part.rows), 0)
+        rows: list[tuple[Text, str]] = []
+        before = ""
+        for name, text in part.rows:
+            lines = command_lines(text, width - left - 2) if name == COMMAND else [text]
+            shown = "" if name == before else name
+            rows.append((Text(shown, style=STYLES.get(name, "dim")), "\n".join(lines)))
+            before = name
+        yield labelled(rows, width=left)
     else:
         if part.title:
             yield Text(part.title, style="bold")
@@ -208,24 +217,32 @@ def _blocks(part: Table, shown: Sequence[Sequence[str]], width: int) -> Iterator
 
 
 def _drawn_table(part: Table, shown: Mapping[int, Sequence[str]], width: int) -> RenderableType:
+    """Return columns as a table of rich; where they are too wide texts fold, those of the last column first."""
     from rich.text import Text
 
-    table = open_table(2 if sum(_width(cells) + 1 for cells in shown.values()) <= width + 2 else 1)
+    widths = {column: _width(cells) - 1 for column, cells in shown.items()}
+    fits = sum(widths.values()) + 2 * len(widths) <= width + 2
+    gap = 1 if part.close or not (fits or all(map(part.is_text, shown))) else 2
+    table = open_table(gap)
+    table.show_header = any(part.header)
+    over = sum(widths.values()) + gap * (len(widths) - 1) - width
+    for column in filter(part.is_text, sorted(shown, reverse=True)):
+        least = max(longest_piece(line) for cell in shown[column] for line in cell.split("\n"))
+        narrower = max(0, min(over, widths[column] - least))
+        widths[column] -= narrower
+        over -= narrower
     for column, cells in shown.items():
         text = part.is_text(column)
-        table.add_column(
-            cells[0],
-            justify="left" if text else "right",
-            overflow="fold",
-            no_wrap=not text,
-            min_width=0 if column else min(_width(cells) - 1, UNFOLDED),
-        )
+        table.add_column(cells[0], justify="left" if text else "right", overflow="fold", no_wrap=not text)
     for row in range(len(part.rows)):
         texts = []
         for column, cells in shown.items():
-            signs = part.signs.get((row, column), "")
-            style = next((SIGN_STYLES[sign] for sign in signs if sign in SIGN_STYLES), "")
-            texts.append(Text(cells[row + 1], style=style or STYLES.get(cells[row + 1], "")))
+            cell, signs = cells[row + 1], part.signs.get((row, column), "")
+            style = next((SIGN_STYLES[sign] for sign in signs if sign in SIGN_STYLES), STYLES.get(cell, ""))
+            if part.is_text(column):
+                cell = "\n".join(piece for line in cell.split("\n") for piece in folded(line, widths[column]))
+            texts.append(Text(cell, style=style))
+            texts[-1].highlight_regex(LOUD, STYLES["not valid"])
         table.add_row(*texts)
     return table
 
@@ -267,6 +284,7 @@ def _markdown_table(part: Table) -> Iterator[str]:
         cells = []
         for column, cell in enumerate(row):
             text = "<br>".join(markdown_text(line) for line in cell.split("\n"))
+            text = "&nbsp;" * (len(text) - len(text.lstrip()) - 2) + text.lstrip()  # of a group
             signs = part.signs.get((number, column), "")
             text = f"**{text}**" if text and (BEST in signs or cell in STRONG) else text
             cells.append(text + markdown_text(signs.replace(BEST, "")))

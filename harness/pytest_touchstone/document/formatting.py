@@ -202,9 +202,6 @@ def place(summary: Summary) -> str:
         return str(folder)
 
 
-# Changes against the best so far
-
-
 # Text for terminals
 
 
@@ -260,13 +257,22 @@ def console_of(width: int, *, color: bool) -> Console:
 
 
 def folded(text: str, width: int) -> list[str]:
-    """Return the lines of a name in a column of this width: it folds after ``_`` and ``/`` and at spaces."""
-    lines = [""]
-    for piece in _PIECES.findall(text):
-        if lines[-1] and cell_width(lines[-1] + piece.rstrip()) > width:
-            lines.append("")
+    """Return the lines of a name in a column of this width, each as far in as the first.
+
+    It folds after ``_`` and ``/`` and at spaces.
+    """
+    indent = text[: len(text) - len(text.lstrip())]
+    lines = [indent]
+    for piece in _PIECES.findall(text.strip()):
+        if lines[-1] != indent and cell_width(lines[-1] + piece.rstrip()) > width:
+            lines.append(indent)
         lines[-1] += piece
     return [line.rstrip() for line in lines]
+
+
+def longest_piece(text: str) -> int:
+    """Return the columns that a name needs where it folds."""
+    return max(map(cell_width, folded(text, 0)))
 
 
 def wrapped(text: str, width: int) -> Sequence[str]:
@@ -311,14 +317,12 @@ def open_table(gap: int = 1) -> Table:
     return Translated(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
 
 
-def labelled(rows: Iterable[tuple[str | Text, str | Text]], *, dim: bool = True, width: int = 0) -> Table:
+def labelled(rows: Iterable[tuple[str | Text, str | Text]], *, width: int = 0) -> Table:
     """Return labels, of at least this width, with their texts beside them, which may fold."""
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(
-        no_wrap=True, style="dim" if dim else "", min_width=width, justify="right" if width else "left"
-    )
+    table.add_column(no_wrap=True, min_width=width)
     table.add_column(overflow="fold")
     for label, text in rows:
         table.add_row(said(label, "heading", "word"), said(text))

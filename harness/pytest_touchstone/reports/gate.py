@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pytest_touchstone.compare.baselines import FIRST_ON_ITEMS
 from pytest_touchstone.compare.benchmark_comparison import STRICT, BenchmarkComparison
@@ -21,63 +21,58 @@ from pytest_touchstone.compare.gate.result import (
 from pytest_touchstone.compare.judge import POOLED
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.text import listed
-from pytest_touchstone.document import STYLES, Section, Table
-from pytest_touchstone.document.formatting import NOTHING, interval, labelled, number, p_short
+from pytest_touchstone.document import Section, Table
+from pytest_touchstone.document.formatting import NOTHING, interval, number, p_short
 from pytest_touchstone.statistics.comparison import POINTS
 from pytest_touchstone.statistics.verdicts import POWER
-
-if TYPE_CHECKING:
-    from rich.text import Text
-
 
 APART: Final = 20
 """Lines that are shown one by one in a short report, apart from those that fail; more share a line per verdict."""
 
 
-def print_verdicts(gate: Mapping[str, Any], write: Callable[..., None], *, details: bool) -> None:
-    """Print one line per benchmark, the most pressing first, with the reasons of those that fail.
+def verdicts_section(gate: Mapping[str, Any] | None, *, details: bool) -> Section | None:
+    """Return a line per benchmark, the most pressing first, with the reasons of those that fail; None for no gate.
 
     Without details, lines that pass without a comparison, or are too many, share a line per verdict. With details, all
     have their reasons, and their baselines.
     """
-    from rich.text import Text
-
+    if gate is None:
+        return None
     lines = ordered(tuple(lines_from_json(gate)))
-    pooled = [line for line in shown_lines(gate) if line not in lines]
-    write(Text.assemble(("gate", "bold"), f"  {heading(gate)}"))
     several = len({line.checkpoint for line in lines}) > 1
+    rows: list[tuple[str, str]] = []
+    known: set[str] = set()
     apart = lines if details else _apart(lines)
-    rows: list[tuple[Text, Text]] = []
-    before: set[str] = set()
     for line in apart:
-        rows.append((_verdict(line.kind), Text(_numbers(line, several, details=details))))
         bad = (*line.fails, *line.invalid)
         shown = details or line.fails or line.accepted
-        told = reason_texts(line, "baseline ") if shown else reason_texts(line) if bad else []
-        if not details:  # reasons that several lines share are told by the first of them
-            told = [text for text in told if text not in before]
-            before.update(bad)
-        told += (
-            [sees_text(line)]
-            if details and line.comparison.verdict != "inconclusive" and line.sees is not None
-            else []
-        )
-        rows += [(Text(), Text(text, style="" if text in bad else "dim")) for text in told]
-    if not details and (text := _seen([line for line in lines if not line.fails], several)):
-        rows.append((Text("sees", style="dim"), Text(text, style="dim")))
-    together = [line for line in lines if line not in apart]
-    for kind in dict.fromkeys(line.kind for line in together):
-        names = [_label(line, several) for line in together if line.kind == kind]
+        reasons = reason_texts(line, "baseline ") if shown else reason_texts(line) if bad else []
+        if details and line.comparison.verdict != "inconclusive":
+            reasons.append(sees_text(line))
+        elif not details:  # reasons that several lines share are told by the first of them
+            reasons = [text for text in reasons if text not in known]
+            known.update(bad)
         rows.append(
-            (_verdict(kind), Text(f"{len(names)}: {listed(names, NAMED)}" if len(names) > 1 else names[0]))
+            (line.kind, "\n".join([_numbers(line, several, details=details), *filter(None, reasons)]))
         )
+    if not details and (text := _seen([line for line in lines if not line.fails], several)):
+        rows.append(("sees", text))
+    together: dict[str, list[str]] = {}
+    for line in lines:
+        if line not in apart:
+            together.setdefault(line.kind, []).append(_label(line, several))
+    for kind, names in together.items():
+        rows.append((kind, f"{len(names)}: {listed(names, NAMED)}" if len(names) > 1 else names[0]))
+    pooled = [line for line in shown_lines(gate) if line not in lines]
     for line in pooled if details or len(pooled) <= NAMED else []:
-        numbers = _numbers(replace(line, metric="composite"), several, details=details)
-        rows.append((Text(POOLED), Text.assemble(_verdict(line.kind), f" over {numbers}; decides nothing")))
-        why = [*reason_texts(line), *([sees_text(line)] * (line.comparison.verdict != "inconclusive"))]
-        rows += [(Text(), Text(text, style="dim")) for text in why if details and text]
-    rows += [(Text("note", style="magenta"), Text(note)) for note in gate.get("notes", ())]
-    write(labelled(rows, dim=False))
+        numbers = _numbers(replace(line, metric=COMPOSITE), several, details=details)
+        reasons = [f"{line.kind} over {numbers}; decides nothing"]
+        reasons += reason_texts(line) if details else []
+        reasons += [sees_text(line)] if details and line.comparison.verdict != "inconclusive" else []
+        rows.append((POOLED, "\n".join(filter(None, reasons))))
+    rows += [("note", note) for note in gate.get("notes", ())]
+    table = Table(header=("", ""), rows=tuple(rows), left=2)
+    return Section(key="gate", parts=(f"gate  {heading(gate)}", table))
 
 
 def gate_section(gate: Mapping[str, Any]) -> Section:
@@ -135,20 +130,6 @@ def _seen(lines: Sequence[BenchmarkComparison], several: bool) -> str:
         points = ", in points," if all(line.comparison.told_in is POINTS for line in seen) else ""
         return f"this gate sees drops{points} of {listed(told, NAMED)}, with {100 * POWER:.0f} %"
     return sees_text(seen[0]) if seen else ""
-
-
-def print_decision(gate: Mapping[str, Any], write: Callable[..., None]) -> None:
-    """Print the decision, in one line, to be found by a search."""
-    from rich.text import Text
-
-    style = STYLES.get(str(gate.get("decision")), "bold")
-    write(Text(str(gate.get("text", "")), style=style), soft_wrap=True)
-
-
-def _verdict(kind: str) -> Text:
-    from rich.text import Text
-
-    return Text(kind, style=STYLES.get(kind, ""))
 
 
 def heading(gate: Mapping[str, Any]) -> str:

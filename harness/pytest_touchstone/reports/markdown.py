@@ -15,19 +15,19 @@ from dataclasses import replace
 from typing import Final
 
 from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison
-from pytest_touchstone.compare.formats.run import composite_metric
 from pytest_touchstone.compare.gate.result import shown_lines
 from pytest_touchstone.compare.pair import PairComparison
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.errors import ExitCode
-from pytest_touchstone.document import Section, Table, formatting, render_markdown
+from pytest_touchstone.document import Facts, Section, formatting, render_markdown
 from pytest_touchstone.document.formatting import markdown_code, markdown_text
 from pytest_touchstone.reports import comparison, notes
 from pytest_touchstone.reports.changes import changes_section
 from pytest_touchstone.reports.comparison import Flips
 from pytest_touchstone.reports.gate import difference_text, gate_section, standing
+from pytest_touchstone.reports.tables import legend, results_section
 from pytest_touchstone.reports.terminal import after_gate
-from pytest_touchstone.results.summary import Metric, Summary, wholes
+from pytest_touchstone.results.summary import Summary, wholes
 
 ROWS: Final = 100
 """The most lines of a table; a comment on GitHub holds 65,536 characters."""
@@ -50,14 +50,15 @@ SIGNS: Final = {
 
 def page(summary: Summary) -> str:
     """Return the whole text."""
+    many = len(wholes(summary)) > ROWS
+    signs = legend(summary, many=many)
+    facts = Facts((*([("legend", signs)] if signs else []), *notes.facts(summary, details=True)))
+    sections = [results_section(summary, many=many), changes_section(summary), Section(parts=(facts,))]
     parts = [
         f"### Benchmarks: {markdown_code(summary.run_id)}",
+        *map(markdown_text, notes.demonstration(summary)),
         *_gate(summary),
-        *render_markdown(
-            [_scores(summary), *filter(None, [changes_section(summary)])],
-            most_rows=ROWS,
-        ),
-        *_notes(summary),
+        *render_markdown(filter(None, sections), most_rows=ROWS),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -102,44 +103,6 @@ def _dropped(line: BenchmarkComparison) -> str:
         parts.append(f"against {markdown_code(against.checkpoint)} of run {markdown_code(against.run_id)}")
     parts += [markdown_text(reason) for reason in line.fails if reason != "worse"]
     return f"- {', '.join(parts)}"
-
-
-def _scores(summary: Summary) -> Section:
-    rows = [
-        (
-            result.checkpoint,
-            f"{result.benchmark} {formatting.asked(result)}".rstrip(),
-            result.primary,
-            *_limits(metric := result.metrics[result.primary]),
-            str(metric.n),
-            ", ".join(filter(None, (result.mark, "not valid" * bool(result.invalid or result.faults)))),
-        )
-        for result in wholes(summary)
-    ]
-    rows += [
-        (row["checkpoint"], row["name"], COMPOSITE, *_limits(composite_metric(row)), "", row.get("mark", ""))
-        for row in summary.composites
-    ]
-    header = ("checkpoint", "benchmark", "metric", "value", "95 % interval", "n", "")
-    return Section(parts=(Table(header=header, rows=tuple(rows), left=3, words=True),) if rows else ())
-
-
-def _limits(metric: Metric) -> tuple[str, str]:
-    return formatting.number(metric.value), formatting.interval(metric.low, metric.high)
-
-
-def _notes(summary: Summary) -> list[str]:
-    lines = [
-        notes.items(summary),
-        *notes.demonstration(summary),
-        *notes.failed_to_load(summary),
-        *notes.directions(summary),
-        *notes.judged(summary),
-        *notes.warnings(summary),
-    ]
-    lines += [f"{status}: {text}" for status, text in notes.faults(summary)[:5]]
-    lines += [f"left out: {text}" for text in notes.left_out(summary)]
-    return ["\n".join(f"- {markdown_text(line)}" for line in lines)]
 
 
 def comparison_page(pairs: Sequence[PairComparison], flips: Sequence[Flips] = ()) -> str:

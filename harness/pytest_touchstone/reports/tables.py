@@ -1,4 +1,4 @@
-"""The tables of results by benchmark, for terminals.
+"""The tables of a run's results by benchmark.
 
 Each checkpoint has a table of primary metric, interval, items and marks; where all have the same single benchmark, they
 are the rows of one table. Below its row stand a benchmark's groups as far as there is room, and, with details, all of
@@ -7,27 +7,29 @@ them and its other metrics.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
 
+from pytest_touchstone.compare.formats.run import composite_metric
 from pytest_touchstone.compare.standings import leading
 from pytest_touchstone.core.composite import COMPOSITE
-from pytest_touchstone.core.text import count
-from pytest_touchstone.document import formatting
-from pytest_touchstone.document.formatting import cell_width, folded, open_table
+from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.document import Section, Table, formatting
 from pytest_touchstone.metrics.samples import KS
-from pytest_touchstone.reports.score_table import ends, in_order
+from pytest_touchstone.reports.score_table import (
+    SIGNS,
+    SPREAD,
+    TOLD,
+    ends,
+    in_order,
+    table_of_run,
+    tables_by_checkpoint,
+)
 from pytest_touchstone.results.summary import Metric, Result, Summary, wholes
 
-if TYPE_CHECKING:
-    from rich.table import Table
-    from rich.text import Text
-
 HEADER: Final = ("  benchmark", "metric", "value", "95 % interval", "n/N", "")
-BY_CHECKPOINT: Final = ("  checkpoint", *HEADER[1:])
-LABEL, METRIC, MARKS = 0, 1, 5
-"""The columns that may fold: numbers stay whole."""
+GAP: Final = ("",) * len(HEADER)
 
 MOST_GROUPS: Final = 8
 """The groups that stand below a benchmark's row without details."""
@@ -35,241 +37,166 @@ MOST_GROUPS: Final = 8
 GROUP_LINES: Final = 24
 """The lines for the groups of all benchmarks; where they would need more, the rows say how many groups there are."""
 
-LOUD: Final = "bold red"
-"""The style of words that say that a value must not be believed."""
+ON_A_SCREEN: Final = 32
+"""Lines of tables with a row per benchmark and checkpoint; for more there is a row per checkpoint."""
 
-LEAST: Final = ({MARKS: 10, METRIC: 12, LABEL: 18}, {MARKS: 4, METRIC: 4, LABEL: 8})
-"""The widths down to which they fold inside words, in the order given; below the first only where nothing else
-helps."""
+MOST: Final = 6
+"""Of more checkpoints each has a row, whether or not more would fit; with a single benchmark also of fewer."""
 
-
-class TableRow(NamedTuple):
-    """A line of a table; ``marks`` are words with their style."""
-
-    cells: tuple[str, ...]
-    marks: tuple[tuple[str, str], ...] = ()
-    primary: bool = True
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """All cells as plain text."""
-        return (*self.cells, ", ".join(word for word, _ in self.marks))
+MOST_ALIKE: Final = 2
+"""The same, of checkpoints that have the same benchmarks."""
 
 
-def row_count(summary: Summary) -> int:
-    """Return the number of lines that the tables take without details, blank ones and headings included."""
-    shown = [row for one in wholes(summary) for row in (one, *_at_other_numbers(one))]
-    return len(shown) + len(summary.composites) + 2 * len(formatting.checkpoints(summary))
+def is_by_checkpoint(summary: Summary, *, details: bool) -> bool:
+    """Return whether each checkpoint has a row, since a row per benchmark and checkpoint would not fit."""
+    benchmarks: dict[str, set[str]] = {name: set() for name in formatting.checkpoints(summary)}
+    for result in wholes(summary):
+        benchmarks[result.checkpoint].add(result.benchmark)
+    alike = len({frozenset(names) for names in benchmarks.values()}) == 1
+    rows = sum(1 + len(_other_numbers(result)) for result in wholes(summary)) + len(summary.composites)
+    fits = len(benchmarks) == 1 or rows + 2 * len(benchmarks) <= ON_A_SCREEN
+    many = len(benchmarks) > (MOST_ALIKE if alike else MOST) or not fits
+    return many and (details or not _has_one_benchmark(summary))
 
 
-def tables_by_benchmark(
-    summary: Summary, width: int, *, details: bool, groups: bool
-) -> Iterator[tuple[str, str, Table]]:
-    """Yield each checkpoint's name, what it is, and its table; the columns of all tables are equally wide.
-
-    Without ``groups`` the rows of benchmarks say how many groups there are.
-
-    Of checkpoints with the same single benchmark it is the benchmark's name, what they all are, and their table.
-    """
-    if not details and has_one_benchmark(summary):
-        yield _of_one_benchmark(summary, width)
-        return
-    shown = [len(_groups(summary, one, details)) for one in wholes(summary)]
-    room = sum(min(number, MOST_GROUPS + 1) for number in shown) <= GROUP_LINES
-    most = 0 if not groups else len(summary.results) if details else MOST_GROUPS if room else 0
-    found = {
-        name: list(_benchmark_rows(summary, name, details, most)) for name in formatting.checkpoints(summary)
-    }
-    widths = _widths(list(chain.from_iterable(found.values())), width)
-    for place, (name, what) in enumerate(formatting.checkpoints(summary).items()):
-        yield name, what, _benchmark_table(found[name], widths, None if place else HEADER)
-
-
-def has_one_benchmark(summary: Summary) -> bool:
+def _has_one_benchmark(summary: Summary) -> bool:
     """Return whether several checkpoints have the same single benchmark, and nothing else."""
-    same = {one.benchmark for one in wholes(summary)}
-    return len(same) == 1 and len(formatting.checkpoints(summary)) > 1 and not summary.composites
+    names = {result.benchmark for result in wholes(summary)}
+    return len(names) == 1 and len(formatting.checkpoints(summary)) > 1 and not summary.composites
 
 
-def _of_one_benchmark(summary: Summary, width: int) -> tuple[str, str, Table]:
-    own, best = formatting.own_rows(summary), {name for _, name in leading(summary.leaders)}
-    known = {one.checkpoint: one for one in wholes(summary)}
-    same = [known[name] for name in in_order(summary)]
-    found = [
-        [
-            _primary(one, one.checkpoint in best, one.benchmark in own, formatting.who(one, same)),
-            *_at_other_numbers(one),
-        ]
-        for one in same
-    ]
-    rows = list(chain.from_iterable(found))
-    what = dict.fromkeys(formatting.checkpoints(summary).values())
-    about = (formatting.asked_alike(same), next(iter(what)) if len(what) == 1 else "")
-    widths = _widths(rows, width, BY_CHECKPOINT)
-    last = ends(summary, [one.checkpoint for one in same])
-    gaps = [
-        end and row is own_rows[-1] for own_rows, end in zip(found, last, strict=True) for row in own_rows
-    ]
-    return (
-        same[0].benchmark,
-        ", ".join(filter(None, about)),
-        _benchmark_table(rows, widths, BY_CHECKPOINT, gaps),
+def results_section(summary: Summary, *, many: bool, details: bool = False) -> Section:
+    """Return the tables of all results: of ``many`` by checkpoint, and with details also by benchmark."""
+    tables = list(tables_by_checkpoint(summary, table_of_run(summary))) if many else []
+    if details or not many:
+        tables += _tables_by_benchmark(summary, details=details, groups=not many)
+    return Section(key="results", parts=tuple(tables))
+
+
+def legend(summary: Summary, *, many: bool) -> str:
+    """Return the meaning of each sign that occurs in the tables; ``many``: they are by checkpoint."""
+    results, own_rows, parts = wholes(summary), formatting.own_rows(summary), []
+    if many:
+        signs = {sign for cell in table_of_run(summary).cells for sign in cell.signs}
+        parts += [f"{sign} {meaning}" for sign, meaning in SIGNS.items() if sign in signs]
+        if "*" not in signs:
+            parts.append("no best of a column is marked: none is told from all others")
+        parts.append(f"{SPREAD} half the widest 95 % interval of the column")
+    elif leading(summary.leaders):
+        parts.append(f"best: {TOLD}")
+    if any(result.of or result.published for result in results):
+        parts.append("n/N items scored of those published (or, of other data, of all)")
+    if not many and any(_sample(result.mark) for result in results if result.benchmark not in own_rows):
+        parts.append(f"{formatting.SAMPLE}: shipped rows, a few of those published")
+    if not many and own_rows:
+        parts.append(f"{formatting.OWN}: none was published")
+    metrics = [result.metrics[result.primary] for result in results]
+    metrics += map(composite_metric, summary.composites)
+    if whys := [metric.why for metric in metrics if metric.why and metric.low is None]:
+        parts.append(f"{formatting.NOTHING} undefined ({listed(dict.fromkeys(whys), 1)})")
+    if lower := [column.metric for column in table_of_run(summary).columns if column.lower]:
+        parts.append(f"lower is better for {listed(dict.fromkeys(lower), 4)}")
+    return "; ".join(parts)
+
+
+def _tables_by_benchmark(summary: Summary, *, details: bool, groups: bool) -> Iterator[Table]:
+    """Yield the table of each checkpoint; without ``groups`` rows of benchmarks say how many groups there are.
+
+    Checkpoints with the same single benchmark are the rows of one table.
+    """
+    if not details and _has_one_benchmark(summary):
+        yield _table_of_one_benchmark(summary)
+        return
+    numbers = [len(_groups(summary, whole, details)) for whole in wholes(summary)]
+    fits = sum(min(number, MOST_GROUPS + 1) for number in numbers) <= GROUP_LINES
+    most = 0 if not groups else len(summary.results) if details else MOST_GROUPS if fits else 0
+    for name, about in formatting.checkpoints(summary).items():
+        rows = tuple(_benchmark_rows(summary, name, details, most))
+        yield Table(
+            header=HEADER, rows=rows, left=2, words=True, close=True, title=f"{name}  {about}".rstrip()
+        )
+
+
+def _table_of_one_benchmark(summary: Summary) -> Table:
+    by_checkpoint = {result.checkpoint: result for result in wholes(summary)}
+    results = [by_checkpoint[name] for name in in_order(summary)]
+    rows: list[tuple[str, ...]] = []
+    for result, last in zip(results, ends(summary, list(by_checkpoint)), strict=True):
+        rows.append(_result_row(summary, result, f"  {formatting.who(result, results)}"))
+        rows += [_row("", metric, str(metric.n)) for metric in _other_numbers(result)]
+        rows += [GAP] * last
+    kinds = set(formatting.checkpoints(summary).values())
+    about = (formatting.asked_alike(results), kinds.pop() if len(kinds) == 1 else "")
+    return Table(
+        header=("  checkpoint", *HEADER[1:]),
+        rows=tuple(rows),
+        left=2,
+        words=True,
+        close=True,
+        title=f"{results[0].benchmark}  {', '.join(filter(None, about))}".rstrip(),
     )
 
 
-# Rows
-
-
-def _benchmark_rows(summary: Summary, checkpoint: str, details: bool, most: int) -> Iterator[TableRow]:
+def _benchmark_rows(summary: Summary, checkpoint: str, details: bool, most: int) -> Iterator[tuple[str, ...]]:
     """Yield the rows of a checkpoint, ``most`` groups below each benchmark."""
-    best = {benchmark for benchmark, name in leading(summary.leaders) if name == checkpoint}
-    own = formatting.own_rows(summary)
-    mine = [one for one in summary.results if one.checkpoint == checkpoint]
-    for whole in (one for one in mine if one.group is None):
+    for whole in (result for result in wholes(summary) if result.checkpoint == checkpoint):
         groups = _groups(summary, whole, details)
-        row = _primary(whole, whole.benchmark in best, whole.benchmark in own)
-        untold = count(len(groups), "group") if groups and not most else ""
-        yield row._replace(marks=(*row.marks, (untold, "dim"))) if untold else row
-        if not details:
-            yield from _at_other_numbers(whole)
-        else:
-            yield from (_metric_row(one) for one in whole.metrics.values() if one.name != whole.primary)
-        yield from (_group(one, whole.benchmark in own) for one in groups[:most])
-        if most and (more := len(groups) - most) > 0:
-            yield TableRow((f"    and {more} more", "", "", "", ""), primary=False)
-    for one in (one for one in summary.composites if one["checkpoint"] == checkpoint):
-        yield _composite_row(one, one["name"] in best)
+        label = f"  {whole.benchmark} {formatting.asked(whole)}".rstrip()
+        yield _result_row(summary, whole, label, count(len(groups), "group") if groups and not most else "")
+        others = list(whole.metrics.values())[1:] if details else _other_numbers(whole)
+        yield from (_row("", metric, str(metric.n)) for metric in others)
+        for result in groups[:most]:
+            yield _result_row(summary, result, f"    {(result.group or '').replace('_', ' ')}")
+        if most and len(groups) > most:
+            yield (f"    and {len(groups) - most} more", *GAP[1:])
+    best = leading(summary.leaders)
+    for composite in (row for row in summary.composites if row["checkpoint"] == checkpoint):
+        marks = ("best" * ((composite["name"], checkpoint) in best), _sample(composite.get("mark", "")))
+        metric = replace(composite_metric(composite), name=COMPOSITE)
+        yield _row(f"  {composite['name']}", metric, formatting.of_parts(composite), *marks)
 
 
 def _groups(summary: Summary, whole: Result, details: bool) -> list[Result]:
     """Return the results of a benchmark's groups; without details none where each group is a single item."""
     name = (whole.checkpoint, whole.benchmark)
-    found = [one for one in summary.results if (one.checkpoint, one.benchmark) == name and one is not whole]
-    return found if details or any(one.collected > 1 for one in found) else []
+    results = [
+        result for result in summary.results if result.group and (result.checkpoint, result.benchmark) == name
+    ]
+    return results if details or any(result.collected > 1 for result in results) else []
 
 
-def _at_other_numbers(result: Result) -> list[TableRow]:
-    """Return the rows of maj@N, of pass@5 and so on beside pass@1, and of pass@N, where there are samples enough."""
-    there = [name for name, one in result.metrics.items() if one.value is not None and name != result.primary]
-    at = [name for name in there if name.startswith("pass@")]
-    if any(name.startswith("avg@") for name in there):  # which is pass@1 too
-        at = [name for name in at if name in (*(f"pass@{k}" for k in KS[1:]), at[-1])]
-    votes = [name for name in there if name.startswith("maj@")]
-    return [_metric_row(result.metrics[name]) for name in (*votes, *at)]
+def _other_numbers(result: Result) -> list[Metric]:
+    """Return maj@N, pass@5 and so on beside pass@1, and pass@N, where there are samples enough."""
+    metrics = result.metrics
+    names = [name for name in metrics if metrics[name].value is not None and name != result.primary]
+    passed = [name for name in names if name.startswith("pass@")]
+    if any(name.startswith("avg@") for name in names):  # which is pass@1 too
+        passed = [name for name in passed if name in (*(f"pass@{k}" for k in KS[1:]), passed[-1])]
+    return [metrics[name] for name in [*(name for name in names if name.startswith("maj@")), *passed]]
 
 
-def _primary(result: Result, best: bool, own: bool, name: str = "") -> TableRow:
-    """Return the row, under the benchmark's name or another one."""
-    metric = result.metrics[result.primary]
-    label = f"{result.benchmark} {formatting.asked(result)}".rstrip()
-    return TableRow(
-        (f"  {name or label}", *_numbers(metric), formatting.of_all(result, own=own)),
-        tuple(_marks(result, best, own)),
-    )
+def _result_row(summary: Summary, result: Result, label: str, groups: str = "") -> tuple[str, ...]:
+    """Return the row of a result's primary metric, with words on what is known of it, the loud ones first."""
+    own, whole = result.benchmark in formatting.own_rows(summary), result.group is None
+    best = whole and (result.benchmark, result.checkpoint) in leading(summary.leaders)
+    faults = {"error": result.errors, "timeout": result.timeouts, "lost item": result.lost}
+    origin = formatting.OWN if own else _sample(result.mark)
+    marks = [
+        "NOT VALID" * bool(result.invalid),
+        *(count(number, word) for word, number in faults.items() if number),
+        "UNSANDBOXED" * bool(result.unsandboxed),
+        "best" * best,
+        *formatting.not_counted(result.skipped, result.xfailed),
+        origin * whole,
+        groups,
+    ]
+    return _row(label, result.metrics[result.primary], formatting.of_all(result, own=own), *marks)
 
 
-def _marks(result: Result, best: bool, own: bool) -> Iterator[tuple[str, str]]:
-    """Yield the words beside a result, the loud ones first."""
-    if result.invalid:
-        yield "NOT VALID", LOUD
-    for word, number in (("error", result.errors), ("timeout", result.timeouts), ("lost item", result.lost)):
-        if number:
-            yield count(number, word), LOUD
-    if result.unsandboxed:
-        yield "UNSANDBOXED", LOUD
-    if best:
-        yield "best", "bold"
-    for text in formatting.not_counted(result.skipped, result.xfailed):
-        yield text, ""
-    if own:
-        yield formatting.OWN, "dim"
-    elif formatting.is_sample(result.mark):
-        yield formatting.SAMPLE, "dim"
+def _sample(mark: str) -> str:
+    return formatting.SAMPLE * formatting.is_sample(mark)
 
 
-def _metric_row(metric: Metric) -> TableRow:
-    return TableRow(("", *_numbers(metric), str(metric.n)), primary=False)
-
-
-def _group(result: Result, own: bool) -> TableRow:
-    label = f"    {(result.group or '').replace('_', ' ')}"
-    marks = (word for word in _marks(result, best=False, own=False) if word[1] != "dim")
-    metric = result.metrics[result.primary]
-    return TableRow(
-        (label, *_numbers(metric), formatting.of_all(result, own=own)), tuple(marks), primary=False
-    )
-
-
-def _composite_row(one: Mapping[str, Any], best: bool) -> TableRow:
-    limits = formatting.interval(one["low"], one["high"])
-    cells = (f"  {one['name']}", COMPOSITE, formatting.number(one["value"]), limits, formatting.of_parts(one))
-    marks = [("best", "bold")] * best + [(formatting.SAMPLE, "dim")] * formatting.is_sample(
-        one.get("mark", "")
-    )
-    return TableRow(cells, tuple(marks))
-
-
-def _numbers(metric: Metric) -> tuple[str, str, str]:
-    return metric.name, formatting.number(metric.value), formatting.interval(metric.low, metric.high)
-
-
-# Columns
-
-
-def _widths(rows: Sequence[TableRow], width: int, header: Sequence[str] = HEADER) -> list[int]:
-    """Return the width of each column: what its cells need, or less for those that may fold; between words first."""
-    columns = list(zip(header, *(row.texts for row in rows), strict=True))
-    found = [max(map(cell_width, column)) for column in columns]
-    label, marks = (max(map(_longest_word, columns[column])) for column in (LABEL, MARKS))
-    for least in ({MARKS: max(marks, LEAST[0][MARKS]), LABEL: label}, {MARKS: marks}, *LEAST):
-        for column, enough in least.items():
-            over = sum(found) + len(found) - 1 - width
-            found[column] -= max(0, min(over, found[column] - enough))
-    return found
-
-
-def _longest_word(text: str) -> int:
-    """Return the columns that a text needs if it folds at spaces alone; what it begins with stands before each line."""
-    words = text.split()
-    return cell_width(text) - cell_width(text.lstrip()) + max(map(cell_width, words), default=0)
-
-
-def _benchmark_table(
-    rows: Sequence[TableRow], widths: Sequence[int], header: Sequence[str] | None, gaps: Sequence[bool] = ()
-) -> Table:
-    """Return the rows as a table; an empty one follows where there is a gap."""
-    from rich.text import Text
-
-    table = open_table()
-    table.show_header = header is not None
-    for place, (title, width) in enumerate(zip(header or HEADER, widths, strict=True)):
-        right = place not in (LABEL, METRIC, MARKS)
-        table.add_column(
-            title, width=width, justify="right" if right else "left", overflow="fold", no_wrap=right
-        )
-    for number, row in enumerate(rows):
-        label, metric, *numbers = row.cells
-        indent = label[: len(label) - len(label.lstrip())]
-        lines = folded(label.strip(), widths[LABEL] - len(indent))
-        names = ("\n".join(indent + line for line in lines), "\n".join(folded(metric, widths[METRIC])))
-        loud = any(style == LOUD for _, style in row.marks)
-        styles = ["", "", "" if loud or not row.primary else "bold", "", ""]
-        texts = [Text(cell, style=style) for cell, style in zip((*names, *numbers), styles, strict=True)]
-        table.add_row(*texts, _marked(row.marks))
-        if gaps and gaps[number]:
-            table.add_row()
-    return table
-
-
-def _marked(marks: Iterable[tuple[str, str]]) -> Text:
-    from rich.text import Text
-
-    return Text(", ").join(Text(word, style=style) for word, style in marks)
-
-
-def alike(summary: Summary) -> bool:
-    """Return whether all checkpoints have the same benchmarks."""
-    found: dict[str, set[str]] = {name: set() for name in formatting.checkpoints(summary)}
-    for one in wholes(summary):
-        found.setdefault(one.checkpoint, set()).add(one.benchmark)
-    return len({frozenset(one) for one in found.values()}) == 1
+def _row(label: str, metric: Metric, items: str, *marks: str) -> tuple[str, ...]:
+    value, interval = formatting.number(metric.value), formatting.interval(metric.low, metric.high)
+    return label, metric.name, value, interval, items, ", ".join(filter(None, marks))
