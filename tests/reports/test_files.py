@@ -465,7 +465,7 @@ def test_each_checkpoint_gets_a_file_beside_it_that_names_its_path(tmp_path: Pat
     assert row["checkpoint"] == row["checkpoint_info"]["path"] == str(tmp_path / "runs" / "checkpoint-100")
     assert row["checkpoint_info"]["global_step"] == 100
     assert {"real1", "real5", "lambada_top1", "score", "coref_samples", "seq_len"} <= row.keys()
-    assert found.error() is None
+    assert not found.error
 
 
 def test_a_file_reads_back_with_every_benchmark_and_the_place_in_the_series(tmp_path: Path) -> None:
@@ -499,7 +499,7 @@ def test_our_own_file_is_written_again_and_anybody_elses_stays(tmp_path: Path) -
     assert content(theirs) == {"checkpoint": "checkpoint-100", "real1": 0.6}
     assert found.written == [ours]
     assert content(ours)["run_id"] == summary.run_id
-    assert "checkpoint-100_eval_results.json: another program's file; move it away" in (found.error() or "")
+    assert "checkpoint-100_eval_results.json: another program's file; move it away" in found.error
 
 
 def test_a_folder_that_cannot_be_written_is_one_line_and_the_others_get_theirs(
@@ -509,7 +509,7 @@ def test_a_folder_that_cannot_be_written_is_one_line_and_the_others_get_theirs(
     (tmp_path / "checkpoint-100_eval_results.json").mkdir()
     found = write_beside(summary)
     assert [path.name for path in found.written] == ["checkpoint-200_eval_results.json"]
-    error = found.error() or ""
+    error = found.error
     assert "checkpoint-100_eval_results.json: Is a directory" in error
     assert "\n" not in error
     assert "the run's folder has the results" in error
@@ -519,7 +519,7 @@ def test_a_folder_that_cannot_be_written_is_one_line_and_the_others_get_theirs(
 def test_what_is_no_path_of_the_users_gets_no_file_and_a_line(tmp_path: Path, source: str) -> None:
     found = write_beside(placed(tmp_path / "cache", sample(1), source=source))
     assert found.written == []
-    assert found.lines() == ["beside      nothing for checkpoint-100: no path of yours"]
+    assert found.lines == ["beside      nothing for checkpoint-100: no path of yours"]
 
 
 def test_two_files_of_one_name_get_a_file_of_results_each(tmp_path: Path) -> None:

@@ -157,8 +157,8 @@ def drawn(part: Part, width: int, *, label: int = 0) -> Iterator[RenderableType]
         before = ""
         for name, text in part.rows:
             lines = command_lines(text, width - left - 2) if name == COMMAND else [text]
-            shown = "" if name == before else name
-            rows.append((Text(shown, style=STYLES.get(name, "dim")), "\n".join(lines)))
+            label_text = Text("" if name == before else name, style=STYLES.get(name, "dim"))
+            rows.append((label_text, "\n".join(lines)))
             before = name
         yield labelled(rows, width=left)
     else:

@@ -102,10 +102,10 @@ class BesideCheckpoints:
 
     def pytest_touchstone_run_finished(self, summary: Summary) -> None:
         found = files.write_beside(summary)
-        for line in found.lines():
+        for line in found.lines:
             self.note(line, 0)
-        if (error := found.error()) is not None:
-            self.note(error, 1)
+        if found.error:
+            self.note(found.error, 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -37,10 +37,12 @@ from __future__ import annotations
 import glob
 import hashlib
 import json
+import textwrap
+from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, get_args
 
 from pytest_touchstone.compare.formats import korean_mlm, result_formats, task_json
 from pytest_touchstone.compare.formats.base import WritableFormat
@@ -94,10 +96,11 @@ def write_results(summary: Summary, directory: Path | None = None) -> list[Path]
     summary = reached(summary)
     benchmarks = {f"{file_name(one.name)}_results.json": one for one in summary.declarations}
     plain = {name: benchmark_facts(summary, declaration) for name, declaration in benchmarks.items()}
-    text = {
-        "errors.log": _error_log(summary),
-        RESULTS: results_csv(summary),
-    }
+    faults = [f"failed to load  {row['name']}\n    {row['message']}\n" for row in summary.failed_to_load]
+    for fault in summary.faults:
+        message = textwrap.indent("\n".join(fault["message"].splitlines()), "    ", lambda _: True)
+        faults.append(f"{fault['status']}  {fault['item']}\n{message}\n")
+    text = {"errors.log": visible(masked("".join(faults))), RESULTS: results_csv(summary)}
     files = {SUMMARY: text_with_checksum(numbers)} | plain | _of_formats(summary, benchmarks) | text
     at_top = plain if summary.manifest.get("settings", {}).get("config") else ()
     written = _write(folder, files, at_top)
@@ -149,18 +152,6 @@ def benchmark_facts(summary: Summary, declaration: Declaration) -> dict[str, Any
     }
 
 
-def _error_log(summary: Summary) -> str:
-    """Return one paragraph per fault: status and item (or checkpoint), then the message indented."""
-    paragraphs = [f"failed to load  {one['name']}\n    {one['message']}\n" for one in summary.failed_to_load]
-    for fault in summary.faults:
-        message = "\n".join(f"    {line}" for line in fault["message"].splitlines())
-        paragraphs.append(f"{fault['status']}  {fault['item']}\n{message}\n")
-    return visible(masked("".join(paragraphs)))
-
-
-T = TypeVar("T")
-
-
 def write_benchmark_files(
     directory: Path, summary: Summary, records: Iterable[Record], asked: Mapping[str, Asking], base: Path
 ) -> None:
@@ -168,14 +159,14 @@ def write_benchmark_files(
 
     Raises ``OSError``.
     """
-    mine: dict[str, list[Record]] = {}
+    by_benchmark: dict[str, list[Record]] = {}
     for record in records:
-        mine.setdefault(record.benchmark, []).append(record)
+        by_benchmark.setdefault(record.benchmark, []).append(record)
     for declaration in summary.declarations:
         name = declaration.name
         asking = asked.get(base_name(name), AS_THE_RUN)
-        own = [result for result in summary.results if result.benchmark == name]
-        lines = _log_lines(name, own, mine.get(name, ()), asking)
+        results = [result for result in summary.results if result.benchmark == name]
+        lines = _log_lines(name, results, by_benchmark.get(name, ()), asking)
         write_atomic(directory / f"{file_name(name)}.log", "".join(f"{line}\n" for line in lines))
         if asking.output_path is not None:
             target = output_file(base / asking.output_path, file_name(name), summary.run_id)
@@ -190,46 +181,32 @@ def output_file(path: Path, benchmark: str, run_id: str) -> Path:
 def _log_lines(
     name: str, results: Iterable[Result], records: Iterable[Record], asking: Asking
 ) -> Iterator[str]:
-    told = [f"{key} {value}" for key, value in asking.settings.items()]
-    told += [] if asking.seconds is None else [f"timeout {asking.seconds:g} s"]
-    yield f"benchmark {name}, priority {asking.priority}{''.join(f', {one}' for one in told)}"
+    """Yield what was asked, then a line per item and per result, with the metrics that the file names, or all."""
+
+    def is_named(metric: str) -> bool:
+        return not asking.metrics or any(metrics_named(pattern, [metric]) for pattern in asking.metrics)
+
+    settings = [f", {key} {value}" for key, value in asking.settings.items()]
+    settings += [] if asking.seconds is None else [f", timeout {asking.seconds:g} s"]
+    yield f"benchmark {name}, priority {asking.priority}{''.join(settings)}"
     for record in records:
-        scores = ", ".join(f"{key} {value:g}" for key, value in _chosen(record.scores, asking).items())
-        said = scores or " ".join((record.message or "").split())
-        yield f"{record.status} {record.checkpoint} {record.example} {record.seconds:.3f} s: {said}"
+        scores = ", ".join(f"{key} {value:g}" for key, value in record.scores.items() if is_named(key))
+        text = scores or " ".join((record.message or "").split())
+        yield f"{record.status} {record.checkpoint} {record.example} {record.seconds:.3f} s: {text}"
     for result in results:
-        values = (
+        values = ", ".join(
             f"{key} {'undefined' if metric.value is None else format(metric.value, '.4f')}"
-            for key, metric in _chosen(result.metrics, asking).items()
+            for key, metric in result.metrics.items()
+            if is_named(key)
         )
         counts = f"{result.scored} of {result.collected} items"
-        yield f"result {result.checkpoint} {result.name}: {', '.join(values)}; {counts}"
+        yield f"result {result.checkpoint} {result.name}: {values}; {counts}"
         if result.invalid is not None:
             yield f"not valid {result.checkpoint} {result.name}: {result.invalid}"
 
 
-def _chosen(found: Mapping[str, T], asking: Asking) -> dict[str, T]:
-    """Return the values that the file names; all where it names none."""
-    names = {one for name in asking.metrics for one in metrics_named(name, found)}
-    return {name: value for name, value in found.items() if not asking.metrics or name in names}
-
-
 MOST_SAMPLES: Final = 100_000
 FAILURES: Final = tuple(name for name in get_args(ProgramOutcome) if name != "passed")
-
-
-@dataclass(slots=True)
-class TaskSamples:
-    """The samples of one task, as lines of the samples' file."""
-
-    name: str
-    example: str
-    samples: list[dict[str, Any]] = field(default_factory=list)
-
-    @property
-    def passed(self) -> int:
-        """Return the number of samples that passed."""
-        return sum(sample["passed"] for sample in self.samples)
 
 
 def write_code_files(directory: Path, scored: Container[str]) -> list[Path]:
@@ -237,98 +214,88 @@ def write_code_files(directory: Path, scored: Container[str]) -> list[Path]:
 
     Raises ``HarnessError`` when the disk refuses.
     """
-    tasks: dict[tuple[str, str], dict[str, TaskSamples]] = {}
+    tasks: dict[tuple[str, str], dict[str, tuple[str, list[dict[str, Any]]]]] = {}
     for record in each_record(directory, kind="RunProgram"):
         if record.item in scored and record.status == "scored":  # of several records the last one counts
-            tasks.setdefault((record.checkpoint, record.benchmark), {})[record.item] = task_of(record)
+            samples = (record.example, samples_of(record))
+            tasks.setdefault((record.checkpoint, record.benchmark), {})[record.item] = samples
     several = len({checkpoint for checkpoint, _ in tasks}) > 1
     written: list[Path] = []
     try:
-        for (checkpoint, benchmark), found in tasks.items():
-            name = f"{checkpoint}_{benchmark}" if several else benchmark
-            ordered = sorted(found.values(), key=lambda task: _natural(task.example))
-            for ending, text in (
-                ("tasks.csv", task_table(ordered)),
-                ("samples.jsonl", "".join(sample_lines(ordered))),
-            ):
-                written.append(place_in(directory, f"{file_name(name)}_{ending}"))
+        for (checkpoint, benchmark), by_item in tasks.items():
+            name = file_name(f"{checkpoint}_{benchmark}" if several else benchmark)
+            by_task = [samples for _, samples in sorted(by_item.values(), key=lambda task: _natural(task[0]))]
+            total = sum(map(len, by_task))
+            each = max(1, MOST_SAMPLES // len(by_task)) if total > MOST_SAMPLES else total
+            lines = [
+                json.dumps(row, ensure_ascii=False) + "\n" for samples in by_task for row in samples[:each]
+            ]
+            texts = {"tasks.csv": _task_table(by_task), "samples.jsonl": "".join(lines)}
+            for ending, text in texts.items():
+                written.append(place_in(directory, f"{name}_{ending}"))
                 write_atomic(written[-1], text)
     except OSError as error:
         raise HarnessError(unwritten(directory, error)) from error
     return written
 
 
-def task_of(record: Record) -> TaskSamples:
-    """Return the samples of a record: each program with the text from which it was cut."""
+def samples_of(record: Record) -> list[dict[str, Any]]:
+    """Return the samples of a record as lines of their file, each with the text from which it was cut."""
     texts: list[str] = []
     prompt: Mapping[str, Any] = {}
-    task = TaskSamples(record.example, record.example)
+    samples: list[dict[str, Any]] = []
     for exchange in record.exchanges:
-        asked, answer = exchange["request"], exchange["answer"]
+        request, answer = exchange["request"], exchange["answer"]
         if exchange["kind"] == "Generate":
-            texts, prompt = [sample["text"] for sample in answer.get("samples", ())], asked
+            texts, prompt = [sample["text"] for sample in answer.get("samples", ())], request
         elif exchange["kind"] == "RunProgram":
-            number = len(task.samples)
-            task.name = asked["task"].removeprefix(f"{base_name(record.benchmark)}/")
-            text = texts[number] if number < len(texts) else None
-            task.samples.append(_sample(task.name, number, _written(asked["program"], prompt), text, answer))
-    return task
+            number = len(samples)
+            code = _completion(request["program"], prompt)
+            outcome = answer.get("outcome", "fault")
+            sample = {
+                "task_id": request["task"].removeprefix(f"{base_name(record.benchmark)}/"),
+                **code,
+                "sample": number,
+                "outcome": outcome,
+                "passed": outcome == "passed",
+            }
+            if outcome != "passed":
+                sample["detail"] = answer.get("detail") or answer.get("reason") or answer.get("error") or ""
+            if number < len(texts) and texts[number] not in code.values():
+                sample["text"] = texts[number]
+            if (reference := answer.get("reference_outcome")) is not None:
+                sample["reference_outcome"] = reference
+            samples.append(sample | ({"unsandboxed": True} if answer.get("unsandboxed") else {}))
+    return samples
 
 
-def task_table(tasks: Sequence[TaskSamples]) -> str:
-    """Return the table of tasks as CSV: pass@k for every k for which some task has enough samples."""
-    most = max((len(task.samples) for task in tasks), default=0)
-    ks = [f"pass@{k}" for k in KS if k <= most]
+def _task_table(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> str:
+    """Return the samples of tasks as CSV: pass@k for every k for which some task has enough samples."""
+    ks = [f"pass@{k}" for k in KS if k <= max(map(len, tasks), default=0)]
     rows: list[list[Any]] = [["task_id", "samples", "passed", *ks, *FAILURES]]
-    for task in tasks:
-        chances = pass_at(len(task.samples), task.passed)
-        counts = [sum(sample["outcome"] == name for sample in task.samples) for name in FAILURES]
-        numbers = [chances.get(name) for name in ks]
-        rows.append([task.name, len(task.samples), task.passed, *numbers, *counts])
+    for samples in tasks:
+        outcomes = Counter(sample["outcome"] for sample in samples)
+        chances = pass_at(len(samples), outcomes["passed"])
+        numbers = [*(chances.get(name) for name in ks), *(outcomes[name] for name in FAILURES)]
+        rows.append([samples[-1]["task_id"], len(samples), outcomes["passed"], *numbers])
     return csv_text(rows)
 
 
-def sample_lines(tasks: Sequence[TaskSamples]) -> Iterator[str]:
-    """Return the samples as lines of JSON, task by task."""
-    total = sum(len(task.samples) for task in tasks)
-    each = max(1, MOST_SAMPLES // len(tasks)) if total > MOST_SAMPLES else total
-    for task in tasks:
-        for sample in task.samples[:each]:
-            yield json.dumps(sample, ensure_ascii=False) + "\n"
-
-
-def _sample(
-    task: str, number: int, written: dict[str, str], text: str | None, answer: Mapping[str, Any]
-) -> dict[str, Any]:
-    line: dict[str, Any] = {"task_id": task, **written, "sample": number}
-    outcome = answer.get("outcome", "fault")
-    line |= {"outcome": outcome, "passed": outcome == "passed"}
-    if outcome != "passed":
-        line["detail"] = answer.get("detail") or answer.get("reason") or answer.get("error") or ""
-    if text is not None and text not in written.values():
-        line["text"] = text
-    if (reference := answer.get("reference_outcome")) is not None:
-        line["reference_outcome"] = reference
-    if answer.get("unsandboxed"):
-        line["unsandboxed"] = True
-    return line
-
-
-def _written(program: str, asked: Mapping[str, Any]) -> dict[str, str]:
+def _completion(program: str, request: Mapping[str, Any]) -> dict[str, str]:
     """Return the program as a completion if it begins with the prompt, else as a solution.
 
     Of a long prompt the journal has the end and the hash of the whole.
     """
-    prompt = asked.get("prompt", "")
-    if (whole := asked.get("prompt_sha256")) is None:
+    prompt = request.get("prompt", "")
+    if (whole := request.get("prompt_sha256")) is None:
         fits = bool(prompt) and program.startswith(prompt)
         return {"completion": program[len(prompt) :]} if fits else {"solution": program}
     tail = prompt[1:]  # after the sign for the missing part
     end = program.find(tail)
     while end >= 0:
-        begun = program[: end + len(tail)]
-        if hashlib.sha256(begun.encode()).hexdigest() == whole:
-            return {"completion": program[len(begun) :]}
+        start = program[: end + len(tail)]
+        if hashlib.sha256(start.encode()).hexdigest() == whole:
+            return {"completion": program[len(start) :]}
         end = program.find(tail, end + 1)
     return {"solution": program}
 
@@ -342,50 +309,49 @@ def _natural(example: str) -> tuple[str, int, str]:
 ENDING: Final = "_eval_results.json"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Beside:
-    """The files that were written, the names of checkpoints that are no paths of the user's, and a line on each file
-    that was not written."""
+    """The files that were written beside checkpoints, lines on what was done, and why others were not written."""
 
-    written: list[Path]
-    elsewhere: list[str]
-    wrong: list[str]
-
-    def lines(self) -> list[str]:
-        """Return the lines of the report on what was done."""
-        found = []
-        if self.written:
-            more = f" and {len(self.written) - 1} more" if len(self.written) > 1 else ""
-            found.append(f"beside      {shown_path(self.written[0])}{more}")
-        if self.elsewhere:
-            found.append(f"beside      nothing for {listed(self.elsewhere)}: no path of yours")
-        return found
-
-    def error(self) -> str | None:
-        """Return one line on what was not written; None where all was."""
-        if not self.wrong:
-            return None
-        more = f" (and {count(len(self.wrong) - 1, 'other file')})" if len(self.wrong) > 1 else ""
-        return f"--eval-set beside: not written: {self.wrong[0]}{more}; the run's folder has the results"
+    written: list[Path] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    error: str = ""
 
 
 def write_beside(summary: Summary) -> Beside:
-    """Write the file of each checkpoint; one that cannot be written does not keep the others from being written."""
-    local = {str(row["name"]): row for row in summary.checkpoints if _is_local(row)}
+    """Write the file of each checkpoint; one that cannot be written does not keep the others from being written.
+
+    Where two would have the same (``best.pt`` and ``best.gguf``, or one path with two lengths), the others have the
+    checkpoint's name in the run.
+    """
+    beside, elsewhere, errors = Beside(), [], []
+    targets: set[Path] = set()
     scored = dict.fromkeys(result.checkpoint for result in summary.results)
-    found = Beside([], [name for name in scored if name not in local], [])
-    for name, target in _targets(local):
-        if name not in scored:
+    for row in (row for row in summary.checkpoints if row["name"] in scored):
+        name, path = str(row["name"]), Path(str(row["path"])).absolute()
+        if not _is_local(row):
+            elsewhere.append(name)
             continue
+        target = path.with_name(f"{path.name if path.is_dir() else path.stem}{ENDING}")
+        if target in targets:
+            target = path.with_name(f"{file_name(name)}{ENDING}")
+        targets.add(target)
         try:
-            if (why := _foreign(target)) is None:
-                write_json(target, finite(_content(summary, local[name])))
-                found.written.append(target)
+            if _is_foreign(target):
+                errors.append(f"{shown_path(target)}: another program's file; move it away")
                 continue
+            write_json(target, finite(_content(summary, row)))
+            beside.written.append(target)
         except OSError as error:
-            why = error.strerror
-        found.wrong.append(f"{shown_path(target)}: {why}")
-    return found
+            errors.append(f"{shown_path(target)}: {error.strerror}")
+    if written := [shown_path(path) for path in beside.written]:
+        beside.lines.append(f"beside      {listed(written, 1)}")
+    if elsewhere:
+        beside.lines.append(f"beside      nothing for {listed(elsewhere)}: no path of yours")
+    if errors:
+        more = f" (and {count(len(errors) - 1, 'other file')})" if len(errors) > 1 else ""
+        beside.error = f"--eval-set beside: not written: {errors[0]}{more}; the run's folder has the results"
+    return beside
 
 
 def _is_local(row: Mapping[str, Any]) -> bool:
@@ -397,37 +363,21 @@ def _is_local(row: Mapping[str, Any]) -> bool:
     return named and Path(str(row["path"])).exists()
 
 
-def _targets(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, Path]]:
-    """Yield the file of each checkpoint; where two would have the same (``best.pt`` and ``best.gguf``, or one path with
-    two lengths), the others have the checkpoint's name in the run."""
-    taken: set[Path] = set()
-    for name, row in rows.items():
-        path = Path(str(row["path"])).absolute()
-        stem = path.name if path.is_dir() else path.stem
-        target = path.with_name(f"{stem}{ENDING}")
-        if target in taken:
-            target = path.with_name(f"{file_name(name)}{ENDING}")
-        taken.add(target)
-        yield name, target
-
-
-def _foreign(target: Path) -> str | None:
-    """The reason why a file must stay as it is: no run of this harness wrote it. None where there is none, or ours."""
+def _is_foreign(target: Path) -> bool:
+    """Return whether a file must stay as it is, since no run of this harness wrote it."""
     if not target.exists() or target.is_dir():  # which the system itself keeps from being replaced
-        return None
+        return False
     try:
         content = read_json(target)
     except (OSError, ValueError):
-        content = None
-    if isinstance(content, Mapping) and content.get("schema") == SCHEMA and "run_id" in content:
-        return None
-    return "another program's file; move it away"
+        return True
+    return not (isinstance(content, Mapping) and content.get("schema") == SCHEMA and "run_id" in content)
 
 
 def _content(summary: Summary, row: Mapping[str, Any]) -> dict[str, Any]:
     name, path = str(row["name"]), str(row["path"])
-    tasks = task_json.by_task(summary, name)
-    own = next((one for one in korean_mlm.rows(summary) if one["checkpoint"] == name), {})
+    scores = next((scores for scores in korean_mlm.rows(summary) if scores["checkpoint"] == name), {})
     about = {key: row.get(key) for key in (*korean_mlm.INFO, "series")}
-    first = {"schema": SCHEMA, "checkpoint": path, "model": path, "seq_len": row.get("seq_len")}
-    return {**first, **own, **tasks, "checkpoint": path, "model": path, "checkpoint_info": about}
+    head = {"schema": SCHEMA, "checkpoint": path, "model": path, "seq_len": row.get("seq_len")}
+    tasks = task_json.by_task(summary, name)
+    return {**head, **scores, **tasks, "checkpoint": path, "model": path, "checkpoint_info": about}

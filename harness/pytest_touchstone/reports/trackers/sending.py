@@ -22,7 +22,7 @@ from pytest_touchstone.core.files import file_name
 from pytest_touchstone.core.keys import each_text, without_keys
 from pytest_touchstone.core.text import csv_text
 from pytest_touchstone.reports import png
-from pytest_touchstone.reports.files import task_of
+from pytest_touchstone.reports.files import samples_of
 from pytest_touchstone.reports.plots import study_pictures
 from pytest_touchstone.reports.trackers.mlflow import MLflow
 from pytest_touchstone.reports.trackers.payload import (
@@ -134,9 +134,7 @@ def item_table(records: Sequence[Record]) -> bytes:
 def _samples(record: Record) -> bytes:
     """Return an item as lines of JSON: its programs as in the run's own file, else its exchanges."""
     kept = ("example", "group", "status", "scores", "exchanges")
-    task = task_of(record).samples or [
-        {name: value for name, value in to_json(record).items() if name in kept}
-    ]
+    task = samples_of(record) or [{name: value for name, value in to_json(record).items() if name in kept}]
     lines = "".join(json.dumps(sample, ensure_ascii=False) + "\n" for sample in task)
     return lines.encode("utf-8", "backslashreplace")
 
