@@ -61,6 +61,16 @@ _GENERAL: Final = ("PreTrainedTokenizerFast", "TokenizersBackend")
 _BYTE: Final = re.compile("<0x[0-9A-F]{2}>")
 """A token that stands for a byte, which a text does not spell out."""
 
+_STEPS: Final = ("normalizer", "pre_tokenizer", "post_processor")
+
+_MODEL_OPTIONS: Final = (
+    *("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk"),
+    *("byte_fallback", "ignore_merges", "max_input_chars_per_word"),
+)
+
+_OFFSETS: Final = re.compile(r'"trim_offsets": (?:true|false)(?:, )?')
+"""A setting that only moves offsets."""
+
 _NAMED: Final = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 
@@ -83,15 +93,12 @@ def tokenizer_of(place: Path | str, how: Mapping[str, Any]) -> tuple[Any, tuple[
         begins, loaded = True, _plain(place, how)
     if "gguf_file" in how or not type(loaded).__module__.startswith("transformers."):
         return loaded, ()  # code of the checkpoint's own, which a person trusts
-    if path is None:
-        models = (_path(place, name, how) for name in _MODELS)
-        model = next((one for one in models if one is not None), None)
-        if model is None:
-            return (loaded, ()) if _path(place, TEKKEN, how) is None else _of_tekken(loaded, begins=begins)
-        return as_sentencepiece(loaded, model, probe(loaded))
-    if _says_the_same(loaded, path):
-        return loaded, ()
-    return _of_file(loaded, path, place, how)
+    if path is not None:
+        return (loaded, ()) if _has_same_settings(loaded, path) else _of_file(loaded, path, place, how)
+    for name in _MODELS:
+        if (model := _path(place, name, how)) is not None:
+            return as_sentencepiece(loaded, model, probe(loaded))
+    return (loaded, ()) if _path(place, TEKKEN, how) is None else _of_tekken(loaded, begins=begins)
 
 
 def _of_tekken(loaded: Any, *, begins: bool) -> tuple[Any, tuple[str, ...]]:
@@ -130,27 +137,32 @@ def _of_file(
     loaded: Any, path: Path, place: Path | str, how: Mapping[str, Any]
 ) -> tuple[Any, tuple[str, ...]]:
     """Return the loaded tokenizer where it does as the file says on the probe, else one of the file."""
-    plain = _plain(place, how)
-    texts = probe(loaded, plain)
-    different = sum(_ids(loaded, text) != _ids(plain, text) for text in texts)
-    if not different:
+    from_file = _plain(place, how)
+    texts = probe(loaded, from_file)
+    mismatches = sum(_ids(loaded, text) != _ids(from_file, text) for text in texts)
+    if not mismatches:
         return loaded, ()
-    _name_special(plain, loaded)
-    if (named := _named_class(path)) in _GENERAL:
-        return plain, ()  # the config asks for no class but the file, though transformers took one
-    return plain, (
-        f"tokens are those of {FILE}: {named or type(loaded).__name__}, the class that transformers takes, "
-        f"differs on {different} of {count(len(texts), 'probe text')}",
+    vocabulary = from_file.get_vocab()
+    for name in _NAMED:  # as the class does where no file names a special token that the file has
+        token = getattr(loaded, name)
+        if token is not None and getattr(from_file, name) is None and str(token) in vocabulary:
+            setattr(from_file, name, token)
+    configured_class = _settings(path).get("tokenizer_class")
+    if configured_class in _GENERAL:
+        return from_file, ()  # the config asks for no class but the file, though transformers took one
+    return from_file, (
+        f"tokens are those of {FILE}: {configured_class or type(loaded).__name__}, the class that transformers takes, "
+        f"differs on {mismatches} of {count(len(texts), 'probe text')}",
     )
 
 
-def _named_class(path: Path) -> str | None:
-    """Return the class that the config beside a file names, if any."""
+def _settings(path: Path) -> dict[str, Any]:
+    """Return the content of the config beside a tokenizer's file; nothing where none can be read."""
     try:
-        said = read_json(path.with_name("tokenizer_config.json"), MOST_SETTINGS).get("tokenizer_class")
-    except (OSError, ValueError, AttributeError):
-        return None
-    return said if isinstance(said, str) else None
+        settings = read_json(path.with_name("tokenizer_config.json"), MOST_SETTINGS)
+    except (OSError, ValueError):
+        return {}
+    return settings if isinstance(settings, dict) else {}
 
 
 def _of_file_alone(
@@ -177,15 +189,6 @@ def _plain(place: Path | str, how: Mapping[str, Any]) -> Any:
     return PreTrainedTokenizerFast.from_pretrained(place, **more)
 
 
-def _name_special(plain: Any, loaded: Any) -> None:
-    """Name special tokens as the class does where no file names them, if the file has them."""
-    known = plain.get_vocab()
-    for name in _NAMED:
-        token = getattr(loaded, name)
-        if token is not None and getattr(plain, name) is None and str(token) in known:
-            setattr(plain, name, token)
-
-
 def _ids(tokenizer: Any, text: str) -> list[list[int]] | None:
     """Return the tokens of a text, without and with special tokens around it; None where the tokenizer fails."""
     try:
@@ -209,8 +212,8 @@ def _path(place: Path | str, name: str, how: Mapping[str, Any]) -> Path | None:
     return None if found is None else Path(found)
 
 
-def _says_the_same(loaded: Any, path: Path) -> bool:
-    """Return whether the file's parts beside the vocabulary are those of the tokenizer that was loaded.
+def _has_same_settings(loaded: Any, path: Path) -> bool:
+    """Return whether the file's parts beside the vocabulary are those of the loaded tokenizer.
 
     Building a second tokenizer to compare them takes as long as the first.
     """
@@ -221,68 +224,28 @@ def _says_the_same(loaded: Any, path: Path) -> bool:
     classes = type(loaded).__mro__
     if not any("__init__" in vars(one) for one in classes[: classes.index(PreTrainedTokenizerFast)]):
         return True  # it was read by transformers' general class, which takes the whole file
-    try:
-        file = _beside_vocabulary(path.read_text(encoding="utf-8"))
-    except (ValueError, IndexError):
-        return False
-    return file is not None and _told(file) == _told(_parts(loaded))
-
-
-def _parts(loaded: Any) -> dict[str, Any]:
+    file = json.loads(path.read_text(encoding="utf-8"))
+    if file["model"].get("type") in (None, "Unigram"):
+        return False  # the scores of its pieces are no settings
     backend = loaded.backend_tokenizer
-    parts = {name: getattr(backend, name) for name in ("normalizer", "pre_tokenizer", "post_processor")}
-    found = {name: part and json.loads(part.__getstate__()) for name, part in parts.items()}
-    options = ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk")
-    more = ("byte_fallback", "ignore_merges", "max_input_chars_per_word")
-    model = {name: getattr(backend.model, name, None) for name in (*options, *more)}
-    added = [{"id": number, **token.__getstate__()} for number, token in loaded.added_tokens_decoder.items()]
-    return {**found, "added_tokens": added, "model": {"type": type(backend.model).__name__, **model}}
+    steps = {name: getattr(backend, name) for name in _STEPS}
+    options = {name: getattr(backend.model, name, None) for name in _MODEL_OPTIONS}
+    added = loaded.added_tokens_decoder.items()
+    in_use = {
+        **{name: step and json.loads(step.__getstate__()) for name, step in steps.items()},
+        "added_tokens": [{"id": number, **token.__getstate__()} for number, token in added],
+        "model": {"type": type(backend.model).__name__, **options},
+    }
+    return _deciding(file) == _deciding(in_use)
 
 
-def _told(parts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what of a tokenizer's parts decides its tokens, in one form."""
-    names = ("normalizer", "pre_tokenizer", "post_processor", "added_tokens")
+def _deciding(settings: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """Return the settings that decide a tokenizer's tokens, in one form."""
     # Files of other versions leave out options of the model that are off.
-    model = {name: value for name, value in parts["model"].items() if value}
-    return {**{name: _without_offsets(parts.get(name)) for name in names}, "model": model}
-
-
-def _without_offsets(part: Any) -> Any:
-    """Return a part without the setting that only moves offsets."""
-    if isinstance(part, dict):
-        return {name: _without_offsets(value) for name, value in part.items() if name != "trim_offsets"}
-    return [_without_offsets(one) for one in part] if isinstance(part, list) else part
-
-
-_BLANK: Final = re.compile(r"[\s,{]*")
-_COLON: Final = re.compile(r"\s*:\s*")
-
-
-def _beside_vocabulary(text: str) -> dict[str, Any] | None:
-    """Return what a ``tokenizer.json`` says up to its vocabulary; None where more may follow it (Unigram).
-
-    Reading the vocabulary would take most of the time.
-    """
-    parts, begin = _entries(text, 0, "model")
-    model, _ = _entries(text, begin, "vocab")
-    return None if model.get("type") in (None, "Unigram") else {**parts, "model": model}
-
-
-def _entries(text: str, begin: int, last: str) -> tuple[dict[str, Any], int]:
-    """Return the entries of the JSON object at a place before the one named ``last``, and the place of its value."""
-    found: dict[str, Any] = {}
-    decoder = json.JSONDecoder()
-    while True:
-        name, begin = decoder.raw_decode(text, _after(_BLANK, text, begin))
-        begin = _after(_COLON, text, begin)
-        if name == last:
-            return found, begin
-        found[name], begin = decoder.raw_decode(text, begin)
-
-
-def _after(pattern: re.Pattern[str], text: str, begin: int) -> int:
-    matched = pattern.match(text, begin)
-    return begin if matched is None else matched.end()
+    model = settings["model"].items()
+    options = {name: value for name, value in model if value and name not in ("vocab", "merges")}
+    steps = json.dumps([settings.get(name) for name in (*_STEPS, "added_tokens")], sort_keys=True)
+    return options, _OFFSETS.sub("", steps)
 
 
 _MODELS: Final = (
@@ -293,8 +256,8 @@ _MODELS: Final = (
     "sentencepiece.model",
 )
 
-_UNIGRAM, _BPE = 1, 2
-"""The kinds of models, by their numbers in the file."""
+_BPE: Final = 2
+"""The kind of a model of merges, by its number in the file."""
 
 
 def as_sentencepiece(loaded: Any, path: Path, texts: Sequence[str]) -> tuple[Any, tuple[str, ...]]:
@@ -303,20 +266,39 @@ def as_sentencepiece(loaded: Any, path: Path, texts: Sequence[str]) -> tuple[Any
 
     Raises ``CheckpointError`` where it does not have the model's vocabulary, or the model is cut off.
     """
-    proto, processor = _proto(path), _processor(path)
-    if proto is None or processor is None:
-        return loaded, ()
-    if not getattr(loaded, "is_fast", False) or getattr(loaded, "split_by_punct", False):
+    model = _sentencepiece(path)
+    if model is None or not getattr(loaded, "is_fast", False) or getattr(loaded, "split_by_punct", False):
         return loaded, ()  # it asks the model itself; or it means to cut otherwise
-    _check_vocabulary(loaded, path, processor)
+    proto, processor = model
+    pieces = [
+        processor.id_to_piece(number)
+        for number in range(processor.get_piece_size())
+        if not (processor.is_control(number) or processor.is_unknown(number) or processor.is_unused(number))
+    ]
+    vocabulary = loaded.get_vocab()
+    if missing := [piece for piece in pieces if piece not in vocabulary]:
+        raise CheckpointError(
+            f"{path}: {type(loaded).__name__}, the class for it, does not take {len(missing)} of its "
+            f"{len(pieces)} pieces; save the tokenizer again, with tokenizer.json"
+        )
     before = _before(loaded)
-    true = {text: _pieces(processor, before.normalize_str(text)) for text in _without_added(loaded, texts)}
-    differing = _differing(loaded, true)
+    added = [
+        str(token) for token in loaded.added_tokens_decoder.values()
+    ]  # which the model alone does not know
+    expected: dict[str, list[str | None]] = {
+        text: [
+            None if processor.is_unknown(number) else processor.id_to_piece(number)
+            for number in processor.encode(before.normalize_str(text))
+        ]
+        for text in texts
+        if not any(token in text for token in added)
+    }
+    differing = _differing(loaded, expected)
     if not differing:
         return loaded, ()
     undo = _put_steps(loaded, path, proto, before)
-    left = _differing(loaded, true)
-    name, of = type(loaded).__name__, count(len(true), "probe text")
+    left = _differing(loaded, expected)
+    name, of = type(loaded).__name__, count(len(expected), "probe text")
     if left >= differing:
         undo()
         return loaded, (f"tokens are not always those of {path.name}: {name} differs on {differing} of {of}",)
@@ -326,24 +308,16 @@ def as_sentencepiece(loaded: Any, path: Path, texts: Sequence[str]) -> tuple[Any
     )
 
 
-def _processor(path: Path) -> Any | None:
-    """Return sentencepiece's model; None where the file is another's, as tiktoken's may be, or it is not installed."""
-    try:
-        from sentencepiece import SentencePieceProcessor
+def _sentencepiece(path: Path) -> tuple[Any, Any] | None:
+    """Return the content of sentencepiece's model, and the model; None where it is no such file.
 
-        return SentencePieceProcessor(model_file=str(path))
-    except (ImportError, RuntimeError, OSError):
-        return None
-
-
-def _proto(path: Path) -> Any | None:
-    """Return the content of sentencepiece's model; None where the file is another's, or protobuf is not installed.
-
-    Raises ``CheckpointError`` where its settings, which follow the pieces, are missing: transformers takes a part of
-    the pieces for all of them.
+    That is another's file, as tiktoken's may be; or sentencepiece or protobuf is not installed. Raises
+    ``CheckpointError`` where its settings, which follow the pieces, are missing: transformers takes a part of the
+    pieces for all of them.
     """
     try:
         from google.protobuf.message import DecodeError  # type: ignore[import-untyped, unused-ignore]
+        from sentencepiece import SentencePieceProcessor
         from transformers.convert_slow_tokenizer import SentencePieceExtractor
     except ImportError:
         return None
@@ -353,21 +327,10 @@ def _proto(path: Path) -> Any | None:
         return None
     if proto.pieces and not (proto.HasField("trainer_spec") and proto.HasField("normalizer_spec")):
         raise CheckpointError(f"{path}: cut off after {len(proto.pieces)} pieces; copy it again")
-    return proto
-
-
-def _check_vocabulary(loaded: Any, path: Path, processor: Any) -> None:
-    known = loaded.get_vocab()
-    pieces = [
-        processor.id_to_piece(number)
-        for number in range(processor.get_piece_size())
-        if not (processor.is_control(number) or processor.is_unknown(number) or processor.is_unused(number))
-    ]
-    if missing := [piece for piece in pieces if piece not in known]:
-        raise CheckpointError(
-            f"{path}: {type(loaded).__name__}, the class for it, does not take {len(missing)} of its "
-            f"{len(pieces)} pieces; save the tokenizer again, with tokenizer.json"
-        )
+    try:
+        return proto, SentencePieceProcessor(model_file=str(path))
+    except (RuntimeError, OSError):
+        return None
 
 
 def _before(loaded: Any) -> Any:
@@ -389,18 +352,6 @@ def _before(loaded: Any) -> Any:
     )
 
 
-def _without_added(loaded: Any, texts: Sequence[str]) -> list[str]:
-    """Return the texts without added tokens, which the model alone does not know."""
-    added = [str(token) for token in loaded.added_tokens_decoder.values()]
-    return [text for text in texts if not any(token in text for token in added)]
-
-
-def _pieces(processor: Any, text: str) -> list[str | None]:
-    """Return the model's pieces, None for an unknown one."""
-    ids = processor.encode(text)
-    return [None if processor.is_unknown(number) else processor.id_to_piece(number) for number in ids]
-
-
 def _differing(loaded: Any, true: dict[str, list[str | None]]) -> int:
     different = 0
     for text, pieces in true.items():
@@ -413,36 +364,27 @@ def _put_steps(loaded: Any, path: Path, proto: Any, before: Any) -> Callable[[],
     """Make the tokenizer's steps those of the model; return a function that undoes it."""
     from tokenizers import Regex, normalizers, pre_tokenizers
 
-    backend, says = loaded.backend_tokenizer, proto.normalizer_spec
-    names = ("normalizer", "pre_tokenizer", "model")
-    kept = {name: getattr(backend, name) for name in names}
+    backend, spec = loaded.backend_tokenizer, proto.normalizer_spec
+    original = backend.normalizer, backend.pre_tokenizer, backend.model
     steps = [before]
-    if says.precompiled_charsmap:
+    if spec.precompiled_charsmap:
         # The library looks characters up one by one: what they compose has to be composed before.
-        steps += [normalizers.NFC(), normalizers.Precompiled(says.precompiled_charsmap)]
-    if says.remove_extra_whitespaces:
+        steps += [normalizers.NFC(), normalizers.Precompiled(spec.precompiled_charsmap)]
+    if spec.remove_extra_whitespaces:
         steps += [normalizers.Replace(Regex(r"\A +| +\z"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
-    only_first = _only_first(path.parent / "tokenizer_config.json")
-    if says.add_dummy_prefix and not only_first:
+    # White space is put before a text, but not after special tokens in it.
+    only_first = _settings(path).get("legacy") is False
+    if spec.add_dummy_prefix and not only_first:
         steps.append(normalizers.Prepend("▁"))
     backend.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", "▁")])
     first = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
-    backend.pre_tokenizer = first if says.add_dummy_prefix and only_first else None
+    backend.pre_tokenizer = first if spec.add_dummy_prefix and only_first else None
     backend.model = _model_of(loaded, proto)
 
     def undo() -> None:
-        for name, part in kept.items():
-            setattr(backend, name, part)
+        backend.normalizer, backend.pre_tokenizer, backend.model = original
 
     return undo
-
-
-def _only_first(config: Path) -> bool:
-    """Return whether the settings say that white space is put before a text, but not after special tokens in it."""
-    try:
-        return read_json(config, MOST_SETTINGS).get("legacy") is False
-    except (OSError, ValueError, AttributeError):
-        return False
 
 
 def _model_of(loaded: Any, proto: Any) -> Any:
