@@ -269,7 +269,7 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
     ) -> tuple[Candidate, ...]:
         made = []
         for token, logprob in zip(tokens[:count], logprobs[:count], strict=True):
-            made.append(Candidate(*self._vocabulary.shown(token), logprob))
+            made.append(Candidate(self._vocabulary.token(token), self._vocabulary.plain(token), logprob))
         return tuple(made)
 
     def _inputs(self, texts: Sequence[tuple[int, ...]]) -> dict[str, Any]:

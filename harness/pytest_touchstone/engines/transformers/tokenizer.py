@@ -77,7 +77,7 @@ class TextTokenizer:
         self._front, _ = frame(tokenizer)
         self._bos: str | None = tokenizer.bos_token
         self._pieces = splitter_of(tokenizer)
-        self._may_end: dict[frozenset[int], Callable[[int], bool]] = {}
+        self._may_end: dict[frozenset[int] | None, Callable[[int], bool]] = {}
         self._encoded: dict[str, list[int]] = {}
         self._spelt = False
 
@@ -198,25 +198,30 @@ class TextTokenizer:
         text = self.conversation(turns)
         if isinstance(text, Refusal):
             return text
-        if (fault := not_text(text)) is not None:
-            return fault
-        ids = tuple(self._encode(text))
-        if self._begins_twice(ids):
-            return self._twice("chat template")
+        ids = self._tokens(text, (), "chat template")
         return ids or Refusal("the chat template writes nothing; use --eval-chat off, or mend the template")
 
     def prompt(self, text: str) -> tuple[int, ...] | Refusal:
         """Return the tokens of a text to be continued, at least one, with the special tokens before it."""
-        if (fault := not_text(text)) is not None:
-            return fault
-        ids = (*self._front_of(text), *self._encode(text))
-        if self._begins_twice(ids):
-            return self._twice("prompt")
+        ids = self._tokens(text, self._front_of(text), "prompt")
         if ids or self.start is None:
             return ids or Refusal(
                 "the prompt is empty, and the tokenizer has neither a BOS nor an EOS token to start from"
             )
         return (self.start,)
+
+    def _tokens(self, text: str, front: tuple[int, ...], what: str) -> tuple[int, ...] | Refusal:
+        """Return the tokens of a text after special ones; a ``Refusal`` where it is no text, or begins with BOS
+        twice."""
+        if (fault := not_text(text)) is not None:
+            return fault
+        ids = (*front, *self._encode(text))
+        if self.begins(ids) and self.begins(ids[1:]):
+            return Refusal(
+                f"the {what} begins with {self._tokenizer.bos_token} twice, which no checkpoint has seen in training; "
+                "take one out of it"
+            )
+        return ids
 
     def begins(self, ids: Sequence[int]) -> bool:
         """Return whether tokens begin with BOS."""
@@ -245,17 +250,18 @@ class TextTokenizer:
     def may_end(self, stops: Sequence[str]) -> Callable[[int], bool]:
         """Return a function that says of a token whether it may be the last one of a stop sequence: whether it has the
         last byte of one, or nobody knows what bytes it has."""
-        last = frozenset(stop.encode("utf-8", "surrogatepass")[-1] for stop in stops if stop)
         if "" in stops or any(UNREADABLE in stop for stop in stops):
-            return _always
+            last = None
+        else:
+            last = frozenset(stop.encode("utf-8", "surrogatepass")[-1] for stop in stops)
 
-        def found(token: int) -> bool:
+        def may_be_last(token: int) -> bool:
             spelt = self._vocabulary.token_bytes(token)
-            if spelt is None or not last.isdisjoint(spelt):
+            if last is None or spelt is None or not last.isdisjoint(spelt):
                 return True
             return spelt.decode("utf-8", "replace").strip() != self.readable([token]).strip()
 
-        return self._may_end.setdefault(last, functools.cache(found))
+        return self._may_end.setdefault(last, functools.cache(may_be_last))
 
     @property
     def special(self) -> frozenset[int]:
@@ -275,20 +281,8 @@ class TextTokenizer:
         found = self._tokenizer.eos_token_id
         return None if found is None else int(found)
 
-    def _begins_twice(self, ids: Sequence[int]) -> bool:
-        return self.begins(ids) and self.begins(ids[1:])
-
-    def _twice(self, what: str) -> Refusal:
-        return Refusal(
-            f"the {what} begins with {self._tokenizer.bos_token} twice, which no checkpoint has seen in training; "
-            "take one out of it"
-        )
-
     def _encode(self, text: str) -> list[int]:
-        if (found := self._encoded.get(text)) is not None:
-            return found
-        ids: list[int] = self._tokenizer.encode(text, add_special_tokens=False)
-        return ids
+        return self._encoded.get(text) or list(self._tokenizer.encode(text, add_special_tokens=False))
 
     def _front_of(self, text: str) -> tuple[int, ...]:
         """Return the tokens that the tokenizer adds at the start, but none where the text itself begins with BOS."""
@@ -300,18 +294,20 @@ class TextTokenizer:
             return 0, False
         spelt = self._spelt and text in self._encoded  # each of its pieces is
         if spelt or self._vocabulary.joined(ids, text) is not None:  # offsets of characters may be trimmed
-            left = len(text[join:].encode("utf-8", "surrogatepass"))
-            return _first_from_end(map(self._vocabulary.token_bytes, reversed(ids)), len(ids), left)
+            index, left = len(ids), len(text[join:].encode("utf-8", "surrogatepass"))
+            while left > 0 and index > 0:
+                index -= 1
+                left -= len(self._vocabulary.token_bytes(ids[index]) or b"")
+            return index, left < 0
         if getattr(self._tokenizer, "is_fast", False):
-            return _first_after(self._character_spans(text), join)
+            encoded = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+            spans = encoded["offset_mapping"]
+            index = next((index for index, (_, end) in enumerate(spans) if end > join), len(spans))
+            return index, index < len(spans) and spans[index][0] < join
         # Without offsets: as far as the tokens are those of the context alone.
         alone = self._encode(text[:join])
         same = len(list(takewhile(lambda two: two[0] == two[1], zip(alone, ids, strict=False))))
         return same, same < len(alone)
-
-    def _character_spans(self, text: str) -> list[tuple[int, int]]:
-        encoded = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
-        return [(int(start), int(end)) for start, end in encoded["offset_mapping"]]
 
 
 def not_text(text: str) -> Refusal | None:
@@ -338,24 +334,6 @@ def _parts(texts: Iterable[str]) -> Iterator[list[str]]:
         yield part
 
 
-def _first_from_end(pieces: Iterable[bytes | None], first: int, left: int) -> tuple[int, bool]:
-    """Return the index of the first piece that ends within the last ``left`` bytes of all, and whether it begins before
-    them. The pieces come from the last one, before index ``first``, back to the first one."""
-    for piece in pieces:
-        if left <= 0:
-            break
-        first -= 1
-        left -= len(piece or b"")
-    return first, left < 0
-
-
-def _first_after(spans: Sequence[tuple[int, int]], join: int) -> tuple[int, bool]:
-    for index, (start, end) in enumerate(spans):
-        if end > join:
-            return index, start < join
-    return len(spans), False
-
-
 def frame(tokenizer: Any, text: str = "a") -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the special tokens that the tokenizer by itself puts before and after every text."""
     bare, framed = tokenizer.encode(text, add_special_tokens=False), tokenizer.encode(text)
@@ -378,7 +356,6 @@ class Vocabulary:
         self._special = set(tokenizer.all_special_ids)
         self._added = set(tokenizer.added_tokens_decoder)
         self._bytes: dict[int, bytes | None] = {}
-        self._shown: dict[int, tuple[str, str]] = {}
         self.spelling: Spelling = "words"
         self.spelling = self._find_spelling()
 
@@ -402,14 +379,7 @@ class Vocabulary:
     @functools.cached_property
     def size(self) -> int:
         """The number below which all tokens are."""
-        known: set[int] = {*self._tokenizer.get_vocab().values(), *self._added, *self._special}
-        return 1 + max(known)
-
-    def shown(self, token_id: int) -> tuple[str, str]:
-        """Return a token as it is in the vocabulary, and as a person would write it."""
-        if token_id not in self._shown:
-            self._shown[token_id] = self.token(token_id), self.plain(token_id)
-        return self._shown[token_id]
+        return 1 + int(max({*self._tokenizer.get_vocab().values(), *self._added, *self._special}))
 
     def plain(self, token_id: int) -> str:
         """Return the token as a person would write it, without marks for a word's start or continuation."""
@@ -457,7 +427,7 @@ class Vocabulary:
             return token.encode("utf-8", "surrogatepass")
         if self.spelling == "bytes":
             try:
-                return bytes(map(_BYTE_OF.__getitem__, token))
+                return bytes(map(_byte_of().__getitem__, token))
             except KeyError:
                 return None
         if self.spelling == "pieces":
@@ -467,23 +437,13 @@ class Vocabulary:
         return None
 
 
-def _always(_token: int) -> bool:
-    return True
+@functools.cache
+def _byte_of() -> dict[str, int]:
+    """Return the byte that each visible character of byte-level tokenizers stands for."""
+    from transformers.convert_slow_tokenizer import bytes_to_unicode
 
+    return {character: byte for byte, character in bytes_to_unicode().items()}
 
-def _byte_characters() -> dict[str, int]:
-    """Return the visible character that byte-level tokenizers write for each byte.
-
-    Printable Latin-1 characters stand for themselves; the other bytes get the characters from U+0100 on, in order.
-    """
-    visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    table = {chr(byte): byte for byte in visible}
-    others = [byte for byte in range(256) if byte not in set(visible)]
-    table.update({chr(0x100 + number): byte for number, byte in enumerate(others)})
-    return table
-
-
-_BYTE_OF: Final = _byte_characters()
 
 SECONDS: Final = 5.0
 """The longest that a template may take for one conversation; templates that people use take a millisecond."""
