@@ -4,7 +4,7 @@ Sequences are scored with every shared prefix computed once (``shared_prefix``).
 loaded; if its scores differ that way, sequences are computed one per row (``padded``).
 
 Texts are generated many at once (``batch``). A second probe is tried before the first of them; if it differs, texts
-are generated one by one (``fallback``).
+are generated one by one (``step``).
 """
 
 from __future__ import annotations
@@ -25,9 +25,12 @@ from pytest_touchstone.engines.transformers.base import ModelEngine
 from pytest_touchstone.engines.transformers.compat import quiet
 from pytest_touchstone.engines.transformers.fused_layers import prepare_steps
 from pytest_touchstone.engines.transformers.generation.batch import BatchGenerator, most_rows
-from pytest_touchstone.engines.transformers.generation.fallback import SequentialGenerator
 from pytest_touchstone.engines.transformers.generation.sequence import Ends, ends_of
-from pytest_touchstone.engines.transformers.generation.step import DecodeStep, SpeculativeStepper
+from pytest_touchstone.engines.transformers.generation.step import (
+    DecodeStep,
+    SequentialGenerator,
+    SpeculativeStepper,
+)
 from pytest_touchstone.engines.transformers.loading import LoadedModel
 from pytest_touchstone.engines.transformers.scoring import SPLITS, PaddedScorer, PrefixTreeScorer, batches
 from pytest_touchstone.engines.transformers.split_attention import Attention, attention_of

@@ -367,6 +367,26 @@ def test_rows_too_many_for_memory_wait_and_lose_nothing(
     assert sum("out of memory" in record.message for record in caplog.records) == 1
 
 
+@ON_CPU
+def test_a_sample_begins_at_its_prompt_beside_one_that_waits_again_with_tokens(llama: Path) -> None:
+    request = Generate("The house", max_new_tokens=8, temperature=1.3, samples=7, seed=1)
+    wanted = texts(engine_for(llama), [request])
+    engine = engine_for(llama)
+    engine._generator()._most = 5  # type: ignore[union-attr]
+    steps = 0
+
+    def look(cells: torch.Size) -> None:
+        nonlocal steps
+        steps += tuple(cells) == (5, 1)
+        if steps == 3:
+            steps += 1
+            raise out_of_memory("cpu")
+
+    before_each_pass(engine, look)
+    assert texts(engine, [request]) == wanted
+    assert steps == 4
+
+
 def test_a_batch_that_was_asked_for_or_cannot_get_smaller_fails(
     llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,8 +23,9 @@ blocks of its paged cache.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_touchstone.engines.transformers import cpu
@@ -37,7 +38,6 @@ from pytest_touchstone.engines.transformers.generation.sequence import (
     GeneratedSequence,
     choose,
     samples_of,
-    take_each,
 )
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
 from pytest_touchstone.engines.transformers.kv_cache import EndedRow, Held, KeyValues, SlotCache, enlarged
@@ -62,7 +62,7 @@ _LEAST_SHARED: Final = 24
 class _Job(NamedTuple):
     """Samples of one prompt, and the tokens that a slot must be given for them.
 
-    So many tokens are ``copied`` from what is ``held`` of a text that has ended.
+    The first ``copied`` of them are taken from what is ``held`` of a text that has ended.
     """
 
     samples: list[GeneratedSequence]
@@ -95,11 +95,10 @@ class Lane:
         self.prefix = KeyValues()
         self.at_work: list[GeneratedSequence] = []
         self._waiting = deque(waiting)
-        self._coming: list[GeneratedSequence] = []
         self._over: set[GeneratedSequence] = set()
         self._stepper, self._budget = stepper, budget
         self._held: dict[int, tuple[Held, torch.Tensor]] = {}
-        self.longest_limit = max(one.prompt.request.max_new_tokens for one in self._waiting)
+        self.longest_limit = max(sample.prompt.request.max_new_tokens for sample in self._waiting)
         self._longest = self._planned()
 
     @property
@@ -128,46 +127,45 @@ class Lane:
 
     def retreat(self) -> list[GeneratedSequence]:
         """Let all samples wait again, with the tokens that they have; return those that have ended."""
-        ended, self._over = self.over(), set()
-        going = [sample for sample in self.at_work if sample not in ended]
-        self._waiting.extendleft(reversed([*going, *self._coming]))
+        ended = self.over()
+        self._waiting.extendleft(sample for sample in reversed(self.at_work) if sample not in self._over)
         for sample in self._waiting:
             sample.before = None
-        self.at_work, self._coming, self._held = [], [], {}
+        self.at_work, self._over, self._held = [], set(), {}
         self.slots, self.prefix = SlotCache(KeyValues()), KeyValues()
         return ended
 
     def put_back(self) -> None:
         """Let the sample with the fewest tokens wait again, and free the memory of its slot."""
-        number = min(range(len(self.at_work)), key=lambda one: len(self.at_work[one].tokens))
+        number = min(range(len(self.at_work)), key=lambda number: len(self.at_work[number].tokens))
         self._waiting.appendleft(self._remove(number))
         self.slots.trim()
 
     def over(self) -> list[GeneratedSequence]:
         """Return the samples that have ended, and are still in their slots."""
-        return [one for one in self.at_work if one in self._over] if self._over else []
+        return [sample for sample in self.at_work if sample in self._over] if self._over else []
 
     def row_of(self, samples: Collection[GeneratedSequence]) -> EndedRow | None:
         """Return a copy of what the slot of one of these samples holds, None where none of them is in a slot."""
         for number, sample in enumerate(self.at_work):
             if sample in samples:
-                own = self._content(number)
-                tokens = (*self.slots.prefix.tokens, *own)
-                return EndedRow(tokens, self.slots.prefix, self.slots.take(number, len(own)))
+                prefix, length = self.slots.prefix, self.slots.lengths[number]
+                tokens = [*sample.prompt.tokens[self.slots.past :], *sample.tokens][:length]
+                return EndedRow((*prefix.tokens, *tokens), prefix, self.slots.take(number, len(tokens)))
         return None
 
     def begun(self) -> EndedRow | None:
         """Return the text that has most of the prefix, of those that began like samples that wait."""
-        rows = [one.before for one in self._waiting if one.before is not None]
+        rows = [sample.before for sample in self._waiting if sample.before is not None]
         return max(rows, key=lambda row: common(row.tokens, self.shared), default=None)
 
     def all(self) -> list[GeneratedSequence]:
         """Return the samples that wait or are at work."""
-        return [*self._waiting, *(one for one in self.at_work if one not in self._over)]
+        return [*self._waiting, *(sample for sample in self.at_work if sample not in self._over)]
 
     def only(self, wanted: Collection[GeneratedSequence]) -> None:
         """Forget all samples but those that are wanted."""
-        self._waiting = deque(one for one in self._waiting if one in wanted)
+        self._waiting = deque(sample for sample in self._waiting if sample in wanted)
         self.part(wanted)
         for number in reversed(range(len(self.at_work))):
             if self.at_work[number] not in wanted:
@@ -181,28 +179,32 @@ class Lane:
         import torch
 
         first = len(self.at_work)
-        while self._waiting and first + len(self._coming) < most:
-            self._coming.append(self._waiting.popleft())
-        if not self._coming:
-            if 2 * len(self.at_work) < self.slots.rows and not self._waiting:
+        coming = list(islice(self._waiting, max(0, most - first)))
+        if not coming:
+            if 2 * first < self.slots.rows and not self._waiting:
                 self.slots.trim()
             return
-        self.slots.reserve(first + len(self._coming), self._longest)
+        self.slots.reserve(first + len(coming), self._longest)
+        next_prompt = self._waiting[len(coming)].prompt if len(coming) < len(self._waiting) else None
         logits: list[torch.Tensor] = []
-        jobs: list[list[GeneratedSequence]] = []
-        for sample in self._coming[:]:
+        jobs: list[_Job] = []
+        for sample in coming:
             if (kept := self._held.get(id(sample.prompt))) is not None and not sample.tokens:
-                self._add(sample, kept[0])
+                self.slots.add(kept[0])
+                self._put_to_work(sample)
                 logits.append(kept[1])
-            elif jobs and not sample.tokens and jobs[-1][0].prompt is sample.prompt:
-                jobs[-1].append(sample)
+            elif (
+                jobs
+                and jobs[-1].samples[0].prompt is sample.prompt
+                and not (sample.tokens or jobs[-1].samples[0].tokens)
+            ):
+                jobs[-1].samples.append(sample)
             else:
-                jobs.append([sample])
-        following = self._waiting[0].prompt if self._waiting else None
-        if jobs or id(following) not in self._held:
+                jobs.append(self._job(sample))
+        if jobs or id(next_prompt) not in self._held:
             self._held = {}
-        for batch in self._batches([self._job(samples) for samples in jobs]):
-            logits += self._fill(batch, following)
+        for batch in self._batches(jobs):
+            logits += self._fill(batch, next_prompt)
         chosen = choose(torch.stack(logits), [sample.draw for sample in self.at_work[first:]])
         self.take(first, [[token] for token in chosen])
         if not self._waiting:
@@ -210,7 +212,12 @@ class Lane:
 
     def take(self, first: int, chosen: Sequence[Sequence[int | None]]) -> None:
         """Give the samples from ``first`` on their next tokens; what comes after a sample's end counts for nothing."""
-        take_each(self.at_work[first:], chosen, self._over)
+        for sample, tokens in zip(self.at_work[first:], chosen, strict=True):
+            for token in tokens:
+                if sample in self._over:
+                    break
+                if sample.take(token):
+                    self._over.add(sample)
 
     def part(self, wanted: Collection[GeneratedSequence] = ()) -> None:
         """Let the samples that are done leave, but those that are still wanted."""
@@ -224,10 +231,10 @@ class Lane:
 
     def _planned(self) -> int:
         """Return the tokens that memory is planned for in a row of those that wait."""
-        shared = len(self.shared)
-        return (
-            max((len(one.prompt.tokens) for one in self._waiting), default=shared - _AHEAD) - shared + _AHEAD
+        longest = max(
+            (len(sample.prompt.tokens) - len(self.shared) for sample in self._waiting), default=-_AHEAD
         )
+        return longest + _AHEAD
 
     def _remove(self, number: int) -> GeneratedSequence:
         """Take a sample from its slot, where the last one goes."""
@@ -237,22 +244,21 @@ class Lane:
         self.at_work.pop()
         return sample
 
-    def _content(self, number: int) -> list[int]:
-        """Return the tokens that a slot holds after the prefix."""
-        sample = self.at_work[number]
-        whole = [*sample.prompt.tokens[self.slots.past :], *sample.tokens]
-        return whole[: self.slots.lengths[number]]
+    def _put_to_work(self, sample: GeneratedSequence) -> None:
+        """Note that a sample that waited is in the next slot."""
+        sample.before = None
+        self._waiting.remove(sample)
+        self.at_work.append(sample)
 
-    def _job(self, samples: list[GeneratedSequence]) -> _Job:
-        """Return what a slot must be given for samples of a prompt, which may begin like a text that has ended."""
-        tail, row = self._tail(samples[0]), samples[0].before
-        if row is None or self.slots.begun:
-            return _Job(samples, tail)
-        past, prompt = self.slots.past, samples[0].prompt.tokens
-        until = min(common(row.tokens, prompt), len(prompt) - 1)
-        if until - past < _LEAST_SHARED:
-            return _Job(samples, tail)
-        return _Job(samples, tail, until - past, row.between(past, until))
+    def _job(self, sample: GeneratedSequence) -> _Job:
+        """Return what a slot must be given for a sample, whose prompt may begin like a text that has ended."""
+        past, prompt, row = self.slots.past, sample.prompt.tokens, sample.before
+        tail = [*prompt[past + self.slots.begun :], *sample.tokens]
+        if row is not None and not self.slots.begun:
+            until = min(common(row.tokens, prompt), len(prompt) - 1)
+            if until - past >= _LEAST_SHARED:
+                return _Job([sample], tail, until - past, row.between(past, until))
+        return _Job([sample], tail)
 
     def _fill(self, jobs: Sequence[_Job], next_prompt: Prompt | None) -> list[torch.Tensor]:
         """Compute the prompts of some jobs, and copy them for the further samples of each.
@@ -266,26 +272,19 @@ class Lane:
         tails = [job.tokens[job.copied :] for job in jobs]
         logits = list(self._stepper.fill(self.slots, tails, [job.copied for job in jobs]))
         for job in jobs:
-            self.at_work.append(job.samples[0])
-            self._coming.remove(job.samples[0])
-            job.samples[0].before = None
-        for number, job in enumerate(jobs):
-            wanted = job.samples[0].prompt is next_prompt and not job.samples[0].tokens
-            if len(job.samples) == 1 and not wanted:
+            self._put_to_work(job.samples[0])
+        for number, (first, *others) in enumerate(job.samples for job in jobs):
+            waits_for_it = first.prompt is next_prompt and not first.tokens
+            if not others and not waits_for_it:
                 continue
             held = self.slots.take(slot + number)
-            for sample in job.samples[1:]:
-                self._add(sample, held)
+            for sample in others:
+                self.slots.add(held)
+                self._put_to_work(sample)
                 logits.append(logits[number])
-            if wanted:
-                self._held[id(job.samples[0].prompt)] = (held, logits[number].clone())
+            if waits_for_it:
+                self._held[id(first.prompt)] = (held, logits[number].clone())
         return logits
-
-    def _add(self, sample: GeneratedSequence, held: Held) -> None:
-        self.slots.add(held)
-        sample.before = None
-        self.at_work.append(sample)
-        self._coming.remove(sample)
 
     def _batches(self, jobs: list[_Job]) -> Iterator[list[_Job]]:
         """Yield jobs of similar length, each batch within the budget of tokens or a single job."""
@@ -298,10 +297,6 @@ class Lane:
             batch.append(job)
         if batch:
             yield batch
-
-    def _tail(self, sample: GeneratedSequence) -> list[int]:
-        """Return the tokens that a slot must still be given before the sample's next token is known."""
-        return [*sample.prompt.tokens[self.slots.past + self.slots.begun :], *sample.tokens]
 
 
 _MOST_ROWS: Final = {"cpu": 64, "cuda": 256, "mps": 64}
@@ -355,20 +350,18 @@ class BatchGenerator:
         """
         samples = self._samples(prompts)
         number_of = {sample: number for number, some in enumerate(samples) for sample in some}
-        going = {sample for lane in (*self._lanes, *self._waiting) for sample in lane.all()}
-        open_ = [sum(sample in going for sample in some) for some in samples]
+        going = Counter(number_of[sample] for lane in (*self._lanes, *self._waiting) for sample in lane.all())
         left = dict(enumerate(prompts))
         try:
             for number, some in enumerate(samples):
-                if not open_[number]:
+                if not going[number]:
                     del left[number]
                     yield from self._hand_on(EndedPrompt(number, some))
             self._part()
-            self._close()
             for sample in self._run_lanes():
                 number = number_of[sample]
-                open_[number] -= 1
-                if not open_[number]:
+                going[number] -= 1
+                if not going[number]:
                     del left[number]
                     yield from self._hand_on(EndedPrompt(number, samples[number]))
         except GeneratorExit:
@@ -380,27 +373,27 @@ class BatchGenerator:
             raise
 
     def _hand_on(self, ended: EndedPrompt) -> Iterator[EndedPrompt]:
-        """Yield a prompt, and keep what a slot holds of it where somebody asks again meanwhile."""
+        """Yield a prompt, and keep what a slot holds of it where somebody asks again meanwhile.
+
+        Kept rows take up to a quarter of the memory for rows.
+        """
         self.asked = False
         try:
             yield ended
         finally:
-            if self.asked and not self._stepper.speculative:
-                self._keep(ended.samples)
-
-    def _keep(self, samples: Sequence[GeneratedSequence]) -> None:
-        """Keep what a slot holds of one of these samples; kept rows take up to a quarter of the memory for rows."""
-        most = self._all_rows()
-        if most is not None and 4 * self._tokens_kept() >= most:
-            return
-        try:
-            row = next(filter(None, (lane.row_of(samples) for lane in self._lanes)), None)
-        except Exception as error:
-            if not is_out_of_memory(error):
-                raise
-            self._ended = []
-        else:
-            self._ended += [] if row is None else [row]
+            most = self._all_rows()
+            if (
+                self.asked
+                and not self._stepper.speculative
+                and (most is None or 4 * self._tokens_kept() < most)
+            ):
+                try:
+                    rows = (lane.row_of(ended.samples) for lane in self._lanes)
+                    self._ended += [row for row in rows if row is not None]
+                except Exception as error:
+                    if not is_out_of_memory(error):
+                        raise
+                    self._ended = []
 
     def _tokens_kept(self) -> int:
         """Return the tokens of ended texts that are kept, for the next call or for prompts that wait."""
@@ -421,26 +414,21 @@ class BatchGenerator:
             else:
                 samples.append(samples_of(prompt, self._ends))
                 fresh.append(number)
-        going_on = self._take_up([one for number in fresh for one in samples[number]])
+        # Texts that began like new prompts; the others are forgotten.
+        rows, self._ended = sorted(self._ended, key=lambda row: row.tokens), []
+        texts = [row.tokens for row in rows]
+        for sample in (sample for number in fresh for sample in samples[number] if rows):
+            if (nearest_row := nearest(texts, sample.prompt.tokens)) is not None:
+                sample.before = rows[nearest_row]
         wanted = {sample for some in samples for sample in some}
         with torch.inference_mode():
             for lane in (*self._lanes, *self._waiting):
                 lane.only(wanted)
         old = [lane for lane in self._waiting if lane.samples]
         self._lanes = [lane for lane in self._lanes if lane.samples or lane.over()]
-        new = self._new_lanes([prompts[one] for one in fresh], [samples[one] for one in fresh])
-        self._waiting = deque([*new, *old] if going_on else [*old, *new])
+        new = self._new_lanes([prompts[number] for number in fresh], [samples[number] for number in fresh])
+        self._waiting = deque([*new, *old] if rows else [*old, *new])
         return samples
-
-    def _take_up(self, samples: Sequence[GeneratedSequence]) -> bool:
-        """Give samples the texts that began like their prompts, and forget the others; return whether there are
-        any."""
-        rows, self._ended = sorted(self._ended, key=lambda row: row.tokens), []
-        texts = [row.tokens for row in rows]
-        for sample in samples if rows else ():
-            if (number := nearest(texts, sample.prompt.tokens)) is not None:
-                sample.before = rows[number]
-        return bool(rows)
 
     def _new_lanes(
         self, prompts: Sequence[Prompt], samples: Sequence[Sequence[GeneratedSequence]]
@@ -450,16 +438,16 @@ class BatchGenerator:
         groups = group([prompt.tokens for prompt in prompts])
         if self._most_lanes > 1:
             lengths = [len(prompt.tokens) for prompt in prompts]
-            groups = [part for one in groups for part in by_length(one, lengths)]
+            groups = [part for whole in groups for part in by_length(whole, lengths)]
         lanes = []
-        for one in groups:
+        for prefix in groups:
             order = sorted(
-                one.members,
+                prefix.members,
                 key=lambda number: (-prompts[number].request.max_new_tokens, prompts[number].tokens),
             )
-            shared = prompts[order[0]].tokens[: one.shared]
-            some = (sample for number in order for sample in samples[number])
-            lanes.append(Lane(shared, some, self._stepper, self._budget))
+            shared = prompts[order[0]].tokens[: prefix.shared]
+            members = (sample for number in order for sample in samples[number])
+            lanes.append(Lane(shared, members, self._stepper, self._budget))
         return sorted(lanes, key=lambda lane: -lane.longest_limit)
 
     def verify(self, works: Probe, plain: Plain, *, lanes: bool = False) -> str | None:
@@ -521,12 +509,14 @@ class BatchGenerator:
                         self._go_on(most)
                         yield from [sample for lane in self._lanes for sample in lane.over()]
                         self._part()
-                        self._close()
                 continue
             except Exception as error:
-                if self._budget.batch is not None or not is_out_of_memory(error) or not self._halve():
+                if self._budget.batch is not None or not is_out_of_memory(error):
                     raise
+                if not self._budget.halve() and self._most == 1:
+                    raise  # nothing is left to halve
             # Outside the handler, so that the error no longer holds the memory of its batch.
+            self._most = max(1, self._most // 2)
             lanes, self._lanes, self._ended = self._lanes, [], []
             ended = [sample for lane in (*lanes, *self._waiting) for sample in lane.retreat()]
             self._waiting.extendleft(reversed([lane for lane in lanes if lane.samples]))
@@ -534,20 +524,17 @@ class BatchGenerator:
             release(self._model.device)
             yield from ended
 
-    def _close(self) -> None:
-        """Let go of the lanes that are done, and of their memory."""
-        going = [lane for lane in self._lanes if lane.samples]
-        if len(going) < len(self._lanes):
-            self._lanes = going
-            cpu.trim_heap(self._model.device)
-
     def _part(self) -> None:
-        """Let the samples that have ended leave."""
+        """Let the samples that have ended leave, and the lanes that are done, with their memory."""
         import torch
 
         with torch.inference_mode():
             for lane in self._lanes:
                 lane.part()
+        going = [lane for lane in self._lanes if lane.samples]
+        if len(going) < len(self._lanes):
+            self._lanes = going
+            cpu.trim_heap(self._model.device)
 
     def _most_tokens(self) -> int | None:
         """Return the most tokens whose keys and values may be in memory at once; None where there is no limit."""
@@ -605,38 +592,27 @@ class BatchGenerator:
         # The mode is the thread's, and whoever is told of an end should not find himself in it.
         with torch.inference_mode():
             while True:
-                self._put_back(most)
+                # Rows wait again where all of them would grow out of the memory at the next step; one goes on.
+                while most is not None and self._taken(lambda lane: len(lane.at_work)) > most:
+                    if sum(len(lane.at_work) for lane in self._lanes) <= 1:
+                        break
+                    max(self._lanes, key=lambda lane: len(lane.at_work)).put_back()
                 for lane in self._lanes:
                     lane.let_in(self._room(lane, most))
                 if any(lane.over() for lane in self._lanes):
                     return
                 working = [lane for lane in self._lanes if lane.at_work]
-                found = self._stepper.advance_all([(lane.slots, lane.at_work) for lane in working])
-                for lane, chosen in zip(working, found, strict=True):
+                tokens = self._stepper.advance_all([(lane.slots, lane.at_work) for lane in working])
+                for lane, chosen in zip(working, tokens, strict=True):
                     lane.take(0, chosen)
                 if any(lane.over() for lane in self._lanes):
                     return
 
-    def _put_back(self, most: int | None) -> None:
-        """Let rows wait again where all of them would grow out of the memory at the next step; one goes on."""
-        while most is not None and self._taken(lambda lane: len(lane.at_work)) > most:
-            if sum(len(lane.at_work) for lane in self._lanes) <= 1:
-                return
-            max(self._lanes, key=lambda lane: len(lane.at_work)).put_back()
-
     def _room(self, lane: Lane, most: int | None) -> int:
         """Return how many samples of a lane may be at work; at least one where no other lane has any."""
-        others = [one for one in self._lanes if one is not lane]
-        rows = self._most - sum(len(one.at_work) for one in others)
+        others = [other for other in self._lanes if other is not lane]
+        rows = self._most - sum(len(other.at_work) for other in others)
         if most is not None:
-            left = most - self._taken(lambda one: 0 if one is lane else len(one.at_work))
+            left = most - self._taken(lambda each: 0 if each is lane else len(each.at_work))
             rows = min(rows, left // max(1, lane.row))
-        return max(rows, not any(one.at_work for one in others))
-
-    def _halve(self) -> bool:
-        """Halve what is computed at once; return False where nothing is left to halve."""
-        fewer = self._budget.halve()
-        if self._most == 1:
-            return fewer
-        self._most //= 2
-        return True
+        return max(rows, not any(other.at_work for other in others))

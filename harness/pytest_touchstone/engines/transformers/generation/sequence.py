@@ -106,24 +106,22 @@ def warped(logits: torch.Tensor, warp: SamplingParams) -> torch.Tensor:
     The same tokens remain as after transformers' warpers. Those are the tokens no less probable than the k-th, then
     the most probable ones until they have ``top_p``, at least one.
     """
+    import torch
+
     # The largest logit is subtracted first, so that a low temperature cannot make infinities.
     scaled = (logits - logits.max(dim=-1, keepdim=True).values) / warp.temperature
     if 0 < warp.top_k < scaled.shape[-1]:
         least = scaled.topk(warp.top_k, dim=-1).values[:, -1:]
         scaled = scaled.masked_fill(scaled < least, float("-inf"))
     probabilities = scaled.softmax(dim=-1)
-    return probabilities if warp.top_p >= 1.0 else _nucleus(probabilities, warp.top_p)
-
-
-def _nucleus(probabilities: torch.Tensor, top_p: float) -> torch.Tensor:
-    """Return the same with 0 for all but the fewest most probable tokens that have ``top_p``."""
-    import torch
-
+    if warp.top_p >= 1.0:
+        return probabilities
+    # The fewest most probable tokens that have ``top_p``.
     values, tokens = probabilities.topk(min(_LIKELIEST, probabilities.shape[-1]), dim=-1)
-    if bool((values.sum(dim=-1) < top_p).any()):
+    if bool((values.sum(dim=-1) < warp.top_p).any()):
         values, tokens = probabilities.sort(dim=-1, descending=True)
     before = values.cumsum(dim=-1) - values
-    kept = values.masked_fill(before >= top_p, 0.0)
+    kept = values.masked_fill(before >= warp.top_p, 0.0)
     return torch.zeros_like(probabilities).scatter_(-1, tokens, kept)
 
 
@@ -134,8 +132,6 @@ class Ends:
     tokenizer: TextTokenizer
     tokens: frozenset[int]
     silent: frozenset[int]
-    quiet: dict[Callable[[int], bool], set[int]] = field(default_factory=dict)
-    """The tokens known not to end a text, by what says which may be the last of a stop sequence."""
 
 
 def ends_of(model: Any, tokenizer: TextTokenizer) -> Ends:
@@ -196,41 +192,16 @@ class EndedPrompt(NamedTuple):
     samples: list[GeneratedSequence]
 
 
-def take_each(
-    samples: Sequence[GeneratedSequence],
-    chosen: Sequence[Sequence[int | None]],
-    over: set[GeneratedSequence],
-) -> None:
-    """Give each sample its next tokens, as far as its end, and put those that end in ``over``; what comes after a
-    sample's end counts for nothing."""
-    for sample, tokens in zip(samples, chosen, strict=True):
-        if sample in over:
-            continue
-        for token in tokens:
-            most = sample.prompt.request.max_new_tokens
-            # Nearly all tokens come this way, in which Python calls nothing but ``len``.
-            if token is not None and token in sample.watch.quiet and len(sample.tokens) + 1 < most:
-                sample.tokens += (token,)
-            elif sample.take(token):
-                over.add(sample)
-                break
-
-
 def samples_of(prompt: Prompt, ends: Ends) -> list[GeneratedSequence]:
     """Return the different samples of a prompt, with no tokens yet."""
     tokenizer, stops = ends.tokenizer, prompt.request.stop
     opened, delimiters = tokenizer.opens_reasoning(prompt.tokens), tokenizer.reasoning
     may_end = tokenizer.may_end(stops if delimiters is None else (*stops, delimiters.end))
-    how: dict[str, Any] = {"may_end": may_end, "quiet": ends.quiet.setdefault(may_end, set())}
-    return [
-        GeneratedSequence(
-            prompt,
-            number,
-            ends,
-            StopWatch(tokenizer.readable, stops, ends.silent, delimiters, opened=opened, **how),
-        )
-        for number in range(prompt.request.different)
-    ]
+    samples = []
+    for number in range(prompt.request.different):
+        watch = StopWatch(tokenizer.readable, stops, ends.silent, delimiters, opened=opened, may_end=may_end)
+        samples.append(GeneratedSequence(prompt, number, ends, watch))
+    return samples
 
 
 Decode = Callable[[Sequence[int]], str]
@@ -244,10 +215,7 @@ The first may be part of a character, or lose its leading space.
 
 
 class StopWatch:
-    """Follows the tokens of one sample.
-
-    ``quiet`` has tokens after which the text goes on, whatever it is by now: they need not be looked at.
-    """
+    """Follows the tokens of one sample."""
 
     def __init__(
         self,
@@ -258,12 +226,19 @@ class StopWatch:
         *,
         opened: bool = False,
         may_end: Callable[[int], bool] = lambda _token: True,
-        quiet: set[int] | None = None,
     ) -> None:
-        """``silent``: tokens without text, which could push a stop sequence out of sight. ``delimiters`` are those of a
-        reasoning, which the prompt may have ``opened``. ``may_end`` says whether a token may be the last one of a stop
-        sequence or of the delimiter after a reasoning; others are not decoded. Those that it has been asked for are
-        put in ``quiet``, which samples may share that have the same ``may_end``."""
+        """Follow a sample from its first token on.
+
+        Args:
+            decode: Returns the text of tokens.
+            stops: The stop sequences.
+            silent: Tokens without text, which could push a stop sequence out of sight.
+            delimiters: Those of a reasoning.
+            opened: Whether the prompt has opened a reasoning.
+            may_end: Returns whether a token may be the last one of a stop sequence, or of the delimiter after a
+                reasoning. Others are not decoded.
+
+        """
         self._decode, self._stops, self._silent = decode, tuple(stops), frozenset(silent)
         self._delimiters, self._opened, self._may_end = delimiters, opened, may_end
         self._window = _MARGIN + max(
@@ -272,23 +247,14 @@ class StopWatch:
         self._found = False
         self._answers = delimiters is None
         self._begins = delimiters is None or opened or delimiters.named
-        self._passed: set[int] = set() if quiet is None else quiet
-        self.quiet: Collection[int] = self._passed if self._begins else ()
         self.reasoned = 0
         """The tokens of a reasoning that has ended."""
 
     def take(self, tokens: Sequence[int]) -> bool:
         """Return whether the text has ended with the last of ``tokens``, which are all so far."""
-        ended = self._looked(tokens)
-        self.quiet = self._passed if self._begins and not self._found else ()
-        return ended
-
-    def _looked(self, tokens: Sequence[int]) -> bool:
         if tokens[-1] in self._silent or not (self._stops or self._delimiters):
-            self._passed.add(tokens[-1])
             return False
         if self._begins and not self._found and not self._may_end(tokens[-1]):
-            self._passed.add(tokens[-1])
             return False
         if not self._answers and self._reasons(tokens):
             return False
@@ -317,13 +283,13 @@ class StopWatch:
         delimiters = self._delimiters
         assert delimiters is not None
         if not self._begins:
-            text = self._decode(tokens[: self._window_of(delimiters.begin)]).lstrip()
+            text = self._decode(tokens[: _MARGIN + len(delimiters.begin)]).lstrip()
             if text.startswith(delimiters.begin):
                 self._begins = True
             elif text and not delimiters.begin.startswith(text):
                 self._answers = self._begins = self._found = True  # what has come is looked at as a whole
                 return False
-        if self._begins and delimiters.end in self._latest(tokens, self._window_of(delimiters.end)):
+        if self._begins and delimiters.end in self._latest(tokens, _MARGIN + len(delimiters.end)):
             self._answers, self.reasoned = True, len(tokens)
         return not self._answers
 
@@ -333,10 +299,6 @@ class StopWatch:
         if not self._silent.isdisjoint(last):
             last = [token for token in tokens if token not in self._silent][-most:]
         return self._decode(last)
-
-    @staticmethod
-    def _window_of(delimiter: str) -> int:
-        return _MARGIN + len(delimiter)
 
 
 def may_begin_before(text: str, stops: Sequence[str], at: int) -> bool:

@@ -17,19 +17,36 @@ batches decide.
 
 A pass with proposals pays as long as it takes hardly longer than one of a token for each row: while its time is that
 of reading the weights (``MOST_TOKENS``). It does not depend on a clock, so the same call computes the same passes.
+
+Other models continue prompts one by one with transformers' own ``generate``, as any causal model can. Only the choice
+of a token and the end of a text are ours, so that both ways of generating give the same texts. With some models
+(RoBERTa, XLM, XLNet) ``generate`` computes the steps after the prompt otherwise than a pass over the whole text.
+``SequentialGenerator.verify`` finds that out; then each token is computed from the whole text before it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Generator, Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from pytest_touchstone.engines.transformers.compat import cache_argument
+from pytest_touchstone.engines.transformers.agreement import difference
+from pytest_touchstone.engines.transformers.compat import cache_argument, plain_generation
 from pytest_touchstone.engines.transformers.devices import BatchBudget, to_device
-from pytest_touchstone.engines.transformers.generation.sequence import DrawKey, GeneratedSequence, choose
+from pytest_touchstone.engines.transformers.generation.sequence import (
+    DrawKey,
+    EndedPrompt,
+    Ends,
+    GeneratedSequence,
+    choose,
+    samples_of,
+)
 from pytest_touchstone.engines.transformers.kv_cache import SlotCache, SlotCaches
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits
+from pytest_touchstone.engines.transformers.prefix_tree import group
+from pytest_touchstone.engines.transformers.scoring import padded
 from pytest_touchstone.engines.transformers.split_attention import Attention, put_beside, slot_mask
+from pytest_touchstone.engines.transformers.token_work import Prompt, TokenWork
 from pytest_touchstone.engines.transformers.work_done import WorkDone
 
 if TYPE_CHECKING:
@@ -217,26 +234,21 @@ class SpeculativeStepper(DecodeStep):
         return [self._advance(slots, samples) for slots, samples in groups]
 
     def _advance(self, slots: SlotCache, samples: Sequence[GeneratedSequence]) -> list[list[int | None]]:
-        proposals = self._propose(slots, samples)
-        found = self._verified(slots, samples, proposals)
-        for sample, mine in zip(samples, proposals, strict=True):
-            sample.proposals.append((len(sample.tokens), mine))
-        return found
-
-    def _verified(
-        self, slots: SlotCache, samples: Sequence[GeneratedSequence], proposals: Sequence[Sequence[int]]
-    ) -> list[list[int | None]]:
         """Return the next tokens of the samples, by one pass over the last token of each and the proposed ones."""
         width = self._model.drafts + 1
-        fed = [[sample.tokens[-1], *mine] for sample, mine in zip(samples, proposals, strict=True)]
+        proposals = self._propose(slots, samples)
+        fed = [[sample.tokens[-1], *proposed] for sample, proposed in zip(samples, proposals, strict=True)]
         chosen = choose(self.several_all([slots], [fed], width), _draws(samples, width))
-        found = []
-        for row, mine in enumerate(proposals):
-            theirs = chosen[row * width : (row + 1) * width]
-            found.append(theirs[: agreeing(mine, theirs) + 1])
-        slots.lengths = [length + len(tokens) for length, tokens in zip(slots.lengths, found, strict=True)]
-        self._done.stepped(sum(map(len, found)))
-        return found
+        accepted = []
+        for row, proposed in enumerate(proposals):
+            tokens = chosen[row * width : (row + 1) * width]
+            right = takewhile(lambda pair: pair[0] == pair[1], zip(proposed, tokens, strict=False))
+            accepted.append(tokens[: len(list(right)) + 1])
+        slots.lengths = [length + len(tokens) for length, tokens in zip(slots.lengths, accepted, strict=True)]
+        self._done.stepped(sum(map(len, accepted)))
+        for sample, proposed in zip(samples, proposals, strict=True):
+            sample.proposals.append((len(sample.tokens), proposed))
+        return accepted
 
     def ended(self, sample: GeneratedSequence) -> None:
         """Count which proposals of a sample were right, and the tokens that came from them."""
@@ -267,9 +279,128 @@ def _draws(samples: Sequence[GeneratedSequence], width: int) -> list[DrawKey]:
     ]
 
 
-def agreeing(proposed: Sequence[int], chosen: Sequence[int | None]) -> int:
-    """Return how many proposed tokens are right, up to the first that is not."""
-    pairs = zip(proposed, chosen, strict=False)
-    return next(
-        (place for place, (one, other) in enumerate(pairs) if one != other), min(len(proposed), len(chosen))
-    )
+# One by one
+
+_PROBE_STEPS: Final = 3
+
+ChooseNext: TypeAlias = "Callable[[torch.Tensor], int | None]"
+"""Takes the logits [1, vocabulary] of the next token, and returns that token; None where the text ends."""
+
+
+class SequentialGenerator:
+    """Generates every sample by itself."""
+
+    def __init__(self, model: Any, ends: Ends, *, done: WorkDone) -> None:
+        self._model, self._ends, self._done = model, ends, done
+        self.from_the_beginning = False
+        self._prefixes: set[tuple[int, ...]] = set()
+
+    def run(self, prompts: Sequence[Prompt]) -> Generator[EndedPrompt, None, None]:
+        """Yield each prompt once its samples have ended, in order."""
+        # What batched generation would compute: a shared prefix once, and what follows it once for all samples.
+        enough = [len(prompt.tokens) for prompt in prompts]
+        for prefix in group([prompt.tokens for prompt in prompts]):
+            shared = prompts[prefix.members[0]].tokens[: prefix.shared]
+            for number in prefix.members if shared in self._prefixes else prefix.members[1:]:
+                enough[number] -= prefix.shared
+            self._prefixes.add(shared)
+        for number, prompt in enumerate(prompts):
+            samples = samples_of(prompt, self._ends)
+            for sample in samples:
+                self._complete(sample)
+            again = sum(max(0, len(sample.tokens) - 1) for sample in samples)
+            computed = len(samples) * len(prompt.tokens)
+            self._done.slowly("generating", computed + again, enough[number] + again)
+            yield EndedPrompt(number, samples)
+
+    def verify(
+        self, probe: tuple[int, ...], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
+    ) -> str | None:
+        """Compare the logits of ``generate`` after a probe's beginning with ``plain``, those of passes over the whole.
+
+        Return None where they agree, else the difference.
+        """
+        import torch
+
+        least = max(1, len(probe) - _PROBE_STEPS)
+        tokens = probe[least:]
+
+        def expected() -> torch.Tensor:
+            return plain([TokenWork(probe[:length], (0,)) for length in range(least, len(probe) + 1)])
+
+        def steps() -> torch.Tensor:
+            found: list[torch.Tensor] = []
+
+            def choose_next(scores: torch.Tensor) -> int | None:
+                found.append(scores[0].float())
+                return tokens[len(found) - 1] if len(found) <= len(tokens) else None
+
+            self._generate(probe[:least], len(tokens) + 1, choose_next)
+            return torch.stack(found)
+
+        return difference(self._model, expected, steps)
+
+    def _complete(self, sample: GeneratedSequence) -> None:
+        """Continue a sample to its end."""
+        prompt = sample.prompt
+
+        def choose_next(scores: torch.Tensor) -> int | None:
+            """Return the sample's next token; None where the text ends with it."""
+            (token,) = choose(scores.float(), [sample.draw])
+            over = sample.take(token)
+            self._done.stepped(1)
+            return None if over else token or 0
+
+        generate = self._generate_from_the_beginning if self.from_the_beginning else self._generate
+        generate(prompt.tokens, prompt.request.max_new_tokens, choose_next)
+        steps = again = max(0, len(sample.tokens) - 1)
+        if self.from_the_beginning:
+            again = sum(len(prompt.tokens) + step for step in range(1, steps + 1))
+        self._done.prefilled += len(prompt.tokens)
+        self._done.decoded += steps
+        self._done.computed += len(prompt.tokens) + again
+        self._done.continued += again
+        self._done.logits += len(sample.tokens)
+
+    def _generate(self, tokens: Sequence[int], most: int, choose_next: ChooseNext) -> None:
+        """Have ``generate`` continue a prompt by up to ``most`` tokens."""
+        import torch
+        from transformers import GenerationConfig, LogitsProcessorList, StoppingCriteriaList
+
+        over = False
+
+        def choice(_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+            """Keep only the chosen token in the logits of the next token."""
+            nonlocal over
+            token = choose_next(scores)
+            over = token is None
+            only = torch.full_like(scores, float("-inf"))
+            only[:, token or 0] = 0.0
+            return only
+
+        def stop(ids: torch.Tensor, _scores: torch.Tensor) -> torch.Tensor:
+            """Return whether the text ends, after the token has been added."""
+            return torch.full((ids.shape[0],), over, dtype=torch.bool, device=ids.device)
+
+        ids = torch.tensor([list(tokens)], device=self._model.device)
+        with plain_generation(self._model):
+            self._model.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                generation_config=GenerationConfig(max_new_tokens=most, do_sample=False, pad_token_id=0),
+                logits_processor=LogitsProcessorList([choice]),
+                stopping_criteria=StoppingCriteriaList([stop]),
+            )
+
+    def _generate_from_the_beginning(self, tokens: Sequence[int], most: int, choose_next: ChooseNext) -> None:
+        """Continue a prompt by up to ``most`` tokens, each by a pass over the whole text before it."""
+        import torch
+
+        text = list(tokens)
+        with torch.inference_mode():
+            for _ in range(most):
+                inputs = padded([tuple(text)], 0, self._model.device)
+                token = choose_next(self._model(**inputs, use_cache=False).logits[:, -1])
+                if token is None:
+                    return
+                text.append(token)
