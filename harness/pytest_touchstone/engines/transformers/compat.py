@@ -34,8 +34,8 @@ import logging as standard_logging
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import partial
 from importlib import import_module
 from itertools import pairwise
@@ -92,12 +92,22 @@ def quiet() -> Iterator[None]:
     overlap: everything is restored when the last one ends. Python's warnings are left alone outside the main thread,
     since Python has one list of filters for all threads.
     """
-    _SILENCE.enter()
+    with _QUIET_LOCK:
+        _QUIET.append(_QUIET[0] if _QUIET else _silence_transformers())
     try:
         with _python_warnings() if current_thread() is main_thread() else nullcontext():
             yield
     finally:
-        _SILENCE.leave()
+        with _QUIET_LOCK:
+            undo = _QUIET.pop()
+            if not _QUIET:
+                undo.close()
+
+
+_QUIET: Final[list[ExitStack]] = []
+"""What restores everything, once for each ``quiet`` block of any thread."""
+
+_QUIET_LOCK: Final = Lock()
 
 
 @contextmanager
@@ -108,60 +118,30 @@ def _python_warnings() -> Iterator[None]:
         yield
 
 
-class _Silence:
-    """The state that all threads share, and the number of blocks that want silence."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._inside = 0
-        self._undo: Callable[[], None] = lambda: None
-
-    def enter(self) -> None:
-        with self._lock:
-            if not self._inside:
-                self._undo = _silenced()
-            self._inside += 1
-
-    def leave(self) -> None:
-        with self._lock:
-            self._inside -= 1
-            if not self._inside:
-                self._undo()
-
-
-_SILENCE = _Silence()
-
-
-def _silenced() -> Callable[[], None]:
-    """Silence transformers; return a function that undoes it."""
+def _silence_transformers() -> ExitStack:
+    """Silence transformers; return what undoes it when it is closed."""
     from transformers import modeling_gguf_pytorch_utils as gguf_loading
     from transformers.utils import logging
 
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    gguf_bar = gguf_loading.tqdm
+    undo = ExitStack()
     theirs, *others = (standard_logging.getLogger(name) for name in LIBRARIES)
-    printing, propagates = list(theirs.handlers), theirs.propagate
+    printing = list(theirs.handlers)
     listener = _Listener(printing)
-
-    def undo() -> None:
-        gguf_loading.tqdm = gguf_bar
-        for each in (theirs, *others):
-            each.removeHandler(listener)
-        for handler in printing:
-            theirs.addHandler(handler)
-        theirs.propagate = propagates
-        _set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()
-
+    undo.callback(_set_verbosity, logging.get_verbosity())
     _set_verbosity(logging.WARNING)
+    undo.callback(setattr, theirs, "propagate", theirs.propagate)
     theirs.propagate = False
-    for handler in printing:
+    for handler in reversed(printing):
+        undo.callback(theirs.addHandler, handler)
         theirs.removeHandler(handler)
-    for each in (theirs, *others):
-        each.addHandler(listener)
-    logging.disable_progress_bar()
-    gguf_loading.tqdm = partial(gguf_bar, disable=True)
+    for logger in (theirs, *others):
+        undo.callback(logger.removeHandler, listener)
+        logger.addHandler(listener)
+    if logging.is_progress_bar_enabled():
+        undo.callback(logging.enable_progress_bar)
+        logging.disable_progress_bar()
+    undo.callback(setattr, gguf_loading, "tqdm", gguf_loading.tqdm)
+    gguf_loading.tqdm = partial(gguf_loading.tqdm, disable=True)
     return undo
 
 
@@ -198,6 +178,7 @@ def pages_let_go() -> Iterator[None]:
     They are the file's own, so anyone who reads them again gets them from there. If transformers no longer has such a
     function, nothing changes.
     """
+    import torch
     from transformers import core_model_loading
 
     copy = getattr(core_model_loading, "_materialize_copy", None)
@@ -207,27 +188,19 @@ def pages_let_go() -> Iterator[None]:
 
     def copied(tensor: Any, device: Any = None, dtype: Any = None) -> Any:
         source = tensor[...]
-        made = copy(source, device, dtype)
-        if made.data_ptr() != source.data_ptr() and _is_mapped(tensor):
+        result = copy(source, device, dtype)
+        # Memory that is no file's must not be released: it would be zeros afterwards. A slice of a safetensors file
+        # is no tensor yet, and a tensor may be of a mapped pickle.
+        is_mapped = not isinstance(tensor, torch.Tensor) or cpu.MappedFiles().hold(tensor)
+        if result.data_ptr() != source.data_ptr() and is_mapped:
             cpu.let_go(source)
-        return made
+        return result
 
     core_model_loading._materialize_copy = copied
     try:
         yield
     finally:
         core_model_loading._materialize_copy = copy
-
-
-def _is_mapped(tensor: Any) -> bool:
-    """Return whether its memory is that of a file.
-
-    That is a slice of a safetensors file, which is no tensor yet, or a tensor of a mapped pickle. Memory of another
-    kind must not be released: it would be zeros afterwards.
-    """
-    import torch
-
-    return not isinstance(tensor, torch.Tensor) or cpu.MappedFiles().hold(tensor)
 
 
 MISMATCHES: Final[dict[str, bool]] = {"ignore_mismatched_sizes": True}
@@ -391,14 +364,14 @@ def heard() -> Iterator[_Heard]:
     from transformers.utils import logging as theirs
 
     theirs.warning_once.cache_clear()
-    mine = (get_ident(), _Heard())
+    entry = (get_ident(), _Heard())
     with _LOCK:
-        _LISTENING.append(mine)
+        _LISTENING.append(entry)
     try:
-        yield mine[1]
+        yield entry[1]
     finally:
         with _LOCK:
-            _LISTENING.remove(mine)
+            _LISTENING.remove(entry)
 
 
 def _listeners() -> list[_Heard]:
@@ -429,8 +402,7 @@ class _Listener(standard_logging.Handler):
 def _hear_python(message: Warning | str, category: type[Warning], filename: str, *_: object) -> None:
     """Tell a Python warning, unless it is harmless; has the parameters of ``warnings.showwarning``."""
     if not issubclass(category, _OF_TIME):
-        parts = Path(filename).parts
-        packages = [name for place, name in pairwise(parts) if place == "site-packages"]
+        packages = [name for folder, name in pairwise(Path(filename).parts) if folder == "site-packages"]
         _tell(packages[-1] if packages else "a library", str(message))
 
 

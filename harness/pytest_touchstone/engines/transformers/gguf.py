@@ -35,32 +35,49 @@ def gguf_config(path: Path) -> Any:
     header = read_gguf(path)
     values = config_values(path, header.architecture, header.keys, header.tensors)
     check_complete(path, header.architecture, header.keys)
-    said, _ = PreTrainedConfig.get_config_dict(path.parent, gguf_file=path.name, local_files_only=True)
-    return AutoConfig.for_model(**{"pad_token_id": None} | said | values)
+    config, _ = PreTrainedConfig.get_config_dict(path.parent, gguf_file=path.name, local_files_only=True)
+    return AutoConfig.for_model(**{"pad_token_id": None} | config | values)
 
 
-def _rope_freqs(path: Path) -> list[float]:
-    import gguf
+def finish(info: CheckpointInfo, model: Any, report: dict[str, Any]) -> None:
+    """Make a model that Transformers has loaded what its file says.
 
-    (tensor,) = (each for each in gguf.GGUFReader(path).tensors if each.name == ROPE_FREQUENCIES)
-    divisors = [float(each) for each in gguf.dequantize(tensor.data, tensor.tensor_type).ravel()]
-    if not all(0 < each < float("inf") for each in divisors):
-        raise CheckpointError(
-            f"{path}: {ROPE_FREQUENCIES} holds numbers that are none above 0; convert it again"
-        )
-    return divisors
-
-
-def divide_frequencies(path: Path, model: Any) -> None:
-    """Divide the frequencies of all rotary modules by what the file says, if it says anything.
-
-    Raises ``CheckpointError`` where the model has not as many of them.
+    Biases that the file has for some of the layers' parts are 0 in the others, and no longer missing in the report.
+    Raises ``CheckpointError`` naming the tensors of the file that are not in the model.
     """
     import torch
 
-    if ROPE_FREQUENCIES not in read_gguf(path).tensors:
-        return
-    divisors = _rope_freqs(path)
+    header = read_gguf(info.path)
+    if left := sorted(header.tensors - _placed(header, model)):
+        raise refusal(info.path, f"holds {listed(left, 3)}")
+    if getattr(model.config, "attention_bias", False) or getattr(model.config, "mlp_bias", False):
+        absent = [name for name in report["missing_keys"] if name.endswith("_proj.bias")]
+        with torch.no_grad():
+            for name in absent:
+                model.get_parameter(name).zero_()
+        report["missing_keys"] = [name for name in report["missing_keys"] if name not in absent]
+    if ROPE_FREQUENCIES in header.tensors:
+        _divide_frequencies(info.path, model)
+    # The marks of a quantized model: a file's weights are plain numbers once they are loaded.
+    for name in ("hf_quantizer", "is_quantized", "quantization_method"):
+        vars(model).pop(name, None)
+    vars(model.config).pop("quantization_config", None)
+
+
+def _divide_frequencies(path: Path, model: Any) -> None:
+    """Divide the frequencies of all rotary modules by the numbers that the file holds for them.
+
+    Raises ``CheckpointError`` where the model has not as many of them.
+    """
+    import gguf
+    import torch
+
+    (tensor,) = (tensor for tensor in gguf.GGUFReader(path).tensors if tensor.name == ROPE_FREQUENCIES)
+    divisors = [float(value) for value in gguf.dequantize(tensor.data, tensor.tensor_type).ravel()]
+    if not all(0 < divisor < float("inf") for divisor in divisors):
+        raise CheckpointError(
+            f"{path}: {ROPE_FREQUENCIES} holds numbers that are none above 0; convert it again"
+        )
     modules = [
         module for module in model.modules() if isinstance(getattr(module, "inv_freq", None), torch.Tensor)
     ]
@@ -68,36 +85,10 @@ def divide_frequencies(path: Path, model: Any) -> None:
         for name in ("inv_freq", "original_inv_freq"):
             if (frequencies := getattr(module, name, None)) is not None:
                 if len(frequencies) != len(divisors):
-                    modules = []
-                    break
+                    raise refusal(path, f"holds {ROPE_FREQUENCIES} of {len(divisors)} numbers")
                 setattr(module, name, frequencies / torch.tensor(divisors, device=frequencies.device))
     if not modules:
         raise refusal(path, f"holds {ROPE_FREQUENCIES} of {len(divisors)} numbers")
-
-
-def check_tensors(info: CheckpointInfo, model: Any, report: dict[str, Any]) -> None:
-    """Raise ``CheckpointError`` naming the tensors of a file that are not in the model.
-
-    Biases that the file has for some of the layers' parts are 0 in the others, and no longer missing in the report.
-    """
-    import torch
-
-    header = read_gguf(info.path)
-    if left := sorted(header.tensors - _placed(header, model)):
-        raise refusal(info.path, f"holds {listed(left, 3)}")
-    switches = [name for name in ("attention_bias", "mlp_bias") if getattr(model.config, name, False)]
-    if absent := {name for name in report["missing_keys"] if switches and name.endswith("_proj.bias")}:
-        with torch.no_grad():
-            for name in absent:
-                model.get_parameter(name).zero_()
-        report["missing_keys"] = [name for name in report["missing_keys"] if name not in absent]
-
-
-def take_as_plain(model: Any) -> None:
-    """Take off the marks of a quantized model: a file's weights are plain numbers once they are loaded."""
-    for name in ("hf_quantizer", "is_quantized", "quantization_method"):
-        vars(model).pop(name, None)
-    vars(model.config).pop("quantization_config", None)
 
 
 def _placed(header: GgufHeader, model: Any) -> set[str]:
@@ -130,28 +121,25 @@ def gguf_tokenizer(path: Path) -> Any:
     header = read_gguf(path)
     form = tokenizer_of(path, header.architecture, header.keys)
     lists = ("tokenizer.ggml.tokens", "tokenizer.ggml.merges")
-    said, _ = read_gguf_metadata(str(path), lists)
+    metadata, _ = read_gguf_metadata(str(path), lists)
+    names = ("tokens", "merges", "scores", "token_type")
     content = {
-        name: said[key]
-        for name in ("tokens", "merges", "scores", "token_type")
-        if (key := f"tokenizer.ggml.{name}") in said
+        name: metadata[f"tokenizer.ggml.{name}"] for name in names if f"tokenizer.ggml.{name}" in metadata
     }
     if not isinstance(tokens := content.get("tokens"), list):
         raise CheckpointError(f"{path}: its header has no {lists[0]}; convert it again")
     if len(set(tokens)) != len(tokens):
         raise CheckpointError(f"{path}: has a token twice; convert it again")
-    wrong = [
-        name for name, token in form.tokens.items() if not 0 <= token < len(tokens) and name != "pad_token"
-    ]
-    if wrong:
-        raise CheckpointError(f"{path}: its {wrong[0]} is none of its {len(tokens)} tokens; convert it again")
+    for name, token in form.tokens.items():
+        if not 0 <= token < len(tokens) and name != "pad_token":
+            raise CheckpointError(f"{path}: its {name} is none of its {len(tokens)} tokens; convert it again")
     named = {name: tokens[token] for name, token in form.tokens.items() if token < len(tokens)}
     return PreTrainedTokenizerFast(
         tokenizer_object=(_byte_level if form.model == "gpt2" else _sentencepiece)(form, content),
         **dict.fromkeys(("bos_token", "eos_token", "unk_token", "pad_token")) | named,
         add_bos_token=form.add_bos,
         add_eos_token=form.add_eos,
-        chat_template=said.get("tokenizer.chat_template"),
+        chat_template=metadata.get("tokenizer.chat_template"),
         clean_up_tokenization_spaces=False,
     )
 
@@ -176,14 +164,9 @@ def _byte_level(form: GgufTokenizer, content: dict[str, Any]) -> Any:
     backend.decoder = decoders.ByteLevel()
     types = content.get("token_type") or ()
     for kind in (_CONTROL, _USER_DEFINED):
+        of_kind = [token for token, its in zip(tokens, types, strict=False) if its == kind and token]
         special = kind == _CONTROL
-        backend.add_tokens(
-            [
-                AddedToken(token, normalized=False, special=special)
-                for token, its in zip(tokens, types, strict=False)
-                if its == kind and token
-            ]
-        )
+        backend.add_tokens([AddedToken(token, normalized=False, special=special) for token in of_kind])
     return backend
 
 
@@ -192,7 +175,7 @@ def _sentencepiece(form: GgufTokenizer, content: dict[str, Any]) -> Any:
 
     SentencePiece and llama.cpp put that space before texts that begin with one, too.
     """
-    from tokenizers import decoders, normalizers
+    from tokenizers import Tokenizer, decoders, normalizers
     from transformers.integrations.gguf import convert_gguf_tokenizer
 
     kind = "gemma2" if form.gemma else "llama"
@@ -205,14 +188,10 @@ def _sentencepiece(form: GgufTokenizer, content: dict[str, Any]) -> Any:
     parts = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
     backend.decoder = decoders.Sequence([*parts, decoders.Strip(" ", left=1)] if form.space else parts)
     backend.model.unk_token = content["tokens"][form.tokens["unk_token"]]
-    return _stripping(backend) if form.phi3 else backend
-
-
-def _stripping(backend: Any) -> Any:
-    """Return a tokenizer whose special tokens take the space after them, as Phi-3's do; its files cannot say it."""
-    from tokenizers import Tokenizer
-
-    said = json.loads(backend.to_str())
-    for token in said["added_tokens"]:
+    if not form.phi3:
+        return backend
+    # Special tokens take the space after them, which Phi-3's files cannot say.
+    settings = json.loads(backend.to_str())
+    for token in settings["added_tokens"]:
         token["rstrip"] = token["special"] and token["content"] not in ("<unk>", "<s>", "<|endoftext|>")
-    return Tokenizer.from_str(json.dumps(said))
+    return Tokenizer.from_str(json.dumps(settings))

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_touchstone.checkpoints import BareFormat, CheckpointInfo, format_of
 from pytest_touchstone.checkpoints.config_files import readable
 from pytest_touchstone.checkpoints.formats.content import Tensor
+from pytest_touchstone.checkpoints.formats.torch_pickle import DTYPES
 from pytest_touchstone.checkpoints.formats.transformers import TEXT_LENGTHS
 from pytest_touchstone.checkpoints.formats.weights import (
     PICKLED,
@@ -34,6 +35,7 @@ from pytest_touchstone.checkpoints.formats.weights import (
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.transformers import gguf
 from pytest_touchstone.engines.transformers.compat import (
     MISMATCHES,
     gguf_parsed_once,
@@ -45,13 +47,6 @@ from pytest_touchstone.engines.transformers.compat import (
 )
 from pytest_touchstone.engines.transformers.cpu import HALF
 from pytest_touchstone.engines.transformers.devices import check_device_map, choose_device
-from pytest_touchstone.engines.transformers.gguf import (
-    check_tensors,
-    divide_frequencies,
-    gguf_config,
-    gguf_tokenizer,
-    take_as_plain,
-)
 from pytest_touchstone.engines.transformers.tokenizer_files import tokenizer_of
 
 if TYPE_CHECKING:
@@ -125,6 +120,7 @@ def _loaded(
     device: torch.device,
     device_map: str | dict[str, str] | None = None,
 ) -> LoadedModel:
+    import torch
     from transformers.quantizers import AutoHfQuantizer
 
     with quiet(), gguf_parsed_once() if _is_gguf(info) else nullcontext():
@@ -148,17 +144,19 @@ def _loaded(
                 _check_room(info, config)
             model, report = _model(info, config, dtype, device_map)
         if _is_gguf(info):
-            check_tensors(info, model, report)
+            gguf.finish(info, model, report)
         check_report(info, report)
-        if _is_gguf(info):
-            divide_frequencies(info.path, model)
-            take_as_plain(model)
         if quantization is not None and not AutoHfQuantizer.supports_quant_method(quantization):
             check_types(
                 info.path, weights_of(info.path)
             )  # Transformers passes over a kind that it does not know
         check_vocabulary(info, model, tokenizer)
-        model = (place(info, model, device) if device_map is None else model).eval()
+        if device_map is None:
+            with one_line_errors(f"{info.path}: cannot be put on {device}", MAKE_ROOM):
+                if device.type == "cuda":  # where streams, events and graphs of this process belong
+                    torch.cuda.set_device(device)
+                model = model.to(device)
+        model.eval()
         if quantization is not None:
             _finish_quantized(info, model, quantization, dtype)
         return LoadedModel(model, tokenizer, (*notes, *_notes(info)))
@@ -183,19 +181,6 @@ def _finish_quantized(info: CheckpointInfo, model: Any, quantization: dict[str, 
         model(input_ids=torch.zeros((1, 1), dtype=torch.long, device=model.device))
 
 
-def place(info: CheckpointInfo, model: Any, device: Any) -> Any:
-    """Return the model on its device.
-
-    Raises ``CheckpointError`` where it does not fit there, mostly for lack of memory.
-    """
-    import torch
-
-    with one_line_errors(f"{info.path}: cannot be put on {device}", MAKE_ROOM):
-        if device.type == "cuda":  # where streams, events and graphs of this process belong
-            torch.cuda.set_device(device)
-        return model.to(device)
-
-
 def load_tokenizer(info: CheckpointInfo) -> Any:
     """Return the checkpoint's tokenizer. Raises ``CheckpointError`` where it cannot be loaded."""
     return read_tokenizer(info)[0]
@@ -208,7 +193,7 @@ def read_tokenizer(info: CheckpointInfo) -> tuple[Any, tuple[str, ...]]:
     """
     if _is_gguf(info):
         with quiet(), one_line_errors(f"{info.path}: its tokenizer cannot be loaded", "convert it again"):
-            return no_length_limit(gguf_tokenizer(info.path)), ()
+            return no_length_limit(gguf.gguf_tokenizer(info.path)), ()
     folder, how = _source(info)
     if info.base is not None and not _is_gguf(info.base):
         how["config"] = _config(info.base)  # an adapter's folder has none, and it decides how files are read
@@ -239,8 +224,16 @@ def one_line_errors(what: str, remedy: str, missing: str = "install what is miss
         # transformers raises whatever its parts raise.
         if not isinstance(error, Exception) and not is_panic(error):
             raise
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        if (name := refused_global(error)) is not None:
+            reason = f"its pickle wants {name}, which may run code"
+        elif lines and "during automatic conversion" in lines[0]:  # whose reason is a report in the log
+            reason = "tensors that are one in the model, as those of experts, are not all there or not of one shape"
+        else:
+            more = 2 if lines and lines[0].endswith(":") else 1
+            reason = ": ".join([type(error).__name__, " ".join(lines[:more])])[:300].removesuffix(": ")
         remedy = missing if isinstance(error, ImportError) else remedy
-        raise CheckpointError(f"{what} ({_one_line(error)}); {remedy}") from error
+        raise CheckpointError(f"{what} ({reason}); {remedy}") from error
 
 
 @contextmanager
@@ -250,8 +243,8 @@ def known_rope(info: CheckpointInfo, config: Any) -> Iterator[None]:
         yield
     except KeyError as error:
         rope = getattr(config, "rope_parameters", None) or {}
-        parts = [rope, *(part for part in rope.values() if isinstance(part, dict))]
-        if error.args[0] not in [part.get("rope_type") for part in parts]:
+        types = [table.get("rope_type") for table in (rope, *rope.values()) if isinstance(table, dict)]
+        if error.args[0] not in types:
             raise
         raise CheckpointError(
             f"{info.path / 'config.json'}: rope_type is {error.args[0]!r}, which Transformers does not know; write the "
@@ -330,7 +323,7 @@ def _config(info: CheckpointInfo) -> Any:
 
     if _is_gguf(info):
         with one_line_errors(f"{info.path}: no config of {info.architecture}", "convert it again"):
-            return gguf_config(info.path)
+            return gguf.gguf_config(info.path)
     folder, how = _source(info)
     where = folder / "config.json"
     with one_line_errors(f"{where}: no config of {info.architecture}", "save the checkpoint again"):
@@ -345,63 +338,43 @@ def _config(info: CheckpointInfo) -> Any:
 
 
 def _model(info: CheckpointInfo, config: Any, dtype: Any, device_map: Any) -> tuple[Any, dict[str, Any]]:
-    if (bare := _bare(info)) is not None:
-        return _filled(info, config, dtype, device_map, bare)
-    folder, options = _source(info)
-    if not _is_gguf(info):
-        pickled = [name for name in (PICKLED, PICKLED_INDEX) if (info.path / name).is_file()]
-        options["use_safetensors"] = None if pickled else True
-        options["key_mapping"] = dict.fromkeys(wrappers_of(info.path), "") or None
-    options |= {
-        "config": config,
-        "dtype": dtype,
-        "output_loading_info": True,
-        "weights_only": True,
-        **MISMATCHES,
-    }
-    if device_map is not None:
-        options["device_map"] = device_map
-    model, report = _auto_class(info).from_pretrained(folder, **options)
-    return model, report
-
-
-def _filled(
-    info: CheckpointInfo, config: Any, dtype: Any, device_map: Any, form: BareFormat
-) -> tuple[Any, dict[str, Any]]:
-    """Return a model made by its config, with the tensors of a checkpoint that has nothing else."""
+    """Return the model with the checkpoint's tensors, and Transformers' report on them."""
     import torch
     from transformers import GenerationConfig
 
+    folder, how = _source(info)
+    options = {"config": config, "output_loading_info": True, "device_map": device_map, **MISMATCHES}
+    if (form := _bare(info)) is None:
+        if not _is_gguf(info):
+            pickled = [name for name in (PICKLED, PICKLED_INDEX) if (info.path / name).is_file()]
+            options["use_safetensors"] = None if pickled else True
+            options["key_mapping"] = dict.fromkeys(wrappers_of(info.path), "") or None
+        model, report = _auto_class(info).from_pretrained(
+            folder, dtype=dtype, weights_only=True, **how, **options
+        )
+        return model, report
+    # A checkpoint that has nothing but tensors: its model is made by the config.
     if dtype == "auto":
         dtype = getattr(torch, info.weights.dtype or "float32", torch.float32)
     with torch.device("meta"):
         kind = type(_auto_class(info).from_config(copy.deepcopy(config)))
-    options = {
-        "state_dict": {name: StoredTensor(tensor) for name, tensor in form.tensors(info).items()},
-        "dtype": dtype,
-        "output_loading_info": True,
-        **MISMATCHES,
-    }
-    if device_map is not None:
-        options["device_map"] = device_map
-    model, report = kind.from_pretrained(None, config=config, **options)
-    folder, _ = _source(info)
+    tensors = {name: StoredTensor(tensor) for name, tensor in form.tensors(info).items()}
+    model, report = kind.from_pretrained(None, state_dict=tensors, dtype=dtype, **options)
     if (folder / "generation_config.json").is_file():
         model.generation_config = GenerationConfig.from_pretrained(folder, local_files_only=True)
     return model, report
 
 
 def _notes(info: CheckpointInfo) -> tuple[str, ...]:
-    """Return what of the checkpoint is not taken as it stands."""
+    """Return a note on files of weights that hold other numbers than those that are read."""
     if _is_gguf(info) or _bare(info) is not None:
         return ()
-    notes = []
-    if wrappers_of(info.path):
-        notes.append("what a wrapper (torch.compile, FSDP ...) put into the names of tensors is left out")
-    read, others = differing_weights(info.path)
-    if others:
-        notes.append(f"weights are those of {read}; {listed(others, 3)} holds others, and is not read")
-    return tuple(f"{info.path}: {note}" for note in notes)
+    weights, others = differing_weights(info.path)
+    if not others:
+        return ()
+    return (
+        f"{info.path}: weights are those of {weights}; {listed(others, 3)} holds others, and is not read",
+    )
 
 
 def _auto_class(info: CheckpointInfo) -> Any:
@@ -428,17 +401,6 @@ def _check_room(info: CheckpointInfo, config: Any) -> None:
             f"{info.path / 'config.json'}: describes a model of {wanted:,} numbers, but the weights have "
             f"{info.weights.parameters:,}; save the checkpoint again with its own config"
         )
-
-
-def _one_line(error: BaseException) -> str:
-    if (name := refused_global(error)) is not None:
-        return f"its pickle wants {name}, which may run code"
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if len(lines) > 1 and lines[0].endswith(":"):
-        lines[0] += f" {lines[1]}"
-    if lines and "during automatic conversion" in lines[0]:  # whose reason is a report in the log
-        return "tensors that are one in the model, such as those of its experts, are not all there or not of one shape"
-    return f"{type(error).__name__}: {lines[0]}"[:300] if lines else type(error).__name__
 
 
 _SHORT: Final = {
@@ -473,19 +435,8 @@ def choose_dtype(info: CheckpointInfo, settings: ModelSettings, device: torch.de
     return types[found]
 
 
-_TYPES: Final = {
-    **{
-        "F64": "float64",
-        "F32": "float32",
-        "F16": "float16",
-        "BF16": "bfloat16",
-        "I64": "int64",
-        "I32": "int32",
-    },
-    **{"I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool"},
-    **{"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"},
-}
-
+_TYPES: Final = {stored: name for name, stored in DTYPES.items()}
+"""Number types by safetensors' names, with those of torch."""
 
 _ALIGNED: Final = 64
 """Bytes: numbers that begin elsewhere are read, since products of matrices want theirs aligned."""
@@ -547,12 +498,10 @@ class StoredTensor:
         buffer = into.view(-1).view(torch.uint8).numpy().data
         with readable(tensor.file), tensor.file.open("rb", buffering=0) as file:
             file.seek(tensor.begin)
-            at = 0
-            while at < len(buffer):
-                read = file.readinto(buffer[at:])
-                if not read:
+            while buffer:
+                if not (size := file.readinto(buffer)):
                     raise CheckpointError(
                         f"{tensor.file}: became shorter while it was read; copy the checkpoint again"
                     )
-                at += read
+                buffer = buffer[size:]
         return into
