@@ -88,35 +88,28 @@ def load_tokenizer(info: CheckpointInfo) -> Any:
     from transformers import LlamaTokenizer, PreTrainedTokenizerFast
 
     folder = info.tokenizer or info.path.parent
-    fast = (folder / "tokenizer.json").is_file()
-    if not fast and not (folder / "tokenizer.model").is_file():
-        raise CheckpointError(
-            f"{folder}: no tokenizer.json or tokenizer.model for {info.path.name}; "
-            "copy it from the model that was trained"
-        )
-    kind = PreTrainedTokenizerFast if fast else LlamaTokenizer
-    name = "tokenizer.json" if fast else "tokenizer.model"
-    if not fast:
+    name, kind, settings = "tokenizer.json", PreTrainedTokenizerFast, {}
+    if not (folder / name).is_file():
+        name, kind = "tokenizer.model", LlamaTokenizer
+        if not (folder / name).is_file():
+            raise CheckpointError(
+                f"{folder}: no tokenizer.json or tokenizer.model for {info.path.name}; "
+                "copy it from the model that was trained"
+            )
         check_sentencepiece(folder / name)
-    # Where no settings say otherwise, as in the reference code: BOS before the text.
-    plain = not fast and not (folder / "tokenizer_config.json").is_file()
-    settings = {"add_bos_token": True} if plain else {}
+        if not (folder / "tokenizer_config.json").is_file():  # BOS before the text, as in the reference code
+            settings["add_bos_token"] = True
     broken = one_line_errors(f"{folder / name}: cannot be loaded", "copy it from the model that was trained")
     with quiet(), broken:
         tokenizer = kind.from_pretrained(folder, local_files_only=True, **settings)
-    _name_ends(tokenizer)
+    if tokenizer.bos_token_id is None and tokenizer.eos_token_id is None:
+        # The usual spellings, where they are in the vocabulary.
+        vocabulary = tokenizer.get_vocab()
+        for special, spellings in (("bos_token", _STARTS), ("eos_token", _ENDS)):
+            spelling = next((spelling for spelling in spellings if spelling in vocabulary), None)
+            if spelling is not None:
+                tokenizer.add_special_tokens({special: spelling})
     return tokenizer
-
-
-def _name_ends(tokenizer: Any) -> None:
-    """Name BOS and EOS where the files name neither, by the usual spellings that are in the vocabulary."""
-    if tokenizer.bos_token_id is not None or tokenizer.eos_token_id is not None:
-        return
-    known = tokenizer.get_vocab()
-    for kind, names in (("bos_token", _STARTS), ("eos_token", _ENDS)):
-        found = next((name for name in names if name in known), None)
-        if found is not None:
-            tokenizer.add_special_tokens({kind: found})
 
 
 _LORA: Final = re.compile(r"^(.+\.attention\.w[qkvo])\.lora_([AB])(?:\.default)?(?:\.weight)?$")
@@ -141,7 +134,6 @@ class MtpWeights:
     ``notes`` say which parts of the file are not used.
     """
 
-    path: Path
     tensors: dict[str, StoredTensor]
     vocabulary: int
     low_rank: dict[str, tuple[StoredTensor, StoredTensor]] = field(default_factory=dict)
@@ -152,20 +144,19 @@ class MtpWeights:
         """Copy one tensor, with its LoRA weights added, into another of its shape."""
         import torch
 
-        if (pair := self.low_rank.get(f"{name.removesuffix('.weight')}")) is None:
+        if (pair := self.low_rank.get(name.removesuffix(".weight"))) is None:
             put(self.tensors[name][...], into)
             return
-        whole, down, up = (
-            torch.empty(part.shape, dtype=torch.float32, device=into.device)
-            for part in (self.tensors[name], *pair)
-        )
-        for part, copy in zip((self.tensors[name], *pair), (whole, down, up), strict=True):
-            put(part[...], copy)
-        into.copy_(whole.addmm_(up, down, alpha=self.scale))
+        copies = []
+        for stored in (self.tensors[name], *pair):
+            copies.append(torch.empty(stored.shape, dtype=torch.float32, device=into.device))
+            put(stored[...], copies[-1])
+        weight, down, up = copies
+        into.copy_(weight.addmm_(up, down, alpha=self.scale))
 
 
 def weights_of(
-    path: Path, found: Mapping[str, StoredTensor], config: MtpConfig, trained: Mapping[str, Any]
+    path: Path, stored: Mapping[str, StoredTensor], config: MtpConfig, trained: Mapping[str, Any]
 ) -> MtpWeights:
     """Return the tensors of a file as the model wants them.
 
@@ -173,45 +164,36 @@ def weights_of(
     ``CheckpointError`` naming the tensor that does not fit.
     """
     tensors: dict[str, StoredTensor] = {}
-    parts: dict[str, dict[str, StoredTensor]] = {}
+    pairs: dict[str, dict[str, StoredTensor]] = {}
     left_out: list[str] = []
-    for given, tensor in found.items():
+    for given, tensor in stored.items():
         name = PREFIXES.sub("", given)
         if _VALUE_HEAD.match(name):
             left_out.append(name)
-        elif (lora := _LORA.match(name)) is not None:
-            _put(path, parts.setdefault(lora[1], {}), lora[2], tensor, given)
-        else:
-            _put(path, tensors, _WRAPPED.sub(r"\1.weight", name), tensor, given)
-    if (saved := tensors.pop(_FREQUENCIES, None)) is not None:
-        _check_frequencies(path, saved[...], config)
-    vocabulary = _vocabulary(path, tensors, config)
+            continue
+        table, name = tensors, _WRAPPED.sub(r"\1.weight", name)
+        if (lora := _LORA.match(name)) is not None:
+            table, name = pairs.setdefault(lora[1], {}), lora[2]
+        if name in table:
+            raise CheckpointError(
+                f"{path}: tensor {given!r} is there twice under different prefixes; save one model only"
+            )
+        table[name] = tensor
+    if (frequencies := tensors.pop(_FREQUENCIES, None)) is not None:
+        _check_frequencies(path, frequencies[...], config)
+    vocabulary = config.vocab_size
+    if vocabulary is None:
+        embeddings = tensors.get("tok_embeddings.weight")
+        if embeddings is None or embeddings.dim() != 2:
+            raise CheckpointError(
+                f"{path}: tensor 'tok_embeddings.weight' is missing or no table, and the config names no vocab_size"
+            )
+        vocabulary = int(embeddings.shape[0])
     expected = config.shapes(vocabulary)
     _check(path, tensors, expected)
-    scale, low_rank = _low_rank(path, parts, expected, trained) if parts else (1.0, {})
-    notes = (
-        [f"{path}: its value head ({listed(left_out, 5)}) answers nothing here: left out"] if left_out else []
-    )
-    return MtpWeights(path, tensors, vocabulary, low_rank, scale, tuple(notes))
-
-
-def _put(path: Path, into: dict[str, StoredTensor], name: str, tensor: StoredTensor, given: str) -> None:
-    if name in into:
-        raise CheckpointError(
-            f"{path}: tensor {given!r} is there twice under different prefixes; save one model only"
-        )
-    into[name] = tensor
-
-
-def _vocabulary(path: Path, tensors: Mapping[str, StoredTensor], config: MtpConfig) -> int:
-    if config.vocab_size is not None:
-        return config.vocab_size
-    rows = tensors.get("tok_embeddings.weight")
-    if rows is None or rows.dim() != 2:
-        raise CheckpointError(
-            f"{path}: tensor 'tok_embeddings.weight' is missing or no table, and the config names no vocab_size"
-        )
-    return int(rows.shape[0])
+    scale, low_rank = _low_rank(path, pairs, expected, trained) if pairs else (1.0, {})
+    notes = (f"{path}: its value head ({listed(left_out, 5)}) answers nothing here: left out",)
+    return MtpWeights(tensors, vocabulary, low_rank, scale, notes if left_out else ())
 
 
 def _check(path: Path, tensors: Mapping[str, StoredTensor], expected: Mapping[str, tuple[int, ...]]) -> None:
@@ -249,14 +231,32 @@ def _check_frequencies(path: Path, saved: torch.Tensor, config: MtpConfig) -> No
 
 def _low_rank(
     path: Path,
-    parts: Mapping[str, Mapping[str, StoredTensor]],
+    pairs: Mapping[str, Mapping[str, StoredTensor]],
     expected: Mapping[str, tuple[int, ...]],
     trained: Mapping[str, Any],
 ) -> tuple[float, dict[str, tuple[StoredTensor, StoredTensor]]]:
-    """Return alpha / rank, and the two parts of each weight."""
-    rank, alpha = _settings(path, trained)
-    found = {}
-    for name, pair in parts.items():
+    """Return alpha / rank, and the two parts of each weight.
+
+    Rank and alpha come from a table ``lora``, or from ``lora_rank`` and ``lora_alpha``, at the top of the config or in
+    its tables.
+    """
+    tables = [trained, *(table for table in trained.values() if isinstance(table, Mapping))]
+    # Elsewhere than in these tables ``rank`` is mostly that of a process, and ``alpha`` some other quantity.
+    named = [table[name] for table in tables for name in _TABLES if isinstance(table.get(name), Mapping)]
+    rank = _first(named, "rank", "r", "lora_rank", "lora_r") or _first(tables, "lora_rank", "lora_r")
+    alpha = _first(named, "alpha", "lora_alpha") or _first(tables, "lora_alpha")
+    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
+        raise CheckpointError(
+            f"{path}: has LoRA weights, but lora rank {rank!r} in its config is no whole number from 1 up; "
+            "save rank and alpha in config['lora']"
+        )
+    if isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not 0 < alpha < float("inf"):
+        raise CheckpointError(
+            f"{path}: has LoRA weights, but lora alpha {alpha!r} in its config is no number above 0; "
+            "save rank and alpha in config['lora']"
+        )
+    low_rank = {}
+    for name, pair in pairs.items():
         shape = expected.get(f"{name}.weight")
         if shape is None:
             raise CheckpointError(
@@ -273,31 +273,8 @@ def _low_rank(
                     f"{path}: shape mismatch: {name}.lora_{letter} {list(pair[letter].shape)} in the file, "
                     f"{list(wanted)} by rank {rank}; correct the rank in its config"
                 )
-        found[name] = (pair["A"], pair["B"])
-    return alpha / rank, found
-
-
-def _settings(path: Path, trained: Mapping[str, Any]) -> tuple[int, float]:
-    """Return rank and alpha, from a table ``lora`` or from ``lora_rank`` and ``lora_alpha``, at the top of the config
-    or in its tables.
-
-    Elsewhere ``rank`` is mostly that of a process, and ``alpha`` some other quantity.
-    """
-    tables = [trained, *(part for part in trained.values() if isinstance(part, Mapping))]
-    named = [table[name] for table in tables for name in _TABLES if isinstance(table.get(name), Mapping)]
-    rank = _first(named, "rank", "r", "lora_rank", "lora_r") or _first(tables, "lora_rank", "lora_r")
-    alpha = _first(named, "alpha", "lora_alpha") or _first(tables, "lora_alpha")
-    if isinstance(rank, bool) or not isinstance(rank, int) or rank < 1:
-        raise CheckpointError(
-            f"{path}: has LoRA weights, but lora rank {rank!r} in its config is no whole number from 1 up; "
-            "save rank and alpha in config['lora']"
-        )
-    if isinstance(alpha, bool) or not isinstance(alpha, (int, float)) or not 0 < alpha < float("inf"):
-        raise CheckpointError(
-            f"{path}: has LoRA weights, but lora alpha {alpha!r} in its config is no number above 0; "
-            "save rank and alpha in config['lora']"
-        )
-    return rank, float(alpha)
+        low_rank[name] = (pair["A"], pair["B"])
+    return alpha / rank, low_rank
 
 
 def _first(tables: list[Any], *names: str) -> Any:

@@ -84,15 +84,8 @@ class MtpConfig(LlamaParams):
 
     def shapes(self, vocabulary: int) -> dict[str, tuple[int, ...]]:
         """Return the name and shape of every tensor of the model."""
-        found: dict[str, tuple[int, ...]] = {"tok_embeddings.weight": (vocabulary, self.dim)}
-        blocks = [f"layers.{number}" for number in range(self.blocks)]
-        for block in (*blocks, *(f"extra_heads.{number}" for number in range(self.extra_heads))):
-            found |= {f"{block}.{name}": shape for name, shape in self._block().items()}
-        return found | {"norm.weight": (self.dim,), "output.weight": (vocabulary, self.dim)}
-
-    def _block(self) -> dict[str, tuple[int, ...]]:
         queries, keys = self.n_heads * self.head_dim, self.n_kv_heads * self.head_dim
-        return {
+        block_shapes = {
             "attention.wq.weight": (queries, self.dim),
             "attention.wk.weight": (keys, self.dim),
             "attention.wv.weight": (keys, self.dim),
@@ -102,6 +95,14 @@ class MtpConfig(LlamaParams):
             "feed_forward.w3.weight": (self.intermediate_size, self.dim),
             "attention_norm.weight": (self.dim,),
             "ffn_norm.weight": (self.dim,),
+        }
+        blocks = [f"layers.{number}" for number in range(self.blocks)]
+        blocks += [f"extra_heads.{number}" for number in range(self.extra_heads)]
+        return {
+            "tok_embeddings.weight": (vocabulary, self.dim),
+            **{f"{block}.{name}": shape for block in blocks for name, shape in block_shapes.items()},
+            "norm.weight": (self.dim,),
+            "output.weight": (vocabulary, self.dim),
         }
 
 
@@ -116,25 +117,21 @@ def config_of(params: Mapping[str, Any], where: str) -> MtpConfig:
         )
     given = {name: value for name, value in params.items() if value is not None}
     config = check_table(Path(where), given, MtpConfig)
-    _check(config, where)
-    return config
-
-
-def _check(made: MtpConfig, where: str) -> None:
-    if made.dim % made.n_heads or made.head_dim % 2:
+    if config.dim % config.n_heads or config.head_dim % 2:
         raise CheckpointError(
-            f"{where}: dim={made.dim} does not divide into {made.n_heads} attention heads of even width; "
+            f"{where}: dim={config.dim} does not divide into {config.n_heads} attention heads of even width; "
             "correct dim or n_heads"
         )
-    if made.n_heads % made.n_kv_heads:
+    if config.n_heads % config.n_kv_heads:
         raise CheckpointError(
-            f"{where}: n_heads={made.n_heads} is no multiple of n_kv_heads={made.n_kv_heads}; correct one of them"
+            f"{where}: n_heads={config.n_heads} is no multiple of n_kv_heads={config.n_kv_heads}; correct one of them"
         )
-    if made.n_future_tokens > made.n_layers:
+    if config.n_future_tokens > config.n_layers:
         raise CheckpointError(
-            f"{where}: n_future_tokens={made.n_future_tokens} is more than n_layers={made.n_layers}, "
+            f"{where}: n_future_tokens={config.n_future_tokens} is more than n_layers={config.n_layers}, "
             "which counts the heads too; correct one of them"
         )
+    return config
 
 
 Put = Callable[[str, "torch.Tensor"], None]
@@ -207,16 +204,15 @@ class MtpModel:
             put(name, tensor)
             return tensor
 
-        def blocks(*names: str) -> _Block:
-            return _filled(put, shapes, names, **to)
-
         # On the device "meta" a layer is made without numbers, which are put in here.
         self._embeddings = torch.nn.Embedding(vocabulary, config.dim, device="meta")
         self._embeddings.weight = torch.nn.Parameter(made("tok_embeddings.weight"), requires_grad=False)
         self._layers = [
-            _Block(*(part[0] for part in blocks(f"layers.{number}"))) for number in range(config.blocks)
+            _Block(*(part[0] for part in _filled(put, shapes, [f"layers.{number}"], **to)))
+            for number in range(config.blocks)
         ]
-        heads = blocks(*(f"extra_heads.{number}" for number in range(self.drafts)))
+        names = [f"extra_heads.{number}" for number in range(self.drafts)]
+        heads = _filled(put, shapes, names, **to)
         # The norms [heads, rows, dim] have a dimension for rows.
         self._heads = heads._replace(
             attention_norm=heads.attention_norm.unsqueeze(-2), ffn_norm=heads.ffn_norm.unsqueeze(-2)
@@ -263,10 +259,10 @@ class MtpModel:
         now = _Pass(self._turns(position_ids), mask, cache)
         hidden = self._embeddings(input_ids)
         for number, layer in enumerate(self._layers[:-1]):
-            hidden = self._block(layer, hidden, now, number)
+            hidden = self._forward_block(layer, hidden, now, number)
         if self.drafts and getattr(cache, "keeps", False):
             self._keep_for_drafts(hidden, now)
-        hidden = self._block(self._layers[-1], hidden, now, len(self._layers) - 1)
+        hidden = self._forward_block(self._layers[-1], hidden, now, len(self._layers) - 1)
         return MtpOutput(self._output(self._normed(hidden, self._norm)))
 
     def draft(
@@ -309,23 +305,26 @@ class MtpModel:
             raise ValueError(f"{name!r} is no attention of this model")
         self.config._attn_implementation = name
 
-    def _block(self, block: _Block, hidden: torch.Tensor, now: _Pass, number: int) -> torch.Tensor:
+    def _forward_block(
+        self, block: _Block, hidden: torch.Tensor, state: _Pass, layer_idx: int
+    ) -> torch.Tensor:
+        """Run one pre-norm transformer block: attention, then SwiGLU, each with a residual connection."""
         from torch.nn import functional
 
-        made = self._made
-        rows, length, _ = hidden.shape
-        mixed = functional.linear(self._normed(hidden, block.attention_norm), block.wqkv)
-        mixed = mixed.view(rows, length, -1, made.head_dim)
-        turning = made.n_heads + made.n_kv_heads
-        turned = _turned(mixed[:, :, :turning], now.turns).transpose(1, 2)
-        query, key = turned[:, : made.n_heads], turned[:, made.n_heads :]
-        value = mixed[:, :, turning:].transpose(1, 2)
-        if now.cache is not None:
-            key, value = now.cache.update(key, value, number)
-        found = self._attended(query, key, value, now.mask).reshape(rows, length, made.dim)
-        hidden = hidden + functional.linear(found, block.wo)
-        inner = functional.linear(self._normed(hidden, block.ffn_norm), block.w13)
-        return hidden + functional.linear(_gated(inner), block.w2)
+        config = self._made
+        batch, length, _ = hidden.shape
+        qkv = functional.linear(self._normed(hidden, block.attention_norm), block.wqkv)
+        qkv = qkv.view(batch, length, -1, config.head_dim)
+        n_rotary = config.n_heads + config.n_kv_heads  # values are not rotated
+        query_key = _turned(qkv[:, :, :n_rotary], state.turns).transpose(1, 2)
+        query, key = query_key[:, : config.n_heads], query_key[:, config.n_heads :]
+        value = qkv[:, :, n_rotary:].transpose(1, 2)
+        if state.cache is not None:
+            key, value = state.cache.update(key, value, layer_idx)
+        attention = self._attended(query, key, value, state.mask).reshape(batch, length, config.dim)
+        hidden = hidden + functional.linear(attention, block.wo)
+        gate_up = functional.linear(self._normed(hidden, block.ffn_norm), block.w13)
+        return hidden + functional.linear(_gated(gate_up), block.w2)
 
     def _attended(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None
