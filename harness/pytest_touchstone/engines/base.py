@@ -215,7 +215,8 @@ class RequestQueue:
                 return
             try:
                 one.receiver(one.number, answer)
-                if left and not answers and (self._withdrawn or self._leaves(len(left))):
+                enough_wait = self._engine.continues and AGAIN * len(self._waiting) > len(left)
+                if left and not answers and (self._withdrawn or enough_wait):
                     raise _LeftError
             except BaseException as error:  # not the engine's exception: it must get out unchanged
                 raised.append(error)
@@ -254,10 +255,6 @@ class RequestQueue:
             name, seconds = one_line(self._engine.info.name), time.monotonic() - began
             LOG.debug("%s, a batch of %s: answered in %.2f s", name, listed, seconds)
         return answers
-
-    def _leaves(self, left: int) -> bool:
-        """Return whether to leave an engine that has so many requests to answer."""
-        return self._engine.continues and AGAIN * len(self._waiting) > left
 
 
 class EngineFactory(ABC):

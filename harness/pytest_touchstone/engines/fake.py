@@ -93,18 +93,14 @@ class FakeEngine(Engine):
                 tokens = max(1, len(text.split()))
                 return RollingAnswer(-tokens * (1.0 + 6 * _chance(text)), tokens)
             case Generate():
-                return _generate(request)
+                if (fault := request.fault()) is not None:
+                    return Refusal(fault)
+                samples = tuple(_sample(request, number) for number in range(request.samples))
+                return GenerateAnswer(samples, max(1, len(request.prompt.split())))
             case FillMask():
                 return _fill(request)
             case RunProgram() | Judge():
                 return Refusal("programs are run by the sandbox, and verdicts are a judge's")
-
-
-def _generate(request: Generate) -> GenerateAnswer | Refusal:
-    if (fault := request.fault()) is not None:
-        return Refusal(fault)
-    samples = tuple(_sample(request, number) for number in range(request.samples))
-    return GenerateAnswer(samples, max(1, len(request.prompt.split())))
 
 
 def _sample(request: Generate, number: int) -> Generated:

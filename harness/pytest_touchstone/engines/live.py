@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.checkpoints import CheckpointInfo, CheckpointRequest
 from pytest_touchstone.core.errors import CheckpointError, HarnessError, ServerError
@@ -59,55 +59,43 @@ class AllAnswered:
 # The side of the process that has the model
 
 
-class ModelInMemory(Protocol):
-    """A model in memory, as ``serve`` needs it."""
+def serve(model: Any, connection: Connection) -> None:
+    """Answer the other process for a model in memory, until that closes the connection, or ends.
 
-    @property
-    def info(self) -> CheckpointInfo:
-        """The description of the model."""
+    Args:
+        model: A ``transformers.live.LiveModel``: it has ``info``, ``fingerprint()`` and ``open(info, settings)``.
+        connection: The connection to the process of pytest.
 
-    def fingerprint(self) -> str:
-        """The identity of its weights, config and tokenizer as they are now."""
-
-    def open(self, info: CheckpointInfo, settings: ModelSettings) -> Engine:
-        """Return the model, ready to answer."""
-
-
-def serve(model: ModelInMemory, connection: Connection) -> None:
-    """Answer the other process until it closes the connection, or ends."""
-    engine: Engine | None = None
-    try:
-        with suppress(EOFError, ConnectionError):
-            while True:
-                name, *given = connection.recv()
-                try:
-                    match name:
-                        case "info":
-                            connection.send(model.info)
-                        case "fingerprint":
-                            connection.send(model.fingerprint())
-                        case "opened":
-                            former, engine = engine, None
-                            if former is not None:
-                                former.close()
-                            engine = model.open(*given)
-                            connection.send(engine.texts_together)
-                        case _ if engine is not None:
-                            _answer(engine, name, given[0], connection.send)
-                except (EOFError, ConnectionError):
-                    raise
-                except Exception as error:
-                    known = isinstance(error, HarnessError)
-                    connection.send(Fault(str(error) if known else f"{type(error).__name__}: {error}", known))
-    finally:
-        if engine is not None:
-            engine.close()
+    """
+    with suppress(EOFError, ConnectionError), ExitStack() as opened:
+        engine: Engine | None = None
+        while True:
+            name, *arguments = connection.recv()
+            try:
+                match name:
+                    case "info":
+                        connection.send(model.info)
+                    case "fingerprint":
+                        connection.send(model.fingerprint())
+                    case "opened":
+                        engine = None
+                        opened.close()
+                        engine = model.open(*arguments)
+                        opened.callback(engine.close)
+                        connection.send(engine.texts_together)
+                    case "too long" if engine is not None:
+                        connection.send(engine.too_long(*arguments))
+                    case "answer" if engine is not None:
+                        _answer(engine, arguments[0], connection.send)
+            except (EOFError, ConnectionError):
+                raise
+            except Exception as error:
+                known = isinstance(error, HarnessError)
+                connection.send(Fault(str(error) if known else f"{type(error).__name__}: {error}", known))
 
 
-def _answer(engine: Engine, name: str, requests: Sequence[Request], send: Callable[[Any], None]) -> None:
-    if name == "too long":
-        send(engine.too_long(requests))
-        return
+def _answer(engine: Engine, requests: Sequence[Request], send: Callable[[Any], None]) -> None:
+    """Send each answer as soon as it is there, and the engine's usage in the end."""
     handed: set[int] = set()
 
     def done(number: int, answer: Answer | Refusal) -> None:
@@ -195,8 +183,8 @@ class LiveEngine(Engine):
 
     def too_long(self, requests: Sequence[Request]) -> list[int] | None:
         """Return the numbers of the requests that are longer than the model takes."""
-        found: list[int] | None = _said(self._connection, "too long", list(requests))
-        return found
+        numbers: list[int] | None = _said(self._connection, "too long", list(requests))
+        return numbers
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         """Return one answer per request; each is handed on as it comes.

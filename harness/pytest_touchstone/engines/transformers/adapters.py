@@ -80,11 +80,8 @@ class Adapters:
             return
         for hook in self._hooks:
             hook.remove()
-        self._hooks = (
-            [one.module.register_forward_hook(partial(_add, one)) for one in self._known[name or ""]]
-            if name is not None
-            else []
-        )
+        pairs = [] if name is None else self._known[name]
+        self._hooks = [pair.module.register_forward_hook(partial(_add, pair)) for pair in pairs]
         self._on = name
 
     def drop(self, name: str) -> None:
@@ -94,12 +91,12 @@ class Adapters:
         self._known.pop(name, None)
 
 
-def _add(one: _LowRank, _module: Any, given: tuple[Any, ...], output: torch.Tensor) -> torch.Tensor:
+def _add(pair: _LowRank, _module: Any, given: tuple[Any, ...], output: torch.Tensor) -> torch.Tensor:
     """Return the module's output with the low-rank part added."""
     import torch
 
-    down = torch.nn.functional.linear(given[0].to(one.down.dtype), one.down)
-    low = torch.nn.functional.linear(down, one.up).mul_(one.scale)
+    down = torch.nn.functional.linear(given[0].to(pair.down.dtype), pair.down)
+    low = torch.nn.functional.linear(down, pair.up).mul_(pair.scale)
     return output.add_(low) if output.dtype == low.dtype else (output + low).to(output.dtype)
 
 
@@ -111,8 +108,7 @@ def _low_ranks(info: CheckpointInfo, model: Any) -> list[_LowRank]:
     headers = adapter_tensors(info.path)
     pairs = pairs_of(info.path, config, headers)
     modules = dict(model.named_modules())
-    absent = sorted(set(pairs) - set(modules))
-    if absent:
+    if absent := sorted(set(pairs) - set(modules)):
         base = info.base.source if info.base is not None else "none"
         raise CheckpointError(
             f"{info.path}: {len(absent)} modules of the adapter are not in its base ({base}): "
@@ -134,14 +130,13 @@ def _low_ranks(info: CheckpointInfo, model: Any) -> list[_LowRank]:
             f"{info.path}: shape mismatch: {', '.join(wrong[:5])}; name its own base with --eval-base-model"
         )
     tensors = _tensors(info.path)
-    half = (torch.float16, torch.bfloat16)
-    found = []
+    low_ranks = []
     for name, pair in pairs.items():
-        weight = modules[name].weight
         down, up = tensors[pair.down], tensors[pair.up]
-        where = {"device": weight.device, "dtype": torch.float32 if down.dtype in half else down.dtype}
-        found.append(_LowRank(modules[name], down.to(**where), up.to(**where), pair.scale))
-    return found
+        is_half = down.dtype in (torch.float16, torch.bfloat16)
+        where = {"device": modules[name].weight.device, "dtype": torch.float32 if is_half else down.dtype}
+        low_ranks.append(_LowRank(modules[name], down.to(**where), up.to(**where), pair.scale))
+    return low_ranks
 
 
 def _tensors(folder: Path) -> dict[str, Any]:
@@ -220,7 +215,9 @@ def with_adapter(info: CheckpointInfo, base: LoadedModel) -> LoadedModel:
     again = f"its base is {place}; --eval-base-model names another"
     with quiet(), one_line_errors(f"{info.path}: PEFT {version('peft')} cannot apply it", again):
         config = _config(info.path)
-        own = _changes_base(config)
+        # PEFT changes weights of the base when it loads such an adapter.
+        initial = str(getattr(config, "init_lora_weights", True)).lower()
+        own = initial in ("pissa", "olora") or getattr(config, "kasa_config", None) is not None
         rows = _rows(info, base)
         model = _applied(info.path, config, base.model, own=own, rows=rows, seed=1)
         if not own:
@@ -248,12 +245,6 @@ def _config(folder: Path) -> Any:
     if hasattr(config, "progressbar"):
         config.progressbar = False
     return config
-
-
-def _changes_base(config: Any) -> bool:
-    """Return whether PEFT changes weights of the base when it loads an adapter."""
-    initial = str(getattr(config, "init_lora_weights", True)).lower()
-    return initial in ("pissa", "olora") or getattr(config, "kasa_config", None) is not None
 
 
 def _rows(info: CheckpointInfo, base: LoadedModel) -> int:
@@ -336,20 +327,19 @@ def _logits(model: Any) -> torch.Tensor:
     import torch
 
     rows = int(model.get_input_embeddings().weight.shape[0])
-    ids = [
-        *((7 * number + 3) % rows for number in range(8)),
-        *range(max(0, rows - 8), rows),
-    ]  # added tokens are last
-    tokens = torch.tensor([ids], device=model.device)
+    first = ((7 * number + 3) % rows for number in range(8))
+    tokens = torch.tensor(
+        [[*first, *range(max(0, rows - 8), rows)]], device=model.device
+    )  # added ones are last
     with torch.inference_mode():
-        found: torch.Tensor = model(input_ids=tokens).logits.float()
-    return found
+        logits: torch.Tensor = model(input_ids=tokens).logits.float()
+    return logits
 
 
 def _notes(folder: Path, config: Any) -> list[str]:
     """Return a note where the adapter has settings that this version of PEFT does not know, and leaves alone."""
-    said = read_json(folder / CONFIG, AdapterConfig).model_extra or {}
-    unknown = sorted(name for name, value in said.items() if value and not hasattr(config, name))
+    settings = read_json(folder / CONFIG, AdapterConfig).model_extra or {}
+    unknown = sorted(name for name, value in settings.items() if value and not hasattr(config, name))
     if not unknown:
         return []
     return [

@@ -148,6 +148,8 @@ class LiveModel(ExitStack[bool | None]):
 
     def _describe(self, tokenizer: Any, state: Any) -> None:
         """Write the folder."""
+        import torch
+
         config = copy.deepcopy(self._model.config)
         config.dtype = self.dtype  # these two as save_pretrained sets them
         config.architectures = [type(self._model).__name__]
@@ -157,10 +159,16 @@ class LiveModel(ExitStack[bool | None]):
         tokenizer.save_pretrained(self._folder)
         if state is not None:
             state.save_to_json(str(self._folder / "trainer_state.json"))
-        _write_hole(
-            self._folder / WEIGHTS,
-            _header(_saved_tensors(_plain_copy(self._model) if self._adapters else self._model)),
-        )
+        model = self._model
+        if self._adapters:  # a model of the same config without them, and without numbers
+            with torch.device("meta"):
+                model = type(model)(copy.deepcopy(model.config)).to(model.dtype)
+        header = _header(_saved_tensors(model))
+        text = json.dumps(header).encode()
+        with (self._folder / WEIGHTS).open("wb") as file:  # of which only the header takes room on the disk
+            file.write(len(text).to_bytes(8, "little") + text)
+            size = max((entry["data_offsets"][1] for entry in header.values()), default=0)
+            file.truncate(8 + len(text) + size)
 
 
 def unwrapped(model: Any) -> Any:
@@ -228,14 +236,6 @@ def is_plain(model: Any) -> bool:
     )
 
 
-def _plain_copy(model: Any) -> Any:
-    """Return a model of the same config without adapters, and without numbers."""
-    import torch
-
-    with torch.device("meta"):
-        return type(model)(copy.deepcopy(model.config)).to(model.dtype)
-
-
 # Weights
 
 
@@ -267,14 +267,6 @@ def _header(state: Mapping[str, Any]) -> dict[str, Any]:
         header[name] = {"dtype": DTYPES[kind], "shape": list(tensor.shape), "data_offsets": [at, end]}
         at = end
     return header
-
-
-def _write_hole(path: Path, header: Mapping[str, Any]) -> None:
-    """Write a safetensors file of which only the header takes room on the disk."""
-    text = json.dumps(header).encode()
-    with path.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        file.truncate(8 + len(text) + max((one["data_offsets"][1] for one in header.values()), default=0))
 
 
 def hash_tensor(tensor: torch.Tensor) -> str:
@@ -326,11 +318,16 @@ def at_rest(model: Any) -> Iterator[None]:
 
     Nothing of it is compiled then, nor under ``autocast``.
     """
+    import numpy as np
     import torch
 
     with ExitStack() as undo:
         undo.enter_context(_as_before(model))
-        undo.enter_context(_same_random_numbers())
+        # What comes afterwards draws the random numbers that it would have drawn without the block.
+        undo.callback(random.setstate, random.getstate())
+        undo.callback(np.random.set_state, np.random.get_state())
+        on_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+        undo.enter_context(torch.random.fork_rng(range(torch.cuda.device_count()) if on_gpu else ()))
         undo.enter_context(torch.no_grad())
         for kind in {"cpu", model.device.type}:
             undo.enter_context(torch.autocast(kind, enabled=False))
@@ -354,40 +351,20 @@ def _free_caches() -> None:
 @contextmanager
 def _as_before(model: Any) -> Iterator[None]:
     """Give each module and config of the model the attributes back that it had before the block."""
-    kept: list[tuple[dict[str, Any], dict[str, Any]]] = []
-    seen: set[int] = set()
-
-    def keep(table: dict[str, Any]) -> None:
-        if id(table) not in seen:
-            seen.add(id(table))
-            kept.append((table, dict(table)))
-
+    kept: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
     for module in model.modules():
-        keep(vars(module))
-        for value in list(vars(module).values()):
+        tables = [vars(module)]
+        for value in vars(module).values():
             if isinstance(value, dict):  # of hooks, buffers, parameters
-                keep(value)
+                tables.append(value)
             elif hasattr(value, "to_dict") and hasattr(value, "__dict__"):  # a config
-                keep(vars(value))
+                tables.append(vars(value))
+        for table in tables:
+            if id(table) not in kept:
+                kept[id(table)] = table, dict(table)
     try:
         yield
     finally:
-        for table, before in kept:
+        for table, before in kept.values():
             table.clear()
             table.update(before)
-
-
-@contextmanager
-def _same_random_numbers() -> Iterator[None]:
-    """Let what comes after the block draw the random numbers that it would have drawn without it."""
-    import numpy as np
-    import torch
-
-    state, numpy_state = random.getstate(), np.random.get_state()
-    there = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-    with torch.random.fork_rng(range(torch.cuda.device_count()) if there else ()):
-        try:
-            yield
-        finally:
-            random.setstate(state)
-            np.random.set_state(numpy_state)
