@@ -1,20 +1,32 @@
-"""The engines: ours first, then those of installed packages; and those that a session has open."""
+"""The engines: ours first, then those of installed packages; and those that a session has open.
+
+Texts may be written by vLLM: a server that the run starts for a checkpoint's weights writes them, and this process
+scores. The server is that of ``--checkpoint vllm:PATH``. It starts before the weights are loaded here, with a share of
+the memory that is free by then, and ends with the engine. Requests are planned for it by the same tokenizer, and greedy
+texts in float32 are those of this process.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Final, Literal
 
 from pytest_touchstone.checkpoints import ENGINES, CheckpointInfo
+from pytest_touchstone.checkpoints.formats.base import CheckpointRequest, Lasting
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.hooks import plugins
-from pytest_touchstone.engines.base import Engine, EngineFactory
+from pytest_touchstone.core.requests import Answer, Generate, Refusal, Request, Turn
+from pytest_touchstone.engines.base import Done, Engine, EngineFactory, EngineProgress
 from pytest_touchstone.engines.fake import FakeFactory
+from pytest_touchstone.engines.http.children import LocalServers
 from pytest_touchstone.engines.http.engine import HttpFactory
 from pytest_touchstone.engines.live import LiveFactory
-from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.settings import ModelSettings, finds_vllm
 from pytest_touchstone.engines.transformers import TransformersFactory
 
 
@@ -121,3 +133,138 @@ def give_back() -> None:
     gc.collect()
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)  # of glibc
+
+
+# Texts by vLLM
+
+_SHARE: Final = 0.4
+"""The share of the free memory that the server may take, with its weights; the rest is for the same weights here."""
+
+
+def texts_by(
+    wanted: str, infos: Callable[[], Sequence[CheckpointInfo]], *, alone: bool, cuda: bool
+) -> Literal["vllm"] | None:
+    """Return "vllm" where that writes a run's texts, None where this process does; ``wanted`` is ``--eval-set texts``.
+
+    ``alone``: the run is one process on one device. Raises ``CheckpointError`` where vLLM is demanded and cannot.
+    """
+    if wanted == "own" or (wanted == "auto" and not (alone and cuda and finds_vllm())):
+        return None
+    writers = [info for info in infos() if _writes(info)]
+    others = [info.source for info in writers if info.format != "folder" or info.base is not None]
+    if writers and not others and alone:
+        return "vllm"
+    if wanted == "auto":
+        return None
+    why = f"{others[0]} is none" if others else "no checkpoint of this run is one"
+    raise CheckpointError(
+        "--eval-set texts=vllm: vLLM is started for folders of Transformers, in runs of one process on one device, "
+        f"and {why if alone else 'this run is of several processes or devices'}; give --eval-set texts=own"
+    )
+
+
+def _writes(info: CheckpointInfo) -> bool:
+    return info.engine == "transformers" and info.kind == "causal"
+
+
+class VllmTextsPool(EnginePool):
+    """Opens checkpoints whose texts a vLLM of their own writes; those that write none as they are.
+
+    ``arguments`` are more of them for the servers, and ``run`` is what lasts as long as the run.
+    """
+
+    def __init__(self, settings: ModelSettings, arguments: str, run: Lasting) -> None:
+        super().__init__(settings)
+        self._arguments, self._run = arguments, run
+
+    def _opener(self, info: CheckpointInfo) -> Callable[[CheckpointInfo], Engine]:
+        return functools.partial(self._opened, super()._opener(info))
+
+    def _opened(self, open_weights: Callable[[CheckpointInfo], Engine], info: CheckpointInfo) -> Engine:
+        if not _writes(info):
+            return open_weights(info)
+        from pytest_touchstone.engines.transformers.devices import free_share
+
+        settings = self._settings
+        device, free = free_share(settings.device)
+        options = {
+            "dtype": "float32" if device == "cpu" and settings.dtype == "auto" else settings.dtype,
+            "args": f"--gpu-memory-utilization {_SHARE * free:.2f} {self._arguments}",
+        }
+        held = Lasting(self._run.say, self._run.logs)
+        try:
+            asked = CheckpointRequest(f"vllm:{info.path}", info.seq_len, options=options, lasting=held)
+            served = replace(LocalServers().inspect(info.path, asked), name=info.name)
+            return TextsByVllm(open_weights(info), HttpFactory().open(served, settings), held)
+        except BaseException as error:
+            held.close()
+            if isinstance(error, CheckpointError):
+                raise CheckpointError(f"--eval-set texts=vllm: {error}") from None
+            raise
+
+
+class TextsByVllm(Engine):
+    """Asks a server for texts, and the engine of this process for all else."""
+
+    def __init__(self, own: Engine, server: Engine, held: Lasting) -> None:
+        self.info = own.info
+        self._own, self._server, self._held = own, server, held
+        version = server.info.served["version"]
+        self._note = f"{self.info.name}: vLLM {version} writes the texts (--eval-set texts=vllm)"
+
+    @property
+    def usage(self) -> dict[str, Any]:
+        """The cost of both, and who writes the texts."""
+        own, server = self._own.usage, self._server.usage
+        return {**own, **server, "notes": [*own["notes"], self._note, *server["notes"]]}
+
+    def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
+        """Return one answer per request, in the order asked; scores are there first."""
+        answers: dict[int, Answer | Refusal] = {}
+        for engine, texts in ((self._own, False), (self._server, True)):
+            numbers = [at for at, request in enumerate(requests) if isinstance(request, Generate) == texts]
+
+            def passed(at: int, answer: Answer | Refusal, numbers: Sequence[int] = numbers) -> None:
+                if done is not None:
+                    done(numbers[at], answer)
+
+            if numbers:
+                asked = [requests[number] for number in numbers]
+                answers.update(zip(numbers, engine.answer(asked, passed), strict=True))
+        return [answers[number] for number in range(len(requests))]
+
+    def prepare(self, requests: Sequence[Request]) -> None:
+        """Tokenize coming texts that are scored."""
+        self._own.prepare([request for request in requests if not isinstance(request, Generate)])
+
+    def progress(self) -> EngineProgress:
+        """Return the work of both so far."""
+        own, server = self._own.progress(), self._server.progress()
+        return EngineProgress(tokens=own.tokens + server.tokens, trouble=server.trouble)
+
+    def too_long(self, requests: Sequence[Request]) -> list[int] | None:
+        """Return the numbers of the requests whose contexts would be cut."""
+        return self._own.too_long(requests)
+
+    def conversation(self, turns: Sequence[Turn]) -> str | Refusal | None:
+        """Return turns as the chat template writes them."""
+        return self._own.conversation(turns)
+
+    @property
+    def marks(self) -> frozenset[str]:
+        """The texts that are special tokens."""
+        return self._own.marks
+
+    def expect_traces(self, *, opened: bool) -> None:
+        """Tell the server's side that texts have shown a trace."""
+        self._server.expect_traces(opened=opened)
+
+    def check(self) -> None:
+        """Ask the server its known questions again."""
+        self._server.check()
+
+    def close(self) -> None:
+        """Free the weights of this process, and end the server."""
+        self._own.close()
+        self._server.close()
+        self._held.close()

@@ -46,7 +46,7 @@ from pytest_touchstone.core.settings import ALL
 from pytest_touchstone.core.tasks import Tasks, declared_groups
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.engines.judging import JudgeInfo, judge_from_plain, judge_info
-from pytest_touchstone.engines.texts import texts_by
+from pytest_touchstone.engines.registry import texts_by
 from pytest_touchstone.metrics.samples import sampled
 from pytest_touchstone.metrics.solutions import forms_of
 from pytest_touchstone.plugin import NO_CHECKPOINT

@@ -324,7 +324,7 @@ class EvalSession:
     def _pool(self) -> EnginePool:
         if not any(loaded.asking.texts_by for loaded in self.collection.loaded.values()):
             return open_pool(self.settings.model)
-        from pytest_touchstone.engines.texts import VllmTextsPool
+        from pytest_touchstone.engines.registry import VllmTextsPool
 
         return VllmTextsPool(self.settings.model, self.settings.server_args or "", self._lasting)
 

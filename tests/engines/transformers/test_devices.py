@@ -15,9 +15,8 @@ import torch
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import FillMask, Generate, Loglikelihood, Refusal, RollingLoglikelihood
-from pytest_touchstone.engines.machine_memory import resident_bytes
 from pytest_touchstone.engines.registry import open_engine
-from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.settings import ModelSettings, resident_bytes
 from pytest_touchstone.engines.transformers import devices, loading
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.compat import is_out_of_memory

@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.engines.machine_memory import bytes_of, free_bytes, shown_size
-from pytest_touchstone.engines.settings import ModelSettings
+from pytest_touchstone.engines.settings import ModelSettings, bytes_of, free_bytes, shown_size
 from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.compat import layer_values
 

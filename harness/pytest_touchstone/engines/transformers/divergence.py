@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.engines.base import Engine
-from pytest_touchstone.engines.machine_memory import shown_size
+from pytest_touchstone.engines.settings import shown_size
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.devices import bytes_of_weights, free_memory, release
 from pytest_touchstone.engines.transformers.loading import load_tokenizer

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_touchstone.engines.machine_memory import resident_bytes
+from pytest_touchstone.engines.settings import resident_bytes
 from pytest_touchstone.engines.transformers.cpu.memory import (
     GrowingHeap,
     can_be_apart,

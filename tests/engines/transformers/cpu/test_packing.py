@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_touchstone.engines.machine_memory import resident_bytes
+from pytest_touchstone.engines.settings import resident_bytes
 from pytest_touchstone.engines.transformers.cpu import packing
 from pytest_touchstone.engines.transformers.cpu.kernels import kernels
 from pytest_touchstone.engines.transformers.cpu.memory import MappedFiles, trim_heap

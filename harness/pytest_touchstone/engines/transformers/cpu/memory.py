@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_touchstone.engines.machine_memory import resident_bytes
+from pytest_touchstone.engines.settings import resident_bytes
 from pytest_touchstone.engines.transformers.cpu.processor import is_open
 
 if TYPE_CHECKING:

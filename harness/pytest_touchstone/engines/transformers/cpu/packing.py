@@ -26,7 +26,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from pytest_touchstone.engines.machine_memory import free_bytes
+from pytest_touchstone.engines.settings import free_bytes
 from pytest_touchstone.engines.transformers.cpu.kernels import kernels, multiplies_by_tiles
 from pytest_touchstone.engines.transformers.cpu.memory import MappedFiles
 from pytest_touchstone.engines.transformers.cpu.processor import (

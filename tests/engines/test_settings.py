@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.engines.machine_memory import bytes_of, free_bytes, memory_size, shown_size
+from pytest_touchstone.engines.settings import bytes_of, free_bytes, memory_size, shown_size
 
 MEMINFO = "MemTotal: 9000 kB\nMemFree: 10 kB\nMemAvailable: 8000 kB\n"
 

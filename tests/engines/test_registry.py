@@ -13,9 +13,8 @@ from pytest_touchstone.checkpoints import CheckpointInfo, resolve
 from pytest_touchstone.checkpoints.formats.base import Lasting
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Generate, GenerateAnswer, Loglikelihood
-from pytest_touchstone.engines.registry import EnginePool
+from pytest_touchstone.engines.registry import EnginePool, VllmTextsPool, texts_by
 from pytest_touchstone.engines.settings import ModelSettings, Texts
-from pytest_touchstone.engines.texts import VllmTextsPool, texts_by
 from pytest_touchstone.engines.transformers import TransformersFactory, causal
 from tests.support.engines import engine_for
 from tests.support.model_server import gone, install, starts
