@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.plugin import planned
-from pytest_touchstone.reports.dry_run import DryRun, DryRunRow, SettingRow, render
+from pytest_touchstone.reports.plan import DryRun, DryRunRow, SettingRow, render_dry_run
 from tests.support.model_server import Style, serving
 
 Project = Any
@@ -59,7 +59,7 @@ def test_costs_and_what_cannot_be_asked_are_told_within_the_width(width: int) ->
         SettingRow("--eval-limit of gsm8k", 12, "eval.json"),
     ]
     told = DryRun(rows, ["hellaswag: no"], settings, ["m: no echo: old"])
-    lines = render(told, width=width, color=False).splitlines()
+    lines = render_dry_run(told, width=width, color=False).splitlines()
     assert max(map(len, lines)) <= width
     text = " ".join(" ".join(lines).split())
     for part in (

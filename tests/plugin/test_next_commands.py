@@ -12,7 +12,7 @@ import pytest
 
 from pytest_touchstone.cli import main
 from pytest_touchstone.compare.gate.accepted import FILE as ACCEPTED
-from pytest_touchstone.reports import terminal
+from pytest_touchstone.reports import next_steps, terminal
 from tests.support.project import Project
 from tests.support.tiny import tiny_causal
 
@@ -166,12 +166,10 @@ def test_each_command_that_is_offered_is_taken(
 
 
 def test_each_kind_of_command_is_typed_in_a_test() -> None:
-    tree = ast.parse(Path(terminal.__file__).read_text(encoding="utf-8"))
-    calls = [
-        node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "NextStep"
+    trees = [
+        ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")) for module in (next_steps, terminal)
     ]
-    kinds = [
-        eval(ast.unparse(call.args[1]), {"ACCEPTED": ACCEPTED, "helped": str, "summary": ""})
-        for call in calls
-    ]
+    nodes = [node for tree in trees for node in ast.walk(tree)]
+    calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "NextStep"]
+    kinds = [eval(ast.unparse(call.args[1]), {"ACCEPTED": ACCEPTED, "some": ""}) for call in calls]
     assert set(kinds) == {MORE, *ELSEWHERE, *(kind for kinds in SITUATIONS.values() for kind in kinds)}

@@ -95,7 +95,7 @@ APART = {
     "engines.replicas.replica": "has a copy of a checkpoint for a while",
     "engines.transformers.cpu.kernels": "has a compiler write beside the place",
     "engines.transformers.live": "has an empty copy of a model for a while",
-    "reports.github": "appends to a file of the job's",
+    "reports.ci": "appends to a file of the job's",
     "reports.trackers.sending": "has what is sent for a while",
 }
 """The modules that write by themselves, and why that need not last."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.reports import github, markdown
+from pytest_touchstone.reports import ci
 from pytest_touchstone.reports.page.builder import run_page
 from pytest_touchstone.reports.terminal import render
 from pytest_touchstone.results.summary import Summary, summary_from_json, summary_json
@@ -54,7 +54,7 @@ def words(text: str) -> str:
 
 def test_the_best_of_another_model_is_called_so_in_every_report() -> None:
     strange = run(change("new", "real@1", 2.0, against="smollm2", other_model="llama, 135M parameters"))
-    for text in (render(strange, 100, color=False), markdown.page(strange), run_page(strange)):
+    for text in (render(strange, 100, color=False), ci.markdown_page(strange), run_page(strange)):
         plain = words(text)
         assert "best so far: smollm2 of run before" in plain
         assert "smollm2 is another model (llama, 135M parameters) than new" in plain
@@ -124,14 +124,12 @@ def test_a_best_of_the_same_name_is_told_apart_by_its_run() -> None:
     assert "checkpoint-100 of run before" in words(render(again, 80, color=False, details=True))
     whole = "checkpoint-100 of run before (best of 3)"
     assert "checkpoint-100 of run before" in words(run_page(again))
-    assert dict(github.properties(again))["touchstone.checkpoint-100.real_coref.real@1.change"].endswith(
-        whole
-    )
-    assert "| checkpoint-100 of run before |" in markdown.page(again)
+    assert dict(ci.properties(again))["touchstone.checkpoint-100.real_coref.real@1.change"].endswith(whole)
+    assert "| checkpoint-100 of run before |" in ci.markdown_page(again)
 
 
 def test_junit_has_the_best_so_far_and_the_change_of_every_metric() -> None:
-    found = dict(github.properties(ONE))
+    found = dict(ci.properties(ONE))
     assert found["touchstone.new.real_coref.real@1.best_so_far"] == "0.64"
     assert (
         found["touchstone.new.real_coref.real@1.change"] == "+2.00 points against checkpoint-300 (best of 3)"
@@ -143,9 +141,9 @@ def test_junit_has_the_best_so_far_and_the_change_of_every_metric() -> None:
 
 def test_without_anything_to_compare_with_nothing_is_said() -> None:
     plain = run()
-    for text in (render(plain, 80, color=False), run_page(plain), markdown.page(plain)):
+    for text in (render(plain, 80, color=False), run_page(plain), ci.markdown_page(plain)):
         assert "best so far" not in text
-    assert not any(name.endswith((".change", ".best_so_far")) for name, _ in github.properties(plain))
+    assert not any(name.endswith((".change", ".best_so_far")) for name, _ in ci.properties(plain))
 
 
 def test_a_changed_name_becomes_no_tag_on_the_page() -> None:
@@ -189,7 +187,7 @@ def test_of_many_checkpoints_each_metric_has_its_largest_change_and_the_rest_is_
     ]
     many = run(*rows)
     told = "of each the largest of 40 checkpoints; all are in summary.json"
-    for text in (render(many, 80, color=False, details=True), run_page(many), markdown.page(many)):
+    for text in (render(many, 80, color=False, details=True), run_page(many), ci.markdown_page(many)):
         shown = words(text)
         assert told in shown
         assert len(re.findall(r"[+-]\d\.\d\d\b", shown)) == 2
@@ -198,7 +196,7 @@ def test_of_many_checkpoints_each_metric_has_its_largest_change_and_the_rest_is_
     assert "checkpoint-3000 real_coref real@1 0.6400 0.6690 +2.90 +4.5 checkpoint-300" in terminal
     assert "checkpoint-100 score_wiki 0.6400 0.6400" in terminal
     assert len(summary_from_json(summary_json(many)).changes) == 80
-    assert sum(name.endswith(".change") for name, _ in github.properties(many)) == 80
+    assert sum(name.endswith(".change") for name, _ in ci.properties(many)) == 80
 
 
 def test_a_short_report_has_the_changes_of_primary_metrics_and_counts_those_that_stayed() -> None:

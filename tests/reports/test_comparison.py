@@ -14,8 +14,8 @@ from pytest_touchstone.compare.pair import compare_pair
 from pytest_touchstone.core.requests import MASK
 from pytest_touchstone.document.formatting import p_exact
 from pytest_touchstone.reports import comparison
+from pytest_touchstone.reports.ci import comparison_page
 from pytest_touchstone.reports.comparison import Flip, pair_facts, render
-from pytest_touchstone.reports.markdown import comparison_page
 from tests.support.compared import printed, ran
 from tests.support.entries import right
 

@@ -17,7 +17,7 @@ from pytest_touchstone.compare.gate.decide import cases_of, decide
 from pytest_touchstone.compare.gate.result import gate_json, shown_lines
 from pytest_touchstone.core.text import harmless
 from pytest_touchstone.document import formatting
-from pytest_touchstone.reports import github, markdown
+from pytest_touchstone.reports import ci
 from pytest_touchstone.reports.gate import decision_text
 from pytest_touchstone.reports.page.builder import run_page
 from pytest_touchstone.reports.terminal import render
@@ -57,7 +57,7 @@ def test_a_run_without_a_gate_says_nothing_of_one() -> None:
     assert plain.gate is None
     assert "gate" not in render(plain, 100, color=False)
     assert "<h2>Gate" not in run_page(plain)
-    assert github.commands(plain) == []
+    assert ci.commands(plain) == []
 
 
 def test_the_gate_stays_in_the_summary_and_is_shown_again() -> None:
@@ -73,14 +73,14 @@ def test_the_page_has_the_gate_with_names_escaped() -> None:
 
 
 def test_markdown_has_the_decision_the_verdicts_and_the_scores() -> None:
-    text = markdown.page(summary())
+    text = ci.markdown_page(summary())
     assert ":x: **gate failed (exit code 8): winogrande acc is worse" in text
     assert "| **worse** | new | winogrande acc | 0.3750 |" in text
     assert re.search(r"\*\*checkpoint-100 .*\n\n.*\n.*\n\| winogrande 5-shot \| acc \|", text)
 
 
 def test_a_name_in_markdown_neither_formats_nor_mentions_nor_ends_anything() -> None:
-    text = markdown.page(summary(EVIL))
+    text = ci.markdown_page(summary(EVIL))
     assert "<b>" not in re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", text)  # but for spans of code
     assert not [line for line in text.splitlines() if line.lstrip().startswith("::")]
     rows = [line for line in text.splitlines() if line.startswith("| **worse**")]
@@ -109,18 +109,18 @@ def test_plain_text_in_markdown_has_no_sign_that_means_anything(text: str) -> No
 
 
 def test_github_is_told_of_every_line_that_fails_and_of_the_decision() -> None:
-    first, last = github.commands(summary())
+    first, last = ci.commands(summary())
     assert first.startswith("::error title=new%3A winogrande acc worse::-1")
     assert last.startswith("::error title=touchstone gate::gate failed (exit code 8): ")
-    (only,) = github.commands(summary(best=0))
+    (only,) = ci.commands(summary(best=0))
     assert only.startswith("::notice title=touchstone gate::gate passed: no baseline yet")
-    (shown,) = github.commands(summary(mode=None))
+    (shown,) = ci.commands(summary(mode=None))
     assert shown.startswith("::notice title=touchstone gate::verdicts: 1 worse")
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_a_command_is_one_line_whose_title_and_message_come_back(title: str, message: str) -> None:
-    text = github.command("error", title, message)
+    text = ci.command("error", title, message)
     assert "\n" not in text
     assert "\r" not in text
     found = re.fullmatch(r"::error title=([^:,]*)::(.*)", text, re.DOTALL)
@@ -146,23 +146,23 @@ def test_no_line_of_a_report_is_a_command_of_github(line: str) -> None:
 def test_the_jobs_summary_is_added_to_and_a_fault_is_told(tmp_path: Path) -> None:
     path = tmp_path / "summary.md"
     path.write_text("before\n")
-    assert github.append_summary({"GITHUB_STEP_SUMMARY": str(path)}, "after") is None
+    assert ci.append_summary({"GITHUB_STEP_SUMMARY": str(path)}, "after") is None
     assert path.read_text() == "before\nafter\n"
-    assert "cannot write" in (github.append_summary({"GITHUB_STEP_SUMMARY": str(tmp_path)}, "x") or "")
-    assert github.append_summary({}, "x") is None
+    assert "cannot write" in (ci.append_summary({"GITHUB_STEP_SUMMARY": str(tmp_path)}, "x") or "")
+    assert ci.append_summary({}, "x") is None
 
 
 def test_junit_gets_every_metric_and_every_verdict() -> None:
-    found: dict[str, Any] = dict(github.properties(summary()))
+    found: dict[str, Any] = dict(ci.properties(summary()))
     assert "touchstone.checkpoint-100.winogrande.acc" in found
     assert found["touchstone.gate.decision"] == "failed"
     assert found["touchstone.gate.exit_code"] == "8"
     assert found["touchstone.gate.new.winogrande"] == "worse"
-    assert all("\x00" not in name for name, _ in github.properties(summary("a\x00b")))
+    assert all("\x00" not in name for name, _ in ci.properties(summary("a\x00b")))
 
 
 def test_junit_has_a_test_case_for_each_line_of_the_gate_and_those_that_fail_have_failed() -> None:
-    cases = github.gate_cases(summary("a\x00b"))
+    cases = ci.gate_cases(summary("a\x00b"))
     gate = summary("a\x00b").gate
     assert gate is not None
     assert len(cases) == len(shown_lines(gate))
@@ -177,12 +177,12 @@ def test_junit_has_a_test_case_for_each_line_of_the_gate_and_those_that_fail_hav
 def test_junit_fails_for_a_gate_that_could_not_be_judged_and_for_none_that_only_shows() -> None:
     gate = verdicts(2)
     shown = {**gate, "mode": None, "decision": "shown", "exit_code": 0}
-    assert not any(case.failed for case in github.gate_cases(replace(sample(), gate=shown)))
+    assert not any(case.failed for case in ci.gate_cases(replace(sample(), gate=shown)))
     for decision in ("mistake", "not valid"):
         broken = {**gate, "lines": [], "pooled": [], "decision": decision, "text": "gate not judged: x"}
-        (case,) = github.gate_cases(replace(sample(), gate=broken))
+        (case,) = ci.gate_cases(replace(sample(), gate=broken))
         assert (case.failed, case.text) == (True, "gate not judged: x")
-    assert github.gate_cases(replace(sample(), gate=None)) == []
+    assert ci.gate_cases(replace(sample(), gate=None)) == []
 
 
 def verdicts(count: int, *, new: int = 0) -> dict[str, Any]:

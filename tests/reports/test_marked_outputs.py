@@ -20,8 +20,8 @@ from pytest_touchstone.compare.gate.decide import cases_of, decide
 from pytest_touchstone.compare.gate.result import gate_json
 from pytest_touchstone.compare.pair import compare_pair
 from pytest_touchstone.core.marks import Extent
+from pytest_touchstone.reports import ci
 from pytest_touchstone.reports import comparison as comparing_text
-from pytest_touchstone.reports import github, markdown
 from pytest_touchstone.reports.comparison import pair_facts
 from pytest_touchstone.reports.files import write_results
 from pytest_touchstone.reports.gate import decision_text
@@ -143,7 +143,7 @@ def test_checkpoints_with_other_marks_have_them_in_their_rows(tmp_path: Path, ch
 
 
 def test_markdown_has_them_in_the_row(summary: Summary) -> None:
-    text = markdown.page(replace(summary, gate=None))
+    text = ci.markdown_page(replace(summary, gate=None))
     assert "| 4/1,267 | sample |" in text
     assert re.search(r"gsm8k 5-shot, chat \| acc \| [^\n]* \| 24/1,319 \| sample \|", text)
     assert re.search(r"score&?[^|]* \| composite [^\n]* \| 12/30 \|", text)
@@ -181,14 +181,14 @@ def test_the_results_of_a_checkpoint_say_which_numbers_are_over_part_of_a_set(su
 
 
 def test_properties_and_annotations_have_them(summary: Summary) -> None:
-    found = dict(github.properties(summary))
+    found = dict(ci.properties(summary))
     assert found["touchstone.c0.winogrande.mark"] == PART
     assert found["touchstone.c0.gsm8k.asked"] == "5-shot, chat"
     assert found["touchstone.c0.score_wiki.mark"] == SCORE
     assert found["touchstone.gate.c0.winogrande.about"] == PART
     assert summary.gate is not None
     lines = [{**line, "fails": ["worse"], "verdict": "worse"} for line in summary.gate["lines"]]
-    text = "\n".join(github.commands(replace(summary, gate={**summary.gate, "lines": lines})))
+    text = "\n".join(ci.commands(replace(summary, gate={**summary.gate, "lines": lines})))
     assert PART in text
     assert f"5-shot, chat; {SAMPLE}" in text
 
@@ -197,7 +197,7 @@ def test_the_lines_of_the_gate_have_them(summary: Summary) -> None:
     text = words(render(summary, 80, color=False, details=True))
     assert re.search(rf"winogrande acc [\d.]+ \({PART}\)", text)
     assert re.search(rf"gsm8k acc [\d.]+ \(5-shot, chat; {SAMPLE}\)", text)
-    assert f"({PART})" in unescape(markdown.page(summary)).replace("&#40;", "(")
+    assert f"({PART})" in unescape(ci.markdown_page(summary)).replace("&#40;", "(")
     assert f"({PART})" in unescape(run_page(summary))
 
 
@@ -214,7 +214,7 @@ def test_a_comparison_and_the_lists_have_them(
         text = words(comparing_text.render([pair], width=width, color=False))
         assert f"({PART})" in text
     told = f"A 5-shot, chat; {SAMPLE}; B {SAMPLE}"
-    assert f"({told})" in markdown.comparison_page([pair])
+    assert f"({told})" in ci.comparison_page([pair])
     [line] = [row for row in pair_facts(pair)["benchmarks"] if row["benchmark"] == "gsm8k"]
     assert (line["baseline_about"], line["new_about"]) == (f"5-shot, chat; {SAMPLE}", SAMPLE)
     entry = one.entries["winogrande"]

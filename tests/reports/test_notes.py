@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.reports.validity import token_limit
+from pytest_touchstone.reports.next_steps import token_limit
 
 
 @pytest.mark.parametrize(

@@ -20,10 +20,10 @@ from pytest_touchstone.compare.pair import compare_pair
 from pytest_touchstone.compare.standings import best_checkpoint, standings_of
 from pytest_touchstone.document import render_text
 from pytest_touchstone.document.formatting import interval, number
-from pytest_touchstone.reports import markdown
+from pytest_touchstone.reports import ci
+from pytest_touchstone.reports.best import best_line, best_sections, in_summary
 from pytest_touchstone.reports.page.builder import run_page, study_page
 from pytest_touchstone.reports.score_table import table_of_study
-from pytest_touchstone.reports.standings import best_line, best_sections, in_summary
 from pytest_touchstone.reports.terminal import render
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.summary import Summary, load_summary, results_csv, summary_json, wholes
@@ -57,7 +57,7 @@ def test_values_and_the_best_checkpoint_are_the_same_in_every_form(tmp_path: Pat
     study = study_of(["one"], output=tmp_path)
     texts = {
         "terminal": " ".join(render(summary, 200, False, details=True).split()),
-        "Markdown": html.unescape(markdown.page(summary)),
+        "Markdown": html.unescape(ci.markdown_page(summary)),
         "page": words(run_page(summary)),
     }
     rows = list(csv.DictReader(io.StringIO(results_csv(summary))))

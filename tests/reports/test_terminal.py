@@ -15,9 +15,10 @@ from pytest_touchstone.cli import main
 from pytest_touchstone.document import formatting
 from pytest_touchstone.reports import notes
 from pytest_touchstone.reports.files import write_results
+from pytest_touchstone.reports.next_steps import next_steps
 from pytest_touchstone.reports.page.builder import run_page as page
 from pytest_touchstone.reports.score_table import SIGNS
-from pytest_touchstone.reports.terminal import again, next_steps, render, saved
+from pytest_touchstone.reports.terminal import again, render, saved
 from pytest_touchstone.results.summary import Summary
 from pytest_touchstone.results.usage import Usage
 from tests.support.summaries import sample

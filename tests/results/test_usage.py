@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_touchstone.reports import markdown, notes
+from pytest_touchstone.reports import ci, notes
 from pytest_touchstone.reports.page.builder import run_page
 from pytest_touchstone.reports.terminal import render
 from pytest_touchstone.results import usage as measured
@@ -155,7 +155,7 @@ def test_a_slow_way_is_told_with_its_cost_over_all_processes() -> None:
     for line in told:
         assert line in shown
         assert line in run_page(found)
-        assert line in markdown.page(found).replace("\\", "")
+        assert line in ci.markdown_page(found).replace("\\", "")
     assert summary_json(found)["effort"][1]["engine"]["slow"] == [slow("generating", 1_510, 762)]
 
 

@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> Output:
         return f"{said(_each(found))}\n\n{shown}" if options.against is None and len(found) > 2 else shown
 
     def markdown() -> str:
-        from pytest_touchstone.reports.markdown import comparison_page
+        from pytest_touchstone.reports.ci import comparison_page
 
         return comparison_page(pairs, flips).rstrip("\n")
 

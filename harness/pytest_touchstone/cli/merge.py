@@ -87,9 +87,9 @@ def run(options: argparse.Namespace) -> Output:
         return "\n".join([render(summary, *terminal(), details=False).rstrip("\n"), *lines, *gate])
 
     def markdown() -> str:
-        from pytest_touchstone.reports.markdown import page
+        from pytest_touchstone.reports.ci import markdown_page
 
-        return page(summary)
+        return markdown_page(summary)
 
     return Output(data, text, exit_code=_exit_code(found, summary), markdown=markdown)
 

@@ -124,7 +124,7 @@ def best_add_arguments(parser: argparse.ArgumentParser) -> None:
 def best_run(options: argparse.Namespace) -> Output:
     """Say which checkpoint is best. Raises ``HarnessError`` for a mistake."""
     from pytest_touchstone.document import render_markdown, render_text
-    from pytest_touchstone.reports.standings import benchmarks_of, best_line, best_sections, cost_facts
+    from pytest_touchstone.reports.best import benchmarks_of, best_line, best_sections, cost_facts
 
     study = read_study(options.what or ["last"], options.output)
 

@@ -2,7 +2,7 @@
 
 Models, templates, datasets and names of folders hold whatever their authors like. What has a meaning beyond a text is
 taken from them where they leave the harness, not where they come in: scores and files are of the texts as they are.
-(``reports.markdown`` and ``reports.page`` have the same for Markdown and HTML.)
+(``reports.ci`` and ``reports.page`` have the same for Markdown and HTML.)
 """
 
 from __future__ import annotations

@@ -209,13 +209,11 @@ class Controller(EvalSession):
 
     def _make_plans(self, items: list[pytest.Item]) -> None:
         from pytest_touchstone.plugin.dry_run import dry_run
-        from pytest_touchstone.reports import dry_run as report
+        from pytest_touchstone.reports.plan import render, render_dry_run
 
         found = dry_run(items, self.collection, self.settings, self.engine)
-        self._plans["dry run"] = functools.partial(report.render, found)
+        self._plans["dry run"] = functools.partial(render_dry_run, found)
         if self._gate.plan is not None:
-            from pytest_touchstone.reports.plan import render
-
             collected = collected_of(items)
             plan = self._gate.make_plan(collected, declarations_of(items))
             checkpoints = len({item.checkpoint for item in collected})

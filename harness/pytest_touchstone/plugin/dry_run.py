@@ -25,7 +25,7 @@ from pytest_touchstone.core.settings import DEFAULT, settings_table
 from pytest_touchstone.core.text import rough_tokens
 from pytest_touchstone.plugin.collection import Collection, Given
 from pytest_touchstone.plugin.planned import Planned, planned_items
-from pytest_touchstone.reports.dry_run import DryRun, DryRunRow, SettingRow
+from pytest_touchstone.reports.plan import DryRun, DryRunRow, SettingRow
 
 if TYPE_CHECKING:
     from pytest_touchstone.engines.base import Engine

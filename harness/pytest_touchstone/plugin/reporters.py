@@ -22,12 +22,12 @@ from pytest_touchstone.core.files import shown_path, unwritable, write_atomic
 from pytest_touchstone.core.hooks import add_specifications
 from pytest_touchstone.document.formatting import busy_text, command_lines, wrapped
 from pytest_touchstone.plugin.plain_stream import make_plain, stream_of
-from pytest_touchstone.reports import files, github, markdown, terminal
+from pytest_touchstone.reports import ci, files, terminal
+from pytest_touchstone.reports.next_steps import last_lines, stopped_at
 from pytest_touchstone.reports.page.security import KeyFoundError
 from pytest_touchstone.reports.progress import LETTERS, ProgressLine, short
 from pytest_touchstone.reports.trackers.payload import Tracker
 from pytest_touchstone.reports.trackers.sending import trackers
-from pytest_touchstone.reports.validity import last_lines
 from pytest_touchstone.results.journal import each_record, latest
 from pytest_touchstone.results.run_directory import remove_progress, unwritten
 from pytest_touchstone.results.summary import Summary, reached, summary_json
@@ -86,7 +86,7 @@ class MarkdownFile:
 
     def pytest_touchstone_run_finished(self, summary: Summary) -> None:
         try:
-            write_atomic(self.target, markdown.page(reached(summary)))
+            write_atomic(self.target, ci.markdown_page(reached(summary)))
         except OSError as error:
             raise HarnessError(f"cannot write --eval-set markdown {self.target}: {error.strerror}") from error
 
@@ -119,9 +119,9 @@ class JUnit:
 
         if (xml := self.config.stash.get(xml_key, None)) is not None:
             summary = reached(summary)
-            for name, value in github.properties(summary):
+            for name, value in ci.properties(summary):
                 xml.add_global_property(name, value)
-            for index, case in enumerate(github.gate_cases(summary)):
+            for index, case in enumerate(ci.gate_cases(summary)):
                 reporter = xml.node_reporter(f"touchstone-gate-{index}")  # as pytest's for an internal error
                 classname = ".".join(filter(None, (xml.prefix, case.classname)))
                 reporter.attrs.update(classname=classname, name=case.name)
@@ -136,7 +136,7 @@ class GitHub:
     """The summary of a job on GitHub."""
 
     def pytest_touchstone_run_finished(self, summary: Summary) -> str | None:
-        return github.append_summary(os.environ, markdown.page(reached(summary)))
+        return ci.append_summary(os.environ, ci.markdown_page(reached(summary)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,13 +159,13 @@ class ResultsTable:
 def tell_failure(folder: Path, target: str | None, code: int, message: str) -> None:
     """Tell of a run that ends without results: in the file of ``markdown``, and on GitHub in the job's summary and as
     an annotation. What cannot be written is left."""
-    text = markdown.failed_page(code, message)
+    text = ci.failed_page(code, message)
     if target:
         with suppress(OSError):
             write_atomic(folder / target, text)
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        github.append_summary(os.environ, text)
-        print(f"\n{github.failure(code, message)}", flush=True)
+        ci.append_summary(os.environ, text)
+        print(f"\n{ci.failure(code, message)}", flush=True)
 
 
 def _ends_with_gate(summary: Summary | None) -> bool:
@@ -390,7 +390,7 @@ class Calls:
             for line in text.splitlines():
                 reporter.write_line(line)
             if self._on_github and title is mine[0]:
-                stream_of(self._config).writelines(f"{line}\n" for line in github.commands(reached(summary)))
+                stream_of(self._config).writelines(f"{line}\n" for line in ci.commands(reached(summary)))
 
     def write_last_lines(
         self, summary: Summary | None, status: int, stopped: RunDirectory | None = None
@@ -412,7 +412,7 @@ class Calls:
             with suppress(JournalError):
                 records = latest(each_record(stopped.path, exchanges=False)).values()
                 scored = sum(record.status == "scored" for record in records)
-            lines.append(terminal.stopped_at(scored, self._total, stopped.read_manifest()))
+            lines.append(stopped_at(scored, self._total, stopped.read_manifest()))
         for line in lines:
             reporter.write_line(line, yellow=True)
 

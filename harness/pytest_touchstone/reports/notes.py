@@ -28,7 +28,7 @@ from pytest_touchstone.document.formatting import (
     shown_metrics,
 )
 from pytest_touchstone.engines.base import SLOW_WAYS
-from pytest_touchstone.reports import validity
+from pytest_touchstone.reports.next_steps import invalid_results, not_valid
 from pytest_touchstone.results.summary import Result, Summary, added_up, totals, wholes
 from pytest_touchstone.results.usage import Usage
 
@@ -91,7 +91,7 @@ def loud(summary: Summary, *, details: bool = False) -> list[tuple[str, str]]:
     if names := dict.fromkeys(result.benchmark for result in wholes(summary) if result.unsandboxed):
         rows.append(("no sandbox", f"{listed(names, NAMED)}: programs ran without isolation"))
     rows += [("not valid", text) for text in invalid(summary)] if details else []
-    return rows + [("not valid", text) for text in validity.not_valid(summary)]
+    return rows + [("not valid", text) for text in not_valid(summary)]
 
 
 def warnings(summary: Summary) -> list[str]:
@@ -317,7 +317,7 @@ def faults(summary: Summary) -> list[tuple[str, str]]:
 
 def invalid(summary: Summary) -> list[str]:
     """Return the results that must not be believed, with the reason; groups only if the whole is valid."""
-    results = validity.invalid_results(summary)
+    results = invalid_results(summary)
     return [f"{_name(summary, result)} is NOT VALID: {result.invalid}" for result in results]
 
 

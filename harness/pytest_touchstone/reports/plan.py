@@ -1,4 +1,4 @@
-"""A plan of a gate in words, and as plain data.
+"""A plan of a gate in words, and as plain data; and a dry run, which says what would be asked and what it costs.
 
 ``touchstone baseline plan --format json`` prints the plain data; numbers are shares, not points, and what cannot be is
 null:
@@ -11,16 +11,16 @@ null:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
 from pytest_touchstone.compare.judge import POOLED
 from pytest_touchstone.compare.plan import GatePlan, PlanRow
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.files import SCHEMA
 from pytest_touchstone.core.text import count, listed
-from pytest_touchstone.document import Facts, Section, Table, render_text
+from pytest_touchstone.document import Facts, Part, Section, Table, render_text
 from pytest_touchstone.document.formatting import NOTHING
 from pytest_touchstone.results.summary import finite
 from pytest_touchstone.statistics.comparison import POINTS, MetricUnit, unit_of
@@ -62,24 +62,23 @@ def _unit(row: PlanRow) -> MetricUnit:
 
 
 def _table(plan: GatePlan) -> Table:
+    rows = []
+    for row in plan.rows:
+        flips = f"{100 * row.design.flips:.1f} %" if row.design.flips is not None else NOTHING
+        rows.append(
+            (
+                f"{row.benchmark} {row.metric}".rstrip(),
+                f"{row.design.items:,}",
+                flips + "?" * row.assumed,
+                _told(row.sees, _unit(row)),
+                _percent(row.finds),
+                "never" if _never(row) else _about(row.items_for_drop, beyond=row.finds > 0),
+                _about(row.items_for_not_worse, beyond=True),
+            )
+        )
     sees, finds = f"sees,\n{_percent(plan.power)}", f"finds\n{_drop(plan)}"
-    return Table(
-        header=("benchmark", "items", "flips", sees, finds, "items\nit takes", 'for\n"not worse"'),
-        rows=tuple(map(_cells, plan.rows)),
-    )
-
-
-def _cells(row: PlanRow) -> tuple[str, ...]:
-    flips = f"{100 * row.design.flips:.1f} %" if row.design.flips is not None else NOTHING
-    return (
-        f"{row.benchmark} {row.metric}".rstrip(),
-        f"{row.design.items:,}",
-        flips + "?" * row.assumed,
-        _told(row.sees, _unit(row)),
-        _percent(row.finds),
-        "never" if _never(row) else _about(row.items_for_drop, beyond=row.finds > 0),
-        _about(row.items_for_not_worse, beyond=True),
-    )
+    header = ("benchmark", "items", "flips", sees, finds, "items\nit takes", 'for\n"not worse"')
+    return Table(header=header, rows=tuple(rows))
 
 
 def _notes(plan: GatePlan) -> Iterator[tuple[str, str]]:
@@ -87,8 +86,12 @@ def _notes(plan: GatePlan) -> Iterator[tuple[str, str]]:
         whose = "" if len(never) == len(plan.rows) else f" of {listed(never, 3)}"
         why = f"the drop is {'within' if any(row.drop < row.margin for row in plan.rows) else 'equal to'} the margin"
         yield "never", f"{why}{whose}, so no number of items calls it worse; give a larger --drop"
-    for text in _too_few(plan):
-        yield "too few", text
+    for row in plan.rows:
+        drop = None if _never(row) else row.items_for_drop
+        for what, items in ((_drop(plan), drop), ('"not worse"', row.items_for_not_worse)):
+            if text := cannot_tell(items and _rounded_up(items), row.size):
+                yield "too few", f"{row.benchmark}, {what}: {text}"
+                break
     for basis in dict.fromkeys(row.basis for row in plan.rows):
         names = [row.benchmark for row in plan.rows if row.basis == basis]
         yield "from", f"{listed(names, 3)}: {basis}"
@@ -101,18 +104,6 @@ def _notes(plan: GatePlan) -> Iterator[tuple[str, str]]:
         yield "note", text
     for name, why in plan.unknown.items():
         yield "note", f"{name}: {why}"
-
-
-def _too_few(plan: GatePlan) -> list[str]:
-    """Return a line for each benchmark that has fewer items than it takes to find the drop, or to call as good."""
-    found = []
-    for row in plan.rows:
-        drop = None if _never(row) else row.items_for_drop
-        for what, items in ((_drop(plan), drop), ('"not worse"', row.items_for_not_worse)):
-            if text := cannot_tell(items and _rounded_up(items), row.size):
-                found.append(f"{row.benchmark}, {what}: {text}")
-                break
-    return found
 
 
 def _never(row: PlanRow) -> bool:
@@ -149,3 +140,115 @@ def _rounded_up(items: int) -> int:
     """Return a number with two digits."""
     unit = int(f"1{'0' * (len(str(items)) - 2)}")
     return -(-items // unit) * unit
+
+
+# A dry run
+
+NAMED: Final = 3
+"""Items that are named."""
+
+
+@dataclass(slots=True, kw_only=True)
+class DryRunRow:
+    """The questions of a benchmark to a checkpoint; None where that is not known before it is asked.
+
+    Of the ``sampled`` items those in ``too_long`` are longer than the tokens that the checkpoint ``takes``; their
+    contexts are then ``cut``, or they are not asked.
+    """
+
+    checkpoint: str
+    benchmark: str
+    items: int
+    shots: int = 0
+    sampled: int = 0
+    requests: int | None = None
+    prompt_tokens: int | None = None
+    new_tokens: int | None = None
+    cost: float | None = None
+    exact: bool = False
+    too_long: Sequence[str] = ()
+    takes: int = 0
+    cut: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRow:
+    """A setting that is no default: its option, its value, and where that is from."""
+
+    flag: str
+    value: Any
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """All of it; ``lacks`` says what served models cannot answer."""
+
+    rows: Sequence[DryRunRow]
+    left_out: Sequence[str]
+    settings: Sequence[SettingRow]
+    lacks: Sequence[str]
+
+
+def render_dry_run(plan: DryRun, *, width: int, color: bool) -> str:
+    """Return it as text of at most ``width`` columns."""
+    names = dict.fromkeys(row.checkpoint for row in plan.rows)
+    parts: list[Part] = [
+        _table_of_questions(name, [row for row in plan.rows if row.checkpoint == name]) for name in names
+    ]
+    parts.append(Facts(tuple(_notes_on_questions(plan))))
+    cells = tuple((row.flag, _value(row.value), row.origin) for row in plan.settings)
+    parts.append(Table(header=("setting", "value", "from"), rows=cells, left=3))
+    return render_text([Section(parts=tuple(parts))], width=width, color=color)
+
+
+def _table_of_questions(checkpoint: str, rows: Sequence[DryRunRow]) -> Table:
+    cells = []
+    for row in rows:
+        counts = (
+            (row.requests, row.sampled == row.items),
+            (row.prompt_tokens, row.exact),
+            (row.new_tokens, row.exact),
+        )
+        numbers = (NOTHING if n is None else f"{n:,}" if exact or not n else f"~{n:,}" for n, exact in counts)
+        cells.append((f"  {row.benchmark}", f"{row.items:,}", str(row.shots), *numbers))
+    if len(rows) > 1:
+        names = ("requests", "prompt_tokens", "new_tokens")
+        sums = (f"~{sum(getattr(row, name) or 0 for row in rows):,}" for name in names)
+        cells.append(("  together", f"{sum(row.items for row in rows):,}", "", *sums))
+    return Table(
+        header=("  benchmark", "items", "shots", "requests", "prompt tokens", "new tokens,\nat most"),
+        rows=tuple(cells),
+        title=checkpoint,
+        close=True,
+    )
+
+
+def _notes_on_questions(plan: DryRun) -> Iterator[tuple[str, str]]:
+    if not plan.rows:
+        yield "asked", "nothing: no item is left"
+    costs = [row.cost for row in plan.rows if row.cost is not None]
+    if costs:
+        yield "cost", f"at most {sum(costs):,.4g} by --eval-set price"
+    if any(row.requests is None for row in plan.rows):
+        yield NOTHING, "not known before it is asked: only shipped benchmarks are started for their sizes"
+    several = len({row.checkpoint for row in plan.rows}) > 1
+    for row in (row for row in plan.rows if row.too_long):
+        name = f"{row.checkpoint} {row.benchmark}" if several else row.benchmark
+        of = f"{row.sampled:,}" if row.sampled == row.items else f"{row.sampled:,} sampled"
+        what = "contexts are cut on their left" if row.cut else "not asked: errors"
+        items = f"{len(row.too_long):,} of {of} items, for {row.takes:,} tokens ({what})"
+        yield "too long", f"{name}: {items}: {listed(row.too_long, NAMED)}"
+    yield from (("cannot", line) for line in plan.lacks)
+    yield from (("left out", line) for line in plan.left_out)
+    yield "scored", "nothing"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value)) or NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return NOTHING if value is None else str(value)

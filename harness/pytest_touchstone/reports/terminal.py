@@ -8,29 +8,35 @@ from names. Errors, lost items and checkpoints that failed to load are told as f
 
 from __future__ import annotations
 
-import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from pytest_touchstone.compare.baseline_source import MAIN, replaced_baseline
-from pytest_touchstone.compare.gate.accepted import FILE as ACCEPTED
-from pytest_touchstone.compare.gate.result import PASSING, lines_from_json
-from pytest_touchstone.core.aggregation import SOFT
-from pytest_touchstone.core.settings import SET
-from pytest_touchstone.document import STYLES, Facts, Part, drawn, formatting
+from pytest_touchstone.compare.formats.run import composite_metric
+from pytest_touchstone.compare.standings import leading
+from pytest_touchstone.core.composite import COMPOSITE
+from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.document import STYLES, Facts, Part, Section, Table, drawn, formatting
 from pytest_touchstone.document.formatting import command_lines, console_of, written
+from pytest_touchstone.metrics.samples import KS
 from pytest_touchstone.reports import notes
-from pytest_touchstone.reports.changes import changes_section
+from pytest_touchstone.reports.best import best_of_run, changes_section
 from pytest_touchstone.reports.gate import verdicts_section
-from pytest_touchstone.reports.standings import best_of_run
-from pytest_touchstone.reports.tables import is_by_checkpoint, legend, results_section
-from pytest_touchstone.reports.validity import helped, options_for_valid, to_look_at
+from pytest_touchstone.reports.next_steps import NextStep, next_steps, stopped_at
+from pytest_touchstone.reports.score_table import (
+    SIGNS,
+    SPREAD,
+    TOLD,
+    ends,
+    in_order,
+    table_of_run,
+    tables_by_checkpoint,
+)
 from pytest_touchstone.results import place_in
 from pytest_touchstone.results.aggregate import ended
-from pytest_touchstone.results.run_directory import command_words
-from pytest_touchstone.results.summary import Summary, reached, totals, wholes
+from pytest_touchstone.results.summary import Metric, Result, Summary, reached, totals, wholes
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,6 +49,9 @@ LABEL: Final = 10
 
 ABOUT: Final = 3
 """Spaces between a command and what it does."""
+
+FILES: Final = ("report.html", "summary.json", "results.csv", "checkpoints.csv", "errors.log")
+"""Files of a run that are named, where they are there and hold anything."""
 
 
 def render(summary: Summary, width: int, color: bool, *, details: bool = False, decision: bool = True) -> str:
@@ -117,42 +126,11 @@ def _print_command(console: Console, label: str, command: str, about: str) -> No
         console.print(Text(f"{'':{LABEL + 2 + ABOUT}}{about}", style="dim"))
 
 
-def stopped_at(scored: int, of: int, manifest: Mapping[str, Any], word: str = "stopped") -> str:
-    """Return how far a run with so many scored items came, and the command that asks what has no score yet."""
-    # Without what would stop it again, or ask everything again.
-    command = _command_of(manifest, flags=("-x", "--exitfirst", "--eval-no-cache"), without=("--maxfail",))
-    return f"{word}: {scored:,} of {of:,} scored and kept; go on: {command}"
-
-
-# The places of a run's results, and the commands that come next
-
-_OF_BENCHMARK: Final = re.compile(r"benchmark \S+ |[A-Za-z_.]*(Error|Exception)\b")
-"""The beginning of the message of an error that a benchmark's own code makes, each time anew."""
-
-FILES: Final = ("report.html", "summary.json", "results.csv", "checkpoints.csv", "errors.log")
-"""Files of a run that are named, where they are there and hold anything."""
-
-OUTPUT: Final = "results"
-"""The results folder that commands take without ``--output``."""
-
-MOST_STEPS: Final = 2
-
-OF_A_CHECKPOINT: Final = ("--checkpoint", "--eval-set=model_name", "--eval-set=tokenizer")
-"""The options that name a checkpoint, or belong to the one that is named."""
-
-
-class NextStep(NamedTuple):
-    """A command, and what it does."""
-
-    command: str
-    what: str
-
-
 def saved(summary: Summary) -> str:
     """Return the run's folder and the files in it."""
     folder = Path(summary.directory)
-    there = [path for name in FILES if (path := place_in(folder, name)).is_file() and path.stat().st_size]
-    return "   ".join([f"{formatting.place(summary)}/", *(str(path.relative_to(folder)) for path in there)])
+    paths = [path for name in FILES if (path := place_in(folder, name)).is_file() and path.stat().st_size]
+    return "   ".join([f"{formatting.place(summary)}/", *(str(path.relative_to(folder)) for path in paths)])
 
 
 def again(summary: Summary, *, details: bool) -> NextStep:
@@ -165,133 +143,179 @@ def again(summary: Summary, *, details: bool) -> NextStep:
     )
 
 
-def next_steps(summary: Summary) -> list[NextStep]:
-    """Return the commands that are likely to be wanted next, the first one most."""
-    return list(_steps(summary))[:MOST_STEPS]
+# The tables of results. Each checkpoint has a table of primary metric, interval, items and marks; where all have the
+# same single benchmark, they are the rows of one table. Below its row stand a benchmark's groups as far as there is
+# room, and, with details, all of them and its other metrics.
+
+HEADER: Final = ("  benchmark", "metric", "value", "95 % interval", "n/N", "")
+GAP: Final = ("",) * len(HEADER)
+
+MOST_GROUPS: Final = 8
+"""The groups that stand below a benchmark's row without details."""
+
+GROUP_LINES: Final = 24
+"""The lines for the groups of all benchmarks; where they would need more, the rows say how many groups there are."""
+
+ON_A_SCREEN: Final = 32
+"""Lines of tables with a row per benchmark and checkpoint; for more there is a row per checkpoint."""
+
+MOST: Final = 6
+"""Of more checkpoints each has a row, whether or not more would fit; with a single benchmark also of fewer."""
+
+MOST_ALIKE: Final = 2
+"""The same, of checkpoints that have the same benchmarks."""
 
 
-def _steps(summary: Summary) -> Iterator[NextStep]:
-    command = _command_of(summary.manifest)
-    if options := options_for_valid(summary):
-        others = _command_of(
-            summary.manifest, without=[re.split(" |=[^=]*$", option)[0] for option in options]
-        )
-        yield NextStep(f"{others} {' '.join(options)}", f"for valid results{helped(summary)}")
-    compares = _alike(summary) and summary.gate is None and not summary.manifest.get("demonstration")
-    if compares and not summary.faults:
-        yield from _of_several_checkpoints(summary)
-    if look := to_look_at(summary):
-        place = formatting.place(summary)
-        yield NextStep(shlex.join(["touchstone", "items", place, *look]), "the texts that are of no use")
-    yield from _after_faults(summary, command)
-    if summary.manifest.get("settings", {}).get("shard"):
-        folder = Path(formatting.place(summary)).parent
-        yield NextStep(
-            f"touchstone merge {shlex.quote(str(folder))}", "joins all shards, when they have ended"
-        )
+def is_by_checkpoint(summary: Summary, *, details: bool) -> bool:
+    """Return whether each checkpoint has a row, since a row per benchmark and checkpoint would not fit."""
+    benchmarks: dict[str, set[str]] = {name: set() for name in formatting.checkpoints(summary)}
+    for result in wholes(summary):
+        benchmarks[result.checkpoint].add(result.benchmark)
+    alike = len({frozenset(names) for names in benchmarks.values()}) == 1
+    rows = sum(1 + len(_other_numbers(result)) for result in wholes(summary)) + len(summary.composites)
+    fits = len(benchmarks) == 1 or rows + 2 * len(benchmarks) <= ON_A_SCREEN
+    many = len(benchmarks) > (MOST_ALIKE if alike else MOST) or not fits
+    return many and (details or not _has_one_benchmark(summary))
+
+
+def _has_one_benchmark(summary: Summary) -> bool:
+    """Return whether several checkpoints have the same single benchmark, and nothing else."""
+    names = {result.benchmark for result in wholes(summary)}
+    return len(names) == 1 and len(formatting.checkpoints(summary)) > 1 and not summary.composites
+
+
+def results_section(summary: Summary, *, many: bool, details: bool = False) -> Section:
+    """Return the tables of all results: of ``many`` by checkpoint, and with details also by benchmark."""
+    tables = list(tables_by_checkpoint(summary, table_of_run(summary))) if many else []
+    if details or not many:
+        tables += _tables_by_benchmark(summary, details=details, groups=not many)
+    return Section(key="results", parts=tuple(tables))
+
+
+def legend(summary: Summary, *, many: bool) -> str:
+    """Return the meaning of each sign that occurs in the tables; ``many``: they are by checkpoint."""
+    results, own_rows, parts = wholes(summary), formatting.own_rows(summary), []
+    if many:
+        signs = {sign for cell in table_of_run(summary).cells for sign in cell.signs}
+        parts += [f"{sign} {meaning}" for sign, meaning in SIGNS.items() if sign in signs]
+        if "*" not in signs:
+            parts.append("no best of a column is marked: none is told from all others")
+        parts.append(f"{SPREAD} half the widest 95 % interval of the column")
+    elif leading(summary.leaders):
+        parts.append(f"best: {TOLD}")
+    if any(result.of or result.published for result in results):
+        parts.append("n/N items scored of those published (or, of other data, of all)")
+    if not many and any(_sample(result.mark) for result in results if result.benchmark not in own_rows):
+        parts.append(f"{formatting.SAMPLE}: shipped rows, a few of those published")
+    if not many and own_rows:
+        parts.append(f"{formatting.OWN}: none was published")
+    metrics = [result.metrics[result.primary] for result in results]
+    metrics += map(composite_metric, summary.composites)
+    if whys := [metric.why for metric in metrics if metric.why and metric.low is None]:
+        parts.append(f"{formatting.NOTHING} undefined ({listed(dict.fromkeys(whys), 1)})")
+    if lower := [column.metric for column in table_of_run(summary).columns if column.lower]:
+        parts.append(f"lower is better for {listed(dict.fromkeys(lower), 4)}")
+    return "; ".join(parts)
+
+
+def _tables_by_benchmark(summary: Summary, *, details: bool, groups: bool) -> Iterator[Table]:
+    """Yield the table of each checkpoint; without ``groups`` rows of benchmarks say how many groups there are.
+
+    Checkpoints with the same single benchmark are the rows of one table.
+    """
+    if not details and _has_one_benchmark(summary):
+        yield _table_of_one_benchmark(summary)
         return
-    if told := summary.manifest.get("demonstration"):
-        yield NextStep(told["own"], "your own checkpoint, all rows")
-    elif summary.faults or not summary.results:
-        return
-    elif summary.gate is not None:
-        yield from after_gate(summary)
-    elif compares:
-        return
-    elif summary.changes:
-        yield NextStep(f"{command} --gate", "a verdict against the best so far")
-    else:
-        others = _command_of(summary.manifest, without=OF_A_CHECKPOINT)
-        yield NextStep(f"{others} --checkpoint NEW --gate", "a verdict on a new checkpoint")
-
-
-def _of_several_checkpoints(summary: Summary) -> Iterator[NextStep]:
-    """Yield what tells several checkpoints apart: two by their differences, more by who is best and by their curves."""
-    if len(formatting.checkpoints(summary)) == 2 or not summary.leaders:
-        yield NextStep(_touchstone(summary, "compare"), "what can be said of their differences")
-    else:
-        yield NextStep(_touchstone(summary, "best"), "benchmark by benchmark, and from whom it is told")
-    series = [row.get("series") for row in summary.checkpoints if row.get("series")]
-    if any(series.count(one) > 2 for one in series):
-        yield NextStep(_touchstone(summary, "study"), "curves, peaks, and what to do next")
-
-
-def _after_faults(summary: Summary, command: str) -> Iterator[NextStep]:
-    again = [_OF_BENCHMARK.match(one["message"]) is None for one in summary.faults]
-    if not all(again):  # the same command would fail again
-        look = shlex.join(["touchstone", "items", formatting.place(summary), "--error"])
-        yield NextStep(look, "what to mend; the same command then asks these alone")
-    if any(again):
-        yield NextStep(command, "asks only what has no score yet")
-
-
-def _command_of(
-    manifest: Mapping[str, Any], without: Collection[str] = (), flags: Collection[str] = ()
-) -> str:
-    """Return the command of a run, without its id, some options that have values, and some that have none."""
-    given = iter(command_words(manifest))
-    words = []
-    for word in given:
-        option = f"{SET}={next(given, '')}" if word == SET else word
-        name = "=".join(option.split("=")[: 1 + option.startswith(SET)])
-        if name == "--eval-run-id" or name in without:
-            if "=" not in option:
-                next(given, None)
-        elif option not in flags:
-            words.append(option)
-    return shlex.join(words)
-
-
-def _alike(summary: Summary) -> bool:
-    """Return whether several checkpoints have the same benchmarks."""
-    found: dict[str, set[str]] = {}
-    for one in wholes(summary):
-        found.setdefault(one.checkpoint, set()).add(one.benchmark)
-    first, *others = found.values() or [set[str]()]
-    return bool(others) and all(one & first for one in others)
-
-
-def after_gate(summary: Summary) -> Iterator[NextStep]:
-    """Yield what may be done after a gate: of a red one to look at it, and to accept it."""
-    gate = summary.gate or {}
-    lines = lines_from_json(gate)
-    bad = next((line for line in lines if line.fails and line.against), None)
-    if bad is not None and bad.against is not None:
-        sides = [f"{bad.against.run_id}#{bad.against.checkpoint}", f"{summary.run_id}#{bad.checkpoint}"]
-        yield NextStep(_touchstone(summary, "compare", *sides, "--show-flips", "3"), "items gained and lost")
-    if red := list(dict.fromkeys(line.benchmark for line in lines if line.fails and not line.invalid)):
-        named = [word for name in red for word in ("--benchmark", name)]
-        accept = shlex.join(["touchstone", "accept", summary.run_id, *named]) + _output(summary)
-        yield NextStep(f'{accept} --because "..."', f"accepts the drop; commit {ACCEPTED}")
-    elif gate.get("decision") in PASSING:
-        unsure = {(line.checkpoint, line.benchmark) for line in lines if line.kind == "inconclusive"}
-        soft = any(
-            SOFT in one.metrics for one in summary.results if (one.checkpoint, one.benchmark) in unsure
+    numbers = [len(_groups(summary, whole, details)) for whole in wholes(summary)]
+    fits = sum(min(number, MOST_GROUPS + 1) for number in numbers) <= GROUP_LINES
+    most = 0 if not groups else len(summary.results) if details else MOST_GROUPS if fits else 0
+    for name, about in formatting.checkpoints(summary).items():
+        rows = tuple(_benchmark_rows(summary, name, details, most))
+        yield Table(
+            header=HEADER, rows=rows, left=2, words=True, close=True, title=f"{name}  {about}".rstrip()
         )
-        if soft and SOFT not in (line.metric for line in lines):
-            command = _command_of(summary.manifest)
-            yield NextStep(f"{command} --eval-set gate_metric=soft", "may tell by the same items")
-        if lines and all(line.kind in ("not worse", "better") for line in lines):
-            yield from _baseline(summary)
 
 
-def _baseline(summary: Summary) -> Iterator[NextStep]:
-    """Yield the command that names the run's last checkpoint, unless the baseline has items that it lacks."""
-    checkpoints = formatting.checkpoints(summary)
-    name = list(checkpoints)[-1]
-    which = f" --checkpoint {shlex.quote(name)}" if len(checkpoints) > 1 else ""
-    scored = {result.benchmark: result.scored for result in summary.results if result.checkpoint == name}
-    if not replaced_baseline(Path(summary.directory).parent, MAIN, scored)[1]:
-        command = f"touchstone baseline set {summary.run_id}{which}{_output(summary)}"
-        yield NextStep(command, "makes this run the baseline main")
+def _table_of_one_benchmark(summary: Summary) -> Table:
+    by_checkpoint = {result.checkpoint: result for result in wholes(summary)}
+    results = [by_checkpoint[name] for name in in_order(summary)]
+    rows: list[tuple[str, ...]] = []
+    for result, last in zip(results, ends(summary, list(by_checkpoint)), strict=True):
+        rows.append(_result_row(summary, result, f"  {formatting.who(result, results)}"))
+        rows += [_row("", metric, str(metric.n)) for metric in _other_numbers(result)]
+        rows += [GAP] * last
+    kinds = set(formatting.checkpoints(summary).values())
+    about = (formatting.asked_alike(results), kinds.pop() if len(kinds) == 1 else "")
+    return Table(
+        header=("  checkpoint", *HEADER[1:]),
+        rows=tuple(rows),
+        left=2,
+        words=True,
+        close=True,
+        title=f"{results[0].benchmark}  {', '.join(filter(None, about))}".rstrip(),
+    )
 
 
-def _touchstone(summary: Summary, command: str, *words: str) -> str:
-    """Return a command on the run, or on what is named."""
-    return shlex.join(["touchstone", command, *(words or (summary.run_id,))]) + _output(summary)
+def _benchmark_rows(summary: Summary, checkpoint: str, details: bool, most: int) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of a checkpoint, ``most`` groups below each benchmark."""
+    for whole in (result for result in wholes(summary) if result.checkpoint == checkpoint):
+        groups = _groups(summary, whole, details)
+        label = f"  {whole.benchmark} {formatting.asked(whole)}".rstrip()
+        yield _result_row(summary, whole, label, count(len(groups), "group") if groups and not most else "")
+        others = list(whole.metrics.values())[1:] if details else _other_numbers(whole)
+        yield from (_row("", metric, str(metric.n)) for metric in others)
+        for result in groups[:most]:
+            yield _result_row(summary, result, f"    {(result.group or '').replace('_', ' ')}")
+        if most and len(groups) > most:
+            yield (f"    and {len(groups) - most} more", *GAP[1:])
+    best = leading(summary.leaders)
+    for composite in (row for row in summary.composites if row["checkpoint"] == checkpoint):
+        marks = ("best" * ((composite["name"], checkpoint) in best), _sample(composite.get("mark", "")))
+        metric = replace(composite_metric(composite), name=COMPOSITE)
+        yield _row(f"  {composite['name']}", metric, formatting.of_parts(composite), *marks)
 
 
-def _output(summary: Summary) -> str:
-    """Return the option for a results folder of another name."""
-    folder = Path(formatting.place(summary)).parent
-    return "" if str(folder) == OUTPUT else f" --output {shlex.quote(str(folder))}"
+def _groups(summary: Summary, whole: Result, details: bool) -> list[Result]:
+    """Return the results of a benchmark's groups; without details none where each group is a single item."""
+    name = (whole.checkpoint, whole.benchmark)
+    results = [
+        result for result in summary.results if result.group and (result.checkpoint, result.benchmark) == name
+    ]
+    return results if details or any(result.collected > 1 for result in results) else []
+
+
+def _other_numbers(result: Result) -> list[Metric]:
+    """Return maj@N, pass@5 and so on beside pass@1, and pass@N, where there are samples enough."""
+    metrics = result.metrics
+    names = [name for name in metrics if metrics[name].value is not None and name != result.primary]
+    passed = [name for name in names if name.startswith("pass@")]
+    if any(name.startswith("avg@") for name in names):  # which is pass@1 too
+        passed = [name for name in passed if name in (*(f"pass@{k}" for k in KS[1:]), passed[-1])]
+    return [metrics[name] for name in [*(name for name in names if name.startswith("maj@")), *passed]]
+
+
+def _result_row(summary: Summary, result: Result, label: str, groups: str = "") -> tuple[str, ...]:
+    """Return the row of a result's primary metric, with words on what is known of it, the loud ones first."""
+    own, whole = result.benchmark in formatting.own_rows(summary), result.group is None
+    best = whole and (result.benchmark, result.checkpoint) in leading(summary.leaders)
+    faults = {"error": result.errors, "timeout": result.timeouts, "lost item": result.lost}
+    origin = formatting.OWN if own else _sample(result.mark)
+    marks = [
+        "NOT VALID" * bool(result.invalid),
+        *(count(number, word) for word, number in faults.items() if number),
+        "UNSANDBOXED" * bool(result.unsandboxed),
+        "best" * best,
+        *formatting.not_counted(result.skipped, result.xfailed),
+        origin * whole,
+        groups,
+    ]
+    return _row(label, result.metrics[result.primary], formatting.of_all(result, own=own), *marks)
+
+
+def _sample(mark: str) -> str:
+    return formatting.SAMPLE * formatting.is_sample(mark)
+
+
+def _row(label: str, metric: Metric, items: str, *marks: str) -> tuple[str, ...]:
+    value, interval = formatting.number(metric.value), formatting.interval(metric.low, metric.high)
+    return label, metric.name, value, interval, items, ", ".join(filter(None, marks))

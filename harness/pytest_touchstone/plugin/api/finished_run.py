@@ -110,9 +110,9 @@ class FinishedRun:
         )
 
     def _repr_markdown_(self) -> str:
-        from pytest_touchstone.reports.markdown import page
+        from pytest_touchstone.reports.ci import markdown_page
 
-        return page(self.summary)
+        return markdown_page(self.summary)
 
     def _told(self) -> list[str]:
         lines = [f"left out, in .left_out: {text}" for text in self.left_out[:1]]

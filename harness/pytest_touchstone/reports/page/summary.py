@@ -11,8 +11,8 @@ from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.compare.formats.run import composite_metric
 from pytest_touchstone.core.text import count
 from pytest_touchstone.document import formatting
-from pytest_touchstone.reports import comparison, notes, standings
-from pytest_touchstone.reports.changes import changes_section
+from pytest_touchstone.reports import best, comparison, notes
+from pytest_touchstone.reports.best import changes_section
 from pytest_touchstone.reports.charts import line_charts
 from pytest_touchstone.reports.gate import gate_section
 from pytest_touchstone.reports.page.items import ItemRow, Kind, PagePart
@@ -62,8 +62,8 @@ def run_content(run: PageRun) -> dict[str, Any]:
         "summary": summary,
         "when": _when(summary),
         "demonstration": notes.demonstration(summary),
-        "best": standings.best_of_run(summary),
-        "overview": overview(table_of_run(summary), standings.verdicts_of(standings.in_summary(summary))),
+        "best": best.best_of_run(summary),
+        "overview": overview(table_of_run(summary), best.verdicts_of(best.in_summary(summary))),
         "command": " ".join(command_words(summary.manifest)),
         "failed": notes.failed_to_load(summary),
         "facts": [
@@ -104,10 +104,10 @@ def study_content(study: Study | None) -> dict[str, Any]:
     """Return what the template shows of a study before its sections."""
     if study is None:
         return {"best": "", "overview": {"rows": ()}, "curves": ()}
-    line = standings.best_line(study.once(standings_in), standings.benchmarks_of(study))
+    line = best.best_line(study.once(standings_in), best.benchmarks_of(study))
     return {
-        "best": line or standings.nothing_told(study),
-        "overview": overview(table_of_study(study), standings.verdicts_of(study.once(standings_in))),
+        "best": line or best.nothing_told(study),
+        "overview": overview(table_of_study(study), best.verdicts_of(study.once(standings_in))),
         "curves": drawn(study),
     }
 

@@ -23,6 +23,7 @@ from pytest_touchstone.core.keys import each_text, without_keys
 from pytest_touchstone.core.text import csv_text
 from pytest_touchstone.reports import png
 from pytest_touchstone.reports.files import samples_of
+from pytest_touchstone.reports.next_steps import token_limit
 from pytest_touchstone.reports.plots import study_pictures
 from pytest_touchstone.reports.trackers.mlflow import MLflow
 from pytest_touchstone.reports.trackers.payload import (
@@ -35,7 +36,6 @@ from pytest_touchstone.reports.trackers.payload import (
     tracked_runs,
 )
 from pytest_touchstone.reports.trackers.wandb import WandB
-from pytest_touchstone.reports.validity import token_limit
 from pytest_touchstone.results import place_in
 from pytest_touchstone.results.journal import RecordPlace, journal_files, latest_placed, read_at
 from pytest_touchstone.results.records import Record, to_json

@@ -13,6 +13,7 @@ import pytest
 
 from pytest_touchstone.compare.standings import ALL, Standing
 from pytest_touchstone.document import render_text
+from pytest_touchstone.reports.best import best_line, best_of_run, best_sections, in_summary
 from pytest_touchstone.reports.score_table import (
     BenchmarkColumn,
     ScoreCell,
@@ -22,7 +23,6 @@ from pytest_touchstone.reports.score_table import (
     markdown_table,
     table_of_run,
 )
-from pytest_touchstone.reports.standings import best_line, best_of_run, best_sections, in_summary
 from tests.support.studies import answers, of_items
 from tests.support.summaries import sample
 
