@@ -25,7 +25,7 @@ from pytest_touchstone.plugin.plain_stream import make_plain, stream_of
 from pytest_touchstone.reports import ci, files, terminal
 from pytest_touchstone.reports.next_steps import last_lines, stopped_at
 from pytest_touchstone.reports.page.security import KeyFoundError
-from pytest_touchstone.reports.progress import LETTERS, ProgressLine, short
+from pytest_touchstone.reports.progress import ProgressLine, letters_text, short
 from pytest_touchstone.reports.trackers.payload import Tracker
 from pytest_touchstone.reports.trackers.sending import trackers
 from pytest_touchstone.results.journal import each_record, latest
@@ -329,8 +329,7 @@ class Calls:
             self.note(f"{name} of {who} failed: {type(error).__name__}: {error}", 1)
 
     def tell_beginning(self, manifest: Mapping[str, Any], total: int) -> None:
-        """Write that the machine is busy, what a demonstration is, and the letters by which pytest shows the scores of
-        so many items, unless pytest is to be quiet."""
+        """Write that the machine is busy, and what a demonstration is, unless pytest is to be quiet."""
         self._total = total
         reporter = self._manager.get_plugin("terminalreporter")
         if reporter is None or self._config.option.verbose < 0:
@@ -349,8 +348,6 @@ class Calls:
                 reporter.write_line(f"  {label}  {first}")
                 for line in others:
                     reporter.write_line(f"{'':12}{line}")
-        if total and not self._config.option.verbose:
-            reporter.write_line(f"letters: {LETTERS}")
 
     def start_progress(
         self, directory: Path, total: int, processes: int, names: Mapping[str, str]
@@ -379,12 +376,16 @@ class Calls:
         return progress
 
     def write_sections(self, reporter: pytest.TerminalReporter, summary: Summary) -> None:
-        """Write the sections below the tests: after our own, what could not be done, and GitHub's annotations."""
+        """Write what the letters of the tests mean, and sections: our own, what could not be done, annotations."""
         mine, *others = self.call("pytest_touchstone_terminal_sections", summary=summary) or [
             ("benchmarks", "")
         ]
         notices = "".join(f"\n{one.line}" for one in self.notices)
         reporter.currentfspath = None  # its first line would come after an empty one
+        properties = [dict(report.user_properties) for report in reporter.stats.get("passed", ())]
+        primaries = [float(row["touchstone_primary"]) for row in properties if "touchstone_primary" in row]
+        if primaries and not self._config.option.verbose:
+            reporter.write_line(f"letters: {letters_text(primaries)}")
         for title, text in ((mine[0], mine[1] + notices), *others):
             reporter.section(title)
             for line in text.splitlines():

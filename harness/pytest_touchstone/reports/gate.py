@@ -23,7 +23,7 @@ from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.document import Section, Table
 from pytest_touchstone.document.formatting import NOTHING, interval, number, p_short
-from pytest_touchstone.statistics.comparison import POINTS
+from pytest_touchstone.statistics.comparison import POINTS, MetricUnit
 from pytest_touchstone.statistics.verdicts import POWER
 
 APART: Final = 20
@@ -42,7 +42,13 @@ def verdicts_section(gate: Mapping[str, Any] | None, *, details: bool) -> Sectio
     several = len({line.checkpoint for line in lines}) > 1
     rows: list[tuple[str, str]] = []
     known: set[str] = set()
-    apart = lines if details else _apart(lines)
+    apart = lines
+    if not details:
+        bad_lines = [line for line in lines if line.fails or line.invalid or line.accepted]
+        compared = [
+            line for line in lines if line not in bad_lines and line.comparison.difference is not None
+        ]
+        apart = bad_lines[:APART] + (compared if len(compared) <= APART else [])
     for line in apart:
         bad = (*line.fails, *line.invalid)
         shown = details or line.fails or line.accepted
@@ -55,8 +61,11 @@ def verdicts_section(gate: Mapping[str, Any] | None, *, details: bool) -> Sectio
         rows.append(
             (line.kind, "\n".join([_numbers(line, several, details=details), *filter(None, reasons)]))
         )
-    if not details and (text := _seen([line for line in lines if not line.fails], several)):
-        rows.append(("sees", text))
+    seen = [line for line in lines if line.comparison.verdict == "inconclusive" and line.sees is not None]
+    if drops := [
+        f"{_drop(line)} on {_label(line, several)}" for line in seen if not line.fails and not details
+    ]:
+        rows.append(("sees", f"this gate sees a drop of {listed(drops, NAMED)} with {100 * POWER:.0f} %"))
     together: dict[str, list[str]] = {}
     for line in lines:
         if line not in apart:
@@ -96,13 +105,6 @@ def gate_section(gate: Mapping[str, Any]) -> Section:
     return Section(key="gate", title="Gate", parts=parts)
 
 
-def _apart(lines: Sequence[BenchmarkComparison]) -> list[BenchmarkComparison]:
-    """Return the lines that a short report shows one by one."""
-    bad = [line for line in lines if line.fails or line.invalid or line.accepted]
-    compared = [line for line in lines if line not in bad and line.comparison.difference is not None]
-    return bad[:APART] + (compared if len(compared) <= APART else [])
-
-
 def sees_text(line: BenchmarkComparison) -> str:
     """Return the drop that a line calls worse with power 0.8, in words; empty where it is not known."""
     if line.sees is None:
@@ -117,40 +119,26 @@ def _drop(line: BenchmarkComparison) -> str:
     return unit.told(line.sees).removeprefix("+")
 
 
-def _seen(lines: Sequence[BenchmarkComparison], several: bool) -> str:
-    """Return the same of those that are inconclusive, in one sentence."""
-    seen = [line for line in lines if line.comparison.verdict == "inconclusive" and line.sees is not None]
-    twice = len({(line.checkpoint, line.benchmark) for line in seen}) < len(seen)
-    told = [
-        f"{_drop(line).removesuffix(' points')} on {f'{line.checkpoint}, ' * several}{line.benchmark}"
-        f"{f' {line.metric}' * twice}"
-        for line in seen
-    ]
-    if len(told) > 1:
-        points = ", in points," if all(line.comparison.told_in is POINTS for line in seen) else ""
-        return f"this gate sees drops{points} of {listed(told, NAMED)}, with {100 * POWER:.0f} %"
-    return sees_text(seen[0]) if seen else ""
-
-
 def heading(gate: Mapping[str, Any]) -> str:
     """Return the mode, the baseline, the margin and alpha, in a few words."""
     mode = "verdicts only" if gate.get("mode") is None else gate["mode"]
+    comparisons = [(line.metric, line.comparison) for line in lines_from_json(gate)]
+    margins = [
+        (metric, comparison.margin, comparison.told_in)
+        for metric, comparison in comparisons
+        if comparison.margin is not None
+    ]
     return (
-        f"{mode}, against {gate['baseline']}, margin {_margins(gate)}, "
+        f"{mode}, against {gate['baseline']}, margin {margins_text(gate['margin'], margins)}, "
         f"alpha {gate['alpha']:g} over all benchmarks of a checkpoint"
     )
 
 
-def _margins(gate: Mapping[str, Any]) -> str:
+def margins_text(margin: float, rows: Sequence[tuple[str, float, MetricUnit]]) -> str:
     """Return the margin of all, and those of metrics with a unit: ``1 point, 0.01 bits of bits_per_byte``."""
-    lines = [line for line in lines_from_json(gate) if line.comparison.margin is not None]
-    own = [
-        f"{line.comparison.told_in.size(line.comparison.margin or 0)} of {line.metric}"
-        for line in lines
-        if line.comparison.told_in is not POINTS
-    ]
-    points = [POINTS.size(gate["margin"])] if len(own) < len(lines) or not lines else []
-    return ", ".join(dict.fromkeys((*points, *own)))
+    with_units = [f"{unit.size(size)} of {metric}" for metric, size, unit in rows if unit is not POINTS]
+    points = [POINTS.size(margin)] if len(with_units) < len(rows) or not rows else []
+    return ", ".join(dict.fromkeys((*points, *with_units)))
 
 
 def _numbers(line: BenchmarkComparison, several: bool, *, details: bool) -> str:
@@ -192,8 +180,12 @@ def decision_text(gate: GateResult, code: int | None = None) -> str:
     if gate.mode is None:
         found = gate.fault or _counted(gate.lines) or "none"
         return f"verdicts: {found}{_parts(gate)}{HINT}"
-    faults = [gate.fault] if gate.fault is not None else []
-    invalid = [*faults, *_by_reason(gate)]
+    by_reason: dict[str, list[str]] = {}
+    for line in gate.lines:
+        if line.invalid:  # what to do about it is left to the line's own reasons
+            by_reason.setdefault(line.invalid[0].partition("; ")[0], []).append(_name(line, gate))
+    invalid = [gate.fault] if gate.fault is not None else []
+    invalid += [f"{listed(names, NAMED)}: {reason}" for reason, names in by_reason.items()]
     fails = [f"{_name(line, gate)} {_failure(line)}" for line in gate.lines if line.fails]
     if invalid:
         besides = f"; besides, {listed(fails, NAMED, between='; ')}" if fails else ""
@@ -215,18 +207,6 @@ def standing(gate: Mapping[str, Any]) -> str:
     if gate["decision"] != "passed" or not kinds:
         return str(gate["decision"])
     return "first" if kinds == {"first"} else "unsure" if kinds.intersection(UNSURE) else "passed"
-
-
-def _by_reason(gate: GateResult) -> list[str]:
-    """Return each reason for which lines are not valid, once, after the names of those lines.
-
-    What to do about it is left to the line's own reasons.
-    """
-    found: dict[str, list[str]] = {}
-    for line in gate.lines:
-        if line.invalid:
-            found.setdefault(line.invalid[0], []).append(_name(line, gate))
-    return [f"{listed(names, NAMED)}: {reason.partition('; ')[0]}" for reason, names in found.items()]
 
 
 def difference_text(line: BenchmarkComparison) -> str:
@@ -264,45 +244,36 @@ def reason_texts(line: BenchmarkComparison, against: str | None = None) -> list[
     baseline = baseline_text(line) if against is not None else ""
     fails = [reason for reason in line.fails if reason != "worse"]
     why = _SAID.sub("", line.comparison.why, count=1)
-    said = [] if why in line.invalid else [why]
-    said += [sees_text(line)] if line.comparison.verdict == "inconclusive" and line.sees is not None else []
-    held = [line.accepted] if line.accepted else []
-    return [*([f"{against}{baseline}"] if baseline else []), *line.invalid, *fails, *held, *said, *line.notes]
+    sees = sees_text(line) if line.comparison.verdict == "inconclusive" else ""
+    texts = [f"{against}{baseline}" if baseline else "", *line.invalid, *fails, line.accepted]
+    return list(filter(None, [*texts, "" if why in line.invalid else why, sees, *line.notes]))
 
 
 def _parts(gate: GateResult) -> str:
-    """Return the benchmarks that lack items of earlier results: those that were compared with nothing, then the
-    others."""
-    apart = [
-        f"{_name(line, gate)} ({line.part or line.comparison.why})"
-        for line in gate.lines
-        if line.kind == "not compared"
-    ]
-    some = [
-        f"{_name(line, gate)} ({line.part})"
-        for line in gate.lines
-        if line.part and line.kind != "not compared"
-    ]
-    texts = [f"NOTHING WAS COMPARED for {listed(apart, NAMED, between='; ')}"] if apart else []
-    texts += [f"only a part was asked of {listed(some, NAMED, between='; ')}"] if some else []
-    return "".join(f"; {text}" for text in texts)
+    """Return the benchmarks that lack items of earlier results: first those that were compared with nothing."""
+    apart = [line for line in gate.lines if line.kind == "not compared"]
+    some = [line for line in gate.lines if line.part and line not in apart]
+    texts = []
+    for text, lines in (("NOTHING WAS COMPARED for", apart), ("only a part was asked of", some)):
+        names = [f"{_name(line, gate)} ({line.part or line.comparison.why})" for line in lines]
+        texts += [f"; {text} {listed(names, NAMED, between='; ')}"] if names else []
+    return "".join(texts)
 
 
 def _failure(line: BenchmarkComparison) -> str:
     """Return the reasons for which a line fails, in a few words with its difference."""
     comparison = line.comparison
     moved = "" if comparison.difference is None else f" ({comparison.told_in.told(comparison.difference)})"
-    told = (
-        f"was compared with nothing ({line.part or comparison.why})"
-        if line.kind == "not compared"
-        else f"cannot be told{moved}"
-    )
-    known = {"worse": f"is worse{moved}", STRICT: told}
-    reasons = sorted(line.fails, key=lambda reason: reason not in known)
-    return " and ".join(
-        known.get(reason, f"misses its {reason}" if reason.startswith("floor ") else reason)
-        for reason in reasons
-    )
+    strict = f"cannot be told{moved}"
+    if line.kind == "not compared":
+        strict = f"was compared with nothing ({line.part or comparison.why})"
+    texts: list[str] = []
+    for reason in line.fails:
+        if reason.startswith("floor "):
+            texts.insert(0, f"misses its {reason}")
+        else:
+            texts.append({"worse": f"is worse{moved}", STRICT: strict}.get(reason, reason))
+    return " and ".join(texts)
 
 
 def _name(line: BenchmarkComparison, gate: GateResult) -> str:

@@ -22,6 +22,7 @@ from pytest_touchstone.core.files import SCHEMA
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.document import Facts, Part, Section, Table, render_text
 from pytest_touchstone.document.formatting import NOTHING
+from pytest_touchstone.reports.gate import margins_text
 from pytest_touchstone.results.summary import finite
 from pytest_touchstone.statistics.comparison import POINTS, MetricUnit, unit_of
 from pytest_touchstone.statistics.power import MOST_ITEMS
@@ -46,15 +47,10 @@ def _heading(plan: GatePlan, checkpoints: int) -> str:
     made = sum(row.metric == COMPOSITE for row in tests)
     whole = f" and {count(made, 'composite')}" if made else ""
     over = f" over {count(len(tests) - made, 'benchmark')}{whole}" if len(tests) > 1 else ""
+    margins = [(row.metric, row.margin, _unit(row)) for row in plan.rows]
     each = f", for each of {checkpoints} checkpoints" if checkpoints > 1 else ""
-    return f"plan  against {plan.baseline}, margin {_margins(plan)}, alpha {plan.alpha:g}{over}{each}"
-
-
-def _margins(plan: GatePlan) -> str:
-    """Return the margin of all, and those of metrics with a unit: ``1 point, 0.01 bits of bits_per_byte``."""
-    own = [f"{_unit(row).size(row.margin)} of {row.metric}" for row in plan.rows if _unit(row) is not POINTS]
-    points = [POINTS.size(plan.margin)] if len(own) < len(plan.rows) or not plan.rows else []
-    return ", ".join(dict.fromkeys((*points, *own)))
+    margin = margins_text(plan.margin, margins)
+    return f"plan  against {plan.baseline}, margin {margin}, alpha {plan.alpha:g}{over}{each}"
 
 
 def _unit(row: PlanRow) -> MetricUnit:

@@ -37,7 +37,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, TextIO
@@ -262,8 +262,8 @@ def short(name: str) -> str:
 
 UNGRADED: Final = "~"
 
-LETTERS: Final = "+ right   - wrong   0 to 9 tenths of a partial score   ~ any other"
-"""The letters of pytest's dots line, in words."""
+LETTERS: Final = {"+": "right", "-": "wrong", UNGRADED: "any other score, or none"}
+"""The letters of pytest's dots line but for digits, in words."""
 
 
 def item_status(primary: float | None) -> tuple[str, str]:
@@ -274,3 +274,12 @@ def item_status(primary: float | None) -> tuple[str, str]:
     # The tenth below: 0.99 is a 9, and never looks like a full score.
     letter = {0.0: "-", 1.0: "+"}.get(primary) or (str(int(primary * 10)) if 0 < primary < 1 else UNGRADED)
     return letter, fixed(primary, 2) if abs(primary) < 1e6 else f"{primary:.2e}"
+
+
+def letters_text(primaries: Iterable[float]) -> str:
+    """Return what the letters of items with these primary scores mean, those that occur alone."""
+    occurring = {item_status(primary)[0] for primary in primaries}
+    texts = [f"{letter} {meaning}" for letter, meaning in LETTERS.items() if letter in occurring]
+    if digits := sorted(occurring - LETTERS.keys()):
+        texts.append(f"{' '.join(digits)} tenths of a partial score")
+    return "   ".join(texts)
