@@ -119,7 +119,7 @@ def last_lines(summary: Summary, width: int) -> list[str]:
     for result in faulty[:MOST_LINES]:
         numbers = {text: getattr(result, name) for name, text in FAULTS.items()}
         parts = [f"{number} of {result.collected} items {text}" for text, number in numbers.items() if number]
-        texts.append(f"{_short_name(summary, result)}: {', '.join(parts)}{_first_fault(summary, result)}")
+        texts.append(f"{_short_name(summary, result)}: {', '.join(parts)}; errors.log says why")
     if len(faulty) > MOST_LINES:
         texts.append(f"{len(faulty) - MOST_LINES} more; see {place(summary)}")
     return [line for text in texts for line in wrapped(f"not valid: {text}", width)]
@@ -130,19 +130,6 @@ def _too_many(summary: Summary, result: Result) -> dict[str, float]:
     allowed = {declared.name: declared.most_unusable for declared in summary.declarations}
     share = allowed.get(result.benchmark, 0.0)
     return {key: share for key in UNUSABLE if getattr(result, key) > share * result.outputs}
-
-
-def _first_fault(summary: Summary, result: Result) -> str:
-    """Return the first item of a result that has no score, and the cause."""
-    example = re.compile(rf"[\[-]({re.escape(base_name(result.benchmark))}/[^\]]*)\]$")
-    several = len({other.checkpoint for other in summary.results}) > 1
-    for fault in summary.faults:
-        match = example.search(fault["item"])
-        if match is not None and (not several or f"[{result.checkpoint}-" in fault["item"]):
-            cause = (fault["message"].strip().splitlines() or ["no reason is known"])[0]
-            which = "" if f"({match[1]})" in cause else f" {match[1]}:"
-            return f"{':' if result.faults == 1 else '; the first:'}{which} {cause}"
-    return ""
 
 
 def _short_name(summary: Summary, result: Result) -> str:
