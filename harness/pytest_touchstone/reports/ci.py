@@ -28,7 +28,7 @@ from pytest_touchstone.core import marks
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.errors import ExitCode
 from pytest_touchstone.core.keys import masked
-from pytest_touchstone.core.text import visible, without_home
+from pytest_touchstone.core.text import count, visible, without_home
 from pytest_touchstone.document import Facts, Section, formatting, render_markdown
 from pytest_touchstone.document.formatting import markdown_code, markdown_text
 from pytest_touchstone.reports import comparison, notes
@@ -108,7 +108,7 @@ def _dropped(line: BenchmarkComparison) -> str:
     if line.comparison.difference is not None:
         adjusted = line.comparison.p_adjusted
         p = "" if adjusted is None else f", p {markdown_text(formatting.p_short(adjusted))}"
-        parts.append(f"**{difference_text(line)}**{p} over {line.comparison.n:,} items")
+        parts.append(f"**{difference_text(line)}**{p} over {count(line.comparison.n, 'item')}")
     if against is not None:
         parts.append(f"against {markdown_code(against.checkpoint)} of run {markdown_code(against.run_id)}")
     parts += [markdown_text(reason) for reason in line.fails if reason != "worse"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
@@ -11,7 +10,7 @@ from typing import Any, Final
 
 from pytest_touchstone.core.requests import VERDICT_KINDS
 from pytest_touchstone.core.text import count, visible
-from pytest_touchstone.document.formatting import cell_width
+from pytest_touchstone.document.formatting import cell_width, console_of
 from pytest_touchstone.results.item_view import AnswerChoice, ItemView, Question
 
 INDENT: Final = "  "
@@ -108,26 +107,16 @@ def _field(label: str, text: str, width: int, full: bool) -> Iterator[str]:
 def _text(
     text: str, width: int, full: bool, first: str = INDENT * 2, others: str | None = None
 ) -> Iterator[str]:
-    """Yield a text folded to the width, its own lines kept."""
+    """Yield a text folded to the width, its own lines kept; it breaks at spaces, else anywhere."""
+    from rich.text import Text
+
     others = first if others is None else others
+    columns = max(1, width - cell_width(others))
     start = first
     for line in (text if full else shortened(text)).strip("\n").split("\n"):
-        for part in _folded(line.expandtabs(), width - cell_width(others)):
-            yield start + part
+        for piece in Text(line.expandtabs()).wrap(console_of(columns, color=False), columns):
+            yield start + piece.plain
             start = others
-
-
-def _folded(line: str, width: int) -> list[str]:
-    """Return a line as several of that many columns at most, broken at spaces, else anywhere."""
-    lines = [""]
-    for word in re.findall(r"\s*\S+|\s+$", line):
-        if lines[-1].strip() and cell_width(lines[-1] + word) > width:
-            lines.append("")
-        for sign in word if lines[-1] or len(lines) == 1 else word.lstrip():
-            if lines[-1] and cell_width(lines[-1] + sign) > width:
-                lines.append("")
-            lines[-1] += sign
-    return lines
 
 
 def shortened(text: str, longest: int = LONGEST) -> str:

@@ -147,7 +147,7 @@ def test_a_notebooks_table_escapes_what_names_have(tmp_path: Path) -> None:
     summary = load_summary(made_up(tmp_path, "one", "a"))
     named = [replace(one, checkpoint="<b>&") for one in summary.results]
     write_results(replace(summary, results=named), tmp_path)
-    assert "| &#60;b&#62;&#38; |" in pytest_touchstone.load(tmp_path)._repr_markdown_()
+    assert "**&#60;b&#62;&#38;**" in pytest_touchstone.load(tmp_path)._repr_markdown_()
 
 
 def test_data_frames_have_the_results_and_the_items(run: pytest_touchstone.FinishedRun) -> None:
