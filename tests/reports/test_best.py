@@ -40,7 +40,10 @@ OVERALL = standing(ALL, metric="pooled")
     [
         ([], ""),
         ([standing("x")], "a leads on x; it cannot be told from b (p 0.31)"),
-        ([standing("x", told=True, p=0.004)], "a is the best on x, told from each other one (p 0.004)"),
+        (
+            [standing("x", told=True, p=0.004)],
+            "a is the best on x, significantly better than all others (p 0.004)",
+        ),
         ([standing("x", tied=True, p=1.0)], "a and b are equally good on x"),
         (
             [standing("x", p=None)],
@@ -52,11 +55,11 @@ OVERALL = standing(ALL, metric="pooled")
         ),
         (
             [standing("x"), standing("y"), OVERALL._replace(told=True, p=0.01)],
-            "over all items a is the best, told from each other one (p 0.01); a leads on 2 of 2 benchmarks",
+            "over all items a is the best, significantly better than all others (p 0.01); a leads on 2 of 2 benchmarks",
         ),
         (
             [standing("x"), standing("y"), OVERALL._replace(checkpoint="c", told=True, p=0.01)],
-            "over all items c is the best, told from each other one (p 0.01); a leads on 2 of 2 benchmarks",
+            "over all items c is the best, significantly better than all others (p 0.01); a leads on 2 of 2 benchmarks",
         ),
         (
             [standing("x"), standing("y", "b"), OVERALL._replace(checkpoint="c", rivals=("a", "b"))],
@@ -82,7 +85,7 @@ def test_standings_of_former_versions_are_those_that_were_told() -> None:
     (found,) = in_summary(replace(sample(3), leaders=[former]))
     assert (found.told, found.p) == (True, None)
     assert best_of_run(replace(sample(3), leaders=[former])).startswith(
-        "a is the best on x, told from each other one"
+        "a is the best on x, significantly better than all others"
     )
 
 
@@ -163,7 +166,7 @@ def test_luck_is_told_in_a_sentence_for_one_benchmark_and_in_a_table_for_several
     one = of_items({"a": answers(SLOW, 200, 5)})
     text = " ".join(render_text(best_sections(one), width=80, color=False).split())
     assert re.search(
-        r"measures \d\d\.\d\d % on b; as the best of 11, \d\.\d\d points of that are luck: expect ", text
+        r"measures \d\d\.\d\d % on b; choosing the best of 11 flatters it by \d\.\d\d points: expect ", text
     )
     runs = zip(answers(SLOW, 200, 5), answers(SLOW, 300, 6), strict=True)
     several = render_text(
@@ -172,5 +175,5 @@ def test_luck_is_told_in_a_sentence_for_one_benchmark_and_in_a_table_for_several
     head = ["benchmark", "measured", "luck", "expected", "95", "%", "interval"]
     rows = [line.split() for line in several.splitlines()]
     assert [row[0] for row in rows[rows.index(head) + 1 :][:3]] == ["b", "c", "all"]
-    assert "over all items; as the best of 11" in " ".join(several.split())
+    assert "over all items; choosing the best of 11" in " ".join(several.split())
     assert max(map(len, several.splitlines())) <= 80

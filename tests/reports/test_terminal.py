@@ -302,7 +302,7 @@ def test_a_legend_explains_the_signs_that_occur_and_no_others():
     }
     text = words(render(replace(whole, results=sampled, leaders=[leader]), 80, False))
     assert re.search(
-        r"legend best: told from each other .*; n/N items scored .*; sample: shipped rows, .* published items",
+        r"legend best: significantly better .*; n/N items scored .*; sample: shipped rows, .* published items",
         text,
     )
     assert "own rows" not in text
@@ -454,7 +454,8 @@ def test_series_stand_apart_and_kinds_of_checkpoints_have_tables_of_their_own():
 
 def test_the_best_of_a_column_is_marked_only_where_it_is_told():
     whole = sample(9, faults=False)
-    assert "no best of a column is marked: none is told from all others" in words(render(whole, 100, False))
+    text = words(render(whole, 100, False))
+    assert "no best is marked: in no column is one significantly better than all others" in text
     leader = {
         "benchmark": "mmlu_stem",
         "metric": "acc",
@@ -465,7 +466,7 @@ def test_the_best_of_a_column_is_marked_only_where_it_is_told():
     text = render(replace(whole, leaders=[leader]), 100, False)
     [line] = [line for line in text.splitlines() if re.search(r"\d\*", line)]
     assert line.startswith("checkpoint-500 ")
-    assert "* best of its column, told from each other one by a paired test" in words(text)
+    assert "* best of its column, significantly better than all others by a paired test" in words(text)
 
 
 def test_signs_beside_a_value_say_what_is_wrong_with_it():

@@ -81,12 +81,16 @@ def _sentence(best: Standing) -> str:
     if best.benchmark == ALL:
         if best.tied:
             return f"over all items {best.checkpoint} and {best.rival} are equally good"
-        told = f"the best, told from each other one{_p(best)}" if best.told else f"first, but {rivals}"
+        told = (
+            f"the best, significantly better than all others{_p(best)}"
+            if best.told
+            else f"first, but {rivals}"
+        )
         return f"over all items {best.checkpoint} is {told}"
     if best.tied:
         return f"{best.checkpoint} and {best.rival} are equally good on {best.benchmark}"
     if best.told:
-        return f"{best.checkpoint} is the best on {best.benchmark}, told from each other one{_p(best)}"
+        return f"{best.checkpoint} is the best on {best.benchmark}, significantly better than all others{_p(best)}"
     return f"{best.checkpoint} leads on {best.benchmark}; it {rivals}"
 
 
@@ -154,7 +158,7 @@ def cost_sentences(study: Study) -> list[str]:
             where = "over all items" if best.benchmark == ALL else f"on {best.benchmark}"
             lines.append(
                 f"{best.checkpoint} measures {value_text(cost.measured, cost.measure)} {where}; "
-                f"as the best of {best.of}, {luck} of that are luck: expect {expected} on further items"
+                f"choosing the best of {best.of} flatters it by {luck}: expect {expected} on further items"
             )
     if names := [f"{standing.benchmark} {standing.metric}" for standing in study.once(without_cost)]:
         lines.append(

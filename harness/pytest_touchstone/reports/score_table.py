@@ -33,10 +33,12 @@ from pytest_touchstone.study.choice import standings_in
 from pytest_touchstone.study.overview import marks_of
 from pytest_touchstone.study.points import Measure, Point, Study, Value
 
-TOLD: Final = "told from each other one by a paired test on the same items, at 5 % corrected for the choice"
+TOLD: Final = (
+    "significantly better than all others by a paired test on the same items, at 5 % corrected for the choice"
+)
 
 SIGNS: Final = {
-    "*": f"best of its column, {TOLD} (without it: not told)",
+    "*": f"best of its column, {TOLD} (no * where none is)",
     "!": "not valid, or items are missing",
     "c": "through a chat template, unlike others of its column",
     "~": "over fewer items than others of its column",
@@ -258,7 +260,9 @@ def table_of_study(study: Study) -> ScoreTable:
     )
 
 
-BOLD: Final = "bold: told from each other one by a paired test on the same items, corrected for the choice"
+BOLD: Final = (
+    "bold: significantly better than all others by a paired test on the same items, corrected for the choice"
+)
 NOT_VALID: Final = "not valid"
 
 
@@ -271,7 +275,7 @@ def legend(table: ScoreTable, *, stderr: bool) -> str:
     if any(one.best for one in table.cells):
         parts += [BOLD]
     elif len(table.rows) > 1:
-        parts += ["no best is marked: none is told from all others"]
+        parts += ["no best is marked: none is significantly better than all others"]
     lower = [one.metric for one in table.columns if one.lower]
     parts += [f"lower is better for {listed(dict.fromkeys(lower))}"] if lower else []
     return "; ".join([*parts, *table.notes])

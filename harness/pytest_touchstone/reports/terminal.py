@@ -199,7 +199,7 @@ def legend(summary: Summary, *, many: bool) -> str:
         signs = {sign for cell in table_of_run(summary).cells for sign in cell.signs}
         parts += [f"{sign} {meaning}" for sign, meaning in SIGNS.items() if sign in signs]
         if "*" not in signs:
-            parts.append("no best of a column is marked: none is told from all others")
+            parts.append("no best is marked: in no column is one significantly better than all others")
         parts.append(f"{SPREAD} half the widest 95 % interval of the column")
     elif leading(summary.leaders):
         parts.append(f"best: {TOLD}")

@@ -197,7 +197,7 @@ def test_the_page_begins_with_who_is_best_and_the_table_of_checkpoints():
     page = unescape(run_page(replace(whole, results=results, leaders=[{**told, "rival": "x", "p": 0.01}])))
     places = [page.index(text) for text in ("<h1>", 'class="lead"', 'class="scroll overview', "<h2>")]
     assert places == sorted(places)
-    assert "checkpoint-200 is the best on winogrande, told from each other one (p 0.01)" in page
+    assert "checkpoint-200 is the best on winogrande, significantly better than all others (p 0.01)" in page
     table = page[places[2] : page.index("</table>")]
     assert [table.count(f"checkpoint-{step}00") for step in (1, 2, 3)] == [1, 1, 1]
     assert len(re.findall(r'<td class="number best">', table)) == 1
