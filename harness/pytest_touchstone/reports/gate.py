@@ -21,7 +21,7 @@ from pytest_touchstone.compare.gate.result import (
 from pytest_touchstone.compare.judge import POOLED
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.text import listed
-from pytest_touchstone.document import Section, Table
+from pytest_touchstone.document import Facts, Section, Table
 from pytest_touchstone.document.formatting import NOTHING, interval, number, p_short
 from pytest_touchstone.statistics.comparison import POINTS, MetricUnit
 from pytest_touchstone.statistics.verdicts import POWER
@@ -81,7 +81,7 @@ def verdicts_section(gate: Mapping[str, Any] | None, *, details: bool) -> Sectio
         rows.append((POOLED, "\n".join(filter(None, reasons))))
     rows += [("note", note) for note in gate.get("notes", ())]
     table = Table(header=("", ""), rows=tuple(rows), left=2)
-    return Section(key="gate", parts=(f"gate  {heading(gate)}", table))
+    return Section(key="gate", parts=(Facts((("gate", heading(gate)),)), table))
 
 
 def gate_section(gate: Mapping[str, Any]) -> Section:
