@@ -79,6 +79,13 @@ def test_markdown_has_the_decision_the_verdicts_and_the_scores() -> None:
     assert re.search(r"\*\*checkpoint-100 .*\n\n.*\n.*\n\| winogrande 5-shot \| acc \|", text)
 
 
+def test_markdown_of_more_results_than_a_comment_holds_has_a_row_per_checkpoint() -> None:
+    few, many = (ci.markdown_page(sample(count, faults=False)) for count in (16, 24))
+    assert few.count("| metric | value | 95 % interval |") == 16
+    assert "metric | value" not in many
+    assert len(re.findall(r"^\| checkpoint-\d+ \|", many, re.MULTILINE)) == 24
+
+
 def test_a_name_in_markdown_neither_formats_nor_mentions_nor_ends_anything() -> None:
     text = ci.markdown_page(summary(EVIL))
     assert "<b>" not in re.sub(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)", "", text)  # but for spans of code

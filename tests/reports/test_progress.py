@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.reports.progress import ProgressLine, item_status
+from pytest_touchstone.reports.progress import ProgressLine, item_status, letters_text
 from pytest_touchstone.results.run_directory import ProcessProgress, write_progress
 
 NEVER = 3600.0
@@ -380,3 +380,9 @@ def test_every_number_has_one_letter_and_a_short_or_plain_word(score):
     assert 0 < len(word) < 12
     assert "nan" not in word
     assert "inf" not in word
+
+
+def test_letters_are_explained_as_far_as_they_occur() -> None:
+    assert letters_text([1.0, 0.0, 1.0]) == "+ right   - wrong"
+    assert letters_text([0.83, 1.0, 0.41]) == "+ right   4 8 tenths of a partial score"
+    assert letters_text([-12.4]) == "~ any other score, or none"
