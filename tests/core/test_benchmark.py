@@ -114,7 +114,7 @@ def test_rows_in_a_file_beside_the_module_are_found_from_anywhere(tmp_path: Path
     assert found.info.path == str(tmp_path / "sums.jsonl")
     assert shots is not None
     assert [example.row["a"] for example in shots.examples] == [6]
-    assert made(data="sums.jsonl").folder == Path(__file__).parent
+    assert made(data="sums.jsonl").code.folder == Path(__file__).parent
 
 
 class Question(typing.TypedDict):

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
-from pytest_touchstone.core.benchmark import Benchmark, Dataset, Published, Shots
+from pytest_touchstone.core.benchmark import Benchmark, Dataset, Published, RowRules, Shots
 from pytest_touchstone.core.dataset import (
     DatasetInfo,
     DatasetRows,
@@ -109,7 +109,7 @@ def test_a_wrong_row_is_named_by_file_and_number(tmp_path: Path, line: str, faul
 def test_a_row_that_cannot_be_prepared_is_named_too(tmp_path: Path) -> None:
     data = write(tmp_path, "sums/test", row(0))
     with pytest.raises(DataError, match=r"row 1: field 'text' is missing \(x cannot use it\)"):
-        load_dataset(spec(prepare=lambda given: {"question": given["text"]}), data)
+        load_dataset(spec(row_rules=RowRules(prepare=lambda given: {"question": given["text"]})), data)
 
 
 def test_a_file_that_is_not_utf8_or_empty_is_an_error(tmp_path: Path) -> None:
@@ -444,5 +444,5 @@ def test_a_benchmark_knows_how_many_items_it_has_with_its_data(tmp_path: Path) -
     assert extents_of(own, shipped_rows, 0)[""] == Extent(
         of=7, rows=7
     )  # they are no part of what was published
-    few = spec(most_rows=5)
+    few = spec(row_rules=RowRules(most_rows=5))
     assert extents_of(few, load_dataset(few, folder), 0) == {"": Extent(of=5, rows=7)}

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone import Generate, Loglikelihood, benchmark
-from pytest_touchstone.core.benchmark import Benchmark, Dataset, declared
+from pytest_touchstone.core.benchmark import Benchmark, BenchmarkCode, Dataset, declared
 from pytest_touchstone.core.eval_config import (
     AS_THE_RUN,
     FILE,
@@ -214,7 +214,12 @@ def table() -> dict[str, dict[str, object]]:
 
 def spec(folder: Path, name: str = "gsm8k") -> Benchmark:
     return Benchmark(
-        name=name, version=1, data=Dataset(local="a/b"), asks=(Generate,), primary="acc", folder=folder
+        name=name,
+        version=1,
+        data=Dataset(local="a/b"),
+        asks=(Generate,),
+        primary="acc",
+        code=BenchmarkCode(folder=folder),
     )
 
 

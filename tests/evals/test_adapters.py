@@ -52,7 +52,9 @@ KNOWN = {name: known for file in FILES for name, known in functions(file).items(
 
 def asked(name: str, row: dict[str, Any]) -> tuple[Any, list[Loglikelihood]]:
     spec, function = KNOWN[name]
-    made = TypeAdapter(spec.row).validate_python(spec.prepare(dict(row)) if spec.prepare else row)
+    made = TypeAdapter(spec.row).validate_python(
+        spec.row_rules.prepare(dict(row)) if spec.row_rules.prepare else row
+    )
     given = (made, FewShot()) if function.__code__.co_argcount == 2 else (made,)
     generator = function(*given)
     return generator, next(generator)
@@ -114,7 +116,7 @@ def test_click_asks_for_a_letter_more_of_the_csat() -> None:
 
 
 def test_a_row_of_click_has_one_category_and_none_is_left_out_in_silence() -> None:
-    keep, prepare = KNOWN["click"][0].keep, KNOWN["click"][0].prepare
+    keep, prepare = KNOWN["click"][0].row_rules.keep, KNOWN["click"][0].row_rules.prepare
     assert keep is not None
     assert prepare is not None
     assert prepare({**CLICK, "id": "Kedu_16_history_2"})["category"] == "history"

@@ -52,7 +52,9 @@ def declaration(name: str) -> Benchmark:
 def checked(name: str, row: dict[str, Any]) -> Any:
     """A row as the harness hands it to the benchmark."""
     spec = declaration(name)
-    return TypeAdapter(spec.row).validate_python(spec.prepare(dict(row)) if spec.prepare else row)
+    return TypeAdapter(spec.row).validate_python(
+        spec.row_rules.prepare(dict(row)) if spec.row_rules.prepare else row
+    )
 
 
 def rows(name: str, place: str) -> list[Any]:
@@ -111,7 +113,7 @@ def test_each_benchmark_declares_its_settings(
     assert spec.data.path == hub
     assert "arXiv" in spec.published.places
     assert "lm-evaluation-harness 0.4.13" in spec.published.places
-    assert primary in spec.rule
+    assert primary in spec.code.rule
 
 
 @pytest.mark.parametrize("name", ASKED)
@@ -335,7 +337,7 @@ def test_mmlu_refuses_rows_that_are_not_of_its_form(change: dict[str, Any]) -> N
 
 @pytest.mark.parametrize(("name", "kept"), [("mmlu", [True, True]), ("mmlu_stem", [False, True])])
 def test_mmlu_leaves_out_rows_of_other_subjects(name: str, kept: list[bool]) -> None:
-    keep = declaration(name).keep
+    keep = declaration(name).row_rules.keep
     assert keep is not None
     assert [keep({"subject": subject}) for subject in ("anatomy", "machine_learning")] == kept
     assert not keep({"subject": "botany"})

@@ -232,7 +232,7 @@ def test_of_very_many_problems_as_many_as_declared_are_drawn_with_the_seed() -> 
     bench = Bench("codecontests")
     examples: list[Any] = list(range(1500))
     some = subsample(bench.spec, examples, 1)
-    assert len(some) == bench.spec.most_rows == 1000
+    assert len(some) == bench.spec.row_rules.most_rows == 1000
     assert [*some] == sorted({*examples} & {*some})
     assert subsample(bench.spec, examples, 1) == some
     assert subsample(bench.spec, examples, 2) != some

@@ -115,7 +115,7 @@ def test_a_form_is_declared_as_its_benchmark_is_but_for_what_it_asks() -> None:
         spec = declared(form)
         assert spec is not None
         assert spec.base is declared(function)
-        assert (spec.name, spec.primary, spec.cluster) == (f"sums:{name}", primary, "question")
+        assert (spec.name, spec.primary, spec.row_rules.cluster) == (f"sums:{name}", primary, "question")
         assert (spec.asks, spec.grader, spec.data) == ((Loglikelihood,), None, spec.base.data)
         assert list(forms_of(form)) == []
     assert list(forms_of(made(None))) == list(forms_of(len)) == []
@@ -124,9 +124,9 @@ def test_a_form_is_declared_as_its_benchmark_is_but_for_what_it_asks() -> None:
 def test_rows_without_a_whole_number_belong_to_no_contrast() -> None:
     contrast = declared(list(forms_of(made(keep=lambda row: row.get("question") != "no")))[1])
     assert contrast is not None
-    assert contrast.keep is not None
+    assert contrast.row_rules.keep is not None
     kept = [
-        contrast.keep({**ROW, **more})
+        contrast.row_rules.keep({**ROW, **more})
         for more in ({}, {"answer": "#### a"}, {"question": "no"}, {"answer": None})
     ]
     assert kept == [True, False, False, False]

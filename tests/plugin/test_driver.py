@@ -12,7 +12,7 @@ import pytest
 from pytest_touchstone import Graded
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.info import SERVES
-from pytest_touchstone.core.benchmark import Benchmark, Dataset
+from pytest_touchstone.core.benchmark import Benchmark, Dataset, RowRules
 from pytest_touchstone.core.dataset import Example
 from pytest_touchstone.core.requests import (
     Answer,
@@ -33,7 +33,7 @@ SPEC = Benchmark(
     asks=(Loglikelihood,),
     primary="acc",
     metrics=("acc", "f1"),
-    cluster="text",
+    row_rules=RowRules(cluster="text"),
 )
 
 

@@ -29,7 +29,6 @@ from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.files import shipped
 
 KO_MLM: Final = "ko-mlm-tiny"
-KO_MLM_SERIES: Final = "nouns"
 SMOLLM2: Final = "smollm2-135m"
 MTP: Final = "mtp-tiny"
 NAMES: Final = (KO_MLM, SMOLLM2, MTP)
@@ -60,7 +59,7 @@ def builtin_path(name: str) -> Path:
     if name == MTP:
         return shipped("models", MTP, "checkpoint_best.pt")
     if name == KO_MLM:
-        return _last(shipped("models", KO_MLM, KO_MLM_SERIES), name)
+        return _last(shipped("models", KO_MLM, "nouns"), name)
     first, _, rest = name.partition("/")
     if first == KO_MLM and rest and ".." not in rest.split("/"):
         path = shipped("models", KO_MLM, *rest.split("/"))

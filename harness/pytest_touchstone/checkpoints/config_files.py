@@ -223,13 +223,8 @@ def progress_of(folder: Path) -> TrainingState:
         return TrainingState(step_in(folder.resolve().name))
     state = read_json(path, TrainerState)
     losses = [entry["eval_loss"] for entry in state.log_history if "eval_loss" in entry]
-    settings = {
-        "max_steps": state.max_steps,
-        "num_train_epochs": state.num_train_epochs,
-        "train_batch_size": state.train_batch_size,
-        "best_metric": state.best_metric,
-    }
-    known = {name: value for name, value in settings.items() if value is not None}
+    names = ("max_steps", "num_train_epochs", "train_batch_size", "best_metric")
+    known = {name: value for name in names if (value := getattr(state, name)) is not None}
     return TrainingState(state.global_step, state.epoch, number(losses[-1]) if losses else None, known)
 
 

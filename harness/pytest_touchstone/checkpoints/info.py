@@ -167,16 +167,11 @@ def unique_names(infos: Sequence[CheckpointInfo]) -> list[CheckpointInfo]:
         clashing = {name for name, count in Counter(names).items() if count > 1}
         if not clashing:
             break
-        names = [
-            _longer(info, depth) if name in clashing else name for name, info in zip(names, kept, strict=True)
-        ]
+        for index, info in enumerate(kept):
+            if names[index] in clashing:
+                above = info.path.parts[:-1][-depth:]
+                names[index] = "-".join(clean_name(part) for part in (*above, info.name))
     return [replace(info, name=name) for info, name in zip(kept, _numbered(names), strict=True)]
-
-
-def _longer(info: CheckpointInfo, depth: int) -> str:
-    """The name after those of ``depth`` folders above it."""
-    above = info.path.parts[:-1][-depth:]
-    return "-".join(clean_name(part) for part in (*above, info.name))
 
 
 def _numbered(names: list[str]) -> list[str]:

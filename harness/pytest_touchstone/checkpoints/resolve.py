@@ -104,9 +104,6 @@ _DEEPEST: Final = 3
 _QUANTISED: Final = re.compile(r"[._-](I?Q\d\w*|B?F16|F32)\.gguf$", re.IGNORECASE)
 """The part of a GGUF file's name that says how its numbers are stored."""
 
-_HASH: Final = re.compile(r"[0-9a-f]{40}")
-"""The name of a Hub snapshot's folder."""
-
 
 class FailedToLoad(NamedTuple):
     """Something that should be a checkpoint and failed to load, with a line that says why."""
@@ -501,7 +498,8 @@ def step(info: CheckpointInfo) -> float | None:
 def number_of(path: Path) -> int | None:
     """The number at the end of a name; None without one. How the numbers of a GGUF file are stored is none."""
     number = step_of(Path(_QUANTISED.sub("", path.name)))
-    return None if number < 0 or _HASH.fullmatch(path.name) else number
+    is_snapshot = re.fullmatch(r"[0-9a-f]{40}", path.name)  # of the Hub, named by its hash
+    return None if number < 0 or is_snapshot else number
 
 
 def natural(text: str) -> list[tuple[int, int, str]]:
@@ -578,18 +576,10 @@ def none_usable(messages: Sequence[str]) -> str:
     """The line for a run without a checkpoint that can be used, with the reason of each, cut where they are many."""
     if len(messages) == 1:
         return messages[0]
-    most = max(_LEAST_OF_REASON, _MOST_OF_REASONS // len(messages))
+    most = max(60, 1000 // len(messages))  # a message has 1,200 characters at most
     reasons = (one if len(one) <= most else f"{one[: most - 4]} ..." for one in messages)
     numbered = "; ".join(f"({number}) {reason}" for number, reason in enumerate(reasons, 1))
     return f"none of the {len(messages)} checkpoints can be used: {numbered}"
-
-
-_MOST_STEPS: Final = 12
-"""The steps that a message names."""
-
-_MOST_OF_REASONS: Final = 1000
-_LEAST_OF_REASON: Final = 60
-"""The characters of all reasons, less than a message may have, and of each of them at least."""
 
 
 def _select(checkpoints: FoundCheckpoints, steps: StepFilter) -> None:
@@ -601,8 +591,8 @@ def _select(checkpoints: FoundCheckpoints, steps: StepFilter) -> None:
     checkpoints.failed = [one for number, one in numbers if number is not None and steps.has(number)]
     if not checkpoints.infos and not checkpoints.failed:
         known = [f"{step:g}" for step in sorted({step for step in there if step is not None})]
-        if len(known) > _MOST_STEPS:
-            known = [*known[: _MOST_STEPS // 2], "...", *known[-_MOST_STEPS // 2 :]]
+        if len(known) > 12:
+            known = [*known[:6], "...", *known[-6:]]
         advice = f"there are {', '.join(known)}" if known else "none of the checkpoints has a step"
         raise CheckpointError(f"--eval-steps {steps.text}: no checkpoint of these steps; {advice}")
     checkpoints.left_out += [

@@ -119,7 +119,7 @@ def _row(found: ListedBenchmark, data: str | None, shots: int | None) -> dict[st
         "published_rows": published if isinstance(published, int | None) else sum(published.values()),
         "groups": list(groups),
         "data": {"folder": source.name or None, "hub": hub},
-        "needs": dict(spec.needs),
+        "needs": dict(spec.code.needs),
         "source": spec.published.places,
         "file": _shown(found.path),
     }

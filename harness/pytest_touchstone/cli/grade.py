@@ -310,7 +310,7 @@ def load_problems(
     if problems is None:
         rows = [example.row for example in _rows(spec, data).examples]
     else:
-        check, keep = row_checker(spec), spec.keep
+        check, keep = row_checker(spec), spec.row_rules.keep
         rows = [check(line) for line in read_lines(problems) if keep is None or keep(line.data)]
     return {_task_name(row[task_id]): row for row in rows}
 

@@ -203,29 +203,55 @@ class Solution:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RowRules:
+    """The way in which the rows of a dataset become those of a benchmark.
+
+    ``keep`` selects the rows that belong to the benchmark; ``prepare`` brings other forms of a row into the one that
+    ``row`` describes. Of more than ``most_rows`` rows that number is drawn with the run's seed. Rows with the field
+    ``own_prompt`` bring the whole prompt, and there are no few-shot examples then. ``cluster`` is the field of what
+    items share (a text), for honest intervals. ``missing`` says what to do where there are no rows.
+    """
+
+    keep: Callable[[dict[str, Any]], bool] | None = None
+    prepare: Callable[[dict[str, Any]], Any] | None = None
+    most_rows: int | None = None
+    own_prompt: str | None = None
+    cluster: str | None = None
+    missing: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkCode:
+    """The code of a benchmark: its ``rule`` for people to read, the ``folder`` of its module, and what it ``needs``.
+
+    ``needs`` maps packages that its scorer imports to how they are installed. ``form_of`` is the declared function that
+    it is a form of, None for a benchmark of its own.
+    """
+
+    rule: str = ""
+    folder: Path = Path()
+    needs: Mapping[str, str] = field(default_factory=dict)
+    form_of: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
     """The declaration of a benchmark.
 
     ``data`` says where its rows come from, a text stands for ``Dataset(local=...)``; ``row`` is a TypedDict that
     every row is checked against (of ``typing_extensions`` below Python 3.12); ``asks`` the kinds of request it
     yields; ``group`` the row's field that splits the results (``file``: the name of the file, which is a
-    field of each row then); ``cluster`` the field
-    of what items share (a text), for honest intervals; ``subsets`` the field that splits the results where its rows
-    have several values of it (the sources of a set), without a place in the items' ids. ``tags`` are words by which
+    field of each row then); ``subsets`` the field that splits the results where its rows have several values of it
+    (the sources of a set), without a place in the items' ids. ``tags`` are words by which
     benchmarks are chosen together, beside those that follow from ``asks`` (``core.tasks``). ``metrics`` names
     the scores that the function may return, so that a gate's metrics are checked before it runs, not after it.
     ``shots`` are its few-shot examples. ``aggregate`` adds metrics, or
-    replaces the mean of the score with the same name. ``keep`` selects the rows of a dataset that belong to the
-    benchmark; ``prepare`` brings other forms of a row into the one that ``row`` describes. Rows with the field
-    ``own_prompt`` bring the whole prompt, and there are no few-shot examples then. Of more than ``most_rows`` rows that
-    number is drawn with the run's seed. ``published`` says what was published of it. ``needs`` maps packages that its
-    scorer imports to how they are installed. ``most_unusable`` is the share of generated texts that may have no answer
-    in them, or end at the limit of tokens, before the result counts as not valid. ``temperature`` is that of
-    ``p_right`` (``metrics.soft``), None for the usual one of its primary score. ``grader`` is what ``touchstone score``
-    judges a file of programs with. ``solution`` is the published answer to a row, by which the benchmark has forms that
-    generate nothing. ``judge`` are the questions that it asks the judge of the run, without texts. ``rule`` is for
-    people to read; ``folder`` is that of the benchmark's module. ``form_of`` is the declared function that it is a form
-    of, None for a benchmark of its own.
+    replaces the mean of the score with the same name. ``published`` says what was published of it. ``most_unusable``
+    is the share of generated texts that may have no answer in them, or end at the limit of tokens, before the result
+    counts as not valid. ``temperature`` is that of ``p_right`` (``metrics.soft``), None for the usual one of its
+    primary score. ``grader`` is what ``touchstone score`` judges a file of programs with. ``solution`` is the published
+    answer to a row, by which the benchmark has forms that generate nothing. ``judge`` are the questions that it asks
+    the judge of the run, without texts.
     """
 
     name: str
@@ -240,27 +266,19 @@ class Benchmark:
     group: str | None = None
     subsets: str | None = None
     tags: tuple[str, ...] = ()
-    cluster: str | None = None
     aggregate: Mapping[str, Aggregation] = field(default_factory=dict)
-    keep: Callable[[dict[str, Any]], bool] | None = None
-    prepare: Callable[[dict[str, Any]], Any] | None = None
-    own_prompt: str | None = None
-    missing: str = ""
-    most_rows: int | None = None
-    needs: Mapping[str, str] = field(default_factory=dict)
     most_unusable: float = MOST_UNUSABLE
     temperature: float | None = None
     grader: Grader | None = None
     solution: Solution | None = None
     judge: tuple[Judge, ...] = ()
-    rule: str = ""
-    folder: Path = Path()
-    form_of: Callable[..., Any] | None = None
+    row_rules: RowRules = RowRules()
+    code: BenchmarkCode = field(default_factory=BenchmarkCode)
 
     @property
     def base(self) -> Benchmark:
         """The benchmark that it is a form of, whose few-shot examples and draws it has; itself where it is none."""
-        return declared(self.form_of) or self
+        return declared(self.code.form_of) or self
 
     @property
     def primary_score(self) -> str:
@@ -357,22 +375,27 @@ def benchmark(
 
     Raises ``BenchmarkError`` when a field is unknown or wrong.
     """
-    more = {key: value for key, value in locals().items() if key in OPTIONAL}
+    given = locals()
+    more = {name: value for name, value in given.items() if name in OPTIONAL}
+    more["row_rules"] = RowRules(**{rule.name: given[rule.name] for rule in fields(RowRules)})
     several = isinstance(asks, Iterable) and not isinstance(asks, (str, type))
     kinds: tuple[Any, ...] = tuple(cast(Iterable[Any], asks)) if several else (asks,)
     _check(name, kinds, primary, more)
     if rows is not None and data is not None:
         raise BenchmarkError(f"benchmark {name!r}: data and rows: give one of them")
-    given = _dataset(name, data if rows is None else Dataset(rows=rows))
-    more |= {"judge": _questions(name, kinds, judge), "aggregate": dict(aggregate), "needs": dict(needs)}
+    dataset = _dataset(name, data if rows is None else Dataset(rows=rows))
+    more |= {"judge": _questions(name, kinds, judge), "aggregate": dict(aggregate)}
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        code = getattr(inspect.unwrap(function), "__code__", None)
-        more["rule"] = rule or inspect.getdoc(function) or ""
-        more["folder"] = folder or (Path() if code is None else Path(code.co_filename).absolute().parent)
-        return declare(
-            function, Benchmark(name=name, version=version, data=given, asks=kinds, primary=primary, **more)
+        written = getattr(inspect.unwrap(function), "__code__", None)
+        module_folder = Path() if written is None else Path(written.co_filename).absolute().parent
+        code = BenchmarkCode(
+            rule=rule or inspect.getdoc(function) or "", folder=folder or module_folder, needs=dict(needs)
         )
+        spec = Benchmark(
+            name=name, version=version, data=dataset, asks=kinds, primary=primary, code=code, **more
+        )
+        return declare(function, spec)
 
     return decorate
 

@@ -49,10 +49,6 @@ ENDINGS: Final = (".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".tsv", ".
 
 READ: Final = ENDINGS[:2]
 
-LIKE: Final = 0.6
-"""The least similarity of two names, from 0 to 1, at which one is suggested for the other."""
-
-
 CANONICAL: Final = json.JSONEncoder(ensure_ascii=False, sort_keys=True)
 """Makes of a row the text whose hash identifies it."""
 
@@ -70,9 +66,6 @@ OWN: Final = "the benchmark's own"
 
 FILE: Final = "file"
 """The field of rows that are grouped by it: the name of their file."""
-
-DIGEST: Final = 16
-"""The hexadecimal digits of a hash that identify a row."""
 
 PROMPT: Final = "the benchmark's prompt"
 """The origin of few-shot rows that are part of a benchmark, whatever its data."""
@@ -130,7 +123,7 @@ def load_dataset(spec: Benchmark, data: str | None) -> DatasetRows:
     name = spec.data.name
     if data in (None, HUB):
         what = f"no data ({name})" if data is None else "it names no dataset on the Hub"
-        raise MissingDataError(f"{spec.name}: {what}; {spec.missing or 'give --eval-data DIR'}")
+        raise MissingDataError(f"{spec.name}: {what}; {spec.row_rules.missing or 'give --eval-data DIR'}")
     folder = Path(data)
     near = f"; nearest: {folder / path}" if (path := nearest(folder, name)) else ""
     raise MissingDataError(f"{spec.name} ({folder / name}.jsonl): the data folder has no such file{near}")
@@ -168,10 +161,10 @@ def load_shots(spec: Benchmark, data: str | None) -> DatasetRows | None:
 
 
 def subsample(spec: Benchmark, examples: Sequence[Example], seed: int) -> Sequence[Example]:
-    """All examples; of more than ``spec.most_rows`` that number, drawn with ``seed``, in file order."""
-    if spec.most_rows is None or len(examples) <= spec.most_rows:
+    """All examples; of more than ``spec.row_rules.most_rows`` that number, drawn with ``seed``, in file order."""
+    if spec.row_rules.most_rows is None or len(examples) <= spec.row_rules.most_rows:
         return examples
-    chosen = seeded(seed, spec.base.name, "rows").sample(range(len(examples)), spec.most_rows)
+    chosen = seeded(seed, spec.base.name, "rows").sample(range(len(examples)), spec.row_rules.most_rows)
     return [examples[place] for place in sorted(chosen)]
 
 
@@ -262,7 +255,7 @@ def _checked(
     counts: dict[str | None, int] = {}
     whole = hashlib.sha256()
     for line in lines:
-        if spec.keep is not None and not spec.keep(line.data):
+        if spec.row_rules.keep is not None and not spec.row_rules.keep(line.data):
             continue
         try:
             canonical = CANONICAL.encode(line.data).encode("utf-8", "backslashreplace")
@@ -277,7 +270,7 @@ def _checked(
         group = _group(spec, line, row) if scored or spec.group in row or spec.group == FILE else None
         number = counts.get(group, 0)
         counts[group] = number + 1
-        digest = hashlib.sha256(canonical).hexdigest()[:DIGEST]
+        digest = hashlib.sha256(canonical).hexdigest()[:16]
         examples.append(Example(f"{spec.name}/{_place(spec, group)}{number}", group, row, digest))
     if spec.subsets is not None:
         examples = _by_subset(spec.subsets, kept, examples)
@@ -351,9 +344,9 @@ def row_checker(spec: Benchmark) -> Callable[[RawRow], dict[str, Any]]:
     def check(line: RawRow) -> dict[str, Any]:
         row = {FILE: line.stem, **line.data} if spec.group == FILE else line.data
         where = f"{line.path}, row {line.number}"
-        if spec.prepare is not None:
+        if spec.row_rules.prepare is not None:
             try:
-                row = spec.prepare(dict(row))
+                row = spec.row_rules.prepare(dict(row))
             except KeyError as error:
                 raise DataError(f"{where}: field {error} is missing ({spec.name} cannot use it)") from error
             except (TypeError, ValueError, IndexError, AttributeError) as error:
@@ -406,7 +399,7 @@ def nearest(folder: Path, name: str) -> str | None:
     entries = itertools.chain(*(folder.glob(pattern) for pattern in ("*", "*/*", "*/*/*")))
     files = (path for path in itertools.islice(entries, MOST_FILES) if path.name.lower().endswith(ENDINGS))
     paths = {_words(path): path for path in sorted(str(file.relative_to(folder)) for file in files)}
-    near = alike(_words(name), paths, cutoff=LIKE)
+    near = alike(_words(name), paths)
     return paths[near[0]] if near else None
 
 
@@ -479,7 +472,7 @@ def own_lines(spec: Benchmark, source: Dataset) -> tuple[str, list[RawRow]] | No
     if not is_own(source):
         _check_name(spec, source)
         return None
-    path = spec.folder / source.name
+    path = spec.code.folder / source.name
     files = sorted(path.glob("*.jsonl")) if source.name.endswith("/") else [path]
     if not files or not files[0].is_file():
         beside = [f"{one.name}/" if one.is_dir() else one.name for one in sorted(path.parent.glob("*"))]
@@ -498,7 +491,7 @@ def _check_name(spec: Benchmark, source: Dataset) -> None:
             "rows as dicts, and give rows=THAT_FUNCTION"
         )
     for ending in OWN_FILES:
-        if name and "/" not in name and (spec.folder / f"{name}{ending}").is_file():
+        if name and "/" not in name and (spec.code.folder / f"{name}{ending}").is_file():
             raise DataError(f"{spec.name}: data={name!r} is no file; did you mean {name + ending!r}?")
 
 

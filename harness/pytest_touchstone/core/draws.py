@@ -32,9 +32,6 @@ TOUCHSTONE: Final = "touchstone"
 
 LM_EVAL: Final = "lm-eval"
 
-LM_EVAL_SEED: Final = 1234
-"""Its few-shot seed unless ``--seed`` says otherwise."""
-
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -89,9 +86,6 @@ class Wanted:
         )
 
 
-SEPARATOR: Final = "\n\n"
-
-
 @dataclass(frozen=True, slots=True)
 class DrawnShots:
     """The few-shot examples of one benchmark: so many before each row, by the row's id; what results ``told`` of
@@ -114,7 +108,7 @@ class DrawnShots:
         shot = spec.shots.shot
         drawn = self.before[example.id] if self.count else ()
         rendered = [] if shot is None else [_example_of(shot, one) for one in drawn]
-        text = "".join((one.text if isinstance(one, Shot) else one) + SEPARATOR for one in rendered)
+        text = "".join((one.text if isinstance(one, Shot) else one) + "\n\n" for one in rendered)
         pairs = (one.turns or (one.question, one.answer) for one in rendered if isinstance(one, Shot))
         turns = tuple(
             turn for asked, said in pairs for turn in (Turn("user", asked), Turn("assistant", said))
@@ -229,15 +223,6 @@ DRAWS: Final[Mapping[str, Draw]] = {TOUCHSTONE: touchstone, LM_EVAL: lm_eval}
 """The ways of drawing by name."""
 
 
-def draw_of(value: str, seed: int) -> tuple[Draw, int]:
-    """Return the way of drawing and the seed that a value of ``--eval-set fewshot`` stands for.
-
-    ``seed`` is the run's, which lm-eval's draw does not follow.
-    """
-    name, _, own = value.partition(":")
-    return DRAWS[name], int(own or LM_EVAL_SEED) if name == LM_EVAL else seed
-
-
 def _example_of(shot: Callable[[Any], str | Shot], example: Example) -> str | Shot:
     """Return what the benchmark makes of a row; an error of its says of which row, and what fields that has."""
     try:
@@ -259,10 +244,12 @@ def shots_of(
     Raises ``DataError`` as ``load_shots`` and ``draw_shots`` do, and ``ShotsError`` where the rows take none.
     """
     count = spec.shots.count if shots is None else shots if spec.shots.shot is not None else 0
-    if spec.own_prompt and any(example.row.get(spec.own_prompt) for example in dataset.examples):
+    if spec.row_rules.own_prompt and any(
+        example.row.get(spec.row_rules.own_prompt) for example in dataset.examples
+    ):
         if shots and count:
             raise ShotsError(
-                f"{spec.name}: its rows have prompts of their own ({spec.own_prompt}), "
+                f"{spec.name}: its rows have prompts of their own ({spec.row_rules.own_prompt}), "
                 "which take no few-shot examples; --eval-shots 0 asks without"
             )
         count = 0
@@ -291,7 +278,9 @@ def draw_shots(
             f"{spec.name}: {count} few-shot examples, but no shot=, which makes one of a row; write "
             f"shots=Shots({count}, shot=lambda row: ...), or ask with --eval-shots 0"
         )
-    way, seed = draw_of(draw, seed)
+    name, _, own_seed = draw.partition(":")
+    if name == LM_EVAL:
+        seed = int(own_seed or 1234)  # lm-evaluation-harness's own, unless its --seed says otherwise
     wanted = Wanted(spec, count, seed, dataset, source)
-    drawn, info = way(wanted), wanted.chosen.info
+    drawn, info = DRAWS[name](wanted), wanted.chosen.info
     return replace(drawn, told={"from": f"{info.name}, {info.origin}", **drawn.told})

@@ -55,9 +55,6 @@ PRIORITIES: Final = ("high", "medium", "low")
 ROWS: Final = ("limit", "shots", "max_new_tokens")
 """The settings of a run that a benchmark may have for itself."""
 
-RECORDED: Final = (*ROWS, "judged_by", "texts_by")
-"""Those that its results are told to have."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
@@ -87,7 +84,11 @@ class Asking:
     @property
     def settings(self) -> dict[str, Any]:
         """The settings that are not the run's, as a manifest names them."""
-        return {name: value for name in RECORDED if (value := getattr(self, name)) is not None}
+        return {
+            name: value
+            for name in (*ROWS, "judged_by", "texts_by")
+            if (value := getattr(self, name)) is not None
+        }
 
     def without(self, names: Collection[str]) -> Asking:
         """Return the same without the options that were given by hand for the whole run."""
@@ -158,7 +159,6 @@ EXPECTED: Final = {
 
 
 OFF: Final = "enabled is false"
-UNSELECTED: Final = "no entry of benchmarks selects it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,7 +358,9 @@ def _entries(file: File, known: Collection[str]) -> Iterator[tuple[str, str, lis
                 yield off, "" if on else OFF, _of_task(one, task, entry, known)
     for name, entry in file.tasks.items():
         if name not in used:
-            why = UNSELECTED if file.benchmarks is not None else "" if entry.enabled else OFF
+            why = "" if entry.enabled else OFF
+            if file.benchmarks is not None:
+                why = "no entry of benchmarks selects it"
             yield f"tasks.{name}", why, _of_task(name, entry, None, known)
 
 
@@ -421,7 +423,7 @@ INCLUDED_WITH: Final = f"included with {EVERYTHING}"
 
 def is_shipped(spec: Benchmark) -> bool:
     """Return whether a benchmark is one of ours, which is asked of the builtin checkpoints where none is given."""
-    return spec.folder.resolve() == shipped_evals()
+    return spec.code.folder.resolve() == shipped_evals()
 
 
 def asking_of(spec: Benchmark) -> Asking:

@@ -61,7 +61,7 @@ def write_atomic(path: Path, content: str | bytes | Iterable[str | bytes], *, la
     written to. Missing folders are created. Raises ``OSError`` as the system does, and then leaves no temporary file.
     """
     if _is_stream(path):
-        with open(path, "ab", opener=_for_readers) as stream:
+        with open(path, "ab", opener=_open_without_waiting) as stream:
             stream.writelines(_encoded(content))
         return
     path = Path(os.path.realpath(path)) if path.is_symlink() else path
@@ -85,8 +85,8 @@ def write_atomic(path: Path, content: str | bytes | Iterable[str | bytes], *, la
         raise
 
 
-def _for_readers(path: str, flags: int) -> int:
-    """Open a device, or a pipe that somebody reads, for which nobody would wait for ever."""
+def _open_without_waiting(path: str, flags: int) -> int:
+    """Open a file, a device, or a pipe that somebody reads, for which nobody would wait for ever."""
     descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
     os.set_blocking(descriptor, True)
     return descriptor
@@ -187,7 +187,7 @@ MOST_DEPTH: Final = 100
 def open_regular(path: Path, *, buffering: int = -1, most: int | None = None) -> IO[bytes]:
     """Return the regular file, opened; raises ``OSError`` for anything else, a pipe or a device, without waiting, and
     for one of more than ``most`` bytes."""
-    file = open(path, "rb", buffering, opener=_without_waiting)  # noqa: SIM115
+    file = open(path, "rb", buffering, opener=_open_without_waiting)  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.EINVAL, "it is no regular file", str(path))
@@ -196,10 +196,6 @@ def open_regular(path: Path, *, buffering: int = -1, most: int | None = None) ->
         size = f"{most >> 30} GiB" if most >> 30 else f"{most >> 20} MiB"
         raise OSError(errno.EFBIG, f"it is larger than {size}", str(path))
     return file
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def read_regular(path: Path, most: int | None = None) -> bytes:

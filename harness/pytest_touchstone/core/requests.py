@@ -632,7 +632,12 @@ def to_plain(value: object, where: str = "value", depth: int = 0) -> Any:  # noq
             if (part := getattr(value, name)) is not later and (later is _NEVER or part != later)
         }
     if isinstance(value, Mapping):
-        return _plain_mapping(value, where, depth)
+        plain: dict[str, Any] = {}
+        for key, part in value.items():
+            if not isinstance(key, str):
+                raise WireError(f"{where} has the key {_shown(key)} of type {_type_name(key)}; keys are text")
+            plain[plain_text(key)] = to_plain(part, f"{where}[{key!r}]", depth + 1)
+        return plain
     if isinstance(value, (list, tuple)):
         return [to_plain(part, f"{where}[{index}]", depth + 1) for index, part in enumerate(value)]
     number = plain_number(value)
@@ -659,10 +664,8 @@ def plain_text(text: str) -> str:
 
 def plain_number(value: object) -> bool | int | float | None:
     """A zero-dimensional number of NumPy or torch as a Python number; None for anything else."""
-    if getattr(value, "shape", None) != ():
-        return None
     item = getattr(value, "item", None)
-    if not callable(item):
+    if getattr(value, "shape", None) != () or not callable(item):
         return None
     number = item()
     return number if type(number) in (bool, int, float) else None
@@ -743,15 +746,6 @@ def _sendable(value: object) -> bool:
     if kind is str:
         return value.isascii()  # type: ignore[attr-defined, no-any-return]
     return kind in _AS_IT_IS or (kind is int and value >= LEAST_INTEGER)  # type: ignore[operator]
-
-
-def _plain_mapping(value: Mapping[Any, Any], where: str, depth: int) -> dict[str, Any]:
-    plain: dict[str, Any] = {}
-    for key, part in value.items():
-        if not isinstance(key, str):
-            raise WireError(f"{where} has the key {_shown(key)} of type {_type_name(key)}; keys are text")
-        plain[plain_text(key)] = to_plain(part, f"{where}[{key!r}]", depth + 1)
-    return plain
 
 
 def _type_name(value: object) -> str:

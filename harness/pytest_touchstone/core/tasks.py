@@ -130,7 +130,7 @@ class Term:
     def names(self, spec: Benchmark) -> bool:
         """Return whether it is about this benchmark, or about a group of it; about a form of a benchmark only where it
         names the form."""
-        if spec.form_of is not None and not self.of_form:
+        if spec.code.form_of is not None and not self.of_form:
             return False
         if self.subject is not None and spec.name == "mmlu":
             return True
@@ -169,7 +169,7 @@ class Tasks:
         """Return whether items of the benchmark may be asked."""
         within = [term for term in self.terms if not term.out]
         without = [term for term in self.terms if term.out and term.group is None and term.subject is None]
-        unnamed = not within and spec.form_of is None
+        unnamed = not within and spec.code.form_of is None
         return (unnamed or any(term.names(spec) for term in within)) and not any(
             term.names(spec) for term in without
         )
@@ -177,7 +177,7 @@ class Tasks:
     def takes(self, spec: Benchmark, group: str | None) -> bool:
         """Return whether items of this group are asked."""
         within = [term for term in self.terms if not term.out]
-        unnamed = not within and spec.form_of is None
+        unnamed = not within and spec.code.form_of is None
         return (unnamed or any(term.takes(spec, group) for term in within)) and not any(
             term.takes(spec, group) for term in self.terms if term.out
         )

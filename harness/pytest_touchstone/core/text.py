@@ -16,21 +16,16 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-LOOKED_AT: Final = 2000
-"""The characters at a text's end in which a repetition is looked for."""
-
 LISTED: Final = 12
 """The number of names in a message before "and N more"."""
 
 CHARACTERS_PER_TOKEN: Final = 4
 """The characters of a token where no tokenizer is at hand; English texts have about so many."""
 
-_TOKEN: Final = re.compile(r"[A-Za-z]{1,9}|\d|[^\sA-Za-z\d]{1,2}|\n+")
-
 
 def rough_tokens(text: str) -> int:
     """Return about how many tokens a text has, for any tokenizer: words, digits, signs in pairs, line breaks."""
-    return sum(1 for _ in _TOKEN.finditer(text))
+    return sum(1 for _ in re.finditer(r"[A-Za-z]{1,9}|\d|[^\sA-Za-z\d]{1,2}|\n+", text))
 
 
 def listed(names: Iterable[str], most: int = LISTED, *, between: str = ", ") -> str:
@@ -58,8 +53,11 @@ def place_text(place: float, decimals: int = 3) -> str:
 
 
 def repeats_itself(text: str, least: int = 60, times: int = 3) -> bool:
-    """Return whether a text ends with one passage again and again: so many times, over so many characters at least."""
-    end = text[: -LOOKED_AT - 1 : -1]
+    """Return whether a text ends with one passage again and again: so many times, over so many characters at least.
+
+    Its last 2,000 characters are looked at.
+    """
+    end = text[:-2001:-1]
     # borders[n]: the longest beginning of end[: n + 1] that is also its end; what is left of it is then its period.
     borders = [0] * len(end)
     border = 0
@@ -97,15 +95,12 @@ _CODE: Final = "(?:0?[0-47]|2[2-9]|3[1-79]|49|9[0-7])"
 _COLOUR: Final = re.compile(rf"\x1b\[(?:{_CODE}(?:;{_CODE})*)?m")
 """Colours and weights of signs: nothing that hides them, and no ground that could."""
 
-_ANY_COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")
 _COMMAND: Final = re.compile(r"((?:^|[\r\n])(?:[^\S\r\n]|\x1b\[[0-9;]*m)*:)(?=:)|(##)(?=\w*\[)")
 _FORMULA: Final = re.compile(r"'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 _HOME: Final = re.compile(
     r"(?:(?<![\w.~/\\-])|(?<=file://))(?:/(?:home|Users)/[^/\s\"'<>|:,;]+|(?:/var)?/root|[A-Za-z]:\\Users\\[^\\\s\"'<>|:,;]+)"
     r"(?![\w.-])"
 )
-_LOGS: Final = ("GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
-"""The variables of the services that take lines of a job's log for commands."""
 
 
 def visible(text: str, *, colours: bool = False) -> str:
@@ -132,7 +127,7 @@ def visible_json(text: str) -> str:
 
 def one_line(text: str) -> str:
     """Return a text in one line, without the colours of a terminal."""
-    return visible(" ".join(_ANY_COLOUR.sub("", text).split()))
+    return visible(" ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).split()))
 
 
 def unbroken(text: str) -> str:
@@ -142,7 +137,8 @@ def unbroken(text: str) -> str:
 
 def is_log(environment: Mapping[str, str] = os.environ) -> bool:
     """Return whether what is printed here goes to a service that takes some lines for commands."""
-    return any(environment.get(name, "").lower() not in ("", "false") for name in _LOGS)
+    services = ("GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
+    return any(environment.get(name, "").lower() not in ("", "false") for name in services)
 
 
 def harmless(text: str) -> str:

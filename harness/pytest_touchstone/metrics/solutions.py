@@ -85,7 +85,7 @@ def forms_of(function: object) -> Iterator[Callable[..., Any]]:
     Raises ``BenchmarkError`` for a function with other arguments than ``example`` and ``fewshot``.
     """
     spec = declared(function)
-    if spec is None or spec.solution is None or spec.form_of is not None or not callable(function):
+    if spec is None or spec.solution is None or spec.code.form_of is not None or not callable(function):
         return
     given = list(inspect.signature(generator_function(function)).parameters)
     if sorted(given) != ["example", "fewshot"]:
@@ -111,7 +111,9 @@ def _form(function: Callable[..., Any], spec: Benchmark, solution: Solution, for
         return (yield from ask(solution, example, request.prompt))
 
     def keep(row: dict[str, Any]) -> bool:
-        return (spec.keep is None or spec.keep(row)) and (final is None or final(row) is not None)
+        return (spec.row_rules.keep is None or spec.row_rules.keep(row)) and (
+            final is None or final(row) is not None
+        )
 
     asked.__name__ = f"{original.__name__}:{form}"
     asked.__module__, asked.__doc__ = original.__module__, inspect.getdoc(ask)
@@ -120,7 +122,7 @@ def _form(function: Callable[..., Any], spec: Benchmark, solution: Solution, for
         fields = {
             "primary": "acc",
             "metrics": (*CHOICE_METRICS, BITS_PER_BYTE),
-            "keep": keep,
+            "row_rules": replace(spec.row_rules, keep=keep),
             "published": Published(paper=spec.published.paper, source=spec.published.source),
         }
     made = replace(
@@ -128,10 +130,13 @@ def _form(function: Callable[..., Any], spec: Benchmark, solution: Solution, for
         name=f"{spec.name}:{form}",
         asks=(Loglikelihood,),
         aggregate=BITS,
-        needs={},
         grader=None,
-        rule=f"{asked.__doc__}\n\nThe benchmark itself:\n\n{spec.rule}",
-        form_of=function,
+        code=replace(
+            spec.code,
+            rule=f"{asked.__doc__}\n\nThe benchmark itself:\n\n{spec.code.rule}",
+            needs={},
+            form_of=function,
+        ),
         **fields,
     )
     return declare(asked, made)

@@ -249,7 +249,7 @@ def pytest_pycollect_makeitem(
         return None
     _session(collector.config)
     is_form = (
-        vars(obj)["__touchstone_benchmark__"].form_of is not None
+        vars(obj)["__touchstone_benchmark__"].code.form_of is not None
     )  # left in its module by a former session
     return [] if is_form else None
 

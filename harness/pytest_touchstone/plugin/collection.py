@@ -376,8 +376,8 @@ def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
     def leave_out(line: str, *, mistake: bool = False) -> None:
         collection.remarks.append(Remark(spec, f"{spec.name}: {line}", mistake=mistake))
 
-    if absent := [package for package in spec.needs if find_spec(package) is None]:
-        leave_out(f"needs the package {absent[0]}; {spec.needs[absent[0]]}")
+    if absent := [package for package in spec.code.needs if find_spec(package) is None]:
+        leave_out(f"needs the package {absent[0]}; {spec.code.needs[absent[0]]}")
         return []
     if Judge in spec.asks and collection.settings.judge is None:
         leave_out(
@@ -446,7 +446,7 @@ def _code(metafunc: pytest.Metafunc) -> str:
     theirs = (found for name, found in metafunc._arg2fixturedefs.items() if name != CHECKPOINT_FIXTURE)
     fixtures = [definition.func for found in theirs for definition in found]
     spec = declared(metafunc.function)
-    form_of = None if spec is None else spec.form_of
+    form_of = None if spec is None else spec.code.form_of
     return code_of([form_of or metafunc.function, *fixtures], metafunc.config.rootpath)
 
 

@@ -562,7 +562,7 @@ def identity(item: str, spec: Benchmark, example: Example, checkpoint: str) -> d
 
 def cluster_of(spec: Benchmark, example: Example) -> str | None:
     """Return the cluster of rows to which an example belongs; None without one."""
-    cluster = example.row.get(spec.cluster) if spec.cluster else None
+    cluster = example.row.get(spec.row_rules.cluster) if spec.row_rules.cluster else None
     return None if cluster is None else plain_text(str(cluster))
 
 

@@ -80,9 +80,9 @@ FORMS: dict[str, dict[str, Any]] = {
 def request(benchmark: str, row: dict[str, Any], program: str) -> RunProgram:
     """The program as the benchmark's own grader has it run."""
     spec = gradable()[benchmark]
-    assert spec.prepare is not None
+    assert spec.row_rules.prepare is not None
     assert spec.grader is not None
-    return spec.grader.request(spec.prepare(row), program, benchmark)
+    return spec.grader.request(spec.row_rules.prepare(row), program, benchmark)
 
 
 def outcome(sandbox: Sandbox, benchmark: str, row: dict[str, Any], program: str) -> str:
@@ -163,7 +163,7 @@ def test_tests_that_nothing_would_call_are_refused(benchmark: str, test: str, sa
         "task_id": "t/1",
         "metadata": {"test": test, "entry_point": "add"},
     }
-    prepare = gradable()[benchmark].prepare
+    prepare = gradable()[benchmark].row_rules.prepare
     assert prepare is not None
     with pytest.raises((ValueError, KeyError), match=said):
         prepare(row)
@@ -177,14 +177,14 @@ def test_an_entry_point_that_names_nothing_is_refused(entry_point: str) -> None:
         "task_id": "t/1",
         "metadata": {"test": CHECK, "entry_point": entry_point},
     }
-    prepare = gradable()["mbpp"].prepare
+    prepare = gradable()["mbpp"].row_rules.prepare
     assert prepare is not None
     with pytest.raises(ValueError, match="entry_point is"):
         prepare(row)
 
 
 def test_check_without_anything_that_names_a_function_is_refused() -> None:
-    prepare = gradable()["mbpp"].prepare
+    prepare = gradable()["mbpp"].row_rules.prepare
     assert prepare is not None
     with pytest.raises(ValueError, match="nothing says what to give it"):
         prepare({"instruction": "Add.", "output": "", "task_id": "t/1", "metadata": {"test": CHECK}})

@@ -25,8 +25,6 @@ from pytest_touchstone.core.errors import CheckpointError
 
 INDEX: Final = ".metadata"
 
-MEGATRON: Final = "common.pt"
-
 INNER: Final = ("pytorch_model_fsdp_0", "model_and_optim", "model")
 """Folders in a checkpoint's that hold the model: of accelerate and the Trainer, of OLMo-core, of NeMo's AutoModel."""
 
@@ -78,7 +76,9 @@ def place_of(folder: Path) -> Path | None:
     Megatron's, which has ``common.pt`` beside them, has other names for tensors, and some of them in one.
     """
     places = (folder, *(folder / name for name in INNER))
-    return next((one for one in places if (one / INDEX).is_file() and not (one / MEGATRON).is_file()), None)
+    return next(
+        (one for one in places if (one / INDEX).is_file() and not (one / "common.pt").is_file()), None
+    )
 
 
 def files_of(folder: Path) -> list[Path]:

@@ -43,7 +43,6 @@ _REST: Final = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _GPT2: Final = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _DIGIT: Final = r"\p{N}"
 _LLAMA3: Final = rf"{_WORDS}|\p{{N}}{{1,3}}|{_REST}"
-_QWEN2: Final = rf"{_WORDS}|\p{{N}}|{_REST}"
 _QWEN35: Final = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}"
     r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -55,10 +54,7 @@ _CASED: Final = (
     rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{{0}}|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{{0}}"
 )
 _CASED_REST: Final = r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-_TEKKEN: Final = "|".join((_CASED.replace("{0}", ""), r"\p{N}", _CASED_REST))
-_GPT4O: Final = "|".join((_CASED.replace("{0}", _END), r"\p{N}{1,3}", _CASED_REST))
 _BLOOM: Final = " ?[^(\\s|.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c)]+"
-_CJK: Final = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"
 _DEEPSEEK3: Final = (
     r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"""
     r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -71,13 +67,17 @@ _WAYS: Final[Mapping[str, tuple[str, ...]]] = {
     "smollm starcoder refact command-r codeshell exaone minerva-7b": (_DIGIT, _GPT2),
     "llama3 llama-v3 llama-bpe falcon3 falcon-h1 pixtral midm-2.0 lfm2": (_LLAMA3,),
     "dbrx smaug-bpe chatglm-bpe glm4": (_LLAMA3,),
-    "qwen2 deepseek-r1-qwen kormo f2llmv2 megrez stablelm2 hunyuan grok-2 solar-open": (_QWEN2,),
+    "qwen2 deepseek-r1-qwen kormo f2llmv2 megrez stablelm2 hunyuan grok-2 solar-open": (
+        rf"{_WORDS}|\p{{N}}|{_REST}",
+    ),
     "qwen35": (_QWEN35,),
-    "tekken": (_TEKKEN,),
-    "gpt-4o llama4 kanana2 minimax-m2": (_GPT4O,),
+    "tekken": ("|".join((_CASED.replace("{0}", ""), r"\p{N}", _CASED_REST)),),
+    "gpt-4o llama4 kanana2 minimax-m2": (
+        "|".join((_CASED.replace("{0}", _END), r"\p{N}{1,3}", _CASED_REST)),
+    ),
     "falcon": (r"[\p{P}\$\+<=>\^~\|`]+", _GPT2, "[0-9][0-9][0-9]"),
     "deepseek-coder": (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[\u0800-\u9fa5\uac00-\ud7ff]+", _DIGIT),
-    "deepseek-v3 hunyuan-dense": (r"\p{N}{1,3}", _CJK, _DEEPSEEK3),
+    "deepseek-v3 hunyuan-dense": (r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+", _DEEPSEEK3),
     "bloom poro-chat gpt3-finnish": (_BLOOM,),
     "viking": (_BLOOM, _DIGIT),
 }
@@ -199,7 +199,6 @@ def _understood(name: str, value: Value) -> bool:
 
 _SCALARS: Final = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING: Final = 8
-_ARRAY: Final = 9
 
 _TYPES: Final = {
     **{0: ("F32", 1, 4), 1: ("F16", 1, 2), 2: ("Q4_0", 32, 18), 3: ("Q4_1", 32, 20), 6: ("Q5_0", 32, 22)},
@@ -217,7 +216,6 @@ _MOST_KEPT: Final = 1024
 """The longest array or text that is kept: lists of layers are shorter, those of tokens longer."""
 
 _MOST_SIDES: Final = 4
-_ALIGNMENT: Final = 32
 
 _MAY_BE_NONE: Final = ("feed_forward_length", "attention.head_count")
 """Sizes that are 0 for models without such a part (Mamba)."""
@@ -337,7 +335,7 @@ class _Header:
             end, longest = max(end, last), max(longest, *sides)
         whole = {key: value for key, value in keys.items() if isinstance(value, int)}
         self._check_sizes(architecture, whole, tensors, longest)
-        alignment = whole.get("general.alignment", _ALIGNMENT)
+        alignment = whole.get("general.alignment", 32)
         if not 0 < alignment <= _LONGEST:
             raise struct.error("alignment")
         needed, size = -(-self._at // alignment) * alignment + end, len(self._content)
@@ -377,7 +375,7 @@ class _Header:
         (kind,) = self._take("I")
         if kind == _STRING:
             return self._string()
-        if kind != _ARRAY:
+        if kind != 9:  # no array
             value: Value = self._take(_SCALARS[kind])[0]
             return value
         element, count = self._take("IQ")

@@ -50,9 +50,6 @@ from pytest_touchstone.core.text import count
 PREFIXES: Final = re.compile(r"^(?:(?:module|_orig_mod|transformer|adapter)\.)+")
 """The prefixes that wrappers put before the names of tensors, several at once."""
 
-_STATES: Final = ("model_state_dict", "state_dict")
-"""The keys under which training scripts save a model's tensors."""
-
 FILES: Final = (".pt", ".pth")
 
 SIDE: Final = re.compile(
@@ -178,7 +175,9 @@ def _part(held: Mapping[str, Any], name: str) -> dict[str, Any]:
 def tensors_of(path: Path, content: Any) -> Tensors:
     """The model's tensors in what a ``.pt`` file holds; a ``CheckpointError`` where there are none."""
     held = content if isinstance(content, dict) else {}
-    state = next((held[name] for name in _STATES if isinstance(held.get(name), dict)), None)
+    state = next(
+        (held[name] for name in ("model_state_dict", "state_dict") if isinstance(held.get(name), dict)), None
+    )
     if state is not None:
         return state_dict(path, state)
     if has_params(path.parent):

@@ -83,14 +83,8 @@ _SIDES: Final = (
 )
 _COUNTS: Final = ("num_attention_heads", "n_head", "n_heads", "num_heads", "num_key_value_heads")
 
-_MOST_LAYERS: Final = 1000
-"""More than any model has; some share the tensors of one layer between all."""
-
 _DEEPEST: Final = 4
 """Tables within tables that are looked at."""
-
-_LAXITY: Final = 4
-"""A size may be this many times the longest side in the file: packed numbers have shorter ones."""
 
 
 class ContextLength(NamedTuple):
@@ -194,12 +188,14 @@ def check_sizes(path: Path, config: ModelConfig, shapes: Shapes) -> None:
             continue
         if value < 1:
             raise _no_size(path, name, value)
-        if name in _LAYERS and shapes and value > max(_MOST_LAYERS, len(shapes)):
+        # No model has a thousand layers; some share the tensors of one layer between all.
+        if name in _LAYERS and shapes and value > max(1000, len(shapes)):
             raise CheckpointError(
                 f"{path}: {name}={value}, but the weights have {len(shapes)} tensors; "
                 "save the checkpoint again with its own config"
             )
-        if name in _SIDES and shapes and value > _LAXITY * longest:
+        # Packed numbers have sides that are shorter than the config says.
+        if name in _SIDES and shapes and value > 4 * longest:
             raise CheckpointError(
                 f"{path}: {name}={value}, but the longest side of a tensor in the weights is {longest}; "
                 "save the checkpoint again with its own config"
