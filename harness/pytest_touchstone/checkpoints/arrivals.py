@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,7 +87,14 @@ class Arrivals:
 
     def look(self, now: float) -> list[Arrival]:
         """Return the whole checkpoints that are there, the newest first."""
-        found = {path: files for path in self._paths() if (files := _files(path))}
+        found: dict[Path, tuple[FileState, ...]] = {}
+        with suppress(
+            CheckpointError, OSError
+        ):  # what is removed meanwhile is not there: the next look sees the rest
+            for path in expand(self.pattern)[0]:
+                absolute = Path(os.path.abspath(path))  # noqa: PTH100 -- links stay
+                if not _TEMPORARY.match(path.name) and (files := _files(absolute)):
+                    found[absolute] = files
         for path in self._seen.keys() - found.keys():
             del self._seen[path]
             self.last_change = now
@@ -112,13 +119,6 @@ class Arrivals:
     def there(self) -> int:
         """Return the number of paths, whole or not."""
         return len(self._seen)
-
-    def _paths(self) -> Iterator[Path]:
-        # What is removed meanwhile is not there: the next look sees the rest.
-        with suppress(CheckpointError, OSError):
-            for path in expand(self.pattern)[0]:
-                if not _TEMPORARY.match(path.name):
-                    yield Path(os.path.abspath(path))  # noqa: PTH100 -- links stay
 
     def _inspect(self, path: Path, seen: _Seen) -> None:
         try:

@@ -194,9 +194,7 @@ def _valid(path: Path) -> Iterator[None]:
 # Training
 
 
-_DEEPEST: Final = 6
 _LONGEST: Final = 400
-_MOST_VALUES: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,14 +248,12 @@ def number(value: object) -> float | None:
         return None
 
 
-def plain(value: object) -> Any:
-    """The value with nothing in it but tables, lists, text and finite numbers, cut where it is deep or long."""
-    return _plain(value, _DEEPEST, [_MOST_VALUES])
+def plain(value: object, deeper: int = 6, left: list[int] | None = None) -> Any:
+    """Return the value with nothing in it but tables, lists, text and finite numbers, cut where it is deep or long.
 
-
-def _plain(value: object, deeper: int, left: list[int]) -> Any:
-    """The same of a part; ``left`` counts the values that may still come, as a few bytes of a pickle can name one
-    value many times."""
+    ``left`` counts the values that may still come, as a few bytes of a pickle can name one value many times.
+    """
+    left = [2000] if left is None else left
     left[0] -= 1
     if value is None or isinstance(value, bool):
         return value
@@ -267,7 +263,7 @@ def _plain(value: object, deeper: int, left: list[int]) -> Any:
         return value[:_LONGEST]
     if deeper and left[0] > 0 and isinstance(value, dict):
         names = [key for key in value if isinstance(key, (str, int)) and left[0] > 0]
-        return {str(key)[:_LONGEST]: _plain(value[key], deeper - 1, left) for key in names[: max(0, left[0])]}
+        return {str(key)[:_LONGEST]: plain(value[key], deeper - 1, left) for key in names[: max(0, left[0])]}
     if deeper and left[0] > 0 and isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        return [_plain(one, deeper - 1, left) for one in value[: left[0]]]
+        return [plain(one, deeper - 1, left) for one in value[: left[0]]]
     return str(getattr(value, "shown", "…"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections import Counter
@@ -171,18 +172,9 @@ def unique_names(infos: Sequence[CheckpointInfo]) -> list[CheckpointInfo]:
             if names[index] in clashing:
                 above = info.path.parts[:-1][-depth:]
                 names[index] = "-".join(clean_name(part) for part in (*above, info.name))
-    return [replace(info, name=name) for info, name in zip(kept, _numbered(names), strict=True)]
-
-
-def _numbered(names: list[str]) -> list[str]:
-    """The names, those that still clash made unique by a number (the same path with two lengths)."""
-    unique: list[str] = []
-    seen: set[str] = set()
-    for name in names:
-        number, candidate = 1, name
-        while candidate in seen:
-            number += 1
-            candidate = f"{name}-{number}"
-        seen.add(candidate)
-        unique.append(candidate)
-    return unique
+    unique: dict[str, CheckpointInfo] = {}
+    for name, info in zip(names, kept, strict=True):  # the same path with two lengths still has one name
+        numbered = (f"{name}-{number}" for number in itertools.count(2))
+        free = next(one for one in itertools.chain([name], numbered) if one not in unique)
+        unique[free] = replace(info, name=free)
+    return list(unique.values())

@@ -112,7 +112,18 @@ class Aggregation:
             "beside": (list(self.beside), []),
         }
         found |= {name: value for name, (value, usual) in told.items() if value != usual}
-        return found if self.function is None else {**found, "at": list(_place_of(self))}
+        if self.function is None:
+            return found
+        name, file = getattr(self.function, "__qualname__", ""), None
+        if name.isidentifier():
+            with suppress(TypeError):  # of C, or a callable object
+                file = inspect.getfile(self.function)
+        if file is None:
+            raise BenchmarkError(
+                f"aggregation {self.by!r}: its function has no name to find it by; define it at the top of a file"
+            )
+        module = str(getattr(self.function, "__module__", ""))
+        return {**found, "at": [module, str(Path(file).resolve()), name]}
 
     def resolve(self) -> Function | None:
         """Return the function, found by its place where it was not given; None for this package's own.
@@ -195,20 +206,6 @@ def aggregation_of(aggregate: Mapping[str, Mapping[str, Any]], metric: str) -> A
         told |= {"margin": usual.margin} if unit == usual.unit and "margin" not in told else {}
     told["beside"] = tuple(known.get("beside", ()))
     return Aggregation(known["by"], known["of"], at=tuple(known["at"]) if "at" in known else None, **told)
-
-
-def _place_of(one: Aggregation) -> tuple[str, str, str]:
-    function = one.function
-    name = getattr(function, "__qualname__", "")
-    try:
-        file = inspect.getfile(function) if name.isidentifier() else None  # type: ignore[arg-type]
-    except TypeError:  # of C, or a callable object
-        file = None
-    if file is None:
-        raise BenchmarkError(
-            f"aggregation {one.by!r}: its function has no name to find it by; define it at the top of a file"
-        )
-    return str(getattr(function, "__module__", "")), str(Path(file).resolve()), name
 
 
 def _module(name: str, path: Path) -> ModuleType:

@@ -55,7 +55,9 @@ PATTERNS: Final = (
 _NAMES: Final = "api[_-]?key|key|token|secret|password|passwd|signature|sig|credentials?"
 _ENDS: Final = ("ey=", "oken=", "ecret=", "assword=", "asswd=", "ature=", "ig=", "ial=", "ials=")
 
-_IN_ADDRESSES: Final = (
+_FORMS: Final = (
+    *PATTERNS,
+    # In addresses.
     _pattern("a password", r"(?<=://)[^/\s\"'<>?#]{0,256}:[^/\s\"'<>?#]{0,256}(?=@)", "://"),
     _pattern(
         _API,
@@ -63,7 +65,7 @@ _IN_ADDRESSES: Final = (
         *(*_ENDS, *(end.upper() for end in _ENDS)),
     ),
 )
-_FORMS: Final = (*PATTERNS, *_IN_ADDRESSES)
+"""The patterns above, and those of keys in addresses."""
 
 
 def keys_in(text: str) -> Iterator[tuple[str, str]]:
@@ -107,7 +109,6 @@ _SECRET: Final = (
 """Names of settings that hold keys: many others are about the tokens of texts."""
 
 _OPTION: Final = re.compile(rf"--?(?:{_SECRET}|key|token)", re.IGNORECASE)
-_SETTING: Final = re.compile(_SECRET, re.IGNORECASE)
 _NAMED: Final = re.compile(
     rf"""(?P<name>(?<![\w-]){_OPTION.pattern}(?:\s*=\s*|\s+(?!-)|\+|%20|%3D)
     | (?<![\w.-]){_SECRET}["']?\s*[=:]\s*[\[(]?
@@ -145,7 +146,7 @@ def masked_value(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {
             name: MARK.format(_API)
-            if isinstance(inner, str) and inner and _SETTING.fullmatch(str(name))
+            if isinstance(inner, str) and inner and re.fullmatch(_SECRET, str(name), re.IGNORECASE)
             else masked_value(inner)
             for name, inner in value.items()
         }

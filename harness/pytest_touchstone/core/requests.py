@@ -284,7 +284,6 @@ class RunProgram:
 
 
 _PLACE: Final = re.compile(r"\{(\w+)\}")
-_CHOICE: Final = re.compile(r"[^\s\[\]](?:[^\n\[\]]{0,62}[^\s\[\]])?")
 _NUMBER: Final = re.compile(r"-?[0-9]+")
 MOST_GRADES: Final = 101
 
@@ -325,7 +324,9 @@ class Judge:
                 f"Judge: {len(choices)} choices; give choices=('yes', 'no') or scale=(1, 10), of 2 to {MOST_GRADES}"
             )
         for one in choices:
-            if not _CHOICE.fullmatch(unicodedata.normalize("NFKC", one)):
+            if not re.fullmatch(
+                r"[^\s\[\]](?:[^\n\[\]]{0,62}[^\s\[\]])?", unicodedata.normalize("NFKC", one)
+            ):
                 raise BenchmarkError(
                     f"Judge: the choice {_shown(one)}; give words on one line, without brackets"
                 )
@@ -501,11 +502,6 @@ program is not to blame.
 """
 
 
-_MISSING_MODULE: Final = re.compile(
-    r"(?:test \d+: )?ModuleNotFoundError(?: \(line \d+\))?: No module named '(\w{1,60})'"
-)
-
-
 @dataclass(frozen=True, slots=True)
 class RunProgramAnswer:
     """The outcome of a program. ``detail`` says why it did not pass: the failed test, or the exception's type,
@@ -526,7 +522,8 @@ class RunProgramAnswer:
     @property
     def missing_module(self) -> str | None:
         """The module that the program imports and the sandbox does not have, None where it fails for another reason."""
-        match = _MISSING_MODULE.fullmatch(self.detail)
+        place = r"(?:test \d+: )?ModuleNotFoundError(?: \(line \d+\))?"
+        match = re.fullmatch(place + r": No module named '(\w{1,60})'", self.detail)
         return match[1] if match else None
 
 

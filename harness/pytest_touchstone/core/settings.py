@@ -95,7 +95,11 @@ class Setting:
         if not text.strip():
             raise OptionError(f"{flag}: the value is empty; give one, or leave the option out")
         parse = PARSERS.get(self.parse) or pkgutil.resolve_name(self.parse)
-        limits = {name: value for name in LIMITS if (value := getattr(self, name)) is not None}
+        limits = {
+            name: value
+            for name in ("choices", "pattern", "least", "most")
+            if (value := getattr(self, name)) is not None
+        }
         return read_as(flag, text, parse, expected=self.expected, **limits)
 
     def value(self, given: Any, where: str | None = None) -> Any:
@@ -137,7 +141,7 @@ def settings_table() -> Mapping[str, Setting]:
                     row[key] = " ".join(value.split())
                 elif isinstance(value, list):
                     row[key] = tuple(value)
-            row.setdefault("default", UNSET.get(row.get("action")))
+            row.setdefault("default", {"append": (), "switch": False}.get(row.get("action")))
             rows[name] = Setting(name=name, section=section, **row)
     return MappingProxyType(rows)
 
@@ -218,12 +222,6 @@ def _data_folder(text: str) -> str:
         raise ValueError(text)
     return text
 
-
-UNSET: Final[Mapping[Any, Any]] = {"append": (), "switch": False}
-"""The defaults of options without a single value."""
-
-LIMITS: Final = ("choices", "pattern", "least", "most")
-"""The fields of a row that are passed to its function of ``parse``."""
 
 PARSERS: Final[Mapping[str, Callable[..., Any]]] = {
     "text": word,
@@ -382,9 +380,6 @@ def _of_text(row: Setting, text: str, variable: str) -> Any:
 OF_RESULTS: Final = ("version", "data", "shots", "few_shot", "template")
 """The conditions that are known from a benchmark and its results; the others are settings of the run."""
 
-_TOLD: Final = ("shots", "fewshot", "chat")
-"""The settings whose outcome is known from a result."""
-
 
 @functools.lru_cache(maxsize=1024)
 def affects(name: str) -> Affects:
@@ -468,4 +463,5 @@ def _complete(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_settings(name: str) -> bool:
-    return name not in _TOLD and name not in OF_RESULTS and is_condition(name)
+    """Return whether a setting is a condition whose outcome no result tells."""
+    return name not in ("shots", "fewshot", "chat", *OF_RESULTS) and is_condition(name)

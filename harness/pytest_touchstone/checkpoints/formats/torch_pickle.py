@@ -18,6 +18,7 @@ import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
+from math import prod
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
@@ -348,7 +349,8 @@ class _PickleReader(pickle._Unpickler):
                 f"{self._path}: a tensor of shape {list(shape)} needs {size} bytes, but its storage "
                 f"{storage.key!r} holds {len(record)}; copy or save the checkpoint again"
             )
-        if strides == _contiguous(shape) or not size:
+        contiguous = tuple(prod(max(side, 1) for side in shape[place + 1 :]) for place in range(len(shape)))
+        if strides == contiguous or not size:
             begin = record.start + offset * one
             return Tensor(dtype, shape, self._path, begin, begin + size)
         # Transposed and the like: its numbers may lie anywhere in its storage.
@@ -360,11 +362,3 @@ def _flat(key: Any) -> Any:
     if isinstance(key, tuple) and any(isinstance(one, tuple) for one in key):
         raise pickle.UnpicklingError("tuples within a key")
     return key
-
-
-def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    strides, step = [], 1
-    for side in reversed(shape):
-        strides.append(step)
-        step *= max(side, 1)
-    return tuple(reversed(strides))

@@ -124,7 +124,11 @@ def length_of(
         # No table of positions (position_biased_input false): how far it sees is how long it is.
         overrides[field] = configured = overrides["max_relative_positions"]
     if configured:
-        return ContextLength(configured - _unused_rows(config, rows is not None), overrides)
+        unused = 0
+        if config.model_type in _PADDING_ROWS and (config.model_type != "esm" or rows is not None):
+            ahead = config.model_type == "prophetnet"  # it looks up the positions of coming tokens, too
+            unused = (1 if config.pad_token_id is None else config.pad_token_id) + 1 + ahead
+        return ContextLength(configured - unused, overrides)
     if tokenizer_length is not None and 0 < tokenizer_length < _SANE:
         return ContextLength(int(tokenizer_length), overrides)
     return ContextLength(_DEFAULT[kind], overrides)
@@ -147,13 +151,6 @@ def _rows(shapes: Shapes, pattern: re.Pattern[str]) -> tuple[str, int] | None:
     """Name and rows of the one table of that kind; None when there is none, or several that differ."""
     found = {name: shape[0] for name, shape in shapes.items() if pattern.search(name) and len(shape) == 2}
     return min(found.items()) if len(set(found.values())) == 1 else None
-
-
-def _unused_rows(config: ModelConfig, has_table: bool) -> int:
-    if config.model_type not in _PADDING_ROWS or (config.model_type == "esm" and not has_table):
-        return 0
-    ahead = 1 if config.model_type == "prophetnet" else 0  # it looks up the positions of coming tokens, too
-    return (1 if config.pad_token_id is None else config.pad_token_id) + 1 + ahead
 
 
 def _relative_override(
