@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers
 
-from pytest_touchstone.engines.transformers.text_pieces import cut, splitter_of
+from pytest_touchstone.engines.transformers.tokenizer import cut, splitter_of
 from tests.support.tiny import bytelevel_tokenizer, metaspace_tokenizer, wordpiece_tokenizer
 
 LLAMA = (

@@ -16,6 +16,11 @@ writing tokens apart: byte-level (GPT-2: every byte is one visible character), s
 ``<0xEA>`` a byte), and all others. The others (such as WordPiece) say too little about spaces to be turned back into
 text.
 
+What texts share is tokenized once, in pieces that have the same tokens together as apart. A byte-level tokenizer first
+cuts a text into words, by a pattern that matches from left to right and looks back at nothing. Where no alternative of
+the pattern has a space after another character, and one matches every space, a word begins at each space that follows a
+character other than white space. Pair merges do not reach beyond words.
+
 Chat templates are programs that come with a checkpoint. jinja2's sandbox keeps a template from files and from Python's
 insides, not from loops without end or huge texts. So a render that takes too long is stopped from another thread, and
 operations that make large values out of small ones are refused before they are done.
@@ -26,6 +31,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import functools
+import json
 import math
 import os
 import re
@@ -33,11 +39,10 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, takewhile
-from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar
 
 from pytest_touchstone.core.reasoning import ReasoningDelimiters, delimiters_among, delimiters_of
 from pytest_touchstone.core.requests import Refusal, Turn
-from pytest_touchstone.engines.transformers.text_pieces import cut, splitter_of
 
 _AT_ONCE: Final = 2**20
 """The characters that are tokenized at once: a token takes about a hundred bytes meanwhile."""
@@ -334,6 +339,93 @@ def _parts(texts: Iterable[str]) -> Iterator[list[str]]:
         yield part
 
 
+# Texts in pieces
+
+
+_PIECE: Final = re.compile(r"(?s).{64,}?\S(?= )|.+")
+"""Pieces begin at the same places in texts that begin alike; shorter ones take longer to put together."""
+
+_FIRST: Final = r"(?: \?|\[\^\\r\\n\\p\{L\}\\p\{N\}\]\?|\\s\*)?"
+_CLASS: Final = (
+    r"(?:\\p\{[LMN][a-z]?\}|\[(?:\^\\s)?(?:\\p\{[LMN][a-z]?\}|\\r|\\n|/)+\]|'\w+|\(\?i:[^()\s\\]+\))"
+)
+_ALTERNATIVE: Final = re.compile(rf"\\s\+(?:\(\?!\\S\))?|{_FIRST}(?:{_CLASS}(?:[*+?]|\{{1,3\}})?)+")
+"""The alternatives that the patterns of known tokenizers consist of: a space stands at most first."""
+
+
+def splitter_of(tokenizer: Any) -> Callable[[str], list[str]]:
+    """Return the function that cuts a text in pieces whose tokens, one after the other, are those of the text.
+
+    For tokenizers that may not keep to that it returns the text alone.
+    """
+    return _PIECE.findall if _is_local(tokenizer) else lambda text: [text]
+
+
+class TextCut(NamedTuple):
+    """A text in pieces: how many of its first ones are those of the text before it, and the others."""
+
+    same: int
+    others: list[str]
+
+
+def cut(texts: Iterable[str], pieces_of: Callable[[str], list[str]]) -> Iterator[TextCut]:
+    """Yield texts in the pieces that ``splitter_of``'s function cuts them in, without another look at those that a text
+    has in common with the one before it."""
+    before, pieces = "", list[str]()
+    for text in texts:
+        # A piece ends where the next one begins with a space; the last one, where its text does.
+        del pieces[-1:]
+        length = sum(map(len, pieces))
+        while pieces and not text.startswith(before[: length + 1]):
+            length -= len(pieces.pop())
+        same, others = len(pieces), pieces_of(text[length:])
+        yield TextCut(same, others)
+        before, pieces = text, pieces + others
+
+
+def _is_local(tokenizer: Any) -> bool:
+    """Return whether a tokenizer begins a word at each space after a character other than white space."""
+    try:
+        backend = tokenizer.backend_tokenizer
+        model, added = backend.model, tokenizer.added_tokens_decoder.values()
+        steps = (backend.pre_tokenizer, backend.normalizer)
+        words, changes = (step and json.loads(step.__getstate__()) for step in steps)
+    except (AttributeError, TypeError, ValueError):  # not of the package tokenizers, or a part made in Python
+        return False
+    return (
+        type(model).__name__ == "BPE"
+        and not model.dropout
+        # A space never composes with what stands before it.
+        and (not changes or changes["type"] == "NFC")
+        and not any(
+            " " in token.content or token.lstrip or token.rstrip or token.single_word for token in added
+        )
+        and _begins_words_at_spaces(words or {})
+    )
+
+
+def _begins_words_at_spaces(words: dict[str, Any]) -> bool:
+    stages = words.get("pretokenizers", [words])
+    patterns = []
+    for stage in stages:
+        match stage:
+            case {"type": "ByteLevel", "add_prefix_space": False}:
+                patterns += [r"\s+"] if stage.get("use_regex", True) else []  # GPT-2's pattern
+            case {"type": "Split", "behavior": "Isolated", "invert": False, "pattern": {"Regex": pattern}}:
+                patterns.append(pattern)
+            case {"type": "Digits"}:
+                pass
+            case _:
+                return False
+    alternatives = [re.split(r"\|(?![^()]*\))", pattern) for pattern in patterns]
+    return any(r"\s+" in some for some in alternatives) and all(
+        _ALTERNATIVE.fullmatch(one) for some in alternatives for one in some
+    )
+
+
+# What tokens stand for
+
+
 def frame(tokenizer: Any, text: str = "a") -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the special tokens that the tokenizer by itself puts before and after every text."""
     bare, framed = tokenizer.encode(text, add_special_tokens=False), tokenizer.encode(text)
@@ -366,15 +458,10 @@ class Vocabulary:
         It is None where the tokenizer changed the text (case, accents, unknown characters) or does not spell out
         spaces.
         """
-        try:
-            spelt = list(map(self._bytes.__getitem__, ids))  # known by now, but for the first texts
-        except KeyError:
-            spelt = [self.token_bytes(token) for token in ids]
-        if None in spelt:
-            return None
-        pieces = cast("list[bytes]", spelt)
+        spelt = [self.token_bytes(token) for token in ids]
+        pieces = [piece for piece in spelt if piece is not None]
         encoded = text.encode("utf-8", "surrogatepass")
-        return pieces if b"".join(pieces) in (encoded, b" " + encoded) else None
+        return pieces if len(pieces) == len(ids) and b"".join(pieces) in (encoded, b" " + encoded) else None
 
     @functools.cached_property
     def size(self) -> int:
@@ -443,6 +530,9 @@ def _byte_of() -> dict[str, int]:
     from transformers.convert_slow_tokenizer import bytes_to_unicode
 
     return {character: byte for byte, character in bytes_to_unicode().items()}
+
+
+# Limits of chat templates
 
 
 SECONDS: Final = 5.0
