@@ -95,7 +95,6 @@ class Lane:
         self.prefix = KeyValues()
         self.at_work: list[GeneratedSequence] = []
         self._waiting = deque(waiting)
-        self._over: set[GeneratedSequence] = set()
         self._stepper, self._budget = stepper, budget
         self._held: dict[int, tuple[Held, torch.Tensor]] = {}
         self.longest_limit = max(sample.prompt.request.max_new_tokens for sample in self._waiting)
@@ -104,7 +103,7 @@ class Lane:
     @property
     def samples(self) -> int:
         """The number of samples that wait or are at work."""
-        return len(self._waiting) + len(self.at_work) - len(self._over)
+        return len(self._waiting) + sum(not sample.over for sample in self.at_work)
 
     @property
     def row(self) -> int:
@@ -128,10 +127,10 @@ class Lane:
     def retreat(self) -> list[GeneratedSequence]:
         """Let all samples wait again, with the tokens that they have; return those that have ended."""
         ended = self.over()
-        self._waiting.extendleft(sample for sample in reversed(self.at_work) if sample not in self._over)
+        self._waiting.extendleft(sample for sample in reversed(self.at_work) if not sample.over)
         for sample in self._waiting:
             sample.before = None
-        self.at_work, self._over, self._held = [], set(), {}
+        self.at_work, self._held = [], {}
         self.slots, self.prefix = SlotCache(KeyValues()), KeyValues()
         return ended
 
@@ -143,7 +142,7 @@ class Lane:
 
     def over(self) -> list[GeneratedSequence]:
         """Return the samples that have ended, and are still in their slots."""
-        return [sample for sample in self.at_work if sample in self._over] if self._over else []
+        return [sample for sample in self.at_work if sample.over]
 
     def row_of(self, samples: Collection[GeneratedSequence]) -> EndedRow | None:
         """Return a copy of what the slot of one of these samples holds, None where none of them is in a slot."""
@@ -161,7 +160,7 @@ class Lane:
 
     def all(self) -> list[GeneratedSequence]:
         """Return the samples that wait or are at work."""
-        return [*self._waiting, *(sample for sample in self.at_work if sample not in self._over)]
+        return [*self._waiting, *(sample for sample in self.at_work if not sample.over)]
 
     def only(self, wanted: Collection[GeneratedSequence]) -> None:
         """Forget all samples but those that are wanted."""
@@ -214,18 +213,15 @@ class Lane:
         """Give the samples from ``first`` on their next tokens; what comes after a sample's end counts for nothing."""
         for sample, tokens in zip(self.at_work[first:], chosen, strict=True):
             for token in tokens:
-                if sample in self._over:
-                    break
-                if sample.take(token):
-                    self._over.add(sample)
+                if not sample.over:
+                    sample.take(token)
 
     def part(self, wanted: Collection[GeneratedSequence] = ()) -> None:
         """Let the samples that are done leave, but those that are still wanted."""
         # From the last one down, since the last one takes the place of one that leaves.
-        for number in reversed(range(len(self.at_work)) if self._over else ()):
+        for number in reversed(range(len(self.at_work))):
             sample = self.at_work[number]
-            if sample in self._over and sample not in wanted:
-                self._over.remove(sample)
+            if sample.over and sample not in wanted:
                 self._stepper.ended(sample)
                 self._remove(number)
 
@@ -397,7 +393,7 @@ class BatchGenerator:
 
     def _tokens_kept(self) -> int:
         """Return the tokens of ended texts that are kept, for the next call or for prompts that wait."""
-        claimed = (one.before for lane in (*self._lanes, *self._waiting) for one in lane.all())
+        claimed = (sample.before for lane in (*self._lanes, *self._waiting) for sample in lane.all())
         rows = {id(row): row for row in (*self._ended, *claimed) if row is not None}
         return sum(len(row.tokens) - len(row.prefix.tokens) for row in rows.values())
 
@@ -464,8 +460,8 @@ class BatchGenerator:
         asked = [TokenWork(work, work[-3:]) for work in works]
 
         def alone() -> torch.Tensor:
-            found = plain(asked).view(len(works), 3, -1).transpose(0, 1)
-            return (torch.cat((found, found[1:])) if self._stepper.speculative else found).flatten(0, 1)
+            logits = plain(asked).view(len(works), 3, -1).transpose(0, 1)
+            return (torch.cat((logits, logits[1:])) if self._stepper.speculative else logits).flatten(0, 1)
 
         return difference(self._model, alone, lambda: self._fed(works, lanes=lanes))
 
@@ -483,20 +479,20 @@ class BatchGenerator:
         with torch.inference_mode():
             caches = [SlotCache(self._shared.prefix(works[0][:length])) for length, _ in parts]
             with splitting(self._model):
-                found = [
+                logits = [
                     self._stepper.fill(slots, [work[length:-2] for work in some])
                     for slots, (length, some) in zip(caches, parts, strict=True)
                 ]
-                found += [
-                    self._stepper.step_all(caches, [[two[place] for two in some] for some in fed])
-                    for place in (0, 1)
+                logits += [
+                    self._stepper.step_all(caches, [[pair[index] for pair in some] for some in fed])
+                    for index in (0, 1)
                 ]
                 if self._stepper.speculative:
                     for slots in caches:
                         slots.lengths = [length - 2 for length in slots.lengths]
                     both = self._stepper.several_all(caches, fed, 2)
-                    found += [both[0::2], both[1::2]]
-        return torch.cat(found)
+                    logits += [both[0::2], both[1::2]]
+        return torch.cat(logits)
 
     def _run_lanes(self) -> Iterator[GeneratedSequence]:
         """Generate all samples, and yield each when it is there."""

@@ -156,6 +156,7 @@ class GeneratedSequence:
     watch: StopWatch
     tokens: list[int] = field(default_factory=list)
     outcome: Generated | None = None
+    over: bool = False
     proposals: list[tuple[int, list[int]]] = field(default_factory=list)
     before: EndedRow | None = None
 
@@ -168,16 +169,16 @@ class GeneratedSequence:
 
     def take(self, token: int | None) -> bool:
         """Add a token; return whether the sample has ended. None: the model gave no token."""
-        if token is None:
-            return True
-        self.tokens.append(token)
-        if token in self.ends.tokens:
-            self._finish("eos", self.tokens[:-1])
-        elif self.watch.take(self.tokens):
-            self._finish("stop", self.tokens)
-        elif len(self.tokens) >= self.prompt.request.max_new_tokens:
-            self._finish("length", self.tokens)
-        return self.outcome is not None
+        if token is not None:
+            self.tokens.append(token)
+            if token in self.ends.tokens:
+                self._finish("eos", self.tokens[:-1])
+            elif self.watch.take(self.tokens):
+                self._finish("stop", self.tokens)
+            elif len(self.tokens) >= self.prompt.request.max_new_tokens:
+                self._finish("length", self.tokens)
+        self.over = token is None or self.outcome is not None
+        return self.over
 
     def _finish(self, reason: FinishReason, tokens: Sequence[int]) -> None:
         trace, text, stopped = self.watch.cut(tokens, at_limit=reason == "length")
