@@ -124,17 +124,17 @@ def _connected(source: str) -> Connection:
     return Connection(descriptor)
 
 
-def _said(connection: Connection, *asked: Any) -> Any:
+def _ask(connection: Connection, *asked: Any) -> Any:
     """Return what the other process says; raise its faults, and ``ServerError`` where it has ended."""
     try:
         if asked:
             connection.send(asked)
-        said = connection.recv()
+        reply = connection.recv()
     except (EOFError, OSError):
         raise ServerError("the process that has the model has ended; the same call goes on") from None
-    if isinstance(said, Fault):
-        raise CheckpointError(said.message) if said.known else RuntimeError(said.message)
-    return said
+    if isinstance(reply, Fault):
+        raise CheckpointError(reply.message) if reply.known else RuntimeError(reply.message)
+    return reply
 
 
 class LiveFactory(EngineFactory):
@@ -149,13 +149,13 @@ class LiveFactory(EngineFactory):
     def inspect(self, _: Path, asked: CheckpointRequest) -> CheckpointInfo:
         """Describe the model as the process does that has it."""
         with _connected(asked.source) as connection:
-            info: CheckpointInfo = _said(connection, "info")
+            info: CheckpointInfo = _ask(connection, "info")
         return replace(info, seq_len=asked.limited(info.path, info.seq_len))
 
     def fingerprint(self, info: CheckpointInfo) -> str:
         """Return the identity of the weights in memory."""
         with _connected(info.source) as connection:
-            return str(_said(connection, "fingerprint"))
+            return str(_ask(connection, "fingerprint"))
 
     def open(self, info: CheckpointInfo, settings: ModelSettings) -> Engine:
         """Return the model, ready to answer."""
@@ -168,7 +168,7 @@ class LiveEngine(Engine):
     def __init__(self, info: CheckpointInfo, connection: Connection, settings: ModelSettings) -> None:
         self.info = info
         self._connection = connection
-        self._texts: int | None = _said(connection, "opened", info, settings)
+        self._texts: int | None = _ask(connection, "opened", info, settings)
         self._usage: dict[str, Any] = {}
 
     @property
@@ -183,7 +183,7 @@ class LiveEngine(Engine):
 
     def too_long(self, requests: Sequence[Request]) -> list[int] | None:
         """Return the numbers of the requests that are longer than the model takes."""
-        numbers: list[int] | None = _said(self._connection, "too long", list(requests))
+        numbers: list[int] | None = _ask(self._connection, "too long", list(requests))
         return numbers
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
@@ -191,21 +191,21 @@ class LiveEngine(Engine):
 
         What ``done`` raises is raised when all answers are there, since the other process computes them anyway.
         """
-        found: dict[int, Answer | Refusal] = {}
+        answers: dict[int, Answer | Refusal] = {}
         raised: BaseException | None = None
-        said = _said(self._connection, "answer", list(requests))
-        while isinstance(said, LiveAnswer):
-            found[said.number] = said.answer
+        reply = _ask(self._connection, "answer", list(requests))
+        while isinstance(reply, LiveAnswer):
+            answers[reply.number] = reply.answer
             try:
                 if done is not None and raised is None:
-                    done(said.number, said.answer)
+                    done(reply.number, reply.answer)
             except BaseException as error:
                 raised = error
-            said = _said(self._connection)
-        self._usage = said.usage
+            reply = _ask(self._connection)
+        self._usage = reply.usage
         if raised is not None:
             raise raised
-        return [found[number] for number in range(len(requests))]
+        return [answers[number] for number in range(len(requests))]
 
     def close(self) -> None:
         """Leave the model to the other process."""

@@ -110,22 +110,20 @@ class TextTokenizer:
         # Where nobody has decided, tokenizers 0.21 and 0.22 print a warning in each fork of this process afterwards.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
         ready = copy.copy(self)
-        sound = [text for text in dict.fromkeys(texts) if not_text(text) is None]
-        pieces = list(cut(sound, self._pieces))
-        known: dict[str, list[int]] = {}
-        for some in _parts(dict.fromkeys(chain.from_iterable(one.others for one in pieces))):
-            lean = {"return_attention_mask": False, "return_token_type_ids": False}
-            found = self._tokenizer(some, add_special_tokens=False, **lean)
-            known.update(zip(some, found["input_ids"], strict=True))
-        ready._encoded, ids, ends = {}, list[int](), [0]
-        for text, (same, others) in zip(sound, pieces, strict=True):
-            del ends[same + 1 :]
-            ids = ids[: ends[-1]]
-            for piece in others:
-                ids += known[piece]
-                ends.append(len(ids))
-            ready._encoded[text] = ids
-        ready._spelt = all(self._vocabulary.joined(ids, piece) is not None for piece, ids in known.items())
+        whole = [text for text in dict.fromkeys(texts) if not_text(text) is None]
+        cuts = list(cut(whole, self._pieces))
+        lean = {"return_attention_mask": False, "return_token_type_ids": False}
+        piece_ids: dict[str, list[int]] = {}
+        for batch in _batches(dict.fromkeys(chain.from_iterable(each.others for each in cuts))):
+            encoded = self._tokenizer(batch, add_special_tokens=False, **lean)
+            piece_ids.update(zip(batch, encoded["input_ids"], strict=True))
+        ready._encoded, pieces = {}, list[str]()
+        for text, (same, others) in zip(whole, cuts, strict=True):
+            pieces[same:] = others
+            ready._encoded[text] = list(chain.from_iterable(map(piece_ids.__getitem__, pieces)))
+        ready._spelt = all(
+            self._vocabulary.joined(ids, piece) is not None for piece, ids in piece_ids.items()
+        )
         return ready
 
     @property
@@ -325,18 +323,18 @@ def not_text(text: str) -> Refusal | None:
     return None
 
 
-def _parts(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Return texts in lists of up to ``_AT_ONCE`` characters, or of one text; none is empty."""
-    part: list[str] = []
+def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Yield texts in lists of up to ``_AT_ONCE`` characters, or of one text; none is empty."""
+    batch: list[str] = []
     size = 0
     for text in texts:
-        if part and size + len(text) > _AT_ONCE:
-            yield part
-            part, size = [], 0
-        part.append(text)
+        if batch and size + len(text) > _AT_ONCE:
+            yield batch
+            batch, size = [], 0
+        batch.append(text)
         size += len(text)
-    if part:
-        yield part
+    if batch:
+        yield batch
 
 
 # Texts in pieces

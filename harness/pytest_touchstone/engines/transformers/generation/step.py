@@ -90,13 +90,13 @@ class DecodeStep:
         import torch
 
         first, longest = len(slots.lengths), max(map(len, tails))
-        begun = [slots.begun + one for one in copied or [0] * len(tails)]
+        begun = [slots.begun + length for length in copied or [0] * len(tails)]
         held = to_device(begun, self._model.device)[:, None]
         # Padding goes to the column after a row's last token.
         ends = held + to_device([len(tail) for tail in tails], self._model.device)[:, None]
         most = self._budget.within(slots.past + max(begun) + longest, 1, split=True)
         step = min(longest, max(1, most // len(tails)))
-        found: list[torch.Tensor] = [torch.empty(0)] * len(tails)
+        last_logits: list[torch.Tensor] = [torch.empty(0)] * len(tails)
         for begin in range(0, longest, step):
             end = min(longest, begin + step)
             ids = [[*tail[begin:end], *[0] * (end - max(begin, len(tail)))] for tail in tails]
@@ -104,7 +104,8 @@ class DecodeStep:
             if any(copied):
                 columns = columns.minimum(ends)
                 until = 1 + max(
-                    min(one + end - 1, one + len(tail)) for one, tail in zip(begun, tails, strict=True)
+                    min(length + end - 1, length + len(tail))
+                    for length, tail in zip(begun, tails, strict=True)
                 )
                 slots.aim(first, len(tails), columns, until)
             else:
@@ -115,14 +116,14 @@ class DecodeStep:
             ]
             inputs = self._inputs([slots], [columns], [until], to_device(ids, self._model.device))
             logits = self._computed(inputs, ending)
-            for (row, _), part in zip(ending, logits, strict=True):
-                found[row] = part
-        slots.lengths += [one + len(tail) for one, tail in zip(begun, tails, strict=True)]
+            for (row, _), row_logits in zip(ending, logits, strict=True):
+                last_logits[row] = row_logits
+        slots.lengths += [length + len(tail) for length, tail in zip(begun, tails, strict=True)]
         slots.begun = 0
         tokens = sum(map(len, tails))
         self._done.prefilled += tokens
         self._done.padded += len(tails) * longest - tokens
-        return torch.stack(found)
+        return torch.stack(last_logits)
 
     def advance_all(self, groups: Groups) -> list[list[list[int | None]]]:
         """Return the next token of each sample of several caches, by one pass; None where a logit is NaN.
@@ -329,14 +330,14 @@ class SequentialGenerator:
             return plain([TokenWork(probe[:length], (0,)) for length in range(least, len(probe) + 1)])
 
         def steps() -> torch.Tensor:
-            found: list[torch.Tensor] = []
+            logits: list[torch.Tensor] = []
 
             def choose_next(scores: torch.Tensor) -> int | None:
-                found.append(scores[0].float())
-                return tokens[len(found) - 1] if len(found) <= len(tokens) else None
+                logits.append(scores[0].float())
+                return tokens[len(logits) - 1] if len(logits) <= len(tokens) else None
 
             self._generate(probe[:least], len(tokens) + 1, choose_next)
-            return torch.stack(found)
+            return torch.stack(logits)
 
         return difference(self._model, expected, steps)
 
