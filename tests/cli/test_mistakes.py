@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_touchstone.cli import main
-from pytest_touchstone.cli.commands import COMMANDS, FORMER_COMMANDS
+from pytest_touchstone.cli.command import COMMANDS, FORMER_COMMANDS
 
 MISTAKES = {
     "frobnicate": "touchstone: 'frobnicate' is no command: there are ",

@@ -28,7 +28,7 @@ def test_runs_are_a_table_with_the_newest_last(
     assert lines[0].split()[::4] == ["run", "items"]
     assert [line.split()[0] for line in lines[1:]] == ["b_early_run", "a_late_run"]
     assert all(len(line) <= width for line in lines)
-    assert "1970-01-0" in lines[1]
+    assert ("1970-01-0" if width > 60 else " 01-0") in lines[1]
     assert width < 80 or "checkpoint-100 +3 " in lines[1]
     assert main(["runs", "--output", str(tmp_path), "--format", "json"]) == 0
     rows = json.loads(capsys.readouterr().out)
@@ -121,7 +121,7 @@ def test_last_is_the_newest_run_wherever_a_run_is_named(
     assert "main is checkpoint-300 of run second" in printed(capsys, "baseline", "set", "last")
     assert "best, none, last" in printed(capsys, "baseline", "set", "last", "--name", "last", code=4)
     assert "second" in printed(capsys, "baseline", "plan", "--baseline", "last")
-    assert "saved result(s) of second removed" in printed(capsys, "baseline", "rm", "last")
+    assert "saved results of second removed" in printed(capsys, "baseline", "rm", "last")
 
 
 def test_a_run_that_goes_on_and_one_that_was_stopped_say_how_far_they_are(

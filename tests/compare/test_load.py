@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.cli.compare import save
+from pytest_touchstone.cli.baseline import save
 from pytest_touchstone.compare.baselines import BaselineSource, find
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.formats.run import read_run

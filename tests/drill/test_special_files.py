@@ -20,8 +20,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from pytest_touchstone.cli import grade, main
-from pytest_touchstone.cli.command import Command, Parser
-from pytest_touchstone.cli.commands import COMMANDS
+from pytest_touchstone.cli.command import COMMANDS, Command, Parser
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.settings import settings_table
 from tests.drill.conftest import Drill

@@ -19,7 +19,7 @@ import pytest
 
 from pytest_touchstone.checkpoints.builtin import NAMES
 from pytest_touchstone.cli.benchmarks import known_specs
-from pytest_touchstone.cli.commands import COMMANDS, _parser
+from pytest_touchstone.cli.command import COMMANDS, parser_for
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.settings import SET, Setting, settings_table
 from pytest_touchstone.core.tasks import Tasks, declared_groups, task_groups
@@ -133,7 +133,7 @@ def faults_of_ours(words: list[str], config: pytest.Config) -> Iterator[str]:
         yield from faults_of_options(words[1:], config)
     elif len(words) > 1 + bool(names[words[0]].commands):
         try:
-            _parser(words).parse_args(words)
+            parser_for(words).parse_args(words)
         except HarnessError as error:
             yield str(error)
 

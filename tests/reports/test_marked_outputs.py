@@ -220,6 +220,6 @@ def test_a_comparison_and_the_lists_have_them(
     entry = one.entries["winogrande"]
     ResultStore(tmp_path / "results").save(entry.saved, entry.items)
     assert main(["baseline", "list", "--output", str(tmp_path / "results")]) == 0
-    assert f"n 4 ({PART})" in capsys.readouterr().out
+    assert f"{PART}; version " in capsys.readouterr().out
     assert main(["runs", "--output", str(tmp_path / "results")]) == 0
     assert " 40/86" in capsys.readouterr().out

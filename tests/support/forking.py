@@ -36,7 +36,7 @@ from tests.support.places import ROOT, SOURCE
 from tests.support.project import ALONE, write_benchmark, write_rows
 
 IMPORTED: Final = (
-    *("xdist.dsession", "xdist.remote", "xdist.workermanage", "pytest_touchstone.cli.commands"),
+    *("xdist.dsession", "xdist.remote", "xdist.workermanage", "pytest_touchstone.cli.command"),
     *(
         "pytest_touchstone.plugin.xdist",
         "pytest_touchstone.plugin.shards",

@@ -1,6 +1,6 @@
 """The command ``touchstone``: reads and writes results; ``touchstone run`` starts pytest.
 
-Here is ``main`` alone, which imports the rest (``cli.commands``) when Ctrl-C is one line already. Mistakes are one
+Here is ``main`` alone, which imports the rest (``cli.command``) when Ctrl-C is one line already. Mistakes are one
 line on stderr and exit code 4.
 """
 
@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"touchstone: {UNSUPPORTED}", file=sys.stderr)
         return 4  # ExitCode.MISTAKE
     try:
-        from pytest_touchstone.cli.commands import run_command
+        from pytest_touchstone.cli.command import run_command
 
         return run_command(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:

@@ -1,12 +1,13 @@
-"""The seam of commands: the arguments, work and output of ``touchstone NAME``.
+"""The commands of ``touchstone``, and the seam by which packages add one: arguments, work and output of each.
 
-A package adds one by an entry point in the group ``touchstone.commands``: a ``Command``, named after the entry point.
+Our commands are modules of this folder, imported when they are named. A package adds one by an entry point in the group
+``touchstone.commands``: a ``Command``, named after the entry point.
 
     [project.entry-points."touchstone.commands"]
     count = "my_package.count:COMMAND"
 
-Printing, ``--format``, errors and exit codes are ``cli.main``'s. One thing has one spelling: ``-o`` is what is written,
-``--output`` the results folder.
+Printing, ``--format``, errors and exit codes are those of ``run_command``. One thing has one spelling, and an option of
+several commands is declared here, once: ``-o`` is what is written, ``--output`` the results folder.
 """
 
 from __future__ import annotations
@@ -15,19 +16,22 @@ import argparse
 import functools
 import json
 import os
+import pkgutil
 import re
 import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Final, NoReturn, TextIO, TypeAlias
 
-from pytest_touchstone.core.errors import HarnessError, OptionError
-from pytest_touchstone.core.files import shown_path, write_atomic, write_json
+from pytest_touchstone import __version__
+from pytest_touchstone.core.errors import ExitCode, HarnessError, OptionError
+from pytest_touchstone.core.files import keep_others_out, shown_path, write_atomic, write_json
 from pytest_touchstone.core.settings import read_as, settings_table
 from pytest_touchstone.core.text import alike, either, harmless, is_log, visible, visible_json
-from pytest_touchstone.document.language import ENGLISH, languages
+from pytest_touchstone.document.language import ENGLISH, languages, spoken
 from pytest_touchstone.results.run_directory import find_run
 
 GROUP: Final = "touchstone.commands"
@@ -68,14 +72,131 @@ class Command:
     commands: tuple[Command, ...] = ()
 
 
-def check_language(options: argparse.Namespace) -> None:
-    """Raise ``HarnessError`` for another language than English in what is not for people."""
-    form = getattr(options, "format", None) or TEXT
-    if form not in (TEXT, "html") and getattr(options, "language", ENGLISH) != ENGLISH:
-        raise HarnessError(
-            f"--language {options.language}: is for text and pages, and --format {form} is always English; "
-            "give one of them"
+# Our commands
+
+
+RUN: Final = "Run benchmarks"
+SET_UP: Final = "Before a run"
+READ: Final = "Read results"
+DECIDE: Final = "Decide and share"
+
+PAGES: Final = (TEXT, "json", "markdown")
+REPORTS: Final = (*PAGES, "latex", "csv", "html")
+
+
+def _call(place: str, argument: Any) -> Any:
+    return pkgutil.resolve_name(place)(argument)
+
+
+def _ours(name: str, group: str, text: str, where: str = "", **more: Any) -> Command:
+    """Return a command whose functions are imported when it is used: ``--help`` must not wait for all of them.
+
+    ``where`` is their module, with the beginning of their names after a colon.
+    """
+    module, _, prefix = (where or name).partition(":")
+    add_arguments, run = (
+        functools.partial(_call, f"pytest_touchstone.cli.{module}:{prefix}{function}")
+        for function in ("add_arguments", "run")
+    )
+    return Command(name=name, group=group, help=text, add_arguments=add_arguments, run=run, **more)
+
+
+CHECKPOINT: Final = (
+    _ours("show", SET_UP, "show a checkpoint's properties, without loading it", "checkpoint:show_"),
+    _ours("fetch", SET_UP, "download a builtin checkpoint into your cache", "checkpoint:fetch_"),
+    _ours("diff", SET_UP, "say how far a converted or quantised one is from its origin", "checkpoint:diff_"),
+    _ours("noise", SET_UP, "say how much the number type changes of one", "checkpoint:noise_"),
+)
+BASELINE: Final = (
+    _ours("list", DECIDE, "list the saved results, the best first", "baseline:list_"),
+    _ours("show", DECIDE, "show the results of a name or a run", "baseline:show_"),
+    _ours("set", DECIDE, "give a run's checkpoint a name, for `pytest --baseline NAME`", "baseline:set_"),
+    _ours("rm", DECIDE, "remove a name, or a run's saved results", "baseline:remove_"),
+    _ours("import", DECIDE, "import published results, to compare with", "baseline:import_"),
+    _ours("plan", DECIDE, "say what a gate could decide, before anything is asked", "baseline:plan_"),
+)
+
+COMMANDS: Final = (
+    _ours("run", RUN, "run the shipped benchmarks, or files of your own, with pytest", formats=(), rest=True),
+    _ours("watch", RUN, "score the checkpoints of a training as they appear", formats=(), rest=True),
+    _ours("merge", RUN, "join the shards of a run, and judge the whole", formats=PAGES),
+    _ours("benchmarks", SET_UP, "list benchmarks and their metrics, or check a file of --eval-config"),
+    Command(name="checkpoint", group=SET_UP, help="look at checkpoints before a run", commands=CHECKPOINT),
+    _ours("migrate", SET_UP, "turn command lines and configs of lm-evaluation-harness into ours"),
+    _ours("runs", READ, "list the runs of a results folder", "report:list_"),
+    _ours("report", READ, "show runs again: tables for terminal or paper, or the page", formats=REPORTS),
+    _ours("items", READ, "show the items of a run: prompts, answers, and which are right"),
+    _ours("score", READ, "score stored answers, samples of programs or others' verdicts"),
+    _ours("compare", READ, "compare results: which differences are more than chance", formats=PAGES),
+    _ours("study", READ, "study trainings: curves, peaks, series against series", formats=PAGES),
+    _ours(
+        "best",
+        READ,
+        "say which checkpoint is best, and what it cannot be told from",
+        "study:best_",
+        formats=PAGES,
+    ),
+    Command(name="baseline", group=DECIDE, help="manage what runs are compared with", commands=BASELINE),
+    _ours("accept", DECIDE, "accept a drop that has failed a gate, with a reason", "baseline:accept_"),
+    _ours("export", DECIDE, "write a run as others have it, or send it to a tracker", formats=()),
+)
+
+FORMER_COMMANDS: Final = {
+    "validate": "benchmarks --config FILE",
+    "fetch": "checkpoint fetch NAME",
+    "show": "checkpoint show PATH",
+    "fidelity": "checkpoint diff REFERENCE CANDIDATE",
+    "noise": "checkpoint noise PATH",
+    "list": "runs",
+    "page": "report RUN --format html",
+    "view": "report RUN --open",
+    "rescore": "score RUN",
+    "grade": "score SAMPLES --benchmark NAME",
+    "conformance": "score --verdicts FILE",
+    "track": "export RUN --format mlflow",
+    "import": "baseline import FILE",
+    "plan": "baseline plan",
+}
+"""The commands that had another name."""
+
+FORMER_OPTIONS: Final = {f"--{form}": f"--format {form}" for form in ("json", "markdown", "csv")}
+"""Options that have another name now."""
+
+
+# Running one
+
+
+def run_command(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit code."""
+    umask = keep_others_out()
+    try:
+        options = parser_for(arguments).parse_args(arguments)
+        language, form = getattr(options, "language", ENGLISH), getattr(options, "format", None) or TEXT
+        if form not in (TEXT, "html") and language != ENGLISH:
+            raise HarnessError(
+                f"--language {language}: is for text and pages, and --format {form} is always English; "
+                "give one of them"
+            )
+        with spoken(language):
+            output = options.command.run(options)
+            text = shown(output, options)
+        if text:
+            say(text, end="" if text.endswith("\n") else "\n")
+        return int(output.exit_code)
+    except HarnessError as error:
+        say(f"touchstone: {error}", sys.stderr)
+        return ExitCode.MISTAKE
+    except UnicodeEncodeError as error:
+        say(
+            f"touchstone: output in {error.encoding} cannot show all letters; set PYTHONIOENCODING=utf-8",
+            sys.stderr,
         )
+        return ExitCode.MISTAKE
+    except BrokenPipeError:  # `touchstone runs | head`
+        sys.stderr.close()
+        return 0
+    finally:
+        os.umask(umask)
 
 
 def shown(output: Output, options: argparse.Namespace) -> str:
@@ -83,15 +204,86 @@ def shown(output: Output, options: argparse.Namespace) -> str:
     form = getattr(options, "format", None) or TEXT
     if form == "json":
         return visible_json(json.dumps(output.data, ensure_ascii=False, indent=2, default=str))
-    wanted: Text | None = getattr(output, form, None)
-    text = output.text if wanted is None else wanted
-    made = text if isinstance(text, str) else text()
-    return made if form == "markdown" else visible(made, colours=terminal()[1])
+    text: Text | None = getattr(output, form, None)
+    text = output.text if text is None else text
+    text = text if isinstance(text, str) else text()
+    return text if form == "markdown" else visible(text, colours=terminal()[1])
 
 
 def say(text: str, stream: TextIO | None = None, end: str = "\n") -> None:
     """Print a text; in a job's log no line of it is a command."""
     print(harmless(text) if is_log() else text, file=stream or sys.stdout, end=end)
+
+
+def terminal() -> tuple[int, bool]:
+    """Return the width of the terminal, and whether it wants colours."""
+    color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return shutil.get_terminal_size((100, 24)).columns, color
+
+
+def parser_for(arguments: Sequence[str]) -> Parser:
+    """Return the parser of all commands, of which those that are named have their arguments."""
+    parser = Parser(prog="touchstone", description="results of benchmarks run with pytest")
+    parser.add_argument("--version", action="version", version=f"pytest-touchstone {__version__}")
+    ours = {command.name for command in COMMANDS}
+    # Other packages are searched only when the user names one of their commands, or asks for a list of all.
+    named = next((word for word in arguments if not word.startswith("-")), None)
+    others = [] if named in ours else [command for command in _installed() if command.name not in ours]
+    if named in FORMER_COMMANDS.keys() - {command.name for command in others}:
+        raise OptionError(f"{named} has another name now: touchstone {FORMER_COMMANDS[named]}")
+    _add((*COMMANDS, *others), parser, arguments)
+    return parser
+
+
+def _add(commands: Sequence[Command], parser: Parser, arguments: Sequence[str]) -> None:
+    """Add the commands; only those that are named get arguments, for which their modules are imported."""
+    lines = []
+    for group in dict.fromkeys(command.group for command in commands):
+        members = [command for command in commands if command.group == group]
+        lines += ["", f"{group}:", *(f"    {command.name:12}  {command.help}" for command in members)]
+    parser.commands = [command.name for command in commands]
+    parser.usage, parser.epilog = f"{parser.prog} COMMAND ...", "\n".join(lines[1:])
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    subparsers = parser.add_subparsers(
+        required=True, metavar="COMMAND", help=argparse.SUPPRESS, prog=parser.prog
+    )
+    for command in commands:
+        subparser = subparsers.add_parser(command.name, description=command.help)
+        if command.name not in arguments:
+            continue
+        if command.commands:
+            _add(command.commands, subparser, arguments)
+            continue
+        if command.rest:
+            # With other people's options among them, the beginning of an option's name is not that option.
+            subparser.takes_rest, subparser.allow_abbrev = True, False
+        if command.formats:
+            usual = command.formats[0]
+            text = f"the format of what is printed (default: {usual})"
+            subparser.add_argument("--format", choices=command.formats, default=usual, help=text)
+        command.add_arguments(subparser)
+        subparser.set_defaults(command=command)
+
+
+def _installed() -> list[Command]:
+    """Return the commands of other packages, by name; raises ``HarnessError`` for an entry point that is no command."""
+    commands = []
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        try:
+            command = entry.load()
+        except Exception as error:
+            raise HarnessError(
+                f"command {entry.name} ({entry.value}): {type(error).__name__}: {error}"
+            ) from error
+        if not isinstance(command, Command):
+            raise HarnessError(
+                f"command {entry.name} ({entry.value}): no pytest_touchstone.cli.command.Command"
+            )
+        commands.append(command)
+    return commands
+
+
+# Options of several commands
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -165,12 +357,6 @@ def add_settings(parser: argparse.ArgumentParser | argparse._ArgumentGroup, *nam
             parser.add_argument(flag, type=read, metavar=row.metavar, help=text)
 
 
-def terminal() -> tuple[int, bool]:
-    """Return the width of the terminal, and whether it wants colours."""
-    color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    return shutil.get_terminal_size((100, 24)).columns, color
-
-
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add ``RUN`` and ``--output``."""
     parser.add_argument("target", metavar="RUN", help="a run id, a run's folder, or last")
@@ -185,17 +371,16 @@ def run_folder(options: argparse.Namespace, *files: str) -> Path:
     return find_run(options.target, options.output, *files)
 
 
-FORMS: Final = (
+# Mistakes
+
+
+SENTENCES: Final = (
     (r"the following arguments are required: (?P<what>[^,]+).*", "{what} is missing"),
     (r"argument (?P<what>\S+): expected .*argument", "{what} needs a value"),
     (r"argument (?P<what>\S+): ignored explicit argument (?P<value>.*)", "{what} takes no value: {value}"),
     (r"argument (?P<what>\S+): (?P<rest>.*)", "{what}: {rest}"),
 )
 """The sentences of argparse, and what is said in their place."""
-
-
-FORMER_OPTIONS: Final = {f"--{form}": f"--format {form}" for form in ("json", "markdown", "csv")}
-"""Options that have another name now."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -211,35 +396,31 @@ class Parser(argparse.ArgumentParser):
         if self.commands and not args:
             self.print_help()
             self.exit()
-        found, unknown = super().parse_known_args(args, namespace)
+        options, unknown = super().parse_known_args(args, namespace)
         if self.takes_rest:
-            found.rest, unknown = unknown, []
+            options.rest, unknown = unknown, []
         if unknown:
-            self.error(self._unknown(unknown[0]))
-        return found, unknown
+            self._refuse(unknown[0])
+        return options, unknown
+
+    def _refuse(self, word: str) -> NoReturn:
+        """Raise ``OptionError`` for an argument that is unknown here."""
+        name = word.partition("=")[0]
+        if not name.startswith("-"):
+            self.error(f"{word!r} is one argument too many")
+        if name in FORMER_OPTIONS:
+            self.error(f"unknown option {name}: it is {FORMER_OPTIONS[name]} now")
+        near = alike(name, dict.fromkeys(re.findall(r"--[a-z][a-z-]*", self.format_help())), most=2)
+        self.error(f"unknown option {name}" + (f": did you mean {either(near)}?" if near else ""))
 
     def error(self, message: str) -> NoReturn:
         """Raise ``OptionError`` with one line."""
-        raise OptionError(f"{self._sentence(message)} ({self.prog} --help)")
-
-    def _sentence(self, message: str) -> str:
         if self.commands and (wrong := re.search(r"invalid choice: '([^']*)'", message)):
-            return self._no_command(wrong[1])
-        for form, said in FORMS:
+            near = alike(wrong[1], self.commands)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(self.commands)}"
+            message = f"{wrong[1]!r} is no command: {hint}"
+        for form, sentence in SENTENCES:
             if match := re.fullmatch(form, message):
-                return said.format(**match.groupdict())
-        return message
-
-    def _no_command(self, name: str) -> str:
-        near = alike(name, self.commands)
-        rest = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(self.commands)}"
-        return f"{name!r} is no command: {rest}"
-
-    def _unknown(self, given: str) -> str:
-        name = given.partition("=")[0]
-        if name in FORMER_OPTIONS:
-            return f"unknown option {name}: it is {FORMER_OPTIONS[name]} now"
-        if not name.startswith("-"):
-            return f"{given!r} is one argument too many"
-        near = alike(name, dict.fromkeys(re.findall(r"--[a-z][a-z-]*", self.format_help())), most=2)
-        return f"unknown option {name}" + (f": did you mean {either(near)}?" if near else "")
+                message = sentence.format(**match.groupdict())
+                break
+        raise OptionError(f"{message} ({self.prog} --help)")

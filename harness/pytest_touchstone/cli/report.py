@@ -1,4 +1,5 @@
-"""``touchstone report RUN``: its report again, one table of several runs for a paper, or the page.
+"""``touchstone runs``: the runs of a results folder. ``touchstone report RUN``: a run's report again, one table of
+several runs for a paper, or the page.
 
 touchstone report last                            as at its end; of a run that was killed, what it has scored
 touchstone report RUN RUN --format latex          checkpoints by benchmarks: markdown, or latex with booktabs
@@ -13,9 +14,10 @@ import argparse
 import os
 import re
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.cli.command import (
     TEXT,
@@ -32,9 +34,12 @@ from pytest_touchstone.compare.formats.run import about
 from pytest_touchstone.compare.load import only, place_of
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import file_name, shown_path
-from pytest_touchstone.core.text import count
-from pytest_touchstone.results.aggregate import COLLECTED, summary_so_far
-from pytest_touchstone.results.run_directory import RunDirectory, find_run
+from pytest_touchstone.core.text import count, one_line
+from pytest_touchstone.document.formatting import cell_width, cut_name
+from pytest_touchstone.reports.gate import standing
+from pytest_touchstone.results import run_of
+from pytest_touchstone.results.aggregate import COLLECTED, ended, summary_so_far
+from pytest_touchstone.results.run_directory import RunDirectory, files_of_runs, find_run, goes_on
 from pytest_touchstone.results.summary import (
     SUMMARY,
     Summary,
@@ -42,45 +47,122 @@ from pytest_touchstone.results.summary import (
     of_checkpoints,
     results_csv,
     summary_json,
+    totals,
+    wholes,
 )
+
+# The list of runs
+
+
+HEADER: Final = ("run", "began", "checkpoints", "benchmarks", "items", "")
+BEGAN, CHECKPOINTS, BENCHMARKS, ITEMS, STATE = range(1, len(HEADER))
+
+SHORTEST: Final = 8
+"""The columns that are left of a name where a line would be too long."""
+
+YEAR: Final = len("2026-")
+
+list_add_arguments = add_output
+
+
+def list_run(options: argparse.Namespace) -> Output:
+    """Print a row per run, the newest last; one that cannot be read has a line on standard error."""
+    paths = [path for file in (SUMMARY, COLLECTED) for path in files_of_runs(options.output, file)]
+    summaries = []
+    for folder in sorted(set(map(run_of, paths))):
+        try:
+            summaries.append(summary_so_far(folder))
+        except HarnessError as error:
+            print(f"touchstone: {one_line(str(error))}", file=sys.stderr)
+    if not summaries:
+        return Output([], f"no runs in {options.output}/\n")
+    return Output([_row(summary) for summary in summaries], lambda: _list(summaries))
+
+
+def _row(summary: Summary) -> dict[str, Any]:
+    names = sorted({result.benchmark for result in summary.results})
+    whole = wholes(summary)
+    marks = {
+        name: list(dict.fromkeys(result.mark for result in whole if result.benchmark == name and result.mark))
+        for name in names
+    }
+    return {
+        "run": summary.run_id,
+        "checkpoints": [str(row["name"]) for row in summary.checkpoints],
+        "benchmarks": names,
+        "items": sum(result.collected for result in whole),
+        "of": sum(max(result.of, result.collected) for result in whole),
+        "marks": {name: texts for name, texts in marks.items() if texts},
+        "faults": len(summary.faults),
+    }
+
+
+def _began(summary: Summary) -> float:
+    began = summary.manifest.get("began")
+    return float(began) if began else Path(summary.directory).stat().st_mtime
+
+
+def _state(summary: Summary) -> str:
+    """Return whether a run goes on or was stopped, else the gate's decision, and what went wrong."""
+    gate, folder = summary.gate or {}, Path(summary.directory)
+    if summary.stopped or not ended(folder):
+        return "stopped" if ended(folder) or not goes_on(folder, time.time()) else "running"
+    decision = standing(gate) if gate.get("mode") else ""
+    if decision == "not valid":
+        return "gate not valid"  # faults are a reason
+    words = {"first": "first", "unsure": "gate passed, unsure"}
+    texts = [words.get(decision, f"gate {decision}")] if decision else []
+    texts += [count(len(summary.faults), "fault")] if summary.faults else []
+    texts += [f"{len(summary.failed_to_load)} failed to load"] if summary.failed_to_load else []
+    return ", ".join(texts)
+
+
+def _list(summaries: Sequence[Summary]) -> str:
+    """Return a line per run, by the time at which they began, in the width of the terminal as far as that can be."""
+    rows = [HEADER]
+    for summary in sorted(summaries, key=_began):
+        row, sums, state = _row(summary), totals(summary), _state(summary)
+        began = time.strftime("%Y-%m-%d %H:%M", time.localtime(_began(summary)))
+        items = f"{row['items']:,}" + f"/{row['of']:,}" * (row["of"] > row["items"])
+        if state in ("running", "stopped"):
+            items = f"{sums['scored']:,}/{sums['collected']:,}"
+        names = []
+        for first, *others in (row["checkpoints"] or [""], row["benchmarks"] or [""]):
+            names.append(f"{first} +{len(others)}" if others else first)
+        rows.append((row["run"], began, *names, items, state))
+    widths = [max(map(cell_width, column)) for column in zip(*rows, strict=True)]
+    spare = terminal()[0] - sum(widths) - (len(widths) - 1)
+    if spare < 0:
+        widths[BEGAN] -= YEAR
+        spare += YEAR
+    while spare < 0 and (widest := max(widths[CHECKPOINTS], widths[BENCHMARKS])) > SHORTEST:
+        widths[CHECKPOINTS if widths[CHECKPOINTS] == widest else BENCHMARKS] -= 1
+        spare += 1
+    if spare < 0:
+        widths[STATE] = max(SHORTEST, widths[STATE] + spare)
+    lines = []
+    for texts in rows:
+        cells = []
+        for text, width in zip(texts, widths, strict=True):
+            name, *others = re.split(r"(?= \+\d+$)", text)
+            name = cut_name(name, width - sum(map(len, others)))
+            cell = "".join([name, *others])
+            cells.append(cell + " " * (width - cell_width(cell)))
+        cells[ITEMS] = texts[ITEMS].rjust(widths[ITEMS])
+        if texts != HEADER:
+            cells[BEGAN] = texts[BEGAN][-widths[BEGAN] :]
+        lines.append(f"{' '.join(cells).rstrip()}\n")
+    return "".join(lines)
+
+
+# The report of a run, and tables of several
+
 
 PAGE: Final = "report.html"
 COMPARISON: Final = "comparison.html"
 
 PAPER: Final = ("markdown", "latex")
 """The forms of one table of checkpoints by benchmarks."""
-
-
-class PageTarget(NamedTuple):
-    """A run, or one of its checkpoints; ``checkpoint`` is empty for all of them."""
-
-    folder: Path
-    summary: Summary
-    checkpoint: str = ""
-
-    @property
-    def page(self) -> Path:
-        """The file of its page."""
-        name = f"report-{file_name(self.checkpoint)}.html" if self.checkpoint else PAGE
-        return self.folder / name
-
-    @property
-    def notes(self) -> list[str]:
-        """The facts that a reader of the page must know."""
-        if not self.checkpoint or len(self.summary.checkpoints) < 2:
-            return []
-        return [
-            f"Of the {count(len(self.summary.checkpoints), 'checkpoint')} of run {self.summary.run_id} this page has "
-            f"{self.checkpoint}. What was decided over all of them is on the page of the run."
-        ]
-
-    @property
-    def part(self) -> Summary:
-        """The summary of what is meant."""
-        if not self.checkpoint:
-            return self.summary
-        collected, _, _ = RunDirectory(self.folder).read_collected()
-        return of_checkpoints(self.summary, [self.checkpoint], collected)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -127,6 +209,15 @@ def run(options: argparse.Namespace) -> Output:
     return Output(None, shown_path(options.to))
 
 
+def _table(options: argparse.Namespace) -> Output:
+    from pytest_touchstone.cli.study import read_study
+    from pytest_touchstone.reports import score_table
+
+    table = score_table.table_of_study(read_study(options.targets, options.output))
+    make = score_table.markdown_table if options.format == "markdown" else score_table.latex_table
+    return Output(None, make(table, stderr=options.stderr))
+
+
 def _report(options: argparse.Namespace) -> Output:
     """Return the report that the end of the run printed, in the width of today's terminal."""
     if len(options.targets) > 1:
@@ -144,75 +235,76 @@ def _report(options: argparse.Namespace) -> Output:
     return Output(summary_json(summary), text, csv=lambda: results_csv(summary))
 
 
-def _table(options: argparse.Namespace) -> Output:
-    from pytest_touchstone.cli.study import read_study
-    from pytest_touchstone.reports import score_table
-
-    table = score_table.table_of_study(read_study(options.targets, options.output))
-    make = score_table.markdown_table if options.format == "markdown" else score_table.latex_table
-    return Output(None, make(table, stderr=options.stderr))
-
-
 # The page
+
+
+class PageTarget(NamedTuple):
+    """A run, or one of its checkpoints; ``checkpoint`` is empty for all of them."""
+
+    folder: Path
+    summary: Summary
+    checkpoint: str
 
 
 def _page(options: argparse.Namespace) -> Output:
     """Make the page of what is named; with ``--open`` that of one run need not be made if it is there."""
-    targets = _targets(options)
-    path = targets[0].page
-    if options.to or len(targets) > 1 or not (options.open and path.is_file()):
-        path = _written(targets, options.to)
-    opened = options.open and _opened(path)
-    how = "no browser could be started; open " if options.open and not opened else ""
-    return Output(None, f"{how}{shown_path(path)}")
+    from pytest_touchstone.reports.page.builder import comparison_page, run_page
 
-
-def _targets(options: argparse.Namespace) -> list[PageTarget]:
-    """Return what is named; raises ``HarnessError`` for what is not there, and where two overlap."""
     targets = [_target(text, options.output) for text in options.targets]
-    named = ", ".join(options.targets)
-    for place, one in enumerate(targets):
-        for other in targets[:place]:
-            if os.path.realpath(one.folder) != os.path.realpath(other.folder):
+    _check_apart(targets, ", ".join(options.targets))
+    folder, _, checkpoint = targets[0]
+    usual = folder / (f"report-{file_name(checkpoint)}.html" if checkpoint else PAGE)
+    several = len(targets) > 1
+    path = options.to or (Path(COMPARISON) if several else usual)
+    if options.to or several or not (options.open and path.is_file()):
+        summaries, notes = [], []
+        for folder, summary, checkpoint in targets:
+            if not checkpoint:
+                summaries.append(summary)
                 continue
-            if one.checkpoint == other.checkpoint:
-                what = "checkpoint" if one.checkpoint else "run"
-                raise HarnessError(f"{named}: a {what} is named twice; name {what}s that differ")
-            if not (one.checkpoint and other.checkpoint):
-                raise HarnessError(f"{named}: a checkpoint is part of a run that is named too; leave one out")
-    return targets
+            collected, _, _ = RunDirectory(folder).read_collected()
+            summaries.append(of_checkpoints(summary, [checkpoint], collected))
+            if len(summary.checkpoints) > 1:
+                notes.append(
+                    f"Of the {count(len(summary.checkpoints), 'checkpoint')} of run {summary.run_id} this page has "
+                    f"{checkpoint}. What was decided over all of them is on the page of the run."
+                )
+        write(path, comparison_page(summaries, notes) if several else run_page(summaries[0], notes))
+    closed = options.open and not _open(path)
+    return Output(None, f"{'no browser could be started; open ' if closed else ''}{shown_path(path)}")
 
 
 def _target(text: str, output: Path) -> PageTarget:
+    """Return the run, or the checkpoint of one, that a text names; raises ``HarnessError`` where there is none."""
     place = place_of(text, output)
     run_id, name = place if place is not None else (*re.split("[#:]", text, maxsplit=1), "")[:2]
     folder = find_run(run_id, output, SUMMARY)
     summary = load_summary(folder)
-    if not name:
-        return PageTarget(folder, summary)
-    known = [CheckpointResults(str(row["name"]), "", about(row)) for row in summary.checkpoints]
-    return PageTarget(folder, summary, only(known, name, shown_path(folder)).name)
+    if name:
+        checkpoints = [CheckpointResults(str(row["name"]), "", about(row)) for row in summary.checkpoints]
+        name = only(checkpoints, name, shown_path(folder)).name
+    return PageTarget(folder, summary, name)
 
 
-def _written(targets: Sequence[PageTarget], file: Path | None) -> Path:
-    from pytest_touchstone.reports.page.builder import comparison_page, run_page
+def _check_apart(targets: Sequence[PageTarget], named: str) -> None:
+    """Raise ``HarnessError`` where a run or a checkpoint is named twice, or as a part of another."""
+    for index, target in enumerate(targets):
+        for other in targets[:index]:
+            if os.path.realpath(target.folder) != os.path.realpath(other.folder):
+                continue
+            if target.checkpoint == other.checkpoint:
+                what = "checkpoint" if target.checkpoint else "run"
+                raise HarnessError(f"{named}: a {what} is named twice; name {what}s that differ")
+            if not (target.checkpoint and other.checkpoint):
+                raise HarnessError(f"{named}: a checkpoint is part of a run that is named too; leave one out")
 
-    parts, notes = [one.part for one in targets], [note for one in targets for note in one.notes]
-    if len(targets) == 1:
-        path, text = file or targets[0].page, run_page(parts[0], notes)
-    else:
-        path, text = file or Path(COMPARISON), comparison_page(parts, notes)
-    write(path, text)
-    return path
 
-
-def _opened(path: Path) -> bool:
+def _open(path: Path) -> bool:
     """Return whether a browser has been started."""
     import webbrowser
 
     # Without a display, what there is may be a browser in this terminal, which cannot show the page.
-    if sys.platform.startswith("linux") and not (
-        os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
-    ):
+    display = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if sys.platform.startswith("linux") and not display:
         return False
     return webbrowser.open(path.resolve().as_uri())

@@ -222,6 +222,16 @@ def cell_width(text: str) -> int:
     return cell_len(text)
 
 
+def cut_name(name: str, width: int) -> str:
+    """Return a name in at most that many columns, cut in its middle: names of a series differ at their ends."""
+    from rich.cells import chop_cells, set_cell_size
+
+    if cell_width(name) <= width:
+        return name
+    end = "".join(reversed(chop_cells(name[::-1], width // 2)[0]))
+    return f"{set_cell_size(name, width - 2 - cell_width(end)).rstrip()}..{end}"
+
+
 def console_of(width: int, *, color: bool) -> Console:
     """Return a console of rich that writes to memory, the same on every system: it asks nothing of the terminal.
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.cli.compare import save
+from pytest_touchstone.cli.baseline import save
 from pytest_touchstone.compare.candidate import inferred_items
 from pytest_touchstone.compare.formats.lm_eval import read_lm_eval
 from pytest_touchstone.compare.formats.task_json import read_task_file
