@@ -51,36 +51,34 @@ def run(options: argparse.Namespace) -> Output:
     benchmarks = {one.benchmark for one in collected} | {base_name(one.benchmark) for one in collected}
     check_name("--benchmark", options.benchmark, benchmarks)
     check_name("--checkpoint", options.checkpoint, {one.checkpoint for one in collected})
-    known = {name for one in collected for name in (one.example, one.item)} if options.items else ()
+    names = {name for item in collected for name in (item.example, item.item)} if options.items else ()
     for name in options.items:
-        check_name("ITEM", name, known)
+        check_name("ITEM", name, names)
     replay = Replay(folder, data=options.data, root=options.root)
     items = Items(folder, list(declarations.values()), replay)
-    found = [item for item in items if _wanted(item, options)]
-    most = int(options.n or (len(found) if options.items else 5))
-    views = [view_of(item, full=options.full) for item in found[:most]]
+    has_kind = (lambda _: True) if options.kind is None else KINDS[options.kind][1]
+    chosen = [
+        item
+        for item in items
+        if (not options.items or item.example in options.items or item.record.item in options.items)
+        and options.benchmark in (None, item.benchmark, base_name(item.benchmark))
+        and options.checkpoint in (None, item.checkpoint)
+        and has_kind(item)
+    ]
+    most = int(options.n or (len(chosen) if options.items else 5))
+    views = [view_of(item, full=options.full) for item in chosen[:most]]
 
     def text() -> str:
         width, _ = terminal()
         blocks = [rendered(view, width, full=options.full) for view in views]
-        what = count(len(found), f"{options.kind} item" if options.kind else "item")
-        if options.kind == "error":
-            what = f"{count(len(found), 'item')} in error"
-        more = f" of {what}; -n {len(found)} shows all" if len(found) > len(views) else f" of {what}"
-        return "\n\n".join(
-            [*blocks, f"{len(views)}{more}" if found else f"no {options.kind or ''} item".replace("  ", " ")]
-        )
+        if not chosen:
+            return f"no {options.kind} item" if options.kind else "no item"
+        what = count(len(chosen), f"{options.kind} item" if options.kind not in (None, "error") else "item")
+        error = " in error" if options.kind == "error" else ""
+        more = f"; -n {len(chosen)} shows all" if len(chosen) > len(views) else ""
+        return "\n\n".join([*blocks, f"{len(views)} of {what}{error}{more}"])
 
     return Output([finite(asdict(view)) for view in views], text)
-
-
-def _wanted(item: Item, options: argparse.Namespace) -> bool:
-    return (
-        (not options.items or item.example in options.items or item.record.item in options.items)
-        and options.benchmark in (None, item.benchmark, base_name(item.benchmark))
-        and options.checkpoint in (None, item.checkpoint)
-        and (options.kind is None or KINDS[options.kind][1](item))
-    )
 
 
 def check_name(option: str, name: str | None, known: Collection[str]) -> None:

@@ -36,7 +36,6 @@ from pytest_touchstone.results.merging import (
     name_of,
 )
 from pytest_touchstone.results.run_directory import RunDirectory
-from pytest_touchstone.results.store_entry import ItemScores, StoredResult
 from pytest_touchstone.results.summary import Summary, load_summary, summary_json
 
 SHOWN: Final = 3
@@ -44,7 +43,7 @@ SHOWN: Final = 3
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's arguments."""
+    """Add the command's arguments."""
     add = parser.add_argument
     text = "the folder of a shard's run, or one with such folders up to two levels below"
     add("what", nargs="+", type=Path, metavar="DIR", help=text)
@@ -63,39 +62,45 @@ def run(options: argparse.Namespace) -> Output:
     check_target(target, parts)
     if (why := unwritable(target)) is not None:
         raise HarnessError(f"{shown_path(target)}: {why}; name another folder with -o")
-    if plan is not None:
-        _check(plan, parts, target.parent)
-    found = merge(parts, target)
-    summary = _summary(found, parts, plan)
+    if plan is not None:  # the names of the gate are those of the run, and there is such a baseline
+        root = Path(parts[0].manifest.get("rootdir", "."))
+        files = {root / item.item.partition("::")[0] for part in parts for item in part.items}
+        open_source(plan.baseline, target.parent, folder=Path())
+        best = open_source("best", target.parent, folder=Path()).saved
+        check_plan(plan, parts[0].declarations, best, files)
+    merged = merge(parts, target)
+    summary = _summary(merged, parts, plan)
+    gate = summary.gate or {}
     data = {
-        "run": str(found.folder),
-        "shards": found.shards,
-        "items": found.items,
-        "of": found.whole,
-        "missing": found.missing,
-        "double": found.double,
-        "differing": [one._asdict() for one in found.differing],
-        "notes": found.notes,
+        "run": str(merged.folder),
+        "shards": merged.shards,
+        "items": merged.items,
+        "of": merged.whole,
+        "missing": merged.missing,
+        "double": merged.double,
+        "differing": [conflict._asdict() for conflict in merged.differing],
+        "notes": merged.notes,
         "summary": summary_json(summary),
     }
-    lines = list(_lines(found))
+    wrong = merged.missing or merged.differing or summary.faults or summary.failed_to_load
+    code = gate.get("exit_code") or (ExitCode.NOT_VALID if wrong else ExitCode.OK)
 
     def text() -> str:
         from pytest_touchstone.reports.terminal import render
 
-        gate = [summary.gate["text"]] if summary.gate is not None and summary.gate["text"] else []
-        return "\n".join([render(summary, *terminal(), details=False).rstrip("\n"), *lines, *gate])
+        table = render(summary, *terminal(), details=False).rstrip("\n")
+        return "\n".join([table, *_lines(merged), *filter(None, [gate.get("text")])])
 
     def markdown() -> str:
         from pytest_touchstone.reports.ci import markdown_page
 
         return markdown_page(summary)
 
-    return Output(data, text, exit_code=_exit_code(found, summary), markdown=markdown)
+    return Output(data, text, exit_code=int(code), markdown=markdown)
 
 
 def _plan(options: argparse.Namespace) -> GateConfig | None:
-    """The gate that is asked for; None without --gate and --baseline."""
+    """Return the gate that is asked for; None without --gate and --baseline."""
     gate = options.gate or options.gate_mode is not None
     if not gate and options.baseline is None:
         if options.gate_config is not None:
@@ -104,76 +109,52 @@ def _plan(options: argparse.Namespace) -> GateConfig | None:
             )
         return None
     path = None if options.gate_config is None else Path(options.gate_config)
-    found = read_gate_config(path or Path("pyproject.toml"), required=path is not None, root=Path())
-    mode = options.gate_mode or found.mode or "plain" if gate else None
-    return replace(found, mode=mode, baseline=options.baseline or found.baseline, sequential=False)
+    config = read_gate_config(path or Path("pyproject.toml"), required=path is not None, root=Path())
+    mode = options.gate_mode or config.mode or "plain" if gate else None
+    return replace(config, mode=mode, baseline=options.baseline or config.baseline, sequential=False)
 
 
-def _check(plan: GateConfig, parts: Sequence[ShardRun], output: Path) -> None:
-    """Raise ``HarnessError`` where the gate's names are not those of the run, or there is no such baseline."""
-    root = Path(parts[0].manifest.get("rootdir", "."))
-    files = {root / item.item.partition("::")[0] for part in parts for item in part.items}
-    open_source(plan.baseline, output, folder=Path())
-    check_plan(plan, parts[0].declarations, open_source("best", output, folder=Path()).saved, files)
-
-
-def _summary(found: Merged, parts: Sequence[ShardRun], plan: GateConfig | None) -> Summary:
+def _summary(merged: Merged, parts: Sequence[ShardRun], plan: GateConfig | None) -> Summary:
     """Write the results of the merged run, and return them; they are saved for later runs only if they are whole."""
-    directory = RunDirectory(found.folder)
-    results = RunResults(directory)
-    told = []
+    results = RunResults(RunDirectory(merged.folder))
+    shards = []
     for part in parts:
         with suppress(HarnessError):  # one that was stopped has none
-            told.append(load_summary(part.folder))
-    seconds = max((one.seconds for one in told), default=0.0)
+            shards.append(load_summary(part.folder))
+    seconds = max((shard.seconds for shard in shards), default=0.0)
     summary, records = results.whole(
         lambda _: "its shard has no score of it; the same command goes on", seconds
     )
-    failed = {row["name"]: row for one in told for row in one.failed_to_load}
+    failed = {row["name"]: row for shard in shards for row in shard.failed_to_load}
     summary = replace(summary, failed_to_load=list(failed.values()))
-    kept = results.save(summary, records, keep=not found.missing)
-    summary = replace(summary, changes=results.changes(kept), leaders=results.leaders(kept))
+    saved = results.save(summary, records, keep=not merged.missing)
+    summary = replace(summary, changes=results.changes(saved), leaders=results.leaders(saved))
     if plan is not None:
-        summary = _judged(summary, kept, plan, found)
+        gate = decided(
+            plan,
+            [BenchmarkScores(*entry) for entry in saved],
+            summary,
+            lambda: open_source(plan.baseline, merged.folder.parent, folder=Path()),
+            dict,
+        )
+        faults = [*merged.missing, *(f"{row['name']} cannot be used" for row in summary.failed_to_load)]
+        if faults and gate.fault is None:
+            gate = replace(gate, fault=listed(faults, SHOWN, between="; "))
+        code = int(gate.exit_code) or None
+        summary = replace(summary, gate=gate_json(gate, decision_text(gate, code), code))
     write_results(summary)
-    write_code_files(found.folder, {one.item for one in records if one.status == "scored"})
+    write_code_files(merged.folder, {record.item for record in records if record.status == "scored"})
     return summary
 
 
-def _judged(
-    summary: Summary, kept: Sequence[tuple[StoredResult, ItemScores]], plan: GateConfig, found: Merged
-) -> Summary:
-    gate = decided(
-        plan,
-        [BenchmarkScores(*one) for one in kept],
-        summary,
-        lambda: open_source(plan.baseline, found.folder.parent, folder=Path()),
-        dict,
-    )
-    against = [*found.missing, *(f"{row['name']} cannot be used" for row in summary.failed_to_load)]
-    if against and gate.fault is None:
-        gate = replace(gate, fault=listed(against, SHOWN, between="; "))
-    code = int(gate.exit_code) or None
-    return replace(summary, gate=gate_json(gate, decision_text(gate, code), code))
-
-
-def _exit_code(found: Merged, summary: Summary) -> int:
-    if summary.gate is not None and summary.gate.get("exit_code"):
-        return int(summary.gate["exit_code"])
-    wrong = found.missing or found.differing or summary.faults or summary.failed_to_load
-    return ExitCode.NOT_VALID if wrong else ExitCode.OK
-
-
-def _lines(found: Merged) -> Iterator[str]:
-    yield f"merged      {count(found.shards, 'shard')}, {found.items:,} of {found.whole:,} items"
-    for line in found.missing:
-        yield f"missing     {line}"
-    if found.double:
-        yield f"double      {count(found.double, 'item')} scored in two shards, alike"
-    if found.differing:
-        n = count(len(found.differing), "item")
+def _lines(merged: Merged) -> Iterator[str]:
+    yield f"merged      {count(merged.shards, 'shard')}, {merged.items:,} of {merged.whole:,} items"
+    yield from (f"missing     {line}" for line in merged.missing)
+    if merged.double:
+        yield f"double      {count(merged.double, 'item')} scored in two shards, alike"
+    if merged.differing:
+        n = count(len(merged.differing), "item")
         yield f"differing   {n} scored otherwise in another shard; the later score stays"
-    for one in found.differing[:SHOWN]:
-        yield f"            {one.item}: {one.scores[0]} in {one.runs[0]}, {one.scores[1]} in {one.runs[1]}"
-    for note in found.notes:
-        yield f"note        {note}"
+    for item, runs, scores in merged.differing[:SHOWN]:
+        yield f"            {item}: {scores[0]} in {runs[0]}, {scores[1]} in {runs[1]}"
+    yield from (f"note        {note}" for note in merged.notes)

@@ -40,42 +40,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> Output:
-    """Become pytest: signals and the exit code are its own."""
-    tasks = [f"{TASKS}{one}" for one in options.tasks]
-    words = joined(options.rest)
-    _check_files(words)
-    own = _names_files(words)
-    # -P, so that Python imports nothing from the current folder.
-    command = [sys.executable, "-P", "-m", "pytest", *DEFAULT_FILES, *(() if own else APART), *tasks, *words]
-    of_tests = () if own else ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
-    os.execve(
-        sys.executable, command, {name: value for name, value in os.environ.items() if name not in of_tests}
-    )
-
-
 PLACES = ("--rootdir", "--basetemp", "--confcutdir", "--ignore", "--ignore-glob", "--deselect", "-k", "-m")
 """Options of pytest whose value may be the name of a folder, or of a file with tests, and is nothing to run."""
 
 
-def _names_files(words: Sequence[str]) -> bool:
-    """Return whether a folder, or a file with tests, is to be run."""
+def run(options: argparse.Namespace) -> Output:
+    """Become pytest: signals and the exit code are its own. Raises ``OptionError`` for a word that is no file."""
+    words = joined(options.rest)
+    files = False  # whether a folder, or a file with tests, is to be run
     for before, word in pairwise(["", *words]):
-        path = Path(word.partition("::")[0])
-        if not word.startswith("-") and before not in PLACES and (path.suffix == ".py" or path.is_dir()):
-            return True
-    return False
-
-
-def _check_files(words: Sequence[str]) -> None:
-    """Raise ``OptionError`` for a word that can only be a file, and is none; ``@FILE`` has more words for pytest."""
-    if "--pyargs" in words:
-        return
-    for before, word in pairwise(["", *words]):
-        if before.startswith("-") or word.startswith(("-", "@")) or Path(word.partition("::")[0]).exists():
+        if word.startswith("-"):
             continue
-        hint = f"--tasks {word} runs that benchmark" if word in shipped_names() else "check its spelling"
-        raise OptionError(f"{word}: no such file or folder; {hint}")
+        path = Path(word.partition("::")[0])
+        files = files or (before not in PLACES and (path.suffix == ".py" or path.is_dir()))
+        is_file = not before.startswith("-") and not word.startswith("@")  # @FILE has more words for pytest
+        if is_file and "--pyargs" not in words and not path.exists():
+            hint = f"--tasks {word} runs that benchmark" if word in shipped_names() else "check its spelling"
+            raise OptionError(f"{word}: no such file or folder; {hint}")
+    tasks = [f"{TASKS}{tasks}" for tasks in options.tasks]
+    # -P, so that Python imports nothing from the current folder.
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "pytest",
+        *DEFAULT_FILES,
+        *(() if files else APART),
+        *tasks,
+        *words,
+    ]
+    of_tests = () if files else ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
+    environment = {name: value for name, value in os.environ.items() if name not in of_tests}
+    os.execve(sys.executable, command, environment)
 
 
 def joined(words: Sequence[str]) -> list[str]:
@@ -84,10 +80,9 @@ def joined(words: Sequence[str]) -> list[str]:
     rows = (row for row in settings_table().values() if row.option and row.action != "switch")
     flags = {SET} | {flag for row in rows for flag in (row.flag, row.long_flag)}
     found: list[str] = []
-    rest = list(words)
-    while rest:
-        word = rest.pop(0)
-        if word in flags and rest and not rest[0].startswith("-"):
-            word = f"{word}={rest.pop(0)}"
-        found.append(word)
+    for word in words:
+        if found and found[-1] in flags and not word.startswith("-"):
+            found[-1] += f"={word}"
+        else:
+            found.append(word)
     return found

@@ -15,10 +15,9 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.cli import grade
 from pytest_touchstone.cli.command import Output, add_output, add_places, add_target, run_folder
@@ -36,31 +35,6 @@ from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import results_csv
 
 CSV: Final = ".csv"
-
-
-@dataclass(frozen=True, slots=True)
-class ScoreChange:
-    """An item whose scores differ from before: by name, before and now (None where there is no such score now)."""
-
-    item: str
-    scores: dict[str, tuple[float, float | None]]
-
-
-@dataclass(slots=True)
-class Rescored:
-    """The results of a run by today's scorers."""
-
-    items: int = 0
-    changes: list[ScoreChange] = field(default_factory=list)
-    added: dict[str, int] = field(default_factory=dict)
-    """The scores that the run did not have, each with the number of its items."""
-    unscored: list[tuple[str, str]] = field(default_factory=list)
-    means: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """By benchmark and primary score: the mean before and now, over the items scored both times."""
-    temperatures: dict[str, float] = field(default_factory=dict)
-    """That of ``p_right``, by benchmark."""
-    records: list[Record] = field(default_factory=list)
-    """Every item of the run as it is now; one that could not be scored again is in error."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,204 +80,202 @@ def run(options: argparse.Namespace) -> Output:
     return work(options)
 
 
+# A run
+
+
+@dataclass(slots=True)
+class Rescored:
+    """The results of a run by today's scorers.
+
+    ``changes`` are the items whose scores differ from before: by name, before and now (None where there is no such
+    score now). ``added`` are the scores that the run did not have, each with the number of its items; ``means`` has, by
+    benchmark and primary score, the mean before and now over the items scored both times; ``temperatures`` that of
+    ``p_right``, by benchmark. ``records`` has every item of the run as it is now; one that could not be scored again is
+    in error.
+    """
+
+    items: int = 0
+    changes: list[ScoreChange] = field(default_factory=list)
+    added: dict[str, int] = field(default_factory=dict)
+    unscored: list[tuple[str, str]] = field(default_factory=list)
+    means: dict[str, tuple[float, float]] = field(default_factory=dict)
+    temperatures: dict[str, float] = field(default_factory=dict)
+    records: list[Record] = field(default_factory=list)
+
+
+class ScoreChange(NamedTuple):
+    """An item whose scores differ from before."""
+
+    item: str
+    scores: dict[str, tuple[float, float | None]]
+
+
 def _rescored(options: argparse.Namespace) -> Output:
     """Print today's scores beside those of the run, and write them where that is asked for."""
     folder, target = run_folder(options, "run.json"), options.to
-    if target is not None:
-        _check_target(target)
-    found = rescore(folder, data=options.data, root=options.root)
-    data = asdict(replace(found, records=[]))
-    del data["records"]
-    if target is not None:
-        _write(target, folder, found)
-        data["written"] = str(target)
-    return Output(data, "\n".join(_lines(found, target)))
-
-
-def _check_target(target: Path) -> None:
-    """Raise ``HarnessError`` where nothing can be written, or something is there: results are never replaced."""
-    if target.is_file() or (target.is_dir() and (target.suffix == CSV or any(target.iterdir()))):
-        raise HarnessError(
-            f"-o {shown_path(target)}: exists; name a new folder, or a new file that ends in {CSV}"
+    if target is not None:  # results are never replaced
+        if target.is_file() or (target.is_dir() and (target.suffix == CSV or any(target.iterdir()))):
+            raise HarnessError(
+                f"-o {shown_path(target)}: exists; name a new folder, or a new file that ends in {CSV}"
+            )
+        if (why := unwritable(target.parent if target.suffix == CSV else target)) is not None:
+            raise HarnessError(f"-o {shown_path(target)}: {why}; choose another place")
+    scored = rescore(folder, data=options.data, root=options.root)
+    lines = []
+    for item, scores in scored.changes:
+        lines.append(
+            f"{item}: {', '.join(f'{name} {before} -> {now}' for name, (before, now) in scores.items())}"
         )
-    if (why := unwritable(target.parent if target.suffix == CSV else target)) is not None:
-        raise HarnessError(f"-o {shown_path(target)}: {why}; choose another place")
+    lines += [f"{item}: not scored again: {why}" for item, why in scored.unscored]
+    lines += [f"{name}: {number(before)} -> {number(now)}" for name, (before, now) in scored.means.items()]
+    if scored.added:
+        names = ", ".join(f"{name} ({n})" for name, n in sorted(scored.added.items()))
+        lines.append(f"scores that the run had not: {names}")
+    lines.append(
+        f"{scored.items} items, {len(scored.changes)} with another verdict, {len(scored.unscored)} not scored again"
+    )
+    data = {field.name: getattr(scored, field.name) for field in fields(scored) if field.name != "records"}
+    data["changes"] = [change._asdict() for change in scored.changes]
+    if target is not None:
+        _write(target, folder, scored)
+        data["written"] = str(target)
+        lines.append(f"written to {target}")
+    return Output(data, "\n".join(lines))
 
 
-def _write(target: Path, folder: Path, found: Rescored) -> None:
+def _write(target: Path, folder: Path, scored: Rescored) -> None:
     """Write a table, or a run's folder with a journal, which all commands read and no later run takes scores from."""
     if target.suffix == CSV:
-        write_atomic(target, results_csv(summary_of(folder, found.records)))
+        write_atomic(target, results_csv(summary_of(folder, scored.records)))
         return
     old, new = RunDirectory(folder), RunDirectory(target)
     new.make()
     manifest = old.read_manifest()
-    unknown = {name: {**facts, "code": ""} for name, facts in manifest.get("benchmarks", {}).items()}
-    told = {"run_id": new.run_id, "began": time.time(), "rescored": old.run_id, "benchmarks": unknown}
-    new.write_manifest({**manifest, **told})
+    benchmarks = {name: {**facts, "code": ""} for name, facts in manifest.get("benchmarks", {}).items()}
+    manifest |= {"run_id": new.run_id, "began": time.time(), "rescored": old.run_id, "benchmarks": benchmarks}
+    new.write_manifest(manifest)
     items, declarations, deselected = old.read_collected()
-    temperatures = found.temperatures
-    declarations = {
-        name: replace(one, temperature=temperatures.get(name)) for name, one in declarations.items()
-    }
+    for name, declaration in declarations.items():
+        declarations[name] = replace(declaration, temperature=scored.temperatures.get(name))
     new.write_collected(items, declarations, deselected)
     with Journal(target, "main") as journal:
-        for record in found.records:
+        for record in scored.records:
             journal.append(record)
-    write_results(summary_of(target, found.records))
-
-
-def _lines(found: Rescored, target: Path | None) -> Iterator[str]:
-    for change in found.changes:
-        said = ", ".join(f"{name} {before} -> {now}" for name, (before, now) in change.scores.items())
-        yield f"{change.item}: {said}"
-    for item, why in found.unscored:
-        yield f"{item}: not scored again: {why}"
-    for name, (before, now) in found.means.items():
-        yield f"{name}: {number(before)} -> {number(now)}"
-    if found.added:
-        yield f"scores that the run had not: {', '.join(f'{name} ({n})' for name, n in sorted(found.added.items()))}"
-    yield (
-        f"{found.items} items, {len(found.changes)} with another verdict, {len(found.unscored)} not scored again"
-    )
-    if target is not None:
-        yield f"written to {target}"
+    write_results(summary_of(target, scored.records))
 
 
 def rescore(folder: Path, *, data: str | None = None, root: Path | None = None) -> Rescored:
-    """Scores a run's stored answers again; the run's folder is only read.
+    """Score a run's stored answers again; the run's folder is only read.
 
     ``data`` and ``root`` replace the data folder and the project's folder that the run had. Raises
     ``HarnessError`` where the run or its benchmarks cannot be read.
     """
     replay = Replay(folder, data=data, root=root)
-    found = Rescored()
+    scored = Rescored()
     sums: dict[str, list[tuple[float, float]]] = {}
     for record in latest(read_journal(folder)).values():
         if record.status != "scored":
-            found.records.append(record)
+            scored.records.append(record)
             continue
-        found.items += 1
+        scored.items += 1
         try:
             spec = replay.job(record).spec
             primary = spec.primary_score
-            found.temperatures[record.benchmark] = temperature_of(spec)
+            scored.temperatures[record.benchmark] = temperature_of(spec)
             now = replay.run(record).record
         except BenchmarkError as error:
             now = replace(record, status="error", scores={}, message=str(error))
-        found.records.append(now)
+        scored.records.append(now)
         if now.status != "scored":
-            found.unscored.append((record.item, now.message or now.status))
+            scored.unscored.append((record.item, now.message or now.status))
             continue
         for name in now.scores.keys() - record.scores.keys():
-            found.added[name] = found.added.get(name, 0) + 1
-        if different := _different(record.scores, now.scores):
-            found.changes.append(ScoreChange(record.item, different))
+            scored.added[name] = scored.added.get(name, 0) + 1
+        changes = {
+            name: (score, now.scores.get(name))
+            for name, score in record.scores.items()
+            if now.scores.get(name) != score
+        }
+        if changes:
+            scored.changes.append(ScoreChange(record.item, changes))
         if primary in record.scores:
             pair = record.scores[primary], now.scores[primary]
             sums.setdefault(f"{record.benchmark} {primary}", []).append(pair)
     for name, pairs in sums.items():
         before, after = zip(*pairs, strict=True)
-        found.means[name] = (sum(before) / len(pairs), sum(after) / len(pairs))
-    return found
+        scored.means[name] = (sum(before) / len(pairs), sum(after) / len(pairs))
+    return scored
 
 
-def _different(
-    before: Mapping[str, float], now: Mapping[str, float]
-) -> dict[str, tuple[float, float | None]]:
-    return {name: (value, now.get(name)) for name, value in before.items() if now.get(name) != value}
+# Verdicts of other scorers
 
 
 TOLERANCE: Final = 1e-9
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """A case in which a scorer's verdict differs from the recorded one."""
-
-    scorer: str
-    gold: Any
-    output: Any
-    recorded: bool | float
-    found: bool | float
-    why: str
-
-
-@dataclass(frozen=True, slots=True)
-class VerdictComparison:
-    """The outcome for a file of verdicts: cases compared, cases of its scorers that it lacks, differences."""
-
-    compared: int
-    missing: int
-    differences: list[Difference]
-
-
 def _compared(options: argparse.Namespace) -> Output:
     """Return the differences between a file's verdicts and the recorded ones; without a file, what is recorded."""
     if options.cases is not None:
-        found = [
-            {"scorer": options.cases, "gold": one["gold"], "output": one["output"]}
-            for one in cases(options.cases)
+        rows = [
+            {"scorer": options.cases, "gold": case["gold"], "output": case["output"]}
+            for case in cases(options.cases)
         ]
-        return Output(found, "\n".join(json.dumps(case, ensure_ascii=False) for case in found))
+        return Output(rows, "\n".join(json.dumps(row, ensure_ascii=False) for row in rows))
     if options.target is None:
         counts = {name: len(cases(name)) for name in scorers()}
         return Output(counts, "\n".join(f"{name:18} {count} cases" for name, count in counts.items()))
-    compared = compare_verdicts(Path(options.target))
-    code = ExitCode.FAILED if compared.differences else 0
-    return Output(asdict(compared), "\n".join(_compared_lines(compared)), code)
-
-
-def _compared_lines(compared: VerdictComparison) -> Iterator[str]:
-    for one in compared.differences:
-        yield f"{one.scorer}: {one.found} instead of {one.recorded} ({one.why})"
-        yield f"    gold   {json.dumps(one.gold, ensure_ascii=False)}"
-        yield f"    output {json.dumps(one.output, ensure_ascii=False)}"
-    yield (
-        f"{compared.compared} verdicts compared, {len(compared.differences)} different; "
-        f"{compared.missing} cases of these scorers without a verdict"
+    data = compare_verdicts(Path(options.target))
+    lines = []
+    for row in data["differences"]:
+        lines.append(f"{row['scorer']}: {row['found']} instead of {row['recorded']} ({row['why']})")
+        lines.append(f"    gold   {json.dumps(row['gold'], ensure_ascii=False)}")
+        lines.append(f"    output {json.dumps(row['output'], ensure_ascii=False)}")
+    lines.append(
+        f"{data['compared']} verdicts compared, {len(data['differences'])} different; "
+        f"{data['missing']} cases of these scorers without a verdict"
     )
+    return Output(data, "\n".join(lines), ExitCode.FAILED if data["differences"] else 0)
 
 
 def scorers() -> list[str]:
-    """The scorers that the kit has cases for."""
+    """Return the scorers that the kit has cases for."""
     return sorted(path.stem for path in _folder().glob("*.jsonl"))
 
 
 def cases(scorer: str) -> list[dict[str, Any]]:
-    """The recorded cases of a scorer; raises ``DataError`` for a name that the kit does not have."""
+    """Return the recorded cases of a scorer; raises ``DataError`` for a name that the kit does not have."""
     if scorer not in scorers():
         raise DataError(f"no scorer {scorer!r} in the kit; there are {', '.join(scorers())}")
     return [line.data for line in read_lines(_folder() / f"{scorer}.jsonl")]
 
 
-def compare_verdicts(path: Path) -> VerdictComparison:
-    """The verdicts of a file against the recorded ones.
+def compare_verdicts(path: Path) -> dict[str, Any]:
+    """Compare the verdicts of a file with the recorded ones.
 
-    Raises ``DataError`` naming the row that is no verdict on a case of the kit.
+    Return, as plain data, how many were compared, how many cases of its scorers it lacks, and the differences. Raises
+    ``DataError`` naming the row that is no verdict on a case of the kit.
     """
-    known: dict[tuple[str, str], dict[str, Any]] = {}
+    recorded: dict[tuple[str, str], dict[str, Any]] = {}
     seen: set[tuple[str, str]] = set()
     differences = []
     for line in read_lines(path):
-        row, place = line.data, f"{path}, row {line.number}"
+        row, where = line.data, f"{path}, row {line.number}"
         if absent := sorted({"scorer", "gold", "output", "verdict"} - row.keys()):
-            raise DataError(f"{place}: field {absent[0]!r} is missing")
+            raise DataError(f"{where}: field {absent[0]!r} is missing")
         scorer, verdict = row["scorer"], row["verdict"]
         if not isinstance(verdict, (bool, int, float)):
-            raise DataError(f"{place}: verdict {verdict!r} is neither true, false nor a score")
-        if not any(name == scorer for name, _ in known):
-            known |= {_key(scorer, case): case for case in cases(scorer)}
+            raise DataError(f"{where}: verdict {verdict!r} is neither true, false nor a score")
+        if not any(name == scorer for name, _ in recorded):
+            recorded |= {_key(scorer, case): case for case in cases(scorer)}
         key = _key(scorer, row)
-        if key not in known:
-            raise DataError(f"{place}: the kit has no such case of {scorer}; gold and output must be its")
+        if key not in recorded:
+            raise DataError(f"{where}: the kit has no such case of {scorer}; gold and output must be its")
         seen.add(key)
-        case = known[key]
+        case = recorded[key]
         if abs(float(verdict) - float(case["verdict"])) > TOLERANCE:
-            differences.append(
-                Difference(scorer, row["gold"], row["output"], case["verdict"], verdict, case["why"])
-            )
-    return VerdictComparison(len(seen), len(known.keys() - seen), differences)
+            facts = {"recorded": case["verdict"], "found": verdict, "why": case["why"]}
+            differences.append({"scorer": scorer, "gold": row["gold"], "output": row["output"], **facts})
+    return {"compared": len(seen), "missing": len(recorded.keys() - seen), "differences": differences}
 
 
 def _key(scorer: str, row: dict[str, Any]) -> tuple[str, str]:

@@ -8,13 +8,12 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.cli.command import Output, add_items, add_language, add_output, add_target, terminal
-from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.compare.load import parse_sizes
 from pytest_touchstone.core.composite import project_composites
 from pytest_touchstone.core.errors import HarnessError
@@ -31,7 +30,7 @@ NO_PNG: Final = "as PNG too with matplotlib: pip install 'pytest-touchstone[plot
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's arguments."""
+    """Add the command's arguments."""
     add = parser.add_argument
     text = (
         "runs (ids or folders), results files or tables, folders of either, or patterns of them; one checkpoint: "
@@ -60,14 +59,12 @@ def run(options: argparse.Namespace) -> Output:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if options.to is not None and (why := unwritable(options.to)) is not None:
         raise HarnessError(f"-o {shown_path(options.to)}: {why}; choose another folder")
-    sizes = parse_sizes(options.items)
-    study = read_study(
-        options.what,
-        options.output,
-        sizes=sizes,
-        more=_tracked(options.from_mlflow, sizes),
-        every=options.all_metrics,
-    )
+    sizes, more = parse_sizes(options.items), {}
+    if options.from_mlflow is not None:
+        from pytest_touchstone.compare.mlflow import read_experiment
+
+        more = {f"MLflow experiment {options.from_mlflow}": read_experiment(options.from_mlflow, sizes)}
+    study = read_study(options.what, options.output, sizes=sizes, more=more, every=options.all_metrics)
     files: list[Path] = []
     sections = sections_of(study, options.forecast)
     chosen = _chosen(sections, options.section)
@@ -103,18 +100,18 @@ def read_study(what: Sequence[str], output: Path, **more: Any) -> Study:
     """Return the study of what is named, with the composites and series of this folder's project. Raises
     ``HarnessError``."""
     project = Path("pyproject.toml")
-    with _without_collection():
-        return study_of(
-            what,
-            output=output,
-            composites=project_composites(project),
-            told=project_series(project),
-            **more,
-        )
+    composites, series = project_composites(project), project_series(project)
+    enabled = gc.isenabled()
+    gc.disable()  # hundreds of thousands of items are read, and all of them are kept
+    try:
+        return study_of(what, output=output, composites=composites, told=series, **more)
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def best_add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The command's arguments."""
+    """Add the command's arguments."""
     text = "runs, results files, folders of either, or checkpoints (RUN#NAME), as of study (default: last)"
     parser.add_argument("what", nargs="*", metavar="RUN", help=text)
     add_output(parser)
@@ -164,14 +161,6 @@ def _chosen(sections: Sequence[Section], given: Sequence[str]) -> Sequence[Secti
     return [one for one in sections if one.key in names] if names else sections
 
 
-def _tracked(experiment: str | None, sizes: Mapping[str, int]) -> dict[str, ResultTable]:
-    if experiment is None:
-        return {}
-    from pytest_touchstone.compare.mlflow import read_experiment
-
-    return {f"MLflow experiment {experiment}": read_experiment(experiment, sizes)}
-
-
 def _pictures(options: argparse.Namespace, study: Study) -> tuple[list[Path], list[str]]:
     """Draw what is asked for, as PNG where that can be; return the paths, and a line about them."""
     from pytest_touchstone.reports.plots import bar_pictures, study_pictures, svg
@@ -212,15 +201,3 @@ def _write_files(folder: Path, files: Mapping[str, str | bytes]) -> list[Path]:
                 f"cannot write {folder / name}: {error.strerror}; give another -o DIR"
             ) from None
     return [folder / name for name in files]
-
-
-@contextmanager
-def _without_collection() -> Iterator[None]:
-    """Search for no garbage: hundreds of thousands of items are read, and all of them are kept."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
