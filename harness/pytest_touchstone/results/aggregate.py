@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -94,34 +94,9 @@ def summarize(
     Raises ``BenchmarkError`` when an item's benchmark is not declared. Of several records of an item the last counts,
     except that "lost" never replaces "scored"; or there is one for each, by item.
     """
-    known = records if isinstance(records, Mapping) else latest(records)
-    buckets, found = _buckets(known, declarations, collected)
-    for bucket in buckets:
-        bucket.drift = (drifts or {}).get(bucket.checkpoint)
-        _rank(bucket.records)
-    results = [result for bucket in buckets for result in _results(bucket)]
-    return Summary(
-        run_id=run_id,
-        directory=directory,
-        manifest=manifest,
-        checkpoints=list(checkpoints),
-        results=results,
-        declarations=list({bucket.declaration.name: bucket.declaration for bucket in buckets}.values()),
-        composites=_composites(buckets),
-        deselected=list(deselected),
-        faults=[fault for bucket in buckets for fault in _faults(bucket.records)],
-        uncollected=len(known) - found,
-        seconds=seconds,
-        effort=list(usage),
-    )
-
-
-def _buckets(
-    known: Mapping[str, Record], declarations: Mapping[str, Declaration], collected: Sequence[Collected]
-) -> tuple[list[_Bucket], int]:
-    """Return the buckets of the collected items, and the number of these that have a record; others are lost."""
-    buckets: dict[tuple[str, str], _Bucket] = {}
+    by_item = records if isinstance(records, Mapping) else latest(records)
     items = {item.item: item for item in collected}
+    buckets: dict[tuple[str, str], _Bucket] = {}
     for item in items.values():
         key = item.checkpoint, item.benchmark
         if key not in buckets:
@@ -129,31 +104,43 @@ def _buckets(
                 raise BenchmarkError(
                     f"no declaration of the benchmark {item.benchmark!r}, which {item.item} is of"
                 )
-            buckets[key] = _Bucket(item.checkpoint, declarations[item.benchmark])
-        record = known.get(item.item) or Record(**asdict(item), status="lost", message=LOST)
+            drift = (drifts or {}).get(item.checkpoint)
+            buckets[key] = _Bucket(item.checkpoint, declarations[item.benchmark], drift=drift)
+        record = by_item.get(item.item) or Record(**asdict(item), status="lost", message=LOST)
         buckets[key].records.append(record)
-    return list(buckets.values()), sum(item in known for item in items)
-
-
-def _faults(records: Iterable[Record]) -> list[dict[str, str]]:
-    return [
-        {"item": record.item, "status": record.status, "message": record.message or ""}
-        for record in records
-        if record.status in FAULTS
-    ]
+    faults = []
+    for bucket in buckets.values():
+        faults += [record for record in bucket.records if record.status in FAULTS]
+        # The soft score of a record depends on the margins of all the others.
+        scored = [record for record in bucket.records if record.status == "scored"]
+        scored = _having(LOGPROB_MARGIN, scored)
+        for record, rank in zip(scored, signed_ranks(_values(LOGPROB_MARGIN, scored)), strict=True):
+            record.scores[SOFT] = rank
+    return Summary(
+        run_id=run_id,
+        directory=directory,
+        manifest=manifest,
+        checkpoints=list(checkpoints),
+        results=[result for bucket in buckets.values() for result in _results(bucket)],
+        declarations=list(
+            {bucket.declaration.name: bucket.declaration for bucket in buckets.values()}.values()
+        ),
+        composites=_composites(buckets.values()),
+        deselected=list(deselected),
+        faults=[
+            {"item": record.item, "status": record.status, "message": record.message or ""}
+            for record in faults
+        ],
+        uncollected=len(by_item) - sum(item in by_item for item in items),
+        seconds=seconds,
+        effort=list(usage),
+    )
 
 
 def _scored(records: Iterable[Record]) -> list[Record]:
     """Return those that have scores, in order of their examples, then of their items."""
     scored = [record for record in records if record.status == "scored"]
     return sorted(scored, key=lambda record: (record.example, record.item))
-
-
-def _rank(records: Iterable[Record]) -> None:
-    """Give each scored record that has a margin its soft score, which depends on the margins of all the others."""
-    scored = _having(LOGPROB_MARGIN, [record for record in records if record.status == "scored"])
-    for record, rank in zip(scored, signed_ranks(_values(LOGPROB_MARGIN, scored)), strict=True):
-        record.scores[SOFT] = rank
 
 
 def _having(name: str, records: Sequence[Record]) -> list[Record]:
@@ -172,6 +159,7 @@ def _clusters(declaration: Declaration, records: Iterable[Record]) -> list[str |
 
 
 def _results(bucket: _Bucket) -> list[Result]:
+    """Return the results of the groups, then that of the whole with the means of the groups' means."""
     declaration = bucket.declaration
     whole = _result(bucket, None, bucket.records)
     if not declaration.grouped:
@@ -179,21 +167,35 @@ def _results(bucket: _Bucket) -> list[Result]:
     groups: dict[str, list[Record]] = {}
     for record in bucket.records:
         groups.setdefault(record.group or "", []).append(record)
-    metrics = {**whole.metrics, **_macro(declaration, whole.metrics, groups.values())}
-    return [
-        *(_result(bucket, group, members) for group, members in groups.items()),
-        replace(whole, metrics=metrics),
-    ]
+    scored = [_scored(members) for members in groups.values()]
+    metrics = dict(whole.metrics)
+    for name, metric in whole.metrics.items():
+        how = aggregation_of(declaration.aggregate, name)
+        # A score that only some items have (such as that of one level) is not spread evenly over the groups.
+        if how.by == "mean" and how.at is None and metric.n >= sum(map(len, scored)):
+            values = [_values(how.of, _having(how.of, members)) for members in scored]
+            estimate = _from_zero(macro_estimate(values), how)
+            metrics[name + MACRO] = as_metric(name + MACRO, estimate, metric.n)
+    results = [_result(bucket, group, members) for group, members in groups.items()]
+    return [*results, replace(whole, metrics=metrics)]
 
 
 def _result(bucket: _Bucket, group: str | None, records: list[Record]) -> Result:
     declaration = bucket.declaration
     extent = _extent(declaration, group)
     counts = Counter(record.status for record in records)
-    scored = [record for record in records if record.status == "scored"]
+    scored = _scored(records)
     texts = {name: sum(getattr(record, name) for record in scored) for name in GENERATED}
+    answered = None
+    if texts[
+        "unanswered"
+    ]:  # the primary metric over the items whose texts were not all used up before an answer
+        how = aggregation_of(declaration.aggregate, declaration.primary)
+        having = [record for record in scored if not record.unanswered]
+        answered = _metric(declaration.primary, how, declaration, having)
+    template = {0: "plain", texts["outputs"]: "chat"}.get(texts["chat"], "mixed")
     runs = [record.reused_from for record in records if record.reused_from is not None]
-    asked_for_programs = [record for record in records if record.programs]
+    with_programs = [record for record in records if record.programs]
     return Result(
         name=declaration.name if group is None else f"{declaration.name}/{group}",
         benchmark=declaration.name,
@@ -201,7 +203,7 @@ def _result(bucket: _Bucket, group: str | None, records: list[Record]) -> Result
         checkpoint=bucket.checkpoint,
         version=declaration.version,
         primary=declaration.primary,
-        metrics=_metrics(declaration, records),
+        metrics=_metrics(declaration, scored),
         collected=len(records),
         scored=counts["scored"],
         skipped=counts["skipped"] + counts["xfailed"],
@@ -214,33 +216,24 @@ def _result(bucket: _Bucket, group: str | None, records: list[Record]) -> Result
         dataset=declaration.dataset,
         few_shot=declaration.few_shot,
         **texts,
-        programs=added_counts(record.programs for record in asked_for_programs),
+        programs=added_counts(record.programs for record in with_programs),
         unsandboxed=sum(record.unsandboxed for record in records),
-        weak_tests={task: wrong for record in scored for task, wrong in record.weak_tests.items()},
-        missing_modules=added_counts(record.missing_modules for record in asked_for_programs),
-        answered=_answered(declaration, records) if texts["unanswered"] else None,
+        weak_tests={
+            task: wrong
+            for record in records
+            if record.status == "scored"
+            for task, wrong in record.weak_tests.items()
+        },
+        missing_modules=added_counts(record.missing_modules for record in with_programs),
+        answered=answered,
         invalid="; ".join(filter(None, (_invalid(texts, declaration.most_unusable), bucket.drift))) or None,
         reused=len(runs),
         reused_from=sorted(filter(None, set(runs))),
-        template=_template(texts),
+        template=template if texts["outputs"] else None,
         of=extent.of,
         published=extent.published,
         mark=mark(counts["scored"], extent, origin=declaration.dataset.origin, own=declaration.own_rows),
     )
-
-
-def _answered(declaration: Declaration, records: Iterable[Record]) -> Metric:
-    """Return the primary metric over the items whose texts were not all used up before an answer."""
-    name = declaration.primary
-    having = [record for record in _scored(records) if not record.unanswered]
-    return _metric(name, aggregation_of(declaration.aggregate, name), declaration, having)
-
-
-def _template(counts: Mapping[str, int]) -> str | None:
-    """Return the way in which texts were asked for; None where none were."""
-    if not counts["outputs"]:
-        return None
-    return {0: "plain", counts["outputs"]: "chat"}.get(counts["chat"], "mixed")
 
 
 def _invalid(counts: Mapping[str, int], most: float) -> str | None:
@@ -254,33 +247,33 @@ def _invalid(counts: Mapping[str, int], most: float) -> str | None:
     if not counts["outputs"]:
         return None
     reasons = {"at_limit": "ended at the limit of new tokens", "no_answer": "had no answer in them"}
-    found = [
+    texts = [
         f"{counts[name]} of {counts['outputs']} outputs {reason}"
         for name, reason in reasons.items()
         if counts[name] > most * counts["outputs"]
     ]
-    return f"{', '.join(found)}; more than {most:.0%} must not" if found else None
+    return f"{', '.join(texts)}; more than {most:.0%} must not" if texts else None
 
 
-def _metrics(declaration: Declaration, records: Iterable[Record]) -> dict[str, Metric]:
+def _metrics(declaration: Declaration, scored: Sequence[Record]) -> dict[str, Metric]:
     """Return every score's mean and every declared aggregation; the primary metric is always there, and first."""
-    scored = _scored(records)
-    named = (name for record in scored for name in record.scores)
-    wanted = dict.fromkeys([declaration.primary, *dict.fromkeys(named), *declaration.aggregate])
-    found = {
+    scores = dict.fromkeys(name for record in scored for name in record.scores)
+    metrics = {
         name: _metric(name, aggregation_of(declaration.aggregate, name), declaration, scored)
-        for name in wanted
+        for name in dict.fromkeys([declaration.primary, *scores, *declaration.aggregate])
     }
-    if any(
-        name.startswith("avg@") for name in found
-    ):  # graded scores have no pass@k, whatever those of an item are
-        found = {
-            name: one for name, one in found.items() if one.n == len(scored) or not name.startswith("pass@")
-        }
-    return found
+    if not any(name.startswith("avg@") for name in metrics):
+        return metrics
+    # Graded scores have no pass@k, whatever those of an item are.
+    return {
+        name: metric
+        for name, metric in metrics.items()
+        if metric.n == len(scored) or not name.startswith("pass@")
+    }
 
 
 def _metric(name: str, how: Aggregation, declaration: Declaration, scored: Sequence[Record]) -> Metric:
+    """Return a metric; it is undefined where the benchmark does not tell what its aggregation takes beside scores."""
     function = how.resolve() or ESTIMATORS.get(how.by)
     if function is None:
         known = ", ".join(ESTIMATORS)
@@ -288,18 +281,15 @@ def _metric(name: str, how: Aggregation, declaration: Declaration, scored: Seque
             f"{declaration.name!r}: metric {name!r} is aggregated by {how.by!r}; use {known}"
         )
     having = _having(how.of, scored)
-    clusters = _clusters(declaration, having)
-    try:
-        values = [_value(record, how) for record in having] if how.beside else _values(how.of, having)
-    except KeyError as error:  # a benchmark that does not tell it
-        why = f"an item has no {error} beside its score"
-        return as_metric(name, Estimate(None, None, None, None, "none", why), len(having))
-    return as_metric(name, _estimate(how, function, values, clusters), len(having))
-
-
-def _value(record: Record, how: Aggregation) -> Any:
-    """Return an item's score in a tuple with what the aggregation takes beside it; raises ``KeyError``."""
-    return (record.scores[how.of], *((record.told or {})[name][0] for name in how.beside))
+    values: list[Any] = _values(how.of, having)
+    if how.beside:
+        try:
+            facts = [[(record.told or {})[fact][0] for fact in how.beside] for record in having]
+        except KeyError as error:
+            why = f"an item has no {error} beside its score"
+            return as_metric(name, Estimate(None, None, None, None, "none", why), len(having))
+        values = [(value, *beside) for value, beside in zip(values, facts, strict=True)]
+    return as_metric(name, _estimate(how, function, values, _clusters(declaration, having)), len(having))
 
 
 def _estimate(
@@ -310,43 +300,26 @@ def _estimate(
     It is undefined where a function of somebody else's fails, so that the other numbers of a run stay.
     """
     if how.at is None and how.function is None:
-        found: Estimate = function(values, clusters)
-        return _from_zero(found, how)
+        estimate: Estimate = function(values, clusters)
+        return _from_zero(estimate, how)
     try:
-        if not isinstance(said := function(values, clusters), Estimate):
-            said = Estimate(float(said), None, None, None, how.by, "its aggregation gives no interval")
-        if said.value is None or math.isfinite(said.value):
-            return said
-        why = f"its aggregation gives {said.value}"
+        value: Any = function(values, clusters)
+        if not isinstance(value, Estimate):
+            value = Estimate(float(value), None, None, None, how.by, "its aggregation gives no interval")
+        estimate = value
+        if estimate.value is None or math.isfinite(estimate.value):
+            return estimate
+        why = f"its aggregation gives {estimate.value}"
     except Exception as error:
         why = f"its aggregation fails: {type(error).__name__}: {error}"
     return Estimate(None, None, None, None, "none", why)
 
 
-def _from_zero(found: Estimate, how: Aggregation) -> Estimate:
+def _from_zero(estimate: Estimate, how: Aggregation) -> Estimate:
     """Return the estimate; of bits, which are not below 0, with an interval that is not either."""
-    if how.unit != BITS or found.low is None:
-        return found
-    return replace(found, low=max(0.0, found.low))
-
-
-def _macro(
-    declaration: Declaration, metrics: Mapping[str, Metric], groups: Iterable[list[Record]]
-) -> dict[str, Metric]:
-    """Return the mean of the groups' means, for each metric that is a mean over all items.
-
-    A score that only some items have (such as that of one level) is not spread evenly over the groups.
-    """
-    found: dict[str, Metric] = {}
-    ordered = [_scored(group) for group in groups]
-    scored = sum(map(len, ordered))
-    for name, metric in metrics.items():
-        how = aggregation_of(declaration.aggregate, name)
-        if how.by != "mean" or how.at is not None or metric.n < scored:
-            continue
-        values = [_values(how.of, _having(how.of, group)) for group in ordered]
-        found[name + MACRO] = as_metric(name + MACRO, _from_zero(macro_estimate(values), how), metric.n)
-    return found
+    if how.unit != BITS or estimate.low is None:
+        return estimate
+    return replace(estimate, low=max(0.0, estimate.low))
 
 
 def as_metric(name: str, estimate: Estimate, n: int) -> Metric:
@@ -357,13 +330,12 @@ def as_metric(name: str, estimate: Estimate, n: int) -> Metric:
 # Composites
 
 
-def _composites(buckets: Sequence[_Bucket]) -> list[dict[str, Any]]:
+def _composites(buckets: Collection[_Bucket]) -> list[dict[str, Any]]:
     by_checkpoint: dict[str, list[tuple[Declaration, Sequence[Record]]]] = {}
-    for one in buckets:
-        by_checkpoint.setdefault(one.checkpoint, []).append((one.declaration, one.records))
-    declared = [
-        one for bucket in buckets for one in composites_from_plain(bucket.declaration.composites or ())
-    ]
+    declared: list[Composite] = []
+    for bucket in buckets:
+        by_checkpoint.setdefault(bucket.checkpoint, []).append((bucket.declaration, bucket.records))
+        declared += composites_from_plain(bucket.declaration.composites or ())
     return [
         composite
         for checkpoint, results in by_checkpoint.items()
@@ -386,18 +358,24 @@ def composite_of_records(
         if part.value is None:
             return None
         summands.setdefault(name, []).append((weight, part))
-    known = {(name, one.name): one.value for name, parts in summands.items() for _, one in parts}
+    values = {(name, part.name): part.value for name, parts in summands.items() for _, part in parts}
     estimate = composite_estimate(
         [(1.0, _together(parts, *scored[name])) for name, parts in summands.items()]
     )
+    marks = []
+    for name in summands:
+        declaration, records = scored[name]
+        extent = _extent(declaration)
+        text = mark(extent.of, extent, origin=declaration.dataset.origin, own=declaration.own_rows)
+        marks.append((name, len(records), extent.of, text))
     return {
         "name": definition.name,
         "checkpoint": checkpoint,
         "formula": definition.formula,
         **asdict(estimate),
         # Not that of the estimate, whose last digit may be rounded the other way.
-        "value": composite_value(definition, known),
-        "mark": composite_mark(_part_mark(*scored[name]) for name in summands),
+        "value": composite_value(definition, values),
+        "mark": composite_mark(marks),
         "parts": [
             {
                 "weight": weight,
@@ -411,12 +389,6 @@ def composite_of_records(
             for weight, part in parts
         ],
     }
-
-
-def _part_mark(declaration: Declaration, scored: Sequence[Record]) -> tuple[str, int, int, str]:
-    extent = _extent(declaration)
-    text = mark(extent.of, extent, origin=declaration.dataset.origin, own=declaration.own_rows)
-    return declaration.name, len(scored), extent.of, text
 
 
 def _extent(declaration: Declaration, group: str | None = None) -> Extent:

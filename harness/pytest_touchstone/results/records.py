@@ -29,26 +29,51 @@ GENERATED: Final = ("outputs", "at_limit", "empty", "no_answer", "chat", "unansw
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Record:
+class OutputCounts:
+    """The counts of generated texts, verdicts and programs: those of an item, or of all items of a result.
+
+    Of the texts (``outputs``) so many ended ``at_limit``, the ``repeating`` ones of them with one passage again and
+    again; so many are ``empty``, hold ``no_answer``, or were asked through a ``chat`` template. The ``unanswered`` ones
+    are empty: a reasoning used up all tokens, or they are ``trace_only`` and ended before the limit.
+    ``reasoned`` are those with a reasoning before the answer, which took so many ``reasoning_tokens``; in
+    ``traces_seen`` one seems to stand in the answer itself.
+
+    ``judged`` are the questions to the judge of the run, of which ``no_verdict`` had none; in ``verdicts_at_limit`` the
+    text of the judge was cut at its limit of tokens.
+
+    ``programs`` counts what became of programs, by outcome, ``unsandboxed`` those that ran without isolation.
+    ``weak_tests`` has, by task, the wrong programs that its tests accept, ``missing_modules`` the number of programs by
+    the module that they import and the sandbox does not have.
+    """
+
+    outputs: int = 0
+    at_limit: int = 0
+    empty: int = 0
+    no_answer: int = 0
+    chat: int = 0
+    unanswered: int = 0
+    trace_only: int = 0
+    reasoned: int = 0
+    reasoning_tokens: int = 0
+    traces_seen: int = 0
+    repeating: int = 0
+    judged: int = 0
+    no_verdict: int = 0
+    verdicts_at_limit: int = 0
+    programs: dict[str, int] = field(default_factory=dict)
+    unsandboxed: int = 0
+    weak_tests: dict[str, list[str]] = field(default_factory=dict)
+    missing_modules: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record(OutputCounts):
     """The outcome of one item.
 
     ``item`` is its node id; ``example`` its id within the data (``winogrande/17``), the same in every run; ``row``
     the hash of its data row. ``scores`` is empty unless ``status`` is "scored"; ``message`` says why, or which
     assertion failed. ``seconds`` is the item's own share of its batches. ``truncated`` counts its requests whose
     context was cut.
-
-    Of its generated texts (``outputs``) it counts those that ended ``at_limit``, the ``repeating`` ones of them, which
-    end with one passage again and again, those that are ``empty``, those in which ``no_answer`` was found, and those
-    asked through a ``chat`` template. The ``unanswered`` ones are empty: a reasoning used up all tokens, or they are
-    ``trace_only`` and ended before the limit. ``reasoned`` are those with a reasoning before the answer, which took so
-    many ``reasoning_tokens``; in ``traces_seen`` one seems to stand in the answer itself.
-
-    ``judged`` are the questions to the judge of the run, of which ``no_verdict`` had none; in ``verdicts_at_limit`` the
-    text of the judge was cut at its limit of tokens.
-
-    ``programs`` counts what became of its programs, by outcome, ``unsandboxed`` those that ran without isolation.
-    ``weak_tests`` has, by task, the wrong programs that its tests accept, ``missing_modules`` the number of programs by
-    the module that they import and the sandbox does not have.
 
     ``told`` is what the benchmark told of it beside its scores (``core.grade.told_by``), and ``length``, the characters
     of its first question; None where it was not scored.
@@ -69,30 +94,16 @@ class Record:
     message: str | None = None
     seconds: float = 0.0
     truncated: int = 0
-    outputs: int = 0
-    at_limit: int = 0
-    empty: int = 0
-    no_answer: int = 0
-    chat: int = 0
-    unanswered: int = 0
-    trace_only: int = 0
-    reasoned: int = 0
-    reasoning_tokens: int = 0
-    traces_seen: int = 0
-    repeating: int = 0
-    judged: int = 0
-    no_verdict: int = 0
-    verdicts_at_limit: int = 0
-    programs: dict[str, int] = field(default_factory=dict)
-    unsandboxed: int = 0
-    weak_tests: dict[str, list[str]] = field(default_factory=dict)
-    missing_modules: dict[str, int] = field(default_factory=dict)
     told: dict[str, Any] | None = None
     reused_from: str | None = None
     exchanges: list[dict[str, Any]] = field(default_factory=list)
 
 
-FIELDS: Final = tuple(Record.__dataclass_fields__)
+_COUNTS: Final = tuple(OutputCounts.__dataclass_fields__)
+_OWN: Final = tuple(name for name in Record.__dataclass_fields__ if name not in _COUNTS)
+
+FIELDS: Final = (*_OWN[:-1], *_COUNTS, _OWN[-1])
+"""The fields of a line in their order: readers stop before the message, or before the exchanges."""
 
 _VALUES: Final = operator.attrgetter(*FIELDS)
 _KNOWN: Final = frozenset(FIELDS)

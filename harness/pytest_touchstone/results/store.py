@@ -100,7 +100,7 @@ class ResultStore:
             line = f"{shown_path(path)}: cannot be read ({error}), and is left out; remove it"
             if line not in self.left_out:
                 self.left_out.append(line)
-            _tell(line)
+            _warn(line)
             return None
 
     def _path(self, saved: StoredResult) -> Path:
@@ -111,6 +111,6 @@ class ResultStore:
 
 
 @functools.cache
-def _tell(line: str) -> None:
+def _warn(line: str) -> None:
     """Say a line on the standard error stream, unless somebody has other plans for warnings."""
     logging.getLogger("touchstone").warning("touchstone: %s", line)

@@ -45,7 +45,7 @@ PUBLISHED: Final = "-imported"
 """The end of the fingerprint of a result that was read from a table, whose checkpoint nobody has seen."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class StoredResult(BenchmarkResult):
     """One checkpoint on one benchmark in one run.
 
@@ -325,30 +325,20 @@ def entries_of(
 def items_of(records: Iterable[Record], beside: Iterable[str] = ()) -> ItemScores:
     """Return the scores of scored records and the facts ``beside`` them, in order of the examples' ids."""
     ordered = sorted(records, key=lambda record: record.example)
+    names = dict.fromkeys(name for record in ordered for name in record.scores)
+    columns = {name: [record.scores.get(name) for record in ordered] for name in names}
+    if LOGPROB_MARGIN in columns:  # a soft score depends on the margins of all the others
+        ranks = iter(signed_ranks([margin for margin in columns[LOGPROB_MARGIN] if margin is not None]))
+        columns[SOFT] = [None if margin is None else next(ranks) for margin in columns[LOGPROB_MARGIN]]
     return ItemScores(
         examples=[sys.intern(record.example) for record in ordered],  # other checkpoints have the same ones
         rows=[sys.intern(record.row) for record in ordered],
         groups=[record.group for record in ordered],
         clusters=[record.cluster for record in ordered],
-        scores=_columns([record.scores for record in ordered]),
-        facts={name: [_fact(record.told, name) for record in ordered] for name in beside},
+        scores=columns,
+        # A fact is told as a list of one number; there is none where the benchmark told nothing.
+        facts={name: [((record.told or {}).get(name) or [None])[0] for record in ordered] for name in beside},
     )
-
-
-def _columns(items: Sequence[Mapping[str, float]]) -> dict[str, list[float | None]]:
-    """Return a column for each score that any item has, and the soft score of those that have a margin."""
-    names = dict.fromkeys(name for scores in items for name in scores)
-    columns = {name: [scores.get(name) for scores in items] for name in names}
-    if LOGPROB_MARGIN in columns:
-        ranks = iter(signed_ranks([margin for margin in columns[LOGPROB_MARGIN] if margin is not None]))
-        columns[SOFT] = [None if margin is None else next(ranks) for margin in columns[LOGPROB_MARGIN]]
-    return columns
-
-
-def _fact(told: Mapping[str, Any] | None, name: str) -> int | None:
-    """Return a number that a benchmark told of an item; None where it told none."""
-    known: list[int | None] = (told or {}).get(name) or [None]
-    return known[0]
 
 
 # From a run's journal
@@ -396,10 +386,9 @@ def read_scores(
     for record, place in latest_placed(directory, heads=not beside).values():
         if record.status == "scored":
             results.setdefault((record.checkpoint, record.benchmark), []).append((record, place))
-    return {key: _scored(pairs, beside.get(key[1], ())) for key, pairs in results.items()}
-
-
-def _scored(pairs: list[tuple[Record, RecordPlace]], beside: Collection[str]) -> ScoredItems:
-    pairs.sort(key=lambda pair: pair[0].example)
-    items = items_of((record for record, _ in pairs), beside)
-    return ScoredItems(items, Lines(items.examples, [place for _, place in pairs]))
+    scored = {}
+    for key, pairs in results.items():
+        pairs.sort(key=lambda pair: pair[0].example)
+        items = items_of((record for record, _ in pairs), beside.get(key[1], ()))
+        scored[key] = ScoredItems(items, Lines(items.examples, [place for _, place in pairs]))
+    return scored

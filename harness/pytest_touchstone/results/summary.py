@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +24,7 @@ from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import FINITE, SCHEMA, check_kind, read_checked, typed
 from pytest_touchstone.core.marks import Extent
 from pytest_touchstone.core.text import csv_text
-from pytest_touchstone.results.records import GENERATED
+from pytest_touchstone.results.records import GENERATED, OutputCounts
 from pytest_touchstone.results.usage import Usage
 
 SUMMARY: Final = "summary.json"
@@ -98,7 +98,7 @@ class Metric:
     why: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class BenchmarkResult:
     """The scores of one checkpoint on one benchmark, as results of a run and saved ones have them.
 
@@ -125,18 +125,16 @@ class BenchmarkResult:
     mark: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Result(BenchmarkResult):
+@dataclass(frozen=True, kw_only=True)
+class Result(OutputCounts, BenchmarkResult):
     """One checkpoint on one benchmark, or on one group of it (``group`` set).
 
     ``name`` is the benchmark's, with ``/GROUP`` for a group. The counts of items (``scored`` to ``lost``) add up to
     ``collected``; ``skipped`` counts also those that are ``xfailed``, as pytest calls them. ``reused`` of the scored
     ones come from earlier runs.
 
-    ``truncated`` counts requests whose context was cut; ``outputs`` to ``unsandboxed`` count texts and programs as a
-    ``Record`` does, and so does ``missing_modules``. ``weak_tests`` has the wrong programs that the tests of a scored
-    task accept, by task.
-    ``template`` is the way in which texts were asked for: "chat", "plain", "mixed", or None where none were.
+    ``truncated`` counts requests whose context was cut. ``template`` is the way in which texts were asked for: "chat",
+    "plain", "mixed", or None where none were.
 
     ``answered`` is the primary metric over the items without an ``unanswered`` text, None where there is no such text.
     ``published`` is the number of rows in the published set.
@@ -152,25 +150,7 @@ class Result(BenchmarkResult):
     seconds: float
     dataset: DatasetInfo
     few_shot: dict[str, Any]
-    outputs: int = 0
-    at_limit: int = 0
-    empty: int = 0
-    no_answer: int = 0
-    chat: int = 0
-    unanswered: int = 0
-    trace_only: int = 0
-    reasoned: int = 0
-    reasoning_tokens: int = 0
-    traces_seen: int = 0
-    repeating: int = 0
-    judged: int = 0
-    no_verdict: int = 0
-    verdicts_at_limit: int = 0
     answered: Metric | None = None
-    programs: dict[str, int] = field(default_factory=dict)
-    unsandboxed: int = 0
-    weak_tests: dict[str, list[str]] = field(default_factory=dict)
-    missing_modules: dict[str, int] = field(default_factory=dict)
     reused: int = 0
     template: str | None = None
     published: int | None = None
@@ -428,79 +408,67 @@ RESULT_COLUMNS: Final = tuple(ResultRow.__dataclass_fields__)
 
 def result_rows(summary: Summary) -> list[ResultRow]:
     """Return the rows of a run: its results in their order, then its composites."""
-    checkpoints = _checkpoints(summary)
-    return [*_result_rows(summary, checkpoints), *_composite_rows(summary, checkpoints)]
+    members = Counter(row.get("series") for row in summary.checkpoints)
+
+    def about(name: str) -> dict[str, Any]:
+        """Return the columns about a checkpoint.
+
+        The place in a series that only a name or an epoch tells counts where the run has several of the series:
+        ``gpt2`` is no step 2.
+        """
+        row = next((row for row in summary.checkpoints if str(row.get("name")) == name), {})
+        step, series = step_of_row(row), row.get("series")
+        if step is None and series and members[series] > 1:
+            step = row.get("step")
+        return {"checkpoint": name, "series": series, "step": step, "fingerprint": row.get("fingerprint")}
+
+    def valid(result: Result) -> bool:
+        return result.invalid is None and not result.faults
+
+    names = dict.fromkeys(result.checkpoint for result in summary.results)
+    checkpoints = {name: about(name) for name in names}
+    rows = [
+        ResultRow(
+            **checkpoints[result.checkpoint],
+            benchmark=result.benchmark,
+            group=result.group,
+            metric=metric.name,
+            value=metric.value,
+            low=metric.low,
+            high=metric.high,
+            n=metric.n,
+            of=result.of or None,
+            valid=valid(result),
+        )
+        for result in summary.results
+        for metric in result.metrics.values()
+    ]
+    are_valid = {(result.checkpoint, result.benchmark): valid(result) for result in wholes(summary)}
+    for composite in summary.composites:
+        name = composite["checkpoint"]
+        parts = {part["benchmark"]: part for part in composite["parts"]}
+        sizes = [part.get("of") or 0 for part in parts.values()]
+        rows.append(
+            ResultRow(
+                **checkpoints.get(name) or about(name),
+                benchmark=composite["name"],
+                group=None,
+                metric=COMPOSITE,
+                value=composite["value"],
+                low=composite["low"],
+                high=composite["high"],
+                n=sum(part["n"] for part in parts.values()),
+                of=sum(sizes) if all(sizes) else None,
+                valid=all(are_valid.get((name, benchmark), False) for benchmark in parts),
+            )
+        )
+    return rows
 
 
 def results_csv(summary: Summary) -> str:
     """Return the rows as CSV (RFC 4180) with a header line; numbers unrounded, empty fields for None."""
-    rows = (asdict(row).values() for row in result_rows(summary))
-    return csv_text([RESULT_COLUMNS, *(map(_field, row) for row in rows)], "\r\n")
-
-
-def _field(value: Any) -> Any:
-    """Return what the file has for a value; a float is written with all its digits."""
-    return str(value).lower() if isinstance(value, bool) else finite(value)
-
-
-def _result_rows(summary: Summary, checkpoints: Mapping[str, Mapping[str, Any]]) -> Iterator[ResultRow]:
-    for result in summary.results:
-        for metric in result.metrics.values():
-            yield ResultRow(
-                **checkpoints.get(result.checkpoint) or _about({"name": result.checkpoint}, None),
-                benchmark=result.benchmark,
-                group=result.group,
-                metric=metric.name,
-                value=metric.value,
-                low=metric.low,
-                high=metric.high,
-                n=metric.n,
-                of=result.of or None,
-                valid=_valid(result),
-            )
-
-
-def _composite_rows(summary: Summary, checkpoints: Mapping[str, Mapping[str, Any]]) -> Iterator[ResultRow]:
-    valid = {(one.checkpoint, one.benchmark): _valid(one) for one in summary.results if one.group is None}
-    for one in summary.composites:
-        parts = {part["benchmark"]: part for part in one["parts"]}
-        sizes = [part.get("of") or 0 for part in parts.values()]
-        yield ResultRow(
-            **checkpoints.get(one["checkpoint"]) or _about({"name": one["checkpoint"]}, None),
-            benchmark=one["name"],
-            group=None,
-            metric=COMPOSITE,
-            value=one["value"],
-            low=one["low"],
-            high=one["high"],
-            n=sum(part["n"] for part in parts.values()),
-            of=sum(sizes) if all(sizes) else None,
-            valid=all(valid.get((one["checkpoint"], name), False) for name in parts),
-        )
-
-
-def _valid(result: Result) -> bool:
-    return result.invalid is None and not result.faults
-
-
-def _checkpoints(summary: Summary) -> dict[str, dict[str, Any]]:
-    """Return the columns about each checkpoint, by name.
-
-    The place in a series that only a name or an epoch tells counts where the run has several of the series: ``gpt2`` is
-    no step 2.
-    """
-    members = Counter(row.get("series") for row in summary.checkpoints)
-    return {
-        str(row.get("name")): _about(row, row.get("step") if members[row.get("series")] > 1 else None)
-        for row in summary.checkpoints
-    }
-
-
-def _about(row: Mapping[str, Any], place: float | None) -> dict[str, Any]:
-    step, series = step_of_row(row), row.get("series")
-    return {
-        "checkpoint": str(row.get("name")),
-        "series": series,
-        "step": place if step is None and series else step,
-        "fingerprint": row.get("fingerprint"),
-    }
+    lines = [
+        [str(value).lower() if isinstance(value, bool) else finite(value) for value in asdict(row).values()]
+        for row in result_rows(summary)
+    ]
+    return csv_text([RESULT_COLUMNS, *lines], "\r\n")
