@@ -40,6 +40,26 @@ def rows(*arguments: str, cwd: Path) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in json.loads(done.stdout)}
 
 
+def test_an_installed_package_of_benchmarks_is_listed_as_pytest_runs_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site" / "shared_benchmarks_of_a_test"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "test_capitals.py").write_text(OWN.format(data="rows=[{'a': 1}, {'a': 2}]"))
+    monkeypatch.syspath_prepend(package.parent)
+    monkeypatch.chdir(tmp_path)
+    assert main(["benchmarks", package.name, "--format", "json"]) == 0
+    [row] = json.loads(capsys.readouterr().out)
+    assert (row["name"], row["rows"], row["file"]) == (
+        "capitals",
+        2,
+        f"site/{package.name}/test_capitals.py",
+    )
+    assert main(["benchmarks", "no.such.package"]) == 4
+    assert "no such file, benchmark or tag" in capsys.readouterr().err
+
+
 def test_every_shipped_benchmark_is_listed_as_it_is_declared(tmp_path: Path) -> None:
     found = rows(cwd=tmp_path)
     for kit in kits():

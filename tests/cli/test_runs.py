@@ -36,6 +36,24 @@ def test_runs_are_a_table_with_the_newest_last(
     assert rows[1]["checkpoints"] == names
 
 
+def test_names_keep_their_ends_and_the_state_is_whole_where_a_line_is_narrow(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for step in (1000, 2000):
+        name = f"20261129_17555{step // 1000}_3592f2a2a"
+        folder = run(tmp_path, name, f"checkpoint-{step}", f"checkpoint-{step + 1}", when=9 * HOUR)
+        path = folder / "summary.json"
+        data = json.loads(path.read_text())
+        del data["crc32"]
+        data["gate"] = {"mode": "plain", "decision": "not valid", "lines": [], "exit_code": 9}
+        path.write_text(json.dumps(data))
+    assert main(["runs", "--output", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    assert all(line.endswith(" gate not valid") and len(line) <= 80 for line in lines)
+    assert [line.split()[3][-4:] for line in lines] == ["1000", "2000"]
+
+
 def test_a_folder_without_runs_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["runs", "--output", str(tmp_path)]) == 0
     assert capsys.readouterr().out == f"no runs in {tmp_path}/\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +14,7 @@ from pytest_touchstone.cli.command import Output, terminal
 from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.dataset import HUB, load_dataset
 from pytest_touchstone.core.errors import DataError, ExitCode, HarnessError, OptionError
-from pytest_touchstone.core.eval_config import Choice, ConfigFileError, EvalConfig, examined
+from pytest_touchstone.core.eval_config import ConfigFileError, EvalConfig, examined
 from pytest_touchstone.core.files import shipped_evals, shown_path
 from pytest_touchstone.core.settings import of_table, settings_table
 from pytest_touchstone.core.tasks import Known, Tasks, declared_groups, shipped_names, tags_of, task_groups
@@ -36,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "names",
         nargs="*",
-        metavar="NAME|PATH",
-        help="what --eval-tasks takes: names, tags, patterns; or a file or folder of benchmarks of your own",
+        metavar="NAME|PATH|PACKAGE",
+        help="what --eval-tasks takes: names, tags, patterns; or a file, folder or package of benchmarks",
     )
     text = "check this file of --eval-config, and show what it enables; each fault is a line"
     parser.add_argument("--config", metavar="FILE", help=text)
@@ -46,10 +47,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Output:
     """List the benchmarks; those that are named with all there is to tell. Raises ``HarnessError``."""
-    paths = [Path(one) for one in options.names if Path(one).exists()]
+    paths, names = [], []
+    for name in options.names:
+        path = Path(name) if Path(name).exists() else _package(name)
+        if path is None:
+            names.append(name)
+        else:
+            paths.append(path)
     if options.config is not None:
         return _of_config(Path(options.config), paths)
-    names = [one for one in options.names if not Path(one).exists()]
     data = options.data or os.environ.get("TOUCHSTONE_DATA")
     if data is not None:
         settings_table()["data"].read(data, "--data" if options.data else "TOUCHSTONE_DATA")
@@ -62,6 +68,18 @@ def run(options: argparse.Namespace) -> Output:
             f"no benchmarks in {', '.join(map(str, paths))}; docs/benchmarks.md tells how to write one"
         )
     return Output(rows, lambda: _blocks(rows) if names else _table(rows, groups))
+
+
+def _package(name: str) -> Path | None:
+    """Return the folder of an installed package, as ``pytest --pyargs`` takes it; None for what is none."""
+    if name in shipped_names() or not all(map(str.isidentifier, name.split("."))):
+        return None
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    folders = None if spec is None else spec.submodule_search_locations
+    return Path(folders[0]) if folders else None
 
 
 def _of_config(path: Path, paths: Sequence[Path]) -> Output:
@@ -102,7 +120,7 @@ def _row(found: ListedBenchmark, data: str | None, shots: int | None) -> dict[st
     spec = found.spec
     here, origin, missing, groups = _here(found, data)
     published = spec.published.rows
-    source = spec.data
+    source, cwd = spec.data, Path.cwd()
     hub = (
         None if source.path is None else {"path": source.path, "config": source.config, "split": source.split}
     )
@@ -121,7 +139,7 @@ def _row(found: ListedBenchmark, data: str | None, shots: int | None) -> dict[st
         "data": {"folder": source.name or None, "hub": hub},
         "needs": dict(spec.code.needs),
         "source": spec.published.places,
-        "file": _shown(found.path),
+        "file": str(found.path.relative_to(cwd) if found.path.is_relative_to(cwd) else found.path),
     }
 
 
@@ -139,11 +157,6 @@ def _here(found: ListedBenchmark, data: str | None) -> tuple[int | None, str, st
     return len(rows.examples), rows.info.origin, "", tuple(named)
 
 
-def _shown(path: Path) -> str:
-    """Return the path from the current folder, where it is below it."""
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
-
-
 def _table(rows: Sequence[dict[str, Any]], groups: Iterable[str]) -> str:
     from pytest_touchstone.document import Facts, Section, Table, render_text
     from pytest_touchstone.document.formatting import NOTHING
@@ -154,7 +167,9 @@ def _table(rows: Sequence[dict[str, Any]], groups: Iterable[str]) -> str:
     for row in sorted(rows, key=itemgetter("name")):
         counts = (NOTHING if n is None else f"{n:,}" for n in (row["rows"], row["published_rows"]))
         first, *others = row["metrics"]
-        kinds = ", ".join(_kinds(row["tags"])[: None if wide else 1])
+        implied = {"causal"} | ({"generation"} if "code" in row["tags"] else set())  # by other tags
+        tags = [tag for tag in row["tags"] if tag not in implied] or row["tags"]
+        kinds = ", ".join(tags[: None if wide else 1])
         metric = f"{first} +{len(others)}" if wide and others else first
         version = [str(row["version"])] * wide
         cells.append((row["name"], kinds, metric, *version, str(row["shots"]), *counts))
@@ -162,12 +177,6 @@ def _table(rows: Sequence[dict[str, Any]], groups: Iterable[str]) -> str:
     table = Table(header=(*header, "here", "full"), rows=tuple(cells), left=3)
     named = ("groups", f"{', '.join(groups)}: several benchmarks by one name")
     return render_text([Section(parts=(table, Facts((*LEGEND, named))))], width=width, color=color)
-
-
-def _kinds(tags: Sequence[str]) -> list[str]:
-    """Return the tags without those that others of them say."""
-    said = {"causal"} | ({"generation"} if "code" in tags else set())
-    return [tag for tag in tags if tag not in said] or list(tags)
 
 
 def _blocks(rows: Sequence[dict[str, Any]]) -> str:
@@ -233,28 +242,23 @@ def rows_of(file: EvalConfig, specs: Sequence[Benchmark]) -> list[dict[str, Any]
     """Return what a file enables, as plain data."""
     names = [spec.name for spec in specs]
     return [
-        _choice_row(choice, spec)
+        {
+            "benchmark": spec.name if "/" not in choice.term else choice.term,
+            "entry": choice.entry,
+            "named": choice.written,
+            "shots": spec.shots.count if choice.asking.shots is None else choice.asking.shots,
+            "limit": choice.asking.limit or "all",
+            "batch_size": choice.batch,
+            "metrics": list(choice.asking.metrics),
+            "priority": choice.asking.priority,
+            "timeout": choice.asking.seconds,
+            "log_samples": choice.asking.samples,
+            "output_path": choice.asking.output_path,
+        }
         for choice in file.choices
         for spec in specs
         if Tasks.of([choice.term], names=names).chosen(spec)
     ]
-
-
-def _choice_row(choice: Choice, spec: Benchmark) -> dict[str, Any]:
-    asking = choice.asking
-    return {
-        "benchmark": spec.name if "/" not in choice.term else choice.term,
-        "entry": choice.entry,
-        "named": choice.written,
-        "shots": spec.shots.count if asking.shots is None else asking.shots,
-        "limit": asking.limit or "all",
-        "batch_size": choice.batch,
-        "metrics": list(asking.metrics),
-        "priority": asking.priority,
-        "timeout": asking.seconds,
-        "log_samples": asking.samples,
-        "output_path": asking.output_path,
-    }
 
 
 def table_of(file: EvalConfig, rows: Sequence[dict[str, Any]], notes: Sequence[str] = ()) -> str:

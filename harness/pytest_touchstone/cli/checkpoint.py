@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, Final
 
-from pytest_touchstone.checkpoints import CheckpointInfo, resolve
+from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.checkpoints.builtin import fetch
 from pytest_touchstone.checkpoints.formats.base import Lasting
 from pytest_touchstone.cli.command import Output, add_settings, add_value, say, terminal
@@ -68,48 +68,54 @@ def fetch_run(options: argparse.Namespace) -> Output:
 def rows(
     source: str, *, base_model: str | None = None, lasting: Lasting | None = None
 ) -> list[dict[str, Any]]:
-    """Each of the checkpoints as a table of plain values. Raises ``CheckpointError``."""
-    return [_row(info) for info in resolve(source, seq_len=None, base_model=base_model, lasting=lasting)]
+    """Return each of the checkpoints as a table of plain values. Raises ``CheckpointError``."""
+    specs = sorted(shipped_specs(shipped_names()), key=lambda spec: spec.name)
+    tables = []
+    for info in resolve(source, seq_len=None, base_model=base_model, lasting=lasting):
+        row: dict[str, Any] = masked_value(info.plain())
+        row["fingerprint"] = identity(info)
+        row["answers"] = row.pop("serves")
+        answers = {*info.serves, *NOT_OF_CHECKPOINTS}
+        row["benchmarks"] = [spec.name for spec in specs if {*spec.asks} <= answers]
+        tables.append(row)
+    return tables
 
 
 def lines(row: dict[str, Any]) -> Iterator[str]:
-    """The table for people, without the values that are not known."""
+    """Yield the table for people, without the values that are not known."""
+    hidden = (
+        "takes_adapters",
+        "cacheable",
+        *(["path"] if row.get("served") else []),
+    )  # an address is no path
     for name, value in row.items():
-        address = name == "path" and row.get("served")  # which is no path
-        if (
-            value not in (None, {}, [], "", False)
-            and name not in ("takes_adapters", "cacheable")
-            and not address
-        ):
-            yield from _lines(name, value)
+        if value not in (None, {}, [], "", False) and name not in hidden:
+            yield from (f"{label:{_WIDTH}} {text}" for label, text in _facts(name, value))
 
 
-def _lines(name: str, value: Any) -> Iterator[str]:
-    """The lines about one property."""
+def _facts(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the labels and texts about one property."""
     if name == "training":
-        for number, line in enumerate(_settings("", value)):
-            yield f"{'' if number else name:{_WIDTH}} {line}"
+        yield from (("" if index else name, line) for index, line in enumerate(_settings("", value)))
     elif name == "params":
-        sizes = (f"{key} {one}" for key, one in value.items() if one is not None)
-        yield f"{'sizes':{_WIDTH}} {', '.join(sizes)}"
+        yield "sizes", ", ".join(f"{key} {size}" for key, size in value.items() if size is not None)
     elif name == "extra":
-        for key, one in value.items():
-            yield f"{key:{_WIDTH}} {int(one):,}" if one.isdecimal() else f"{key:{_WIDTH}} {one}"
+        yield from ((key, f"{int(text):,}" if text.isdecimal() else text) for key, text in value.items())
     elif name == "base":
-        yield f"{'base':{_WIDTH}} {value['source']} ({value['architecture']})"
+        yield "base", f"{value['source']} ({value['architecture']})"
     elif name == "served":
         yield from _served(value)
     elif name == "parameters":
-        yield f"{name:{_WIDTH}} {value:,}"
+        yield name, f"{value:,}"
     elif isinstance(value, (list, dict)):
-        parts = value if isinstance(value, list) else [f"{key}={one}" for key, one in value.items()]
-        yield f"{name:{_WIDTH}} {', '.join(map(str, parts))}"
+        parts = value if isinstance(value, list) else [f"{key}={part}" for key, part in value.items()]
+        yield name, ", ".join(map(str, parts))
     else:
-        yield f"{name:{_WIDTH}} {value}"
+        yield name, str(value)
 
 
-def _served(told: dict[str, Any]) -> Iterator[str]:
-    """The lines about a server: what it is, how it is asked, and what it lacks."""
+def _served(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the labels and texts about a server: what it is, how it is asked, and what it lacks."""
     can = abilities_of(told["abilities"])
     scores = {"prompt_logprobs": "by token ids with prompt_logprobs", "echo": "by token ids with echo"}
     texts = (["completions, " + ("by token ids" if can.tokens else "as text")] if can.completions else []) + (
@@ -133,20 +139,11 @@ def _served(told: dict[str, Any]) -> Iterator[str]:
         *(("note", note) for note in told["notes"]),
     ):
         if text:
-            yield f"{name:{_WIDTH}} {text}"
-
-
-def _row(info: CheckpointInfo) -> dict[str, Any]:
-    row: dict[str, Any] = masked_value(info.plain())
-    row["fingerprint"] = identity(info)
-    row["answers"] = row.pop("serves")
-    specs = sorted(shipped_specs(shipped_names()), key=lambda spec: spec.name)
-    row["benchmarks"] = [spec.name for spec in specs if {*spec.asks} <= {*info.serves, *NOT_OF_CHECKPOINTS}]
-    return row
+            yield name, text
 
 
 def _settings(prefix: str, table: dict[str, Any]) -> Iterator[str]:
-    """Nested settings, one per line, with dotted names."""
+    """Yield nested settings, one per line, with dotted names."""
     for key, value in table.items():
         if isinstance(value, dict):
             yield from _settings(f"{prefix}{key}.", value)
@@ -241,10 +238,6 @@ def diff_run(options: argparse.Namespace) -> Output:
     return Output(facts, lambda: _text(found, verdicts), ExitCode.WORSE if worse else ExitCode.OK)
 
 
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
 def _text(found: Fidelity, verdicts: dict[str, dict[str, Any]]) -> str:
     size = f"{count(found.documents, 'document')}, {found.tokens:,} tokens"
     vocabulary = f"{found.vocabulary:,} tokens"
@@ -271,8 +264,11 @@ def _text(found: Fidelity, verdicts: dict[str, dict[str, Any]]) -> str:
         ),
         words=True,
     )
-    told = [(_flag(option), f"{one['limit']:g}: {one['verdict']}") for option, one in verdicts.items()]
-    parts: list[Part] = [Facts(tuple(rows)), table, *([Facts(tuple(told))] if told else [])]
+    parts: list[Part] = [Facts(tuple(rows)), table]
+    if verdicts:
+        flags = [f"--{name.replace('_', '-')}" for name in verdicts]
+        limits = [f"{row['limit']:g}: {row['verdict']}" for row in verdicts.values()]
+        parts.append(Facts(tuple(zip(flags, limits, strict=True))))
     width, color = terminal()
     return render_text([Section(parts=tuple(parts))], width=width, color=color)
 

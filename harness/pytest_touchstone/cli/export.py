@@ -16,7 +16,7 @@ from typing import Final
 from pytest_touchstone.cli.command import Output, add_places, add_run, add_target, run_folder, write
 from pytest_touchstone.cli.items import check_name
 from pytest_touchstone.compare.formats.every_eval_ever_export import every_eval_ever_files
-from pytest_touchstone.compare.formats.export import Export, ExportedSample, Files, how_asked, sanitized
+from pytest_touchstone.compare.formats.export import Export, ExportedSample, how_asked, sanitized
 from pytest_touchstone.compare.formats.hub_export import hub_files
 from pytest_touchstone.compare.formats.lm_eval_export import lm_eval_files
 from pytest_touchstone.core.errors import HarnessError
@@ -93,11 +93,8 @@ def _exported(options: argparse.Namespace, source: Path) -> Output:
     lines, lacking = [], 0
     for checkpoint in names:
         own = folder / sanitized(checkpoint) if options.format == "hub" and len(names) > 1 else folder
-        samples = (
-            list(map(_sample, scored(checkpoint)))
-            if not options.no_samples and options.format != "hub"
-            else []
-        )
+        kept = () if options.no_samples or options.format == "hub" else scored(checkpoint)
+        samples = list(map(_sample, kept))
         lacking += sum(not sample.row for sample in samples)
         records = (item.record for item in scored(checkpoint)) if options.format != "lm-eval" else ()
         export = Export(
@@ -108,7 +105,12 @@ def _exported(options: argparse.Namespace, source: Path) -> Output:
             model_id=options.model_id,
             source=options.source,
         )
-        files, notes = _files(export, own, options.format)
+        notes: list[str] = []
+        if options.format == "hub":
+            files, notes = hub_files(export, own)
+        else:
+            make = every_eval_ever_files if options.format == "every-eval-ever" else lm_eval_files
+            files = make(export)
         for name, content in files.items():
             write(own / name, content, "DIR")
         beside = f", samples of {count(len(samples), 'item')} beside it" if samples else ""
@@ -119,22 +121,18 @@ def _exported(options: argparse.Namespace, source: Path) -> Output:
             f"{count(lacking, 'item')} without the row, and with the end of long prompts alone: data or benchmark "
             "changed or moved; --data and --root say where they are"
         )
-    return Output(None, "\n".join([*lines, *_to_publish(options)]))
-
-
-def _to_publish(options: argparse.Namespace) -> Iterator[str]:
-    """Yield what to do with the files."""
     if options.format == "every-eval-ever":
         named = "" if options.model_id else "give --model-id ORG/NAME, and "
-        yield (
+        lines.append(
             f"to publish: {named}write who evaluated into source_metadata (source_organization_name, "
             "evaluator_relationship)"
         )
     if options.format == "hub":
-        yield (
+        lines.append(
             "to publish: see that every task_id is one of the dataset's eval.yaml, then hf upload ORG/NAME FOLDER .; "
             "nothing was sent"
         )
+    return Output(None, "\n".join(lines))
 
 
 def _check_publication(options: argparse.Namespace, names: Sequence[str]) -> None:
@@ -148,15 +146,6 @@ def _check_publication(options: argparse.Namespace, names: Sequence[str]) -> Non
         )
     if source is not None and not re.fullmatch(r"https?://\S+", source):
         raise HarnessError(f"invalid --source {source!r}: expected an address that begins with https://")
-
-
-def _files(export: Export, folder: Path, form: str) -> tuple[Files, list[str]]:
-    """Return the files of a checkpoint by their names in the folder, and what must be known of them."""
-    if form == "hub":
-        return hub_files(export, folder)
-    if form == "every-eval-ever":
-        return every_eval_ever_files(export), []
-    return lm_eval_files(export), []
 
 
 def _sample(item: Item) -> ExportedSample:

@@ -51,28 +51,22 @@ def run(options: argparse.Namespace) -> Output:
     """Translate a command line or a config; what has no counterpart is named. Raises ``HarnessError``."""
     words = [word for word in options.words if word != "--"]
     if len(words) == 1 and Path(words[0]).suffix in YAML:
-        environment, given = list[str](), read_config(Path(words[0]))
+        command, notes = translate(read_config(Path(words[0])))
     else:
-        environment, given = _command_line(words)
-    command, notes = translate(given)
-    command = [*environment, *command]
+        text = " ".join(words) if len(words) == 1 else shlex.join(words)
+        try:
+            words = shlex.split(re.sub(r"\\\r?\n", "", text))  # as a shell joins lines
+        except ValueError as error:
+            raise HarnessError(f"migrate: the command cannot be read as a shell reads it: {error}") from None
+        words = [word for word in words if word != "&"]
+        before = [*itertools.takewhile(BEFORE.fullmatch, words)]
+        program, *rest = words[len(before) :] or [""]
+        if not re.fullmatch(r"lm[_-]eval(\..*)?", Path(program).name):
+            raise HarnessError(f"migrate: {program!r} is not known: {EXPECTED}")
+        command, notes = translate(options_of(rest[1:] if rest[:1] == ["run"] else rest))
+        command = [*(word for word in before if "=" in word), *command]
     data = {"command": command, "notes": notes}
     return Output(data, "\n".join((shlex.join(command), *(f"  {note}" for note in notes))))
-
-
-def _command_line(words: Sequence[str]) -> tuple[list[str], Given]:
-    """Return the variables that a command line of lm_eval sets, and its options. Raises ``HarnessError``."""
-    text = " ".join(words) if len(words) == 1 else shlex.join(words)
-    try:
-        words = shlex.split(re.sub(r"\\\r?\n", "", text))  # as a shell joins lines
-    except ValueError as error:
-        raise HarnessError(f"migrate: the command cannot be read as a shell reads it: {error}") from None
-    words = [word for word in words if word != "&"]
-    before = [*itertools.takewhile(BEFORE.fullmatch, words)]
-    program, *rest = words[len(before) :] or [""]
-    if not re.fullmatch(r"lm[_-]eval(\..*)?", Path(program).name):
-        raise HarnessError(f"migrate: {program!r} is not known: {EXPECTED}")
-    return [word for word in before if "=" in word], options_of(rest[1:] if rest[:1] == ["run"] else rest)
 
 
 SWITCHES: Final = (

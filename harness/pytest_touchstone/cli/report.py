@@ -135,11 +135,10 @@ def _list(summaries: Sequence[Summary]) -> str:
     if spare < 0:
         widths[BEGAN] -= YEAR
         spare += YEAR
-    while spare < 0 and (widest := max(widths[CHECKPOINTS], widths[BENCHMARKS])) > SHORTEST:
-        widths[CHECKPOINTS if widths[CHECKPOINTS] == widest else BENCHMARKS] -= 1
-        spare += 1
-    if spare < 0:
-        widths[STATE] = max(SHORTEST, widths[STATE] + spare)
+    for column in (BENCHMARKS, CHECKPOINTS, STATE):
+        excess = max(0, min(-spare, widths[column] - SHORTEST))
+        widths[column] -= excess
+        spare += excess
     lines = []
     for texts in rows:
         cells = []

@@ -204,9 +204,12 @@ def decision_text(gate: GateResult, code: int | None = None) -> str:
 def standing(gate: Mapping[str, Any]) -> str:
     """Return the decision, as ``SIGNS`` of reports have it: "first" and "unsure" are passed, but no plain success."""
     kinds = {line.kind for line in lines_from_json(gate)}
-    if gate["decision"] != "passed" or not kinds:
+    if gate["decision"] != "passed":
         return str(gate["decision"])
-    return "first" if kinds == {"first"} else "unsure" if kinds.intersection(UNSURE) else "passed"
+    # A gate without a line has compared nothing.
+    return (
+        "first" if kinds == {"first"} else "unsure" if not kinds or kinds.intersection(UNSURE) else "passed"
+    )
 
 
 def difference_text(line: BenchmarkComparison) -> str:

@@ -17,7 +17,7 @@ from itertools import groupby, pairwise
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from pytest_touchstone.core.text import listed, place_text
-from pytest_touchstone.document.formatting import cell_width, in_percent, number
+from pytest_touchstone.document.formatting import cell_width, cut_name, in_percent, number
 from pytest_touchstone.reports.charts import (
     LIMITS,
     BarChart,
@@ -38,6 +38,9 @@ BAR_ORDER: Final = (0, 4, 2, 5, 6, 3, 1, 7)
 """The colours of bars, in turns dark and light, so that neighbours differ in grey too."""
 
 DASHES: Final = ((), (7, 3), (2, 2), (8, 3, 2, 3), (12, 4), (4, 4), (1, 3), (10, 2, 2, 2))
+
+LONGEST_NAME: Final = 40
+"""The columns of a name beside a curve or below a bar."""
 
 TOGETHER: Final = 4
 """The series whose bands one panel can show; more get a panel each."""
@@ -173,14 +176,9 @@ def shown(chart: LineChart | BarChart, value: float) -> str:
     return f"{in_percent(value)} %" if chart.percent else number(value)
 
 
-def shortened(text: str, most: int = 40) -> str:
-    """Return a name with its beginning left out where it is long: its end tells checkpoints apart."""
-    return text if len(text) <= most else f"..{text[2 - most :]}"
-
-
 def labels(names: Sequence[str]) -> list[str]:
     """Return names shortened; whole where that would make two of them alike."""
-    short = [shortened(name) for name in names]
+    short = [cut_name(name, LONGEST_NAME) for name in names]
     return short if len(set(short)) == len(set(names)) else list(names)
 
 
@@ -404,7 +402,9 @@ def _bar_row(chart: BarChart, row: tuple[int, int], panel: Panel, steep: bool) -
     section = max((place for place, _ in chart.sections if place <= start), default=0)
     for place, name in chart.sections:
         if start <= place < end or place == section:
-            yield Words((x.at(max(place, start) - start - 0.45), y.end - 6), shortened(name), size=11)
+            yield Words(
+                (x.at(max(place, start) - start - 0.45), y.end - 6), cut_name(name, LONGEST_NAME), size=11
+            )
 
 
 def _box(corner: XY, opposite: XY, series: int, title: str = "") -> Stroke:

@@ -43,6 +43,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from pytest_touchstone.core.text import count
+from pytest_touchstone.document.formatting import cut_name
 from pytest_touchstone.results.run_directory import ProcessProgress, read_progress
 from pytest_touchstone.statistics.comparison import fixed
 
@@ -253,8 +254,8 @@ class ProgressLine:
 
 
 def short(name: str) -> str:
-    """Return a name as it is shown: of a long one the end, where its step is."""
-    return name if len(name) <= NAME else f"..{name[-NAME + 2 :]}"
+    """Return a name as it is shown."""
+    return cut_name(name, NAME)
 
 
 # The letter and the word of an item

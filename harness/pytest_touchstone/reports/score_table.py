@@ -10,6 +10,7 @@ Names come from outside: each form escapes what it would take for markup.
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -368,7 +369,7 @@ def latex_table(table: ScoreTable, *, stderr: bool = False) -> str:
         "% \\usepackage{booktabs}",
         "\\begin{table}",
         "\\centering",
-        f"\\caption{{{caption}.}}",
+        *textwrap.wrap(f"\\caption{{{caption}.}}", 78, break_long_words=False, break_on_hyphens=False),
         f"\\begin{{tabular}}{{l{'r' * len(columns)}}}",
         "\\toprule",
         f"{first} \\\\",

@@ -295,12 +295,7 @@ def data_rows(summary: Summary, benchmark: str) -> Iterator[tuple[str, dict[str,
         for path in (place if place.exists() else root / place for place in places if str(place) != "."):
             for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path] if path.is_file() else []:
                 for line in read_lines(file):
-                    yield _digest(line.data), line.data
+                    canonical = CANONICAL.encode(line.data).encode("utf-8", "backslashreplace")
+                    yield hashlib.sha256(canonical).hexdigest()[:16], line.data  # the hash as in records
     except HarnessError:  # the data has changed since; items are shown without it
         return
-
-
-def _digest(row: Mapping[str, Any]) -> str:
-    """The hash of a row, as in records."""
-    canonical = CANONICAL.encode(row).encode("utf-8", "backslashreplace")
-    return hashlib.sha256(canonical).hexdigest()[:16]

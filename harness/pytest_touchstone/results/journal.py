@@ -61,9 +61,16 @@ class Journal:
 
     def append(self, record: Record) -> None:
         """Write the record at once. Raises ``JournalError`` when the disk refuses, and ever after."""
-        line = line_of(record)
+        line, folder = line_of(record), self.path.parent
         with self._writable():
-            disk.write_all(self._open(), line)
+            if self._descriptor is None:
+                if (
+                    not folder.is_dir()
+                ):  # that of the run itself is not made anew where somebody has removed it
+                    disk.mkdir(folder)
+                    disk.sync_folder(folder.parent)
+                self._descriptor = disk.open_to_append(self.path)
+            disk.write_all(self._descriptor, line)
 
     def sync(self, *, every: float = 0.0) -> None:
         """Return when everything appended so far is on disk, or, with ``every``, was there that many seconds ago.
@@ -97,16 +104,6 @@ class Journal:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _open(self) -> int:
-        if self._descriptor is None:
-            if (
-                not self.path.parent.is_dir()
-            ):  # that of the run itself is not made anew where somebody has removed it
-                disk.mkdir(self.path.parent)
-                disk.sync_folder(self.path.parent.parent)
-            self._descriptor = disk.open_to_append(self.path)
-        return self._descriptor
 
 
 def unwritable_journal(path: Path, error: OSError) -> JournalError:
@@ -383,20 +380,14 @@ def journalled(request: dict[str, Any]) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for name, value in request.items():
-        if isinstance(value, dict):
-            found[name] = journalled(value)
+        found[name] = journalled(value) if isinstance(value, dict) else value
+        whole = json.dumps(value) if isinstance(value, list) else value
+        if not isinstance(whole, str) or len(whole) <= LONGEST_KEPT or name in KEPT_WHOLE:
             continue
-        whole = value if isinstance(value, str) else json.dumps(value) if isinstance(value, list) else ""
-        if len(whole) > LONGEST_KEPT and name not in KEPT_WHOLE:
-            found[name] = "…" + value[-LONGEST_KEPT:] if isinstance(value, str) else _last_part(value)
-            found[f"{name}_sha256"] = hashlib.sha256(whole.encode()).hexdigest()
-        else:
-            found[name] = value
+        if isinstance(value, str):
+            found[name] = "…" + value[-LONGEST_KEPT:]
+        else:  # the last part may itself be long, as a pair of input and output may be
+            is_long = isinstance(value[-1], list) and len(json.dumps(value[-1])) > LONGEST_KEPT
+            found[name] = [] if is_long else value[-1:]
+        found[f"{name}_sha256"] = hashlib.sha256(whole.encode()).hexdigest()
     return found
-
-
-def _last_part(parts: list[Any]) -> list[Any]:
-    """Return the last part of a long list, unless that is itself long, as a pair of input and output may be."""
-    if isinstance(parts[-1], list) and len(json.dumps(parts[-1])) > LONGEST_KEPT:
-        return []
-    return parts[-1:]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -146,24 +146,19 @@ def find_parts(folders: Iterable[Path]) -> list[ShardRun]:
 
     Raises ``HarnessError`` for a folder without any.
     """
-    found: dict[Path, ShardRun] = {}
+    parts: dict[Path, ShardRun] = {}
     for folder in folders:
         paths = sorted(path for below in ("", "*/", "*/*/") for path in folder.glob(f"{below}run.json"))
-        parts = {path.resolve(): part for path in paths if (part := _part(path.parent)) is not None}
-        if not parts:
+        shares = {path: share for path in paths if (share := read_share(path.parent)) is not None}
+        if not shares:
             there = "is a run, but no shard" if folder / "run.json" in paths else "has no shard of a run"
             raise DataError(f"{shown_path(folder)} {there}; a run with --eval-shard makes one")
-        found |= parts
+        for path, share in shares.items():
+            run = RunDirectory(path.parent)
+            parts[path.resolve()] = ShardRun(path.parent, run.read_manifest(), share, *run.read_collected())
     return sorted(
-        found.values(), key=lambda one: (one.share.number, one.manifest.get("began", 0), one.run_id)
+        parts.values(), key=lambda part: (part.share.number, part.manifest.get("began", 0), part.run_id)
     )
-
-
-def _part(folder: Path) -> ShardRun | None:
-    if (share := read_share(folder)) is None:
-        return None
-    directory = RunDirectory(folder)
-    return ShardRun(folder, directory.read_manifest(), share, *directory.read_collected())
 
 
 def check_alike(parts: Sequence[ShardRun]) -> None:
@@ -218,23 +213,20 @@ def name_of(parts: Sequence[ShardRun]) -> str:
 
 def check_target(target: Path, parts: Sequence[ShardRun]) -> None:
     """Raise ``DataError`` where something else than an earlier merge of this run is in the way."""
-    if not target.exists() or (target.is_dir() and all(map(_left_by_kill, target.rglob("*")))):
+    # A merge that was killed before it wrote its manifest may have left folders and what it was writing.
+    contents = (path for path in target.rglob("*") if not path.is_dir() and not path.match(".*.tmp"))
+    if not target.exists() or (target.is_dir() and next(contents, None) is None):
         return
     manifest = RunDirectory(target).read_manifest() if target.is_dir() else {}
     if MERGED not in manifest:
         raise DataError(f"{shown_path(target)}: exists, and is no merged run; name another folder with -o")
-    known = {row["name"]: row.get("fingerprint") for row in manifest.get("checkpoints", ())}
+    fingerprints = {row["name"]: row.get("fingerprint") for row in manifest.get("checkpoints", ())}
     for row in (row for part in parts for row in part.manifest.get("checkpoints", ())):
-        if known.get(row["name"], row.get("fingerprint")) != row.get("fingerprint"):
+        if fingerprints.get(row["name"], row.get("fingerprint")) != row.get("fingerprint"):
             raise DataError(
                 f"{shown_path(target)}: was merged with another fingerprint of {row['name']}; "
                 "name another folder with -o"
             )
-
-
-def _left_by_kill(path: Path) -> bool:
-    """Return whether a merge that was killed before it wrote its manifest may have left this: it is no content."""
-    return path.is_dir() or (path.name.startswith(".") and path.suffix == ".tmp")
 
 
 Kept: TypeAlias = dict[str, tuple[Record, RecordPlace]]
@@ -244,19 +236,35 @@ Kept: TypeAlias = dict[str, tuple[Record, RecordPlace]]
 def merge(parts: Sequence[ShardRun], target: Path) -> Merged:
     """Write the run of which these are the shards; return what was found. Raises ``HarnessError``."""
     directory = RunDirectory(target)
-    found = Merged(folder=target, shards=len({one.share.number for one in parts}), whole=parts[0].share.items)
-    order = {item: place for part in parts for item, place in part.share.places.items()}
-    records = _records(parts, found)
-    found.items = sum(record.status != "lost" for record, _ in records.values())
-    found.missing = list(_missing(parts, records, len(order)))
+    merged = Merged(
+        folder=target, shards=len({part.share.number for part in parts}), whole=parts[0].share.items
+    )
+    order = {item: index for part in parts for item, index in part.share.places.items()}
+    records = _records(parts, merged)
+    merged.items = sum(record.status != "lost" for record, _ in records.values())
+    merged.missing = list(_missing(parts, records, len(order)))
     collected = {item.item: item for part in parts for item in part.items}
     directory.make()
     directory.write_manifest(_manifest(directory, parts))  # first: a merge that is stopped can be run again
-    _write_journal(
-        target, [records[item] for item in collected if item in records], {one.run_id for one in parts}
+    runs = {part.run_id for part in parts}
+    places = sorted(
+        place for item, (record, place) in records.items() if item in collected and record.status != "lost"
     )
+    # One that a shard took from another of these runs counts as scored in this run.
+    kept = (
+        replace(record, reused_from=None) if record.reused_from in runs else record
+        for record in map(read_at, places)
+    )
+    journal = target / ITEMS / f"items-{MERGED}.jsonl"
+    try:
+        write_atomic(journal, map(line_of, kept))
+        for path in journal_files(target):  # those of a former merge
+            if path != journal:
+                disk.unlink(path)
+    except OSError as error:
+        raise JournalError(f"cannot write {journal}: {error.strerror}") from error
     directory.write_collected(
-        sorted(collected.values(), key=lambda one: order.get(one.item, len(order))),
+        sorted(collected.values(), key=lambda item: order.get(item.item, len(order))),
         parts[0].declarations,
         list(dict.fromkeys(line for part in parts for line in part.deselected)),
     )
@@ -266,7 +274,7 @@ def merge(parts: Sequence[ShardRun], target: Path) -> Merged:
         for row in RunDirectory(part.folder).read_usage()
     ]
     directory.write_usage(MERGED, usage)
-    return found
+    return merged
 
 
 def _records(parts: Sequence[ShardRun], found: Merged) -> Kept:
@@ -307,24 +315,6 @@ def _missing(parts: Sequence[ShardRun], records: Kept, items: int) -> Iterator[s
             )
     if len(numbers) == of and items < whole:
         yield f"{count(whole - items, 'item')} in no shard"
-
-
-def _write_journal(target: Path, kept: Iterable[tuple[Record, RecordPlace]], runs: Collection[str]) -> None:
-    """Write the records in the order in which they are read, in place of those of a former merge.
-
-    One that a shard took from one of these ``runs`` counts as scored in this run.
-    """
-    places = sorted(place for record, place in kept if record.status != "lost")
-    records = map(read_at, places)
-    lines = (line_of(replace(one, reused_from=None) if one.reused_from in runs else one) for one in records)
-    new = target / ITEMS / f"items-{MERGED}.jsonl"
-    try:
-        write_atomic(new, lines)
-        for old in journal_files(target):
-            if old != new:
-                disk.unlink(old)
-    except OSError as error:
-        raise JournalError(f"cannot write {new}: {error.strerror}") from error
 
 
 def _manifest(directory: RunDirectory, parts: Sequence[ShardRun]) -> dict[str, Any]:

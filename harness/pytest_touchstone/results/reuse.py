@@ -243,23 +243,20 @@ class _Stored:
         self.damaged: list[str] = []
         items: dict[tuple[str, str, str], str] = {}
         doubtful: set[tuple[str, str, str]] = set()
-        for record, place in self._records(directory):
-            key = record.checkpoint, record.benchmark, record.example
-            if key in self.places and items[key] != record.item:
-                doubtful.add(key)  # two items with one example: it cannot be known which is meant
-            if record.status == "scored":
-                self.places[key], items[key] = place, record.item
-            elif record.status != "lost":
-                self.places.pop(key, None)
-        for key in doubtful:
-            self.places.pop(key, None)
-
-    def _records(self, directory: Path) -> Iterator[tuple[Record, RecordPlace]]:
         for path in journal_files(directory):
             try:
-                yield from placed_records(path, self.damaged)
+                for record, place in placed_records(path, self.damaged):
+                    key = record.checkpoint, record.benchmark, record.example
+                    if key in self.places and items[key] != record.item:
+                        doubtful.add(key)  # two items with one example: it cannot be known which is meant
+                    if record.status == "scored":
+                        self.places[key], items[key] = place, record.item
+                    elif record.status != "lost":
+                        self.places.pop(key, None)
             except JournalError as error:
                 self.damaged.append(str(error))
+        for key in doubtful:
+            self.places.pop(key, None)
 
     def read(self, place: RecordPlace) -> Record | None:
         """Return the record; None where it cannot be believed, or read any more."""
@@ -304,9 +301,8 @@ class InFlight:
 
     def begin(self, items: Iterable[ItemKey]) -> None:
         """Write what is computed from now on. Raises ``JournalError`` when the disk refuses."""
-        data = json.dumps({"schema": SCHEMA, "items": list(items)}, ensure_ascii=False).encode(
-            "utf-8", "backslashreplace"
-        )
+        text = json.dumps({"schema": SCHEMA, "items": list(items)}, ensure_ascii=False)
+        data = text.encode("utf-8", "backslashreplace")
         try:
             if self._descriptor is None:
                 self._descriptor = disk.open_to_append(self._path, lasting=False)
@@ -363,25 +359,25 @@ class Kills:
     def _counts(self, item: ItemKey) -> tuple[Counter[str], Counter[str]]:
         """Return, by example, the processes that were killed with it, and those that had nothing else in flight."""
         key = item.checkpoint, item.benchmark
-        if (found := self._counted.get(key)) is None:
-            together: Counter[str] = Counter()
-            alone: Counter[str] = Counter()
-            for source in self._reuse.sources(*key):
-                for left in self._left_by(Path(source.directory)):
-                    own = [one.example for one in left if one[:2] == (source.checkpoint, item.benchmark)]
-                    together.update(set(own))
-                    alone.update(own if len(left) == 1 else ())
-            found = self._counted[key] = together, alone
-        return found
-
-    def _left_by(self, directory: Path) -> list[list[ItemKey]]:
-        if (found := self._left.get(directory)) is None:
-            found = self._left[directory] = []
-            for path in places_in(directory, PATTERN):
-                # One that cannot be read was being written: nothing was computed yet.
-                with suppress(OSError, ValueError, KeyError, TypeError):
-                    found.append([ItemKey(*map(str, one)) for one in read_json(path)["items"]])
-        return found
+        if key in self._counted:
+            return self._counted[key]
+        together: Counter[str] = Counter()
+        alone: Counter[str] = Counter()
+        for source in self._reuse.sources(*key):
+            directory = Path(source.directory)
+            if directory not in self._left:
+                self._left[directory] = []
+                for path in places_in(directory, PATTERN):
+                    # One that cannot be read was being written: nothing was computed yet.
+                    with suppress(OSError, ValueError, KeyError, TypeError):
+                        keys = [ItemKey(*map(str, row)) for row in read_json(path)["items"]]
+                        self._left[directory].append(keys)
+            for keys in self._left[directory]:
+                examples = [key.example for key in keys if key[:2] == (source.checkpoint, item.benchmark)]
+                together.update(set(examples))
+                alone.update(examples if len(keys) == 1 else ())
+        self._counted[key] = together, alone
+        return together, alone
 
 
 # Texts to be asked again

@@ -16,7 +16,7 @@ from typing import Final
 
 from pytest_touchstone.core.text import place_text
 from pytest_touchstone.document import Section, Verbatim
-from pytest_touchstone.document.formatting import NOTHING, cell_width
+from pytest_touchstone.document.formatting import NOTHING, cell_width, cut_name
 from pytest_touchstone.study.curves import Curve, curves_of
 from pytest_touchstone.study.points import Axis, Measure, Series, Study
 from pytest_touchstone.study.texts import amount, value_range, value_text
@@ -164,11 +164,8 @@ def _block(sparks: Sequence[Spark], axis: Axis, limits: tuple[float, float], mea
 
 
 def _fit(text: str, width: int) -> str:
-    """Return a name in that many columns, its end where it is longer."""
-    if cell_width(text) > width:
-        while cell_width(text) > width - 2:
-            text = text[1:]
-        text = f"..{text}"
+    """Return a name in that many columns."""
+    text = cut_name(text, width)
     return text + " " * (width - cell_width(text))
 
 
