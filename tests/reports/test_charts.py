@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_touchstone.document.formatting import cut_name
 from pytest_touchstone.reports.charts import (
     Dot,
     LineChart,
@@ -61,8 +62,9 @@ def test_bars_of_checkpoints_of_one_name_are_told_apart(tmp_path: Path, folder: 
     assert chart.groups == tuple(f"{name}/{folder}checkpoint_best.pt" for name in ("base", "critic"))
     text = svg(draw_bars(chart))
     for group in chart.groups:
-        assert f">{group}</text>" in text
+        assert f">{cut_name(group, 40)}</text>" in text
         assert f"<title>{group}, pass@1: 20.00 %</title>" in text
+    assert len({cut_name(group, 40) for group in chart.groups}) == 2
 
 
 def test_every_pass_at_k_of_a_result_is_a_bar(tmp_path: Path) -> None:
