@@ -88,6 +88,10 @@ def of_run(server: str, tmp_path_factory: pytest.TempPathFactory) -> Run:
         "--eval-set=mlflow_experiment=every",
         *ALONE,
     ]
+    words += [
+        "-p",
+        "legacypath",
+    ]  # pytest-json-report 1.5 asks for ``session.fspath``, which this plug-in gives
     words += ["--eval-set=wandb_project=every"]
     words += ["--junitxml=j.xml", "--json-report", "--json-report-file=r.json", "--eval-set=markdown=m.md"]
     left = ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY")

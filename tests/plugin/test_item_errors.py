@@ -44,8 +44,9 @@ def test_the_same_error_of_many_items_is_one_block(pytester: pytest.Pytester, wo
     text = done.stdout.str()
     assert text.count("E       KeyError: 'anser'") == 1
     assert text.count("the row has the fields question, answer; did you mean 'answer'?") >= 1
-    assert len(re.findall(r"^_+ test_b\[b/\d+\] _+$", text, re.MULTILINE)) == 1
-    assert len(re.findall(r"^FAILED test_b.py::test_b\[b/\d+\] - KeyErr", text, re.MULTILINE)) == 1
+    assert len(re.findall(r"^_+ test_b.py::test_b\[b/\d+\] and 29 more _+$", text, re.MULTILINE)) == 1
+    assert "short test summary" not in text  # the report names each error with its first item
+    assert len(re.findall(r"30 items, first\s+test_b.py::test_b\[b/\d+\]:\s+KeyErr", text)) == 1
     done.assert_outcomes(failed=30)
     (log,) = pytester.path.glob("results/*/details/errors.log")
     assert log.read_text().count("KeyError: 'anser'; the row has the fields") == 30
@@ -54,14 +55,14 @@ def test_the_same_error_of_many_items_is_one_block(pytester: pytest.Pytester, wo
 def test_errors_of_other_lines_and_types_are_blocks_of_their_own(pytester: pytest.Pytester) -> None:
     body = "if example['answer'] < 'a2': raise ValueError(example['answer'])\n    assert example['answer'] == 'a2'"
     text = run(pytester, body).stdout.str()
-    blocks = re.findall(r"^_+ test_b\[(.*)\] _+$", text, re.MULTILINE)
-    assert blocks == ["b/0", "b/3"]
+    blocks = re.findall(r"^_+ test_b.py::test_b\[(.*)\]( and \d+ more)? _+$", text, re.MULTILINE)
+    assert blocks == [("b/0", " and 11 more"), ("b/3", " and 16 more")]
 
 
 def test_a_fixture_that_fails_is_one_block(pytester: pytest.Pytester) -> None:
     done = run(pytester, "", fixture="broken")
     assert done.stdout.str().count("OSError: no such grammar") <= 4
-    done.stdout.fnmatch_lines(["*ERROR at setup of test_b?b/0? *"])
+    done.stdout.fnmatch_lines(["*ERROR at setup of test_b.py::test_b?b/0? and 29 more *"])
     done.assert_outcomes(errors=30)
 
 

@@ -181,7 +181,11 @@ def checkpoint(info: Mapping[str, Any]) -> str:
     parts.append(f"step {step}" if step is not None else "")
     parts.append(f"epoch {info['epoch']:g}" if info.get("epoch") is not None else "")
     parts.append(f"validation loss {info['val_loss']:.4g}" if info.get("val_loss") is not None else "")
-    parts.append(count(info["seq_len"], "token") if info.get("seq_len") else "")
+    served = info.get("served") or {"cut": True}
+    is_known = served.get("limit") is not None or served.get(
+        "cut"
+    )  # else the length is an assumption of ours
+    parts.append(count(info["seq_len"], "token") if info.get("seq_len") and is_known else "")
     parts.append("its own code allowed" if info.get("trust_remote_code") else "")
     return ", ".join(part for part in parts if part)
 

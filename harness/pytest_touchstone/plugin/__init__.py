@@ -15,7 +15,7 @@ import functools
 import os
 import time
 import tomllib
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
@@ -35,6 +35,7 @@ PROJECT_FILE: Final = "pyproject.toml"
 SHIPPED: Final = {Path(__file__).resolve().parents[level] / "evals" for level in (1, 3)}
 """The folders of the shipped benchmarks, in a wheel and in a checkout."""
 NO_CHECKPOINT: Final = "no checkpoint; give --checkpoint PATH"
+STOPPED_EARLY: Final = "stopped before anything was asked; the same command begins again"
 OURS_ALONE: Final = "pytest_touchstone.plugin.default_files"
 """The plugin that ``touchstone run`` starts pytest with."""
 MEETING: Final = pytest.StashKey[dict[str, Any]]()
@@ -200,26 +201,39 @@ def _set(word: str = "") -> bool:
     return any(os.environ.get(f"TOUCHSTONE_{name.upper()}") for name in names)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection(session: pytest.Session) -> None:
-    """Provide our fixtures, except for names that anybody else has, and our hooks where somebody implements one."""
-    named = (
-        session._fixturemanager.getfixturedefs
-    )  # private: nothing public tells whether a fixture has a name
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Provide our fixtures, except for names that anybody else has, and our hooks where somebody implements one.
+
+    Ctrl-C while benchmarks are collected is one line in place of a line of somebody's code.
+    """
+    # Private: nothing public tells whether a fixture has a name.
+    fixtures_named = session._fixturemanager.getfixturedefs
     for function in (checkpoint, model_engine):
-        if not named(function.__name__, session):
-            session.config.pluginmanager.register(_holder(function), f"touchstone-{function.__name__}")
+        name = function.__name__
+        if not fixtures_named(name, session):
+            # Functions of a module are no methods, which pytest deprecates as fixtures.
+            holder = ModuleType(f"touchstone_{name}")
+            setattr(holder, name, pytest.fixture(scope="session")(function))
+            session.config.pluginmanager.register(holder, f"touchstone-{name}")
     if any(name.startswith("pytest_touchstone_") for name in vars(session.config.hook)):
         from pytest_touchstone.core.hooks import add_specifications
 
         add_specifications(session.config.pluginmanager)
     option = session.config.option
     alone = session.config.pluginmanager.has_plugin(OURS_ALONE)
-    if any(_given(option, word) or (alone and _set(word)) for word in ("gate", "checkpoint")):
-        # A gate fails where no benchmark is found, and a checkpoint that is not there is said before files are read.
-        run = _session(session.config)
-        if not run.worker:  # its controller ends the run
-            run.raise_fault()
+    try:
+        if any(_given(option, word) or (alone and _set(word)) for word in ("gate", "checkpoint")):
+            # A gate fails where no benchmark is found, and a checkpoint that is not there is said before files are
+            # read.
+            run = _session(session.config)
+            if not run.worker:  # its controller ends the run
+                run.raise_fault()
+        return (yield)
+    except KeyboardInterrupt:
+        if option.fulltrace or not (alone or _given(option) or SESSION in session.config.stash):
+            raise
+        raise pytest.exit.Exception(STOPPED_EARLY, pytest.ExitCode.INTERRUPTED) from None
 
 
 def pytest_exception_interact(node: Any, call: Any, report: object) -> None:
@@ -289,16 +303,6 @@ def checkpoint(touchstone_checkpoint: CheckpointInfo) -> CheckpointInfo:
 def model_engine(touchstone_checkpoint: CheckpointInfo, pytestconfig: pytest.Config) -> Engine:
     """The loaded model of the checkpoint under test: the test runs once per --checkpoint."""
     return _session(pytestconfig).engine(touchstone_checkpoint)
-
-
-def _holder(function: Callable[..., Any]) -> ModuleType:
-    """Return a plugin with this one fixture.
-
-    Functions of a module are no methods, which pytest deprecates as fixtures.
-    """
-    holder = ModuleType(f"touchstone_{function.__name__}")
-    setattr(holder, function.__name__, pytest.fixture(scope="session")(function))
-    return holder
 
 
 @pytest.fixture(scope="session")

@@ -30,7 +30,7 @@ from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.plugin import NO_CHECKPOINT, markdown_given
 from pytest_touchstone.plugin.batches import most_items
 from pytest_touchstone.plugin.gate import FINE
-from pytest_touchstone.plugin.item_errors import first_of_each
+from pytest_touchstone.plugin.item_errors import SAME, first_of_each
 from pytest_touchstone.plugin.planned import collected_of, declarations_of
 from pytest_touchstone.plugin.reporters import Calls, check_output_paths, check_paths, tell_failure
 from pytest_touchstone.plugin.run_results import RunResults
@@ -419,8 +419,8 @@ class Controller(EvalSession):
     def pytest_terminal_summary_of_errors(
         self, terminalreporter: pytest.TerminalReporter
     ) -> Generator[None, None, None]:
-        """Leave the first report of each error while pytest shows them: the same error of many items is one block and
-        one line. pytest's counts, the journal and ``errors.log`` have all of them, and ``-vv`` shows them."""
+        """Leave the first report of each error while pytest shows them: the same error of many items is one block.
+        pytest's counts, the journal and ``errors.log`` have all of them, and ``-vv`` shows them."""
         stats = terminalreporter.stats
         whole: dict[str, list[Any]] = {name: stats[name] for name in ("failed", "error") if name in stats}
         if self.config.get_verbosity() < 2:  # -vv
@@ -444,6 +444,10 @@ class Controller(EvalSession):
             reporter.write_line(note, yellow=True)
         if self._summary is not None:
             self._calls.write_sections(reporter, self._summary)
+            if self.config.get_verbosity() < 2:  # -vv
+                # The report has just named them: pytest's short summary is left to ordinary tests.
+                for name in reporter.stats.keys() & {"failed", "error"}:
+                    reporter.stats[name] = [one for one in reporter.stats[name] if not hasattr(one, SAME)]
             return
         if self.collection.nothing is not None and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
             reporter.write_line(self.collection.nothing)

@@ -109,7 +109,7 @@ def _settings(settings: Settings, givens: dict[str, Given]) -> Iterator[SettingR
     table = settings_table()
     for name, row in table.items():
         origin = settings.origins.get(name, DEFAULT)
-        if row.option and origin != DEFAULT:
+        if row.option and origin != DEFAULT and name != "dry_run":
             yield SettingRow(row.flag, recorded[name], origin)
     origin = "demonstration" if settings.file is None else shown_path(settings.file.path)
     for benchmark, given in givens.items():

@@ -317,8 +317,8 @@ INTERVAL: Final = 0.5
 class ProgressWriter:
     """Is told by the main thread what the process does; a thread of its own writes that."""
 
-    def __init__(self, directory: Path, who: str, *, writes: bool = True) -> None:
-        self._directory, self._writes = directory, writes
+    def __init__(self, directory: Path, who: str) -> None:
+        self._directory = directory
         self._state = ProcessProgress(who=who)
         self._sizes: Mapping[str, float] = {}
         self._ended: set[str] = set()
@@ -336,9 +336,10 @@ class ProgressWriter:
         """Begin to write, for a run of these items."""
         self._sizes = {batch_key(item.nodeid): work_of(item) for item in items}
         self._state.work = sum(map(work_of, items))
-        if self._writes:  # with -q nobody looks, and a thread cannot always be had
-            self._thread = threading.Thread(target=self._run, name="touchstone-progress-writer", daemon=True)
-            self._thread.start()
+        thread = threading.Thread(target=self._run, name="touchstone-progress-writer", daemon=True)
+        with suppress(RuntimeError):  # a thread cannot always be had; then nobody sees how far it is
+            thread.start()
+            self._thread = thread
 
     @contextmanager
     def doing(self, what: str, engine: Engine | None = None) -> Iterator[None]:

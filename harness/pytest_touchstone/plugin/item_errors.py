@@ -139,8 +139,12 @@ def one_line(error: BaseException, item: pytest.Item) -> str:
 
 
 def first_of_each(reports: Iterable[Any]) -> list[Any]:
-    """Return the first report of each error."""
-    first: dict[object, Any] = {}
+    """Return the first report of each error, headed by its node id and the number of others."""
+    by_error: dict[object, list[Any]] = {}
     for report in reports:
-        first.setdefault(getattr(report, SAME, None) or id(report), report)
-    return list(first.values())
+        by_error.setdefault(getattr(report, SAME, None) or id(report), []).append(report)
+    for first, *others in by_error.values():
+        if hasattr(first, SAME):
+            more = f" and {len(others)} more" if others else ""
+            first.location = (*first.location[:2], f"{first.nodeid}{more}")
+    return [reports[0] for reports in by_error.values()]

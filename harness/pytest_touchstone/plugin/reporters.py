@@ -387,6 +387,8 @@ class Calls:
         if primaries and not self._config.option.verbose:
             reporter.write_line(f"letters: {letters_text(primaries)}")
         for title, text in ((mine[0], mine[1] + notices), *others):
+            if not text.strip():
+                continue  # a run that was stopped before anything was scored
             reporter.section(title)
             for line in text.splitlines():
                 reporter.write_line(line)

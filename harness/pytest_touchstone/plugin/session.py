@@ -279,7 +279,7 @@ class EvalSession:
             sandbox=self.collection.sandbox,
             judge=self._opened_judge(),
             sequential=self._sequential,
-            progress=ProgressWriter(self.directory.path, who, writes=self.config.get_verbosity() >= 0),
+            progress=ProgressWriter(self.directory.path, who),
         )
         if not self.config.getoption("setupshow", False):
             # pytest makes a fixture of each argument that an item lacks, at the cost of a tenth of a trivial item.

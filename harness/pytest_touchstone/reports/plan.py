@@ -201,23 +201,29 @@ def render_dry_run(plan: DryRun, *, width: int, color: bool) -> str:
 def _table_of_questions(checkpoint: str, rows: Sequence[DryRunRow]) -> Table:
     cells = []
     for row in rows:
-        counts = (
-            (row.requests, row.sampled == row.items),
-            (row.prompt_tokens, row.exact),
-            (row.new_tokens, row.exact),
-        )
-        numbers = (NOTHING if n is None else f"{n:,}" if exact or not n else f"~{n:,}" for n, exact in counts)
+        counts = (row.requests, row.prompt_tokens, row.new_tokens)
+        numbers = _numbers(counts, (row.sampled == row.items, row.exact, row.exact))
         cells.append((f"  {row.benchmark}", f"{row.items:,}", str(row.shots), *numbers))
     if len(rows) > 1:
         names = ("requests", "prompt_tokens", "new_tokens")
-        sums = (f"~{sum(getattr(row, name) or 0 for row in rows):,}" for name in names)
-        cells.append(("  together", f"{sum(row.items for row in rows):,}", "", *sums))
+        sums = [sum(getattr(row, name) or 0 for row in rows) for name in names]
+        is_exact = all(row.exact for row in rows)
+        numbers = _numbers(sums, (all(row.sampled == row.items for row in rows), is_exact, is_exact))
+        cells.append(("  together", f"{sum(row.items for row in rows):,}", "", *numbers))
     return Table(
         header=("  benchmark", "items", "shots", "requests", "prompt tokens", "new tokens,\nat most"),
         rows=tuple(cells),
         title=checkpoint,
         close=True,
     )
+
+
+def _numbers(counts: Sequence[int | None], exact: Sequence[bool]) -> list[str]:
+    """Return counts as a table shows them, with a tilde before those that are not exact."""
+    return [
+        NOTHING if number is None else f"{'' if is_exact or not number else '~'}{number:,}"
+        for number, is_exact in zip(counts, exact, strict=True)
+    ]
 
 
 def _notes_on_questions(plan: DryRun) -> Iterator[tuple[str, str]]:
