@@ -163,7 +163,8 @@ def test_the_files_of_benchmarks_and_checkpoints_have_them_exactly(of_run: Run) 
 
 @pytest.mark.slow
 def test_the_terminal_shows_them(of_run: Run) -> None:
-    assert terminal_figures(of_run) == of_run.expected
+    # Of several checkpoints that fill a screen, the rows say how many groups there are.
+    assert terminal_figures(of_run) == {key: one for key, one in of_run.expected.items() if not key.group}
 
 
 def terminal_figures(run: Run) -> Shown:

@@ -267,7 +267,7 @@ def journal(folder: Path, records: list[Record]) -> set[str]:
     with Journal(folder, "main") as shard:
         for record in records:
             shard.append(record)
-    return {record.item for record in records if record.status == "scored"}
+    return {record.item for record in records if record.status != "scored"}
 
 
 def humaneval_run(folder: Path) -> set[str]:
@@ -311,8 +311,8 @@ def test_the_samples_can_be_graded_as_the_same_programs(tmp_path: Path) -> None:
     entry = bench.loaded.dataset.examples[longest].row["entry_point"]
     texts = [LONG, whole.replace("FUNCTION", entry), "    return 1\n# cut", "", "    x"]
     asked = bench.ask(longest, texts, by_word)
-    scored = journal(tmp_path, [bench.record(longest, asked)])
-    path = write_code_files(tmp_path, scored)[1]
+    unscored = journal(tmp_path, [bench.record(longest, asked)])
+    path = write_code_files(tmp_path, unscored)[1]
     samples = read_samples(path, "humaneval", load_problems("humaneval"))
     assert [sample.program for sample in samples] == [request.program for request in asked.programs]
     found = read_jsonl(path)
@@ -323,8 +323,8 @@ def test_the_samples_can_be_graded_as_the_same_programs(tmp_path: Path) -> None:
 
 def test_programs_that_do_not_begin_with_the_prompt_are_solutions(tmp_path: Path) -> None:
     bench = Bench("mbpp")
-    scored = journal(tmp_path, [bench.record(0, bench.ask(0, ["def f(): right\n"], by_word))])
-    path = write_code_files(tmp_path, scored)[1]
+    unscored = journal(tmp_path, [bench.record(0, bench.ask(0, ["def f(): right\n"], by_word))])
+    path = write_code_files(tmp_path, unscored)[1]
     assert path.name == "mbpp_samples.jsonl"
     (line,) = read_jsonl(path)
     assert (line["task_id"], line["solution"], line["passed"]) == ("11", "def f(): right\n", True)
@@ -333,8 +333,8 @@ def test_programs_that_do_not_begin_with_the_prompt_are_solutions(tmp_path: Path
 def test_each_checkpoint_has_files_of_its_own(tmp_path: Path) -> None:
     bench = Bench("mbpp")
     asked = bench.ask(0, ["right"], by_word)
-    scored = journal(tmp_path, [bench.record(0, asked, "step-1"), bench.record(0, asked, "step-2")])
-    names = [path.name for path in write_code_files(tmp_path, scored)]
+    unscored = journal(tmp_path, [bench.record(0, asked, "step-1"), bench.record(0, asked, "step-2")])
+    names = [path.name for path in write_code_files(tmp_path, unscored)]
     assert names == [f"step-{n}_mbpp_{what}" for n in (1, 2) for what in ("tasks.csv", "samples.jsonl")]
 
 
@@ -343,8 +343,8 @@ def test_only_the_last_record_of_a_scored_item_counts(tmp_path: Path) -> None:
     first = bench.record(0, bench.ask(0, ["wrong"], by_word))
     last = bench.record(0, bench.ask(0, ["right"], by_word))
     failed = bench.record(1, bench.ask(1, ["right"], by_word))
-    scored = journal(tmp_path, [first, last, failed]) - {failed.item}
-    (line,) = read_jsonl(write_code_files(tmp_path, scored)[1])
+    unscored = journal(tmp_path, [first, last, failed]) | {failed.item}
+    (line,) = read_jsonl(write_code_files(tmp_path, unscored)[1])
     assert line["passed"]
 
 
@@ -353,8 +353,8 @@ def test_a_run_without_programs_has_no_such_files(tmp_path: Path) -> None:
         item="a", benchmark="b", example="b/0", checkpoint="c", status="scored", scores={"acc": 1.0}
     )
     text = {"kind": "Generate", "request": {"prompt": '"kind":"RunProgram"'}, "answer": {"samples": []}}
-    scored = journal(tmp_path, [other, Record(**{**_fields(other), "item": "d", "exchanges": [text]})])
-    assert write_code_files(tmp_path, scored) == []
+    unscored = journal(tmp_path, [other, Record(**{**_fields(other), "item": "d", "exchanges": [text]})])
+    assert write_code_files(tmp_path, unscored) == []
     assert list(each_record(tmp_path, kind="RunProgram")) == []
     assert [record.item for record in each_record(tmp_path, kind="Generate")] == ["d"]
 
@@ -378,8 +378,8 @@ def test_the_reference_graders_verdict_and_a_missing_isolation_are_noted(tmp_pat
     def judge(_: RunProgram) -> RunProgramAnswer:
         return RunProgramAnswer("passed", reference_outcome="wrong", unsandboxed=True)
 
-    scored = journal(tmp_path, [bench.record(0, bench.ask(0, ["x"], judge))])
-    (line,) = read_jsonl(write_code_files(tmp_path, scored)[1])
+    unscored = journal(tmp_path, [bench.record(0, bench.ask(0, ["x"], judge))])
+    (line,) = read_jsonl(write_code_files(tmp_path, unscored)[1])
     assert (line["reference_outcome"], line["unsandboxed"]) == ("wrong", True)
 
 

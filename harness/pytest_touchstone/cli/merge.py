@@ -143,7 +143,7 @@ def _summary(merged: Merged, parts: Sequence[ShardRun], plan: GateConfig | None)
         code = int(gate.exit_code) or None
         summary = replace(summary, gate=gate_json(gate, decision_text(gate, code), code))
     write_results(summary)
-    write_code_files(merged.folder, {record.item for record in records if record.status == "scored"})
+    write_code_files(merged.folder, {record.item for record in records if record.status != "scored"})
     return summary
 
 

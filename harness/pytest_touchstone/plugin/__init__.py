@@ -18,7 +18,7 @@ import tomllib
 from collections.abc import Generator
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
@@ -27,6 +27,7 @@ from pytest_touchstone import UNSUPPORTED
 if TYPE_CHECKING:
     from pytest_touchstone.checkpoints import CheckpointInfo
     from pytest_touchstone.engines.base import Engine
+    from pytest_touchstone.plugin.controller import Controller
     from pytest_touchstone.plugin.session import EvalSession
 
 TABLE: Final = Path(__file__).parents[1] / "core" / "settings.toml"
@@ -63,21 +64,26 @@ def pytest_load_initial_conftests(
     """Keep the values of names that are added only later from being taken for paths of tests."""
     long = {row["short"]: _long(name) for name, row in _options().items() if "short" in row}
     if any(arg.partition("=")[0] in long for arg in args):
-        told = [long.get(arg.partition("=")[0], arg) if "=" not in arg else arg for arg in args]
-        known = parser.parse_known_args(told, namespace=copy.copy(early_config.option))
+        renamed = [arg if "=" in arg else long.get(arg, arg) for arg in args]
+        known = parser.parse_known_args(renamed, namespace=copy.copy(early_config.option))
         known.confcutdir = early_config.known_args_namespace.confcutdir
         early_config.known_args_namespace = known
-    found = yield
+    result = yield
     _add_short_names(parser)
-    try:
-        _refuse_misspelt(parser, early_config, args)
-    except pytest.UsageError as error:
+    if not any(arg.startswith("--") for arg in args):
+        return result
+    _, unknown = parser.parse_known_and_unknown_args(args, namespace=copy.copy(early_config.option))
+    if any(arg.startswith("--") for arg in unknown):
+        from pytest_touchstone.plugin.options import about_unknown
         from pytest_touchstone.plugin.reporters import tell_failure
 
-        markdown = markdown_given(early_config.known_args_namespace)
-        tell_failure(early_config.invocation_params.dir, markdown, pytest.ExitCode.USAGE_ERROR, str(error))
-        raise
-    return found
+        ours_alone = early_config.pluginmanager.has_plugin(OURS_ALONE)
+        # An unknown option that is meant for us; pytest refuses others itself.
+        if (message := about_unknown(unknown, args, ours_alone=ours_alone)) is not None:
+            markdown = markdown_given(early_config.known_args_namespace)
+            tell_failure(early_config.invocation_params.dir, markdown, pytest.ExitCode.USAGE_ERROR, message)
+            raise pytest.UsageError(message)
+    return result
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -97,32 +103,14 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, int | None, in
             session.tell_failure(int(code), message)
 
 
-def _refuse_misspelt(parser: pytest.Parser, config: pytest.Config, args: list[str]) -> None:
-    """Raise ``pytest.UsageError`` for an unknown option that is meant for us; pytest refuses others itself."""
-    if not any(arg.startswith("--") for arg in args):
-        return
-    _, unknown = parser.parse_known_and_unknown_args(args, namespace=copy.copy(config.option))
-    if any(arg.startswith("--") for arg in unknown):
-        from pytest_touchstone.plugin.options import about_unknown
-
-        if (
-            told := about_unknown(unknown, args, ours_alone=config.pluginmanager.has_plugin(OURS_ALONE))
-        ) is not None:
-            raise pytest.UsageError(told)
-
-
+@functools.cache
 def _options() -> dict[str, dict[str, Any]]:
     """Return the rows of the table that are options, by name."""
-    return _options_of(TABLE)
-
-
-@functools.cache
-def _options_of(table: Path) -> dict[str, dict[str, Any]]:
-    sections = tomllib.loads(table.read_text(encoding="utf-8"))
-    rows = {name: row for section in sections.values() for name, row in section.items()}
+    sections = tomllib.loads(TABLE.read_text(encoding="utf-8"))
     return {
         name: {**row, "help": " ".join(row["help"].split())}
-        for name, row in rows.items()
+        for section in sections.values()
+        for name, row in section.items()
         if row.get("option", True) and not row.get("key")
     }
 
@@ -177,8 +165,7 @@ def _session(config: pytest.Config) -> EvalSession:
     else:
         from pytest_touchstone.plugin.controller import Controller
 
-        told: dict[str, Any] = config.stash.get(MEETING, {})
-        session = Controller(config, told)
+        session = Controller(config, config.stash.get(MEETING, {}))
     config.pluginmanager.register(session)
     config.stash[SESSION] = session
     return session
@@ -273,12 +260,12 @@ def pytest_pycollect_makeitem_of_forms(
     collector: pytest.Module | pytest.Class, obj: object
 ) -> Generator[None, object, object]:
     """Add the items of a benchmark's forms, where options name some."""
-    found = yield
-    if not isinstance(found, list) or not found or not _benchmark(obj):
-        return found
+    items = yield
+    if not isinstance(items, list) or not items or not _benchmark(obj):
+        return items
     from pytest_touchstone.plugin.collection import items_of_forms
 
-    return [*found, *items_of_forms(collector, obj, _session(collector.config).collection)]
+    return [*items, *items_of_forms(collector, obj, _session(collector.config).collection)]
 
 
 def _benchmark(obj: object) -> bool:
@@ -330,12 +317,17 @@ def pytest_configure_node(node: Any) -> None:
     node.workerinput["touchstone"] = _meeting(node.config)
 
 
+def _controller(config: pytest.Config) -> Controller:
+    """Return the session of the process that has xdist's workers."""
+    return cast("Controller", _session(config))
+
+
 def _meeting(config: pytest.Config) -> dict[str, Any]:
     """Return what every worker is told: what the session says, or if there is none yet, where to begin one."""
-    if _given(config.option) or _configured(project_file(config)) or _set_for_benchmarks(config):
-        controller: Any = _session(config)
-        told: dict[str, Any] = controller.for_workers()
-        return told
+    project = project_file(config)
+    is_configured = project.is_file() and b"[tool.touchstone]" in project.read_bytes()
+    if _given(config.option) or is_configured or _set_for_benchmarks(config):
+        return _controller(config).for_workers()
     run = config.invocation_params.dir / "results" / new_run_id(time.time())
     return config.stash.setdefault(MEETING, {"run": str(run), "token": new_token()})
 
@@ -375,10 +367,9 @@ def project_file(config: pytest.Config) -> Path:
     ``-c``. Else pytest finds it from values of options too, such as ``--checkpoint PATH``: a checkpoint elsewhere
     moves it.
     """
-    apart = (
-        config.option.inifilename == os.devnull and config.option.rootdir == "."
-    )  # as `touchstone run` says
-    if not apart and (config.option.rootdir or config.option.inifilename):
+    # As `touchstone run` says.
+    is_apart = config.option.inifilename == os.devnull and config.option.rootdir == "."
+    if not is_apart and (config.option.rootdir or config.option.inifilename):
         return config.rootpath / PROJECT_FILE
     here = config.invocation_params.dir
     given = [Path(os.path.realpath(here / argument.partition("::")[0])) for argument in config.args]
@@ -387,20 +378,13 @@ def project_file(config: pytest.Config) -> Path:
     return next((path for path in found if path.is_file()), config.rootpath / PROJECT_FILE)
 
 
-def _configured(project: Path) -> bool:
-    """Return whether a project's file has settings of ours."""
-    return project.is_file() and b"[tool.touchstone]" in project.read_bytes()
-
-
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_node_collection_finished(node: Any) -> None:
     if Path(_meeting(node.config)["run"], "details", "collected.json").is_file():
-        controller: Any = _session(node.config)
-        controller.workers_collected()
+        _controller(node.config).workers_collected()
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     if told := getattr(node, "workeroutput", {}).get("touchstone"):  # one that died has no output
-        controller: Any = _session(node.config)
-        controller.worker_ended(told)
+        _controller(node.config).worker_ended(told)

@@ -50,16 +50,6 @@ LOGGED: Final = 20
 """The damaged records of earlier runs that ``run.log`` names."""
 
 
-class Scored:
-    """The items with a score, when a run has ended: all but the ``unscored`` ones, which are few."""
-
-    def __init__(self) -> None:
-        self.unscored: set[str] = set()
-
-    def __contains__(self, item: object) -> bool:
-        return item not in self.unscored
-
-
 class Controller(EvalSession):
     """The course of a run, from its manifest to its last line."""
 
@@ -72,7 +62,7 @@ class Controller(EvalSession):
         self._plans: dict[str, Callable[..., str]] = {}
         self._crashes: Counter[str] = Counter()
         self._damaged: dict[str, None] = {}
-        self._scored = Scored()
+        self._unscored: set[str] = set()
         super().__init__(config, told)
 
     def _create(self) -> None:
@@ -94,7 +84,7 @@ class Controller(EvalSession):
             check_paths(self.directory.path.parent, markdown)
         if settings.file is not None:
             check_output_paths(settings.file, base)
-        self._calls = Calls(self.config, markdown, self._scored, settings.trackers, beside=settings.beside)
+        self._calls = Calls(self.config, markdown, self._unscored, settings.trackers, beside=settings.beside)
 
     # Workers
 
@@ -230,20 +220,10 @@ class Controller(EvalSession):
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take note of an item; raises ``pytest.UsageError`` for what ends the run."""
+        """Take note of an item; raises ``pytest.UsageError`` for what ends the run, such as that no checkpoint can be
+        loaded."""
         if (results := self._results) is None:
             return
-        self._take_fault(report, results)
-        if report.when != "teardown":
-            return
-        self._tell_records(results)
-        checkpoint = results.reported(report.nodeid)
-        if checkpoint is not None and len(results.checkpoints) > 1:
-            self._checkpoint_finished(checkpoint, results)
-
-    def _take_fault(self, report: pytest.TestReport, results: RunResults) -> None:
-        """Note what a report tells. Raises ``pytest.UsageError`` for faults after which no run can go on, and where no
-        checkpoint can be loaded."""
         told = getattr(report, TOLD, {})
         if "fatal" in told:
             raise pytest.UsageError(told["fatal"])
@@ -253,6 +233,11 @@ class Controller(EvalSession):
             name, self._messages[name] = told["failed"]
             if self._messages.keys() >= results.checkpoints:
                 raise pytest.UsageError(none_usable(list(self._messages.values())))
+        if report.when == "teardown":
+            self._tell_records(results)
+            checkpoint = results.reported(report.nodeid)
+            if checkpoint is not None and len(results.checkpoints) > 1:
+                self._checkpoint_finished(checkpoint, results)
 
     def _tell_records(self, results: RunResults) -> None:
         if self._calls.wanted("pytest_touchstone_item_finished"):
@@ -339,7 +324,12 @@ class Controller(EvalSession):
 
     def _report(self, results: RunResults, session: pytest.Session) -> None:
         if self.settings.shard is not None and not results.items:
-            self._finish_empty(session)
+            from pytest_touchstone.results.merging import read_share
+
+            share = read_share(self.directory.path)
+            if session.exitstatus == ExitCode.NOTHING and share is not None and not share.places:
+                session.exitstatus = ExitCode.OK  # there are fewer items than shards
+            self.directory.log("end: no items")
             return
         early = bool(session.shouldstop or session.shouldfail) or session.exitstatus not in FINE
         infos = self.collection.known_checkpoints()
@@ -369,7 +359,7 @@ class Controller(EvalSession):
             self._calls.note(f"the results cannot be written: {why}", ExitCode.NOT_VALID)
             return
         session.exitstatus = self._gate.exit_code(status)
-        self._scored.unscored |= {record.item for record in records if record.status != "scored"}
+        self._unscored |= {record.item for record in records if record.status != "scored"}
         self._tell_records(results)
         size = len(results.items)
         del records, kept  # reports are made of the journal, line by line
@@ -380,15 +370,6 @@ class Controller(EvalSession):
             self._calls.note(text)
         counts = Counter(fault["status"] for fault in summary.faults)
         self.directory.log(f"end: {size} items, {dict(counts) or 'no faults'}")
-
-    def _finish_empty(self, session: pytest.Session) -> None:
-        """End a shard that has no items; where there are fewer items than shards, that is no fault."""
-        from pytest_touchstone.results.merging import read_share
-
-        share = read_share(self.directory.path)
-        if session.exitstatus == ExitCode.NOTHING and share is not None and not share.places:
-            session.exitstatus = ExitCode.OK
-        self.directory.log("end: no items")
 
     def _why_lost(self, item: str, *, early: bool) -> str:
         """Return why no process has recorded an item; ``early`` says that the session was stopped."""
@@ -402,7 +383,6 @@ class Controller(EvalSession):
 
         # By name: under xdist the workers alone have the declarations.
         names = [base_name(result.benchmark) for result in summary.results]
-        assert self.settings.file is not None
         asked = {name: self.settings.file.asking_named(name) for name in names}
         asked |= {loaded.spec.name: loaded.asking for loaded in self.collection.loaded.values()}
         base = self.config.invocation_params.dir

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Container, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,8 +50,9 @@ class Notice(NamedTuple):
 class Files:
     """The files of the run's folder."""
 
-    def __init__(self, scored: Container[str]) -> None:
-        self._scored = scored
+    def __init__(self, unscored: Set[str]) -> None:
+        """``unscored`` has the items without a score, when the run has ended."""
+        self._unscored = unscored
         self._summary: Summary | None = None
 
     @pytest.hookimpl(tryfirst=True)
@@ -68,7 +69,7 @@ class Files:
             files.write_results(summary)
         except KeyFoundError as error:
             refused = str(error)
-        files.write_code_files(Path(summary.directory), self._scored)
+        files.write_code_files(Path(summary.directory), self._unscored)
         return refused
 
     @pytest.hookimpl(optionalhook=True)
@@ -268,14 +269,14 @@ class Calls:
         self,
         config: pytest.Config,
         target: Path | None,
-        scored: Container[str],
+        unscored: Set[str],
         trackers: Iterable[str] = (),
         *,
         beside: bool = False,
     ) -> None:
-        """``target`` is the file of ``--eval-set markdown``; ``scored`` has the items with a score, when the run has
-        ended; ``trackers`` are the names of those that are told; ``beside`` is whether results are written beside the
-        checkpoints too.
+        """``target`` is the file of ``--eval-set markdown``; ``unscored`` has the items without a score when the run
+        has ended; ``trackers`` are the names of those that are told; ``beside`` is whether results are written beside
+        the checkpoints too.
 
         Raises ``pytest.UsageError`` where a tracker cannot be told.
         """
@@ -287,7 +288,7 @@ class Calls:
         self.notices: list[Notice] = []
         self._total = 0
         add_specifications(self._manager)
-        ours: list[object] = [ResultsTable(config), Files(scored), JUnit(config)]
+        ours: list[object] = [ResultsTable(config), Files(unscored), JUnit(config)]
         ours += [MarkdownFile(target)] if target is not None else []
         ours += [BesideCheckpoints(self.note)] if beside else []
         ours += [GitHub()] if self._on_github else []

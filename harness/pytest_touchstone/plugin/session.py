@@ -106,16 +106,14 @@ class EvalSession:
     def _create(self) -> None:
         """Set up the run; raise ``pytest.UsageError`` or an error of ours for a mistake in the options."""
         settings = self.settings = settings_of(self.config)
-        self.directory = RunDirectory(self._run_path(), self._told.get("token") or new_token())
+        path = Path(self._told.get("run", ""))
+        if "run" not in self._told:
+            ending = f"_{settings.shard.replace('/', 'of')}" if settings.shard is not None else ""
+            run_id = f"{settings.run_id or new_run_id(self._began)}{ending}"
+            path = self.config.invocation_params.dir / settings.output / run_id
+        self.directory = RunDirectory(path, self._told.get("token") or new_token())
         self.collection = Collection(settings, lasting=self._lasting)
         self._lasting.logs = self.directory.path / DETAILS
-
-    def _run_path(self) -> Path:
-        if "run" in self._told:
-            return Path(self._told["run"])
-        output: Path = self.config.invocation_params.dir / self.settings.output
-        end = f"_{self.settings.shard.replace('/', 'of')}" if self.settings.shard is not None else ""
-        return output / f"{self.settings.run_id or new_run_id(self._began)}{end}"
 
     def _say(self, text: str) -> None:
         """Tell the person of something that takes long or has gone wrong, apart from the progress."""
@@ -234,13 +232,6 @@ class EvalSession:
         if not self.worker:
             self.raise_fault()
 
-    def _batch_size(self, count: int) -> int:
-        return batch_size(count, self.settings.workers, most_items(self.collection))
-
-    @property
-    def _by_kind(self) -> bool:
-        return not self.worker and self.settings.batch_items is None
-
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Get ready to answer what was collected, in a process that answers."""
@@ -270,9 +261,9 @@ class EvalSession:
         who = self.config.workerinput["workerid"] if self.worker else MAIN  # type: ignore[attr-defined]
         self._execution = Execution(
             planned,
-            self._batch_size(len(items)),
+            batch_size(len(items), self.settings.workers, most_items(self.collection)),
             who=who,
-            by_kind=self._by_kind,
+            by_kind=not self.worker and self.settings.batch_items is None,
             settings=self.settings,
             directory=self.directory,
             engine=self.engine,
@@ -334,11 +325,9 @@ class EvalSession:
             return None
         from pytest_touchstone.engines.judging import RunJudge
 
-        own = ModelSettings()
-        plain = {
-            name: getattr(own, name) for name in ("chat", "system", "think_end", "thinking", "max_new_tokens")
-        }
-        settings = replace(self.settings.model, **plain, engine=None)
+        own = ("chat", "system", "think_end", "thinking", "max_new_tokens")
+        defaults = {name: getattr(ModelSettings(), name) for name in own}
+        settings = replace(self.settings.model, **defaults, engine=None)
         # Replicas hold the checkpoints elsewhere; closing them gives this process no memory.
         free = self._pool.free if self.settings.engine is None else list
         self._judge = RunJudge(self.collection.judge.info, settings, free, self.settings.judge_tokens)
@@ -421,30 +410,28 @@ class EvalSession:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """Make sure, after the last item, that the engine answers as at the beginning and that records are on disk;
-        raises ``pytest.UsageError`` where that cannot be."""
+        raises ``pytest.UsageError`` where that cannot be.
+
+        The last process to end runs those items once more whose texts a reasoning makes doubtful, unless the run was
+        stopped; pytest gets the reports of those that fail.
+        """
         if (execution := self._execution) is None:
             return (yield)
         try:
             result = yield
             with self._ending():
-                self._ask_again(execution, session)
+                is_stopped = session.shouldstop or session.shouldfail
+                is_last = self._lock is not None and not is_stopped and disk.lock_alone(self._lock)
+                for items in execution.asked_again() if is_last else ():
+                    for item, following in zip(items, [*items[1:], None], strict=True):
+                        for report in runtestprotocol(item, log=False, nextitem=following):
+                            if report.failed:
+                                item.ihook.pytest_runtest_logreport(report=report)
             execution.check()
             return result
         finally:
             with self._ending():
                 execution.flush()
-
-    def _ask_again(self, execution: Execution, session: pytest.Session) -> None:
-        """Run the items once more whose texts a reasoning makes doubtful, in the process of the run that is the last to
-        end, unless it was stopped; pytest gets the reports of those that fail."""
-        stopped = session.shouldstop or session.shouldfail
-        if stopped or self._lock is None or not disk.lock_alone(self._lock):
-            return
-        for items in execution.asked_again():
-            for item, following in zip(items, [*items[1:], None], strict=True):
-                for report in runtestprotocol(item, log=False, nextitem=following):
-                    if report.failed:
-                        item.ihook.pytest_runtest_logreport(report=report)
 
     def pytest_report_teststatus(
         self, report: pytest.TestReport | pytest.CollectReport
@@ -503,11 +490,13 @@ class WorkerSession(EvalSession):
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         """Tell the controller, which collects nothing itself."""
-        nothing, unasked = (
-            (self.collection.nothing, self.collection.unasked) if self.fault is None else (None, [])
-        )
-        told = {"nothing": nothing, "fault": self.fault, "damaged": self.damaged, "unasked": unasked}
-        self.config.workeroutput["touchstone"] = told  # type: ignore[attr-defined]
+        has_collection = self.fault is None
+        self.config.workeroutput["touchstone"] = {  # type: ignore[attr-defined]
+            "nothing": self.collection.nothing if has_collection else None,
+            "fault": self.fault,
+            "damaged": self.damaged,
+            "unasked": self.collection.unasked if has_collection else [],
+        }
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_to_serializable(self) -> Generator[None, dict[str, Any] | None, dict[str, Any] | None]:

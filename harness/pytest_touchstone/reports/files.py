@@ -39,7 +39,7 @@ import hashlib
 import json
 import textwrap
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -209,14 +209,15 @@ MOST_SAMPLES: Final = 100_000
 FAILURES: Final = tuple(name for name in get_args(ProgramOutcome) if name != "passed")
 
 
-def write_code_files(directory: Path, scored: Container[str]) -> list[Path]:
-    """Write both files of every benchmark of programs, for the items in ``scored``; return the paths written.
+def write_code_files(directory: Path, unscored: Set[str]) -> list[Path]:
+    """Write both files of every benchmark of programs, but for ``unscored`` items; return the paths written.
 
     Raises ``HarnessError`` when the disk refuses.
     """
     tasks: dict[tuple[str, str], dict[str, tuple[str, list[dict[str, Any]]]]] = {}
     for record in each_record(directory, kind="RunProgram"):
-        if record.item in scored and record.status == "scored":  # of several records the last one counts
+        # Of several records the last one counts.
+        if record.item not in unscored and record.status == "scored":
             samples = (record.example, samples_of(record))
             tasks.setdefault((record.checkpoint, record.benchmark), {})[record.item] = samples
     several = len({checkpoint for checkpoint, _ in tasks}) > 1

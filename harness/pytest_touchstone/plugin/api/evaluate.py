@@ -29,7 +29,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
 
 from pytest_touchstone.core.errors import ExitCode, HarnessError, OptionError
 from pytest_touchstone.core.files import shipped_evals
-from pytest_touchstone.core.settings import Setting, settings_table
+from pytest_touchstone.core.settings import settings_table
 from pytest_touchstone.core.text import did_you_mean
 from pytest_touchstone.engines.live import VARIABLE, serve
 from pytest_touchstone.plugin import new_run_id
@@ -188,27 +188,30 @@ def _command(
     arguments: Sequence[str],
 ) -> tuple[Path, list[str]]:
     """Return the folder of the run, and the command; raise ``OptionError``."""
-    given = {**given, **({} if live is None else _of_live(live, given.get("dtype") or "auto"))}
-    options = [text for name, value in given.items() for text in _option(name, value)]
-    folder, named = _folder(given)
-    return folder, [
+    settings = dict(given)
+    if live is not None:
+        dtype = given.get("dtype") or "auto"
+        if dtype not in ("auto", live.dtype):
+            raise OptionError(f"invalid dtype {dtype!r}: the model in memory is {live.dtype}; leave it out")
+        # As a run asks that loads it: on a CPU a checkpoint of any type is loaded as float32.
+        differs = live.device.type == "cpu" and live.dtype != "float32"
+        settings |= {"checkpoint": live.info.source, "dtype": live.dtype if differs else None}
+    if workers is not None and (type(workers) is not int or workers < 0):
+        raise OptionError(f"invalid workers {workers!r}: expected a whole number from 0 up")
+    rows = settings_table()
+    output = str(given.get("output") or rows["output"].default)
+    run_id = str(given.get("run_id") or new_run_id(time.time()))
+    return Path(output, run_id), [
         *(sys.executable, child.__file__, "-p", "pytest_touchstone.plugin", "-p", "no:cacheprovider"),
         "--color=no",
-        *options,
-        *_workers(workers),
+        *(text for name, value in settings.items() for text in _option(name, value)),
+        *([] if workers is None else ["-n", str(workers)]),
         *arguments,
-        *named,
+        # After all others: a project's own options must not replace the folder.
+        f"{rows['output'].long_flag}={output}",
+        f"{rows['run_id'].long_flag}={run_id}",
         *_paths(benchmarks),
     ]
-
-
-def _of_live(live: LiveModel, asked: str) -> dict[str, Any]:
-    """Return the settings with which a run asks the model as a run does that loads it from a checkpoint."""
-    if asked not in ("auto", live.dtype):
-        raise OptionError(f"invalid dtype {asked!r}: the model in memory is {live.dtype}; leave it out")
-    # On a CPU a checkpoint of any type is loaded as float32.
-    other = live.device.type == "cpu" and live.dtype != "float32"
-    return {"checkpoint": live.info.source, "dtype": live.dtype if other else None}
 
 
 def _option(name: str, value: object) -> list[str]:
@@ -227,45 +230,23 @@ def _option(name: str, value: object) -> list[str]:
     values = value if isinstance(value, Sequence) and not isinstance(value, str) else [value]
     if len(values) != 1 and row.action != "append":
         raise OptionError(f"invalid {name} {value!r}: expected one value")
-    return [f"{row.long_flag}={_text(row, one)}" for one in values]
-
-
-def _text(row: Setting, value: object) -> str:
-    """Return a value as the command line has it; raise ``OptionError`` where the option would not take it."""
-    text = f"{Decimal(repr(value)):f}" if type(value) is float else str(value)
-    row.read(text, row.name)
-    return text
-
-
-def _folder(given: Mapping[str, Any]) -> tuple[Path, list[str]]:
-    """Return the folder of the run, and the options for it, which a project's own must not replace."""
-    rows = settings_table()
-    output = str(given.get("output") or rows["output"].default)
-    run_id = str(given.get("run_id") or new_run_id(time.time()))
-    return Path(output, run_id), [
-        f"{rows['output'].long_flag}={output}",
-        f"{rows['run_id'].long_flag}={run_id}",
-    ]
-
-
-def _workers(workers: object) -> list[str]:
-    if workers is None:
-        return []
-    if type(workers) is not int or workers < 0:
-        raise OptionError(f"invalid workers {workers!r}: expected a whole number from 0 up")
-    return ["-n", str(workers)]
+    texts = [f"{Decimal(repr(item)):f}" if type(item) is float else str(item) for item in values]
+    for text in texts:
+        row.read(text, row.name)
+    return [f"{row.long_flag}={text}" for text in texts]
 
 
 def _paths(benchmarks: Paths | None) -> list[str]:
+    """Return the paths of benchmarks; raise ``OptionError`` for one that is not there."""
     if benchmarks is None:
         return [str(shipped_evals())]
-    found = [benchmarks] if isinstance(benchmarks, (str, Path)) else list(benchmarks)
-    for one in found:
-        if not Path(str(one).partition("::")[0]).exists():
-            raise OptionError(f"invalid benchmarks {str(one)!r}: no such file or folder")
-    if not found:
+    paths = [str(benchmarks)] if isinstance(benchmarks, (str, Path)) else list(map(str, benchmarks))
+    for path in paths:
+        if not Path(path.partition("::")[0]).exists():
+            raise OptionError(f"invalid benchmarks {path!r}: no such file or folder")
+    if not paths:
         raise OptionError("invalid benchmarks []: name a file or folder, or leave it out")
-    return [str(one) for one in found]
+    return paths
 
 
 # The process
