@@ -93,7 +93,13 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
         fault = None
         if state.is_world_process_zero:
             try:
-                self._check_best_metric(args, state)
+                name = self._best_metric(args)
+                is_known = args.eval_strategy == "steps" and not state.eval_steps % self._every
+                if name is not None and not is_known:
+                    raise OptionError(
+                        f"metric_for_best_model={name} is known every {self._every} steps, and the trainer asks for it "
+                        "at others; let it evaluate by steps, with eval_steps a multiple of every"
+                    )
                 with self._live(args, state, more) as live:
                     check_evaluation(self._given, self._benchmarks, live)
                 for step, worse in sorted(dict(self._verdicts(args)).items()):
@@ -113,7 +119,13 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
         if state.is_world_process_zero:
             try:
                 with self._live(args, state, more) as live:
-                    values = self._values_of(evaluate_with(self._given, self._benchmarks, live))
+                    run = evaluate_with(self._given, self._benchmarks, live)
+                self._count(is_worse(run.summary))
+                for problem in run.problems[:1]:
+                    LOG.warning("%s", one_line(f"{run.directory}: {problem}"))
+                values = dict(values_of(run))
+                if self._stop_after is not None:
+                    values[WORSE_RUNNING] = float(self._worse)
             except Exception as error:  # the training goes on
                 kind = "" if isinstance(error, HarnessError) else f"{type(error).__name__}: "
                 message = f"step {state.global_step} is not scored, and the training goes on: {kind}{error}"
@@ -121,7 +133,11 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
             self._write(values, args, state, control)
         values, worse = self._first.found((values, self._worse))
         self._values = state.global_step, values
-        self._stop(worse, state, control)
+        is_over = self._stop_after is not None and worse >= self._stop_after
+        if is_over and not control.should_training_stop:
+            control.should_training_stop = True
+            text = "step %d: worse than the best so far, %d times running; the training stops (stop_after=%d)"
+            LOG.warning(text, state.global_step, worse, self._stop_after)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **more: Any) -> None:
         """Give the trainer the values of this step beside its own, for ``metric_for_best_model``."""
@@ -134,21 +150,13 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
 
     def _live(self, args: Any, state: Any, more: Mapping[str, Any]) -> LiveModel:
         tokenizer = self._tokenizer or more.get("processing_class") or more.get("tokenizer")
-        name = str(Path(args.output_dir, f"checkpoint-{state.global_step}"))
-        return LiveModel(more["model"], tokenizer, name, state)
+        path = Path(args.output_dir, f"checkpoint-{state.global_step}")
+        return LiveModel(more["model"], tokenizer, str(path), state)
 
     def _count(self, worse: bool | None) -> None:
         """Count a verdict, unless the gate found nothing."""
         if worse is not None:
             self._worse = self._worse + 1 if worse else 0
-
-    def _values_of(self, run: FinishedRun) -> dict[str, float]:
-        """Return the values of a run for the log, and count its verdict."""
-        self._count(is_worse(run.summary))
-        for problem in run.problems[:1]:
-            LOG.warning("%s", one_line(f"{run.directory}: {problem}"))
-        values = dict(values_of(run))
-        return values if self._stop_after is None else {**values, WORSE_RUNNING: float(self._worse)}
 
     def _write(self, values: dict[str, float], args: Any, state: Any, control: Any) -> None:
         """Log values of this step, as the trainer logs its own: to its history, and to every tracker."""
@@ -161,16 +169,10 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
             self._log.on_log(args, copy.copy(state), control, logged)
             control.should_log = before
 
-    def _stop(self, worse: int, state: Any, control: Any) -> None:
-        if self._stop_after is not None and worse >= self._stop_after and not control.should_training_stop:
-            control.should_training_stop = True
-            told = "step %d: worse than the best so far, %d times running; the training stops (stop_after=%d)"
-            LOG.warning(told, state.global_step, worse, self._stop_after)
-
     def _verdicts(self, args: Any) -> Iterator[tuple[int, bool | None]]:
         """Yield the step of each finished run of this training with its verdict, the newest run of a step last."""
-        output = Path(self._given["output"])
-        for path in sorted(output.glob(f"*/{SUMMARY}"), key=lambda path: path.stat().st_mtime_ns):
+        paths = Path(self._given["output"]).glob(f"*/{SUMMARY}")
+        for path in sorted(paths, key=lambda path: path.stat().st_mtime_ns):
             try:
                 summary = load_summary(path.parent)
             except HarnessError:
@@ -184,18 +186,8 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
         """Return the value by which the trainer chooses its best checkpoint, if it is one of this callback."""
         name, tasks = args.metric_for_best_model or "", self._given["tasks"]
         name = name if name.startswith(PREFIX) else f"{PREFIX}{name}"
-        own = (logged_name(str(one), "") for one in ([tasks] if isinstance(tasks, str) else tasks))
-        return name if name.startswith(tuple(own)) else None
-
-    def _check_best_metric(self, args: Any, state: Any) -> None:
-        """Raise ``OptionError`` where the trainer will ask for a value of a step that is not scored."""
-        if (name := self._best_metric(args)) is None:
-            return
-        if args.eval_strategy != "steps" or state.eval_steps % self._every:
-            raise OptionError(
-                f"metric_for_best_model={name} is known every {self._every} steps, and the trainer asks for it at "
-                "others; let it evaluate by steps, with eval_steps a multiple of every"
-            )
+        prefixes = [logged_name(str(task), "") for task in ([tasks] if isinstance(tasks, str) else tasks)]
+        return name if name.startswith(tuple(prefixes)) else None
 
 
 def values_of(run: FinishedRun) -> Iterator[tuple[str, float]]:
@@ -216,8 +208,7 @@ def logged_name(benchmark: str, metric: str) -> str:
 
 def is_worse(summary: Summary) -> bool | None:
     """Return whether the gate found the checkpoint worse; None where it found nothing, or was not asked."""
-    gate = summary.gate or {}
-    return {"failed": True, "passed": False}.get(gate.get("decision", ""))
+    return {"failed": True, "passed": False}.get((summary.gate or {}).get("decision", ""))
 
 
 def _handler_above() -> Any:

@@ -26,10 +26,10 @@ from pytest_touchstone.engines.fake import FakeEngine
 from pytest_touchstone.engines.sandbox.cache import TextFiles
 from pytest_touchstone.engines.transformers import agreement
 from pytest_touchstone.engines.transformers.agreement import KnownWays
+from pytest_touchstone.plugin.batches import Quarantine
 from pytest_touchstone.plugin.driver import SYNC_EVERY, Job, RunningBatch
 from pytest_touchstone.plugin.gate import write_schedules
 from pytest_touchstone.plugin.run_results import RunResults
-from pytest_touchstone.plugin.xdist import Quarantine
 from pytest_touchstone.reports import files as reports
 from pytest_touchstone.results import journal as journals
 from pytest_touchstone.results.journal import Journal, placed_records, read_journal

@@ -34,7 +34,7 @@ IMPORTED = (
     ),
     *(
         "pytest_touchstone.plugin.session",
-        "pytest_touchstone.plugin.xdist",
+        "pytest_touchstone.plugin.batches",
         "xdist.dsession",
         "xdist.workermanage",
     ),

@@ -38,7 +38,7 @@ from tests.support.project import ALONE, write_benchmark, write_rows
 IMPORTED: Final = (
     *("xdist.dsession", "xdist.remote", "xdist.workermanage", "pytest_touchstone.cli.command"),
     *(
-        "pytest_touchstone.plugin.xdist",
+        "pytest_touchstone.plugin.batches",
         "pytest_touchstone.plugin.shards",
         "pytest_touchstone.results.merging",
     ),

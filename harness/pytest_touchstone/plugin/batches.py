@@ -1,19 +1,39 @@
-"""Items -> batches: the items whose requests are answered together, and what may run together or at any time.
+"""Items -> batches: the items whose requests are answered together, and how xdist's workers share them.
 
 Under xdist the controller knows node ids and nothing else, so batches are a function of the node ids alone, computed
 alike on both sides.
+
+``BatchScheduler`` hands whole batches to xdist's workers, and outlives their crashes. It is written against
+``xdist.scheduler.protocol.Scheduling``. xdist 3.8's own group schedulers hang after a worker crash, and re-run the item
+at fault until the restart budget is gone (pytest-xdist #1323, #1327, #1371, #1378). ``--dist=loadgroup`` does not group
+at all with pytest 9.2 (#1386).
+
+A worker starts an item only once it knows the next one, so it is fed one batch ahead: the next batch comes when one
+item or none is pending. With nothing left to hand out a worker is told to shut down, so that its last item runs.
+
+When a worker dies, the rest of its current batch goes to the quarantine file, which workers read. It comes back one
+item at a time, so that the item at fault dies alone. Batches that the worker had not begun come back unchanged.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Container, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+import pytest
+
+from pytest_touchstone.core import disk
 from pytest_touchstone.core.requests import Generate
 from pytest_touchstone.plugin.collection import Collection
 from pytest_touchstone.plugin.options import device_kind
 from pytest_touchstone.plugin.planned import Planned
+
+if TYPE_CHECKING:
+    from xdist.workermanage import WorkerController
 
 DEFAULT_SIZE: Final = 64
 """The most items of a batch: enough to fill the model's, few enough that progress shows and a crash costs little."""
@@ -118,3 +138,177 @@ def batches_of(items: Sequence[Planned], size: int, *, by_kind: bool) -> list[li
             # A benchmark's groups, each with examples of its own, are too few items to keep a GPU at work.
             kinds[item.nodeid] = BatchKind(f"{loaded.spec.name} of {name}", size)
     return plan_batches([item.nodeid for item in items], size, alone, kinds)
+
+
+# Workers of xdist
+
+
+FEED_AT: Final = 1
+"""A node with this many pending items or fewer is handed its next batch."""
+
+
+class Quarantine:
+    """Items that run alone because a worker died with them: a file of node ids, one per line, that every process
+    reads."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def add(self, nodeids: Sequence[str]) -> None:
+        """Put items into quarantine."""
+        disk.make_folder(self.path.parent)
+        disk.append_text(self.path, "".join(f"{nodeid}\n" for nodeid in nodeids))
+
+    def items(self) -> frozenset[str]:
+        """Return the items in quarantine now."""
+        try:
+            return frozenset(self.path.read_text(encoding="utf-8").splitlines())
+        except FileNotFoundError:
+            return frozenset()
+
+
+class BatchScheduler:
+    """Lists of indices for every node; ``batches`` waits, ``pending`` has been sent and has not finished.
+
+    Example: nodes gw0 and gw1, batches [0 1 2] [3 4 5] [6 7]. gw0 gets 0 1 2, gw1 gets 3 4 5. When gw0 has only 2
+    left, it gets 6 7. When gw1 has only 5 left, nothing waits, and it is told to shut down.
+    """
+
+    def __init__(self, config: pytest.Config, numnodes: int, limit: int, quarantine: Quarantine) -> None:
+        self.config = config
+        self.numnodes = numnodes
+        self.limit = limit
+        self.quarantine = quarantine
+        self.collection: list[str] | None = None
+        self.broken = False
+        self._collections: dict[WorkerController, list[str]] = {}
+        self._pending: dict[WorkerController, deque[int]] = {}
+        self._batch_of: dict[int, int] = {}
+        self._batches: deque[list[int]] = deque()
+        self._index: dict[str, int] = {}
+
+    @property
+    def nodes(self) -> list[WorkerController]:
+        """The nodes; DSession reads them when it shuts down."""
+        return list(self._pending)
+
+    @property
+    def collection_is_completed(self) -> bool:
+        """Return whether every node has collected, so that ``schedule`` may be called."""
+        return len(self._collections) >= self.numnodes or (
+            self.collection is not None and bool(self._collections)
+        )
+
+    @property
+    def tests_finished(self) -> bool:
+        """Return whether nothing waits and every node has at most the one item that only a shutdown lets run."""
+        if not self.collection_is_completed:
+            return False
+        return not self._batches and all(len(pending) <= FEED_AT for pending in self._pending.values())
+
+    @property
+    def has_pending(self) -> bool:
+        """Return whether any item is waiting or under way."""
+        return bool(self._batches) or any(self._pending.values())
+
+    def add_node(self, node: WorkerController) -> None:
+        """Add a worker that is ready, before it collects."""
+        self._pending[node] = deque()
+
+    def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
+        """Take what a worker has collected; every worker must have found the same."""
+        found = list(collection)
+        reference = self.collection or next(iter(self._collections.values()), found)
+        if found != reference:  # the run ends: workers that see different items cannot share indices
+            self.broken = True
+            only_here = [nodeid for nodeid in found if nodeid not in set(reference)][:3]
+            only_there = [nodeid for nodeid in reference if nodeid not in set(found)][:3]
+            text = (
+                f"workers collected different items: {node.gateway.id} alone has {only_here}, it lacks {only_there}; "
+                "a benchmark's ids may not depend on time, chance or set order"
+            )
+            report = pytest.CollectReport(node.gateway.id, "failed", longrepr=text, result=[])
+            self.config.hook.pytest_collectreport(report=report)
+        self._collections[node] = found
+
+    def schedule(self) -> None:
+        """Plan the batches the first time, then feed; called after every collection once all are complete."""
+        if self.broken:
+            return
+        if self.collection is None:
+            self.collection = next(iter(self._collections.values()))
+            self._index = {nodeid: index for index, nodeid in enumerate(self.collection)}
+            size = batch_size(len(self.collection), self.numnodes, self.limit)
+            self._batches += plan_batches(self.collection, size)
+            self._batch_of = {index: number for number, batch in enumerate(self._batches) for index in batch}
+        self._feed_all()
+
+    def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:
+        """Take note that a worker has finished an item."""
+        del duration
+        self._pending[node].remove(item_index)
+        self._feed(node)
+
+    def mark_test_pending(self, item: str) -> None:
+        """Put back an item that is to run once more; it runs alone, next."""
+        self._batches.appendleft([self._index[item]])
+        self._feed_all()
+
+    def remove_pending_tests_from_node(self, node: WorkerController, indices: Sequence[int]) -> None:
+        """Do nothing: it is part of the protocol for schedulers that steal."""
+        raise RuntimeError(f"{node} gave back {list(indices)}, which was never asked for")
+
+    def remove_node(self, node: WorkerController) -> str | None:
+        """Remove a worker that is gone; return the node id of the item it died in, None when it had none.
+
+        The item is not handed out again by itself; the plugin decides (``mark_test_pending``).
+        """
+        pending = self._pending.pop(node)
+        self._collections.pop(node, None)
+        if not pending or self.collection is None:
+            return None
+        crashed = pending.popleft()
+        batch = self._batch_of.get(crashed)
+        begun = [index for index in pending if self._batch_of.get(index) == batch]
+        rest = [index for index in pending if self._batch_of.get(index) != batch]
+        self.quarantine.add([self.collection[index] for index in (crashed, *begun)])
+        again = [*([index] for index in begun), *([rest] if rest else [])]
+        self._batches.extendleft(reversed(again))
+        self._feed_all()
+        return self.collection[crashed]
+
+    def _feed_all(self) -> None:
+        if self.broken or self.collection is None:
+            return
+        for node in self._pending:
+            self._feed(node)
+
+    def _feed(self, node: WorkerController) -> None:
+        """Hand batches to a node until it has its next index; shut it down when nothing is left to hand out."""
+        if node not in self._collections or node.shutting_down:
+            return
+        pending = self._pending[node]
+        while self._batches and len(pending) <= FEED_AT:
+            batch = self._batches.popleft()
+            pending.extend(batch)
+            with suppress(OSError):  # it has just died, and its batch comes back by ``remove_node``
+                node.send_runtest_some(batch)
+        if not self._batches and len(pending) <= FEED_AT:
+            node.shutdown()
+
+
+def schedule_batches(config: pytest.Config, limit: int, quarantine: Path) -> None:
+    """Let xdist hand out batches of at most ``limit`` items, in place of its own scheduler.
+
+    This is called when the first worker has collected a benchmark. It is not known earlier whether there is one, and
+    other sessions keep their own scheduler. Nothing is handed out before that (``DSession.sched``, xdist 3.8).
+    """
+    from xdist.workermanage import parse_tx_spec_config
+
+    session = config.pluginmanager.get_plugin("dsession")
+    if session is None or config.getoption("dist") in ("no", "each"):
+        return
+    nodes = session.sched.nodes
+    session.sched = BatchScheduler(config, len(parse_tx_spec_config(config)), limit, Quarantine(quarantine))
+    for node in nodes:
+        session.sched.add_node(node)

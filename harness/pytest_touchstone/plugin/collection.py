@@ -17,7 +17,7 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.formats.base import Lasting
 from pytest_touchstone.checkpoints.info import LACKS, info_from_plain
 from pytest_touchstone.checkpoints.resolve import FailedToLoad, find, find_checkpoints
-from pytest_touchstone.core.benchmark import CHECKPOINT_FIXTURE, Benchmark, declared, generator_function
+from pytest_touchstone.core.benchmark import CHECKPOINT_FIXTURE, Benchmark, generator_function
 from pytest_touchstone.core.dataset import (
     DatasetRows,
     Example,
@@ -183,7 +183,6 @@ class Collection:
         """Return the judge that --eval-judge names, recognised once. Raises ``CheckpointError`` where there is none."""
         if self.judge is None:
             settings, source = self.settings, self.settings.judge
-            assert source is not None, "a judge was asked for"
             try:
                 infos = find(
                     source, seq_len=None, trust_remote_code=settings.trust_remote_code, lasting=self.lasting
@@ -215,16 +214,14 @@ class Collection:
     def _asking(self, spec: Benchmark) -> Asking:
         settings, found = self.settings, replace(AS_THE_RUN, think_end=self.settings.model.think_end)
         if settings.file is not None:
-            found = self._by_file(replace(settings.file.asking(spec), think_end=found.think_end))
+            found = replace(settings.file.asking(spec).without(settings.by_hand), think_end=found.think_end)
+            # "all" of a file does not replace a limit that something stronger gives for the run.
+            if found.limit == ALL and settings.limit is None:
+                found = replace(found, limit=None)
         elif settings.demonstration:
             found = replace(asking_of(spec).without(settings.by_hand), think_end=found.think_end)
         shots = None if "shots" in settings.by_hand else self.tasks.shots(spec)
         return found if shots is None else replace(found, shots=shots)
-
-    def _by_file(self, asking: Asking) -> Asking:
-        """Return the options that a file gives a benchmark, as far as nothing stronger gives them for the run."""
-        found = asking.without(self.settings.by_hand)
-        return replace(found, limit=None) if found.limit == ALL and self.settings.limit is None else found
 
     def give(self) -> str | None:
         """Return the checkpoints as text for ``take``; None where nothing was recognised yet."""
@@ -289,14 +286,12 @@ def load_benchmark(
     )
 
 
-def generate(metafunc: pytest.Metafunc, collection: Collection) -> Callable[[], None]:
+def generate(metafunc: pytest.Metafunc, spec: Benchmark, collection: Collection) -> Callable[[], None]:
     """Parametrize a benchmark function by its checkpoints; return a function that does so by its examples.
 
     That function is to be called when all other parameters are known. Reasons against asking the benchmark are kept
     in ``collection.remarks``.
     """
-    spec = declared(metafunc.function)
-    assert spec is not None
     collection.specs[id(spec)] = spec
     own = inspect.signature(generator_function(metafunc.function)).parameters
     wanted = [name for name in OWN_ARGUMENTS if name in own]
@@ -427,7 +422,12 @@ def _examples(
         except ShotsError as error:
             collection.remarks.append(Remark(spec, str(error), mistake=True))
             return [(example.id, Withheld(spec)) for example in _chosen(spec, dataset, collection)]
-        loaded = LoadedBenchmark(spec, dataset, shots, settings.sampling, _code(metafunc), own)
+        # Private: nothing public has the functions of fixtures.
+        definitions = metafunc._arg2fixturedefs.items()
+        theirs = (found for name, found in definitions if name != CHECKPOINT_FIXTURE)
+        fixtures = [definition.func for found in theirs for definition in found]
+        code = code_of([spec.code.form_of or metafunc.function, *fixtures], metafunc.config.rootpath)
+        loaded = LoadedBenchmark(spec, dataset, shots, settings.sampling, code, own)
         collection.loaded[id(spec)] = loaded
     return [(example.id, Given(example, loaded)) for example in _chosen(spec, loaded.dataset, collection)]
 
@@ -438,16 +438,6 @@ def _chosen(spec: Benchmark, dataset: DatasetRows, collection: Collection) -> li
     limit = settings.limit if own is None else None if isinstance(own, str) else own
     first = take_first(subsample(spec, dataset.examples, settings.seed), limit)
     return [example for example in first if tasks.takes(spec, example.group)]
-
-
-def _code(metafunc: pytest.Metafunc) -> str:
-    """Return the hash of the benchmark's code and of the fixtures that it asks for."""
-    # Private: nothing public has the functions of fixtures.
-    theirs = (found for name, found in metafunc._arg2fixturedefs.items() if name != CHECKPOINT_FIXTURE)
-    fixtures = [definition.func for found in theirs for definition in found]
-    spec = declared(metafunc.function)
-    form_of = None if spec is None else spec.code.form_of
-    return code_of([form_of or metafunc.function, *fixtures], metafunc.config.rootpath)
 
 
 def example_of(item: pytest.Item) -> object:

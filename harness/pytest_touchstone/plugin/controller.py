@@ -28,7 +28,7 @@ from pytest_touchstone.core.hooks import Run
 from pytest_touchstone.core.settings import DEFAULT, OPTION
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.plugin import NO_CHECKPOINT, markdown_given
-from pytest_touchstone.plugin.batches import most_items
+from pytest_touchstone.plugin.batches import most_items, schedule_batches
 from pytest_touchstone.plugin.gate import FINE
 from pytest_touchstone.plugin.item_errors import SAME, first_of_each
 from pytest_touchstone.plugin.planned import collected_of, declarations_of
@@ -102,8 +102,6 @@ class Controller(EvalSession):
     def workers_collected(self) -> None:
         """Begin, when the first of xdist's workers has collected; its items come to the workers in batches."""
         if self.begin():
-            from pytest_touchstone.plugin.xdist import schedule_batches
-
             schedule_batches(self.config, most_items(self.collection), self.directory.quarantine)
 
     def worker_ended(self, told: dict[str, Any]) -> None:

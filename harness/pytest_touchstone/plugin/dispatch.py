@@ -119,7 +119,13 @@ class RequestDispatcher(Generic[Owner]):
         model: list[tuple[int, Request]] = []
         for number, request in enumerate(requests):
             if isinstance(request, RunProgram):
-                self._wait_for(owner, number, self._begun(request))
+                assert self._sandbox is not None, "programs need a sandbox"
+                try:
+                    self._wait_for(owner, number, self._sandbox.submit(request))
+                except Exception as error:  # of this program alone, like an exception that its future holds
+                    failed: Future[RunProgramAnswer] = Future()
+                    failed.set_exception(error)
+                    self._wait_for(owner, number, failed)
             elif isinstance(request, Judge):
                 self._to_judge.append((owner, number, request))
             elif self._shared and (answer := self._shared.get(_key(request))) is not None:
@@ -142,27 +148,38 @@ class RequestDispatcher(Generic[Owner]):
             self._asked.pop(asked.owner, None)
         self._tick()
         self.open -= 1
+        values = [getattr(answer, "logprob", None)]
+        values += [candidate.logprob for candidate in getattr(answer, "candidates", ())]
+        if any(value is not None and math.isnan(value) for value in values):  # it must not become a score
+            answer = Refusal(
+                "the checkpoint answered with NaN; its weights are broken, or overflow: try --eval-dtype float32"
+            )
         try:
-            self._take(asked.owner, number, _sound(answer), self._each - asked.begun)
-            if (
-                self._shared is not None
-                and isinstance(request, Loglikelihood)
-                and isinstance(answer, LoglikelihoodAnswer)
-                and _is_sound(answer)
-            ):
+            self._take(asked.owner, number, answer, self._each - asked.begun)
+            is_loglikelihood = isinstance(request, Loglikelihood) and isinstance(answer, LoglikelihoodAnswer)
+            if self._shared is not None and is_loglikelihood:
                 self._shared[_key(request)] = answer
             self.collect()
         finally:
             self._last = time.perf_counter()
 
     def collect(self, *, seconds: float = 0.0) -> None:
-        """Hand on what is known, and the answers of programs that have ended; wait so long for one at most."""
+        """Hand on what is known, and the answers of programs that have ended; wait so long for one at most.
+
+        Raises exceptions that are meant to stop everything.
+        """
         with suppress(Empty):
             while self._waiting:
                 owner, number, future = self._ended.get(block=seconds > 0, timeout=seconds or None)
                 seconds = 0.0
                 self._waiting -= 1
-                answer = _outcome(future)
+                answer: Answered
+                try:
+                    answer = future.result()
+                except STOPPING:
+                    raise
+                except CAUGHT as error:
+                    answer = error
                 self._take(owner, number, answer, getattr(answer, "seconds", 0.0))
 
     def judge(self, judge: VerdictGiver | None) -> bool:
@@ -204,15 +221,6 @@ class RequestDispatcher(Generic[Owner]):
         self._each += (now - self._last) / max(1, self.open)
         self._last = now
 
-    def _begun(self, request: RunProgram) -> AnswerFuture:
-        assert self._sandbox is not None, "programs need a sandbox"
-        try:
-            return self._sandbox.submit(request)
-        except Exception as error:  # of this program alone, like an exception that its future holds
-            failed: Future[RunProgramAnswer] = Future()
-            failed.set_exception(error)
-            return failed
-
     def _wait_for(self, owner: Owner, number: int, future: AnswerFuture) -> None:
         self._waiting += 1
         self._futures.append(future)
@@ -221,29 +229,6 @@ class RequestDispatcher(Generic[Owner]):
         )  # called in any thread
 
 
-def _outcome(future: AnswerFuture) -> Answered:
-    """Return what a future that has ended holds; raise exceptions meant to stop everything."""
-    try:
-        return future.result()
-    except STOPPING:
-        raise
-    except CAUGHT as error:
-        return error
-
-
-def _sound(answer: Answered) -> Answered:
-    """Return the answer, or a refusal in place of one that holds a NaN: it must not become a score."""
-    if _is_sound(answer):
-        return answer
-    return Refusal(
-        "the checkpoint answered with NaN; its weights are broken, or overflow: try --eval-dtype float32"
-    )
-
-
-def _is_sound(answer: Answered) -> bool:
-    numbers = [getattr(answer, "logprob", None), *(one.logprob for one in getattr(answer, "candidates", ()))]
-    return not any(number is not None and math.isnan(number) for number in numbers)
-
-
 def _key(request: Request) -> bytes:
+    """Return a hash by which equal requests are known."""
     return hashlib.blake2b(repr(request).encode(), digest_size=16).digest()

@@ -1,7 +1,7 @@
 """Advances the generators of a batch together.
 
 Their requests are submitted to the engine, and each generator is sent its answers as soon as it has all of them, and
-asks again. Whoever waits for a batch calls ``RunningBatch.step`` until nothing of it is open.
+asks again.
 
 Each item is journalled when its generator ends, not when its batch ends or pytest reports it: that is what makes
 ``-x``, Ctrl-C and crashes cheap. A mistake in one item ends that item alone.
@@ -166,11 +166,12 @@ class RunningBatch:
         judge: VerdictGiver | None = None,
         reopen: Callable[[], Engine] | None = None,
     ) -> None:
-        """Outcomes go to the journal. ``reopen`` opens the engine anew where the judge has closed it."""
+        """Outcomes go to the journal. ``reopen`` opens the engine anew where the judge has closed it, by default the
+        same."""
         self.running = [_Running(job) for job in jobs]
         self.open = len(self.running)
         self._engine, self._journal, self._sandbox = engine, journal, sandbox
-        self._judge, self._reopen = judge, reopen
+        self._judge, self._reopen = judge, reopen or (lambda: engine)
         needs: dict[type[Request], tuple[object, str]] = {
             RunProgram: (sandbox, "sandbox to run programs in"),
             Judge: (judge, "judge: give --eval-judge"),
@@ -194,13 +195,21 @@ class RunningBatch:
         """Run the jobs; return every job's outcome by item, all of them in the journal.
 
         ``shared`` has answers about rows of several benchmarks; ``meanwhile`` is called once everything is asked. Lets
-        ``KeyboardInterrupt``, ``SystemExit`` and ``pytest.exit`` through, with all generators closed.
+        ``KeyboardInterrupt``, ``SystemExit`` and ``pytest.exit`` through, with all generators closed. Raises
+        ``ServerError`` where the engine answers no more.
         """
         try:
             self._begin(engine, shared)
             meanwhile()
             while self.open:
-                self._step()
+                self._asking.collect()
+                if self._asking.open:
+                    if self._judge is not None and self._judge.closed(self._engine):
+                        unfinished = [state for state in self.running if state.outcome is None]
+                        self._ask_all(self._reopen(), unfinished)
+                    self._engine.collect()
+                elif not self._asking.judge(self._judge) and self.open:
+                    self._asking.collect(seconds=LOOK_EVERY)
         finally:
             self.close()
         return self.outcomes
@@ -225,20 +234,6 @@ class RunningBatch:
         for state in states:
             state.answers = {}
             self._ask(state)
-
-    def _step(self) -> None:
-        """Let something happen: the model answers, or a program ends.
-
-        Raises ``ServerError`` where the engine answers no more.
-        """
-        self._asking.collect()
-        if self._asking.open:
-            if self._judge is not None and self._judge.closed(self._engine):
-                assert self._reopen is not None
-                self._ask_all(self._reopen(), [state for state in self.running if state.outcome is None])
-            self._engine.collect()
-        elif not self._asking.judge(self._judge) and self.open:
-            self._asking.collect(seconds=LOOK_EVERY)
 
     def close(self) -> None:
         """Close the generators that have not ended; what they raise then no longer matters."""
@@ -284,18 +279,15 @@ class RunningBatch:
             state.job.asking.answer(answer) if isinstance(answer, GenerateAnswer) else answer
         )
         if _too_late(state):
-            self._end_too_late()
+            # The engine leaves what items have asked whose benchmark is past its time limit.
+            late = [other for other in self.running if other.outcome is None and _too_late(other)]
+            self._asking.withdraw(late)
+            for other in late:
+                _end_by_time(other, self._journal)
+            self.open -= len(late)
         elif len(state.answers) == len(state.requests):
             self._advance(state)
             self._ask(state)
-
-    def _end_too_late(self) -> None:
-        """End the items whose benchmark is past its time limit; the engine leaves what they have asked."""
-        late = [state for state in self.running if state.outcome is None and _too_late(state)]
-        self._asking.withdraw(late)
-        for state in late:
-            _end_by_time(state, self._journal)
-        self.open -= len(late)
 
     def _start(self, state: _Running) -> None:
         """Run a generator up to its first question; an error is kept until the batch runs."""
@@ -474,49 +466,43 @@ def _finish(state: _Running, returned: object, journal: Recorder) -> None:
     try:
         scores = plain_scores(scores_of(returned, state.job.spec.primary_score), _who(state.job))
         state.counts["no_answer"] = int(scores.pop(NO_ANSWER, 0))
-        if (wanted := state.job.spec.primary_score) not in scores:
-            named = ", ".join(scores)
-            remedy = (
-                "give primary=..., one of these"
-                if wanted == PASSED
-                else "return it too, or give another primary"
-            )
+        if (primary := state.job.spec.primary_score) not in scores:
+            remedy = "return it too, or give another primary"
             raise WireError(
-                f"{_who(state.job)} returned {named} but not its primary score {wanted!r}; {remedy}"
+                f"{_who(state.job)} returned {', '.join(scores)} but not its primary score {primary!r}; "
+                f"{'give primary=..., one of these' if primary == PASSED else remedy}"
             )
-        known = state.job.spec.metrics
-        added = returned.added if isinstance(returned, SampleGrade) else ()
-        if known and (
-            unknown := [name for name in scores if name not in (*known, *added) and not is_soft(name)]
-        ):
+        metrics = state.job.spec.metrics
+        known = (*metrics, *(returned.added if isinstance(returned, SampleGrade) else ()))
+        unknown = [name for name in scores if name not in known and not is_soft(name)]
+        if metrics and unknown:
             raise WireError(
-                f"{_who(state.job)} returned {unknown[0]!r}, which is not among its metrics: {', '.join(known)}"
+                f"{_who(state.job)} returned {unknown[0]!r}, which is not among its metrics: {', '.join(metrics)}"
             )
     except WireError as error:
         fail(state, error, journal)
-    else:
-        scores = scores | {
-            name: value for name, value in soft_of(returned, state.job.spec).items() if name not in scores
-        }
-        told: dict[str, Any] = {"length": state.length}
-        with suppress(Exception):  # a grade of others may raise anything; what it tells changes no score
-            told |= told_by(returned)
-        failure, more = None, {}
-        if isinstance(returned, SampleGrade) and (failure := returned.failure) is not None:
-            more["message"] = f"{returned.failed} of {returned.samples} samples: {explanation(failure)}"
-        _settle(state, journal, "scored", failure, scores=scores, told=told, **more)
+        return
+    told: dict[str, Any] = {"length": state.length}
+    with suppress(Exception):  # a grade of others may raise anything; what it tells changes no score
+        told |= told_by(returned)
+    failure, message = None, None
+    if isinstance(returned, SampleGrade) and (failure := returned.failure) is not None:
+        message = f"{returned.failed} of {returned.samples} samples: {explanation(failure)}"
+    soft = soft_of(returned, state.job.spec)
+    scores |= {name: value for name, value in soft.items() if name not in scores}
+    _settle(state, journal, "scored", failure, scores=scores, told=told, message=message)
 
 
 def fail(state: _Running, error: BaseException, journal: Recorder) -> None:
     """Journal an item that ends with an error, is skipped, or asserts of its answers what does not hold."""
     status: Status = "error"
     # An assertion about an answer is the item's score, where there is no other primary score.
-    about_answer = state.job.spec.primary_score == PASSED and bool(state.exchanges)
+    is_about_answer = state.job.spec.primary_score == PASSED and bool(state.exchanges)
     if isinstance(error, pytest.skip.Exception):
         status = "skipped"
     elif isinstance(error, pytest.xfail.Exception):
         status = "xfailed"
-    elif isinstance(error, (AssertionError, pytest.fail.Exception)) and about_answer:
+    elif isinstance(error, (AssertionError, pytest.fail.Exception)) and is_about_answer:
         told = {"length": state.length}
         _settle(state, journal, "scored", error, scores={PASSED: 0.0}, told=told, message=explanation(error))
         return

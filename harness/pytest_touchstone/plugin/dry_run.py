@@ -52,8 +52,7 @@ def dry_run(
     ]
     lacks = [f"{info.name}: {why}" for info in infos.values() if (why := (info.served or {}).get("lacks"))]
     givens = {benchmark: some[0].given for (_, benchmark), some in members.items()}
-    left_out = list(dict.fromkeys(collection.deselected))
-    return DryRun(rows, left_out, list(_settings(settings, givens)), lacks)
+    return DryRun(rows, list(dict.fromkeys(collection.deselected)), list(_settings(settings, givens)), lacks)
 
 
 def _row(
@@ -65,11 +64,9 @@ def _row(
     """Return the sizes of a benchmark's questions to a checkpoint, scaled up from a sample of the items."""
     info = items[0].info
     row.shots = items[0].given.loaded.shots.count
-    asked = [
-        (planned.given.example.id, some)
-        for planned in _spread(items, SAMPLE)
-        if (some := planned.first_requests())
-    ]
+    step = max(1.0, len(items) / SAMPLE)
+    sample = [items[int(number * step)] for number in range(min(len(items), SAMPLE))]
+    asked = [(planned.given.example.id, first) for planned in sample if (first := planned.first_requests())]
     if not asked:
         return row
     row.sampled, share = len(asked), len(items) / len(asked)
@@ -77,7 +74,12 @@ def _row(
     row.requests = round(share * sum(getattr(request, "different", 1) for request in requests))
     longest = [max(some, key=lambda request: len(_request_text(request))) for _, some in asked]
     prompt = sum(rough_tokens(_request_text(request)) for request in requests)
-    new = sum(_new_tokens(request, settings.model.max_new_tokens) for request in requests)
+    limit = settings.model.max_new_tokens
+    new = sum(
+        request.different * (limit or max(request.max_new_tokens, request.turns_max_new_tokens or 0))
+        for request in requests
+        if isinstance(request, Generate)
+    )
     row.takes, too_long = info.seq_len, []
     if info.served:
         from pytest_touchstone.engines.http.engine import planner_of
@@ -97,12 +99,6 @@ def _row(
     return row
 
 
-def _new_tokens(request: Request, limit: int | None) -> int:
-    if not isinstance(request, Generate):
-        return 0
-    return request.different * (limit or max(request.max_new_tokens, request.turns_max_new_tokens or 0))
-
-
 def _settings(settings: Settings, givens: dict[str, Given]) -> Iterator[SettingRow]:
     """Yield the settings that somebody gave, those of the run first, then those of its benchmarks."""
     recorded: dict[str, Any] = settings.recorded()
@@ -116,12 +112,6 @@ def _settings(settings: Settings, givens: dict[str, Given]) -> Iterator[SettingR
         for name, value in given.loaded.asking.settings.items():
             if table[name].option:
                 yield SettingRow(f"{table[name].flag} of {benchmark}", value, origin)
-
-
-def _spread(items: Sequence[Planned], most: int) -> list[Planned]:
-    """Return as many items, spread evenly."""
-    step = len(items) / most
-    return list(items) if step <= 1 else [items[int(number * step)] for number in range(most)]
 
 
 def _request_text(request: Request) -> str:

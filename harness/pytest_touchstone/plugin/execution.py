@@ -12,8 +12,9 @@ import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -26,12 +27,11 @@ from pytest_touchstone.core.requests import (
 )
 from pytest_touchstone.core.text import count
 from pytest_touchstone.engines.base import Engine
-from pytest_touchstone.plugin.batches import batch_key, batches_of
+from pytest_touchstone.plugin.batches import Quarantine, batch_key, batches_of
 from pytest_touchstone.plugin.dispatch import ProgramRunner, VerdictGiver
-from pytest_touchstone.plugin.driver import SYNC_EVERY, Job, RunningBatch
+from pytest_touchstone.plugin.driver import SYNC_EVERY, ItemOutcome, Job, RunningBatch
 from pytest_touchstone.plugin.options import Settings
 from pytest_touchstone.plugin.planned import Planned, planned_of
-from pytest_touchstone.plugin.xdist import Quarantine
 from pytest_touchstone.results.journal import Journal
 from pytest_touchstone.results.records import FAULTS, Record, Status
 from pytest_touchstone.results.reuse import (
@@ -55,13 +55,6 @@ MAIN: Final = "main"
 """The name of a process that is no worker of xdist."""
 
 ASKED_AGAIN: Final = "a stop sequence or the limit of tokens may have ended its text within a reasoning"
-
-
-class ItemEnd(NamedTuple):
-    """The end of an item as pytest reports it: its scores, and the exception that it raised, if any."""
-
-    scores: Mapping[str, float]
-    raised: BaseException | None = None
 
 
 class Execution:
@@ -106,12 +99,12 @@ class Execution:
         self._shared = shared_rows(items)
         self._answers: dict[str, dict[bytes, LoglikelihoodAnswer]] = {}
         self._started: dict[str, RunningBatch] = {}
-        self._unreported: dict[str, ItemEnd] = {}
+        self._unreported: dict[str, ItemOutcome] = {}
         self._settled: set[str] = set()
         self._asked: Engine | None = None
         self._doubtful: dict[str, DoubtfulTexts] = {}
 
-    def call(self, item: Planned) -> ItemEnd:
+    def call(self, item: Planned) -> ItemOutcome:
         """Return the end of an item, computed now together with its batch, unless another item or an earlier run
         has done so."""
         if item.nodeid in self._unreported:
@@ -124,15 +117,14 @@ class Execution:
         if self._kills is not None and (why := self._kills.given_up(item.key)) is not None:
             raise RequestError(why)
         if not self._progress.planned:
-            fresh = [one for one in self._items if not self._known(one)]
-            self._progress.plan(fresh)
+            self._progress.plan([planned for planned in self._items if not self._known(planned)])
         if self._asked is not None and self._asked.info.name != item.info.name:
             self.check()
         self._run(item)
         return self._unreported.pop(item.nodeid)
 
     def _run(self, item: Planned) -> None:
-        """Run an item together with the others of its batch."""
+        """Run an item together with the others of its batch, whose outcomes are kept until pytest reports them."""
         with self._progress.doing(f"loading {item.info.name}"):
             engine = self._engine(item.info)
         if (batch := self._started.get(item.nodeid)) is None:
@@ -150,9 +142,21 @@ class Execution:
             with self._progress.doing(jobs[0].spec.name, engine):
                 batch.run(engine, shared, functools.partial(self._start_next, item, engine))
         finally:
-            self._end(batch, engine)
+            for nodeid in batch.items:
+                del self._started[nodeid]
+            if self._in_flight is not None:
+                self._in_flight.end()
+            # Texts are in the journal: of a batch's records the scores are needed alone.
+            self._unreported |= {
+                nodeid: replace(outcome, record=replace(outcome.record, exchanges=[]))
+                for nodeid, outcome in batch.outcomes.items()
+                if nodeid not in self._settled
+            }
+            self._settled.update(batch.outcomes)
+            self._meter.count(engine, engine.info.name, to_plain(engine.usage))
 
     def _start(self, jobs: Sequence[Job], engine: Engine) -> RunningBatch:
+        """Start the generators of a batch, and let the engine prepare their requests."""
         reopen = functools.partial(self._engine, engine.info)
         batch = RunningBatch(jobs, engine, self, self._sandbox, judge=self._judge, reopen=reopen)
         self._started |= dict.fromkeys(batch.items, batch)
@@ -163,10 +167,10 @@ class Execution:
         """Start those items of the checkpoint's next batch that may run at any time and have not run yet."""
         if not self._prepares or self._is_alone(item):
             return
-        later = (self._batches[number] for number in range(self._batch_of[item] + 1, len(self._batches)))
+        later = self._batches[self._batch_of[item] + 1 :]
         following = next((batch for batch in later if batch[0].info.name == item.info.name), [])
-        any_time = (one for one in following if one.stands_alone and one.limit is None and not one.marked)
-        if jobs := [one.job(one) for one in any_time if self._waits(one)]:
+        any_time = (other for other in following if other.stands_alone and other.limit is None)
+        if jobs := [other.job(other) for other in any_time if not other.marked and self._waits(other)]:
             self._start(jobs, engine)
 
     def append(self, record: Record) -> None:
@@ -181,17 +185,6 @@ class Execution:
     def sync(self, *, every: float = 0.0) -> None:
         """Put the records on disk."""
         self._journal.sync(every=every)
-
-    def _end(self, batch: RunningBatch, engine: Engine) -> None:
-        """Keep the ends of a batch's items until pytest reports them."""
-        for name in batch.items:
-            del self._started[name]
-        if self._in_flight is not None:
-            self._in_flight.end()
-        outcomes = {item: end for item, end in batch.outcomes.items() if item not in self._settled}
-        self._unreported |= {item: ItemEnd(end.record.scores, end.raised) for item, end in outcomes.items()}
-        self._settled.update(outcomes)
-        self._meter.count(engine, engine.info.name, to_plain(engine.usage))
 
     def check(self) -> None:
         """Let the engine that was asked last check that it answers as at the beginning, where it can."""
@@ -244,8 +237,8 @@ class Execution:
             self._in_flight.close()
         self._progress.close()
 
-    def _reused(self, item: Planned) -> ItemEnd | None:
-        """Return the end that an earlier run had, now also in this run's journal; None where there is none."""
+    def _reused(self, item: Planned) -> ItemOutcome | None:
+        """Return the outcome of an earlier run, now also in this run's journal; None where there is none."""
         record = None
         if self._reuse is not None and self._known(item):
             record = self._reuse.find(item.nodeid, *item.key, item.given.example.sha256)
@@ -255,7 +248,7 @@ class Execution:
         self._progress.ended(record.item, record.status)
         self._journal.sync(every=SYNC_EVERY)
         self._settled.add(item.nodeid)
-        return ItemEnd(record.scores)
+        return ItemOutcome(record)
 
     @property
     def damaged(self) -> list[str]:
@@ -273,19 +266,22 @@ class Execution:
         quarantined = self._quarantine.items()
         if leader.nodeid in quarantined or self._is_alone(leader):
             return [leader]
-        sequential, members = None if self._doubtful else self._sequential, [leader]
-        for item in self._batches[self._batch_of[leader]]:
-            if item is leader or item.nodeid in quarantined:
-                continue
-            apart = sequential is not None and not sequential.together(leader.nodeid, item.nodeid)
-            if not apart and item.alike(leader) and self._waits(item):
-                members.append(item)
-        return members
+        sequential = None if self._doubtful else self._sequential
+        others = [
+            item
+            for item in self._batches[self._batch_of[leader]]
+            if item is not leader
+            and item.nodeid not in quarantined
+            and (sequential is None or sequential.together(leader.nodeid, item.nodeid))
+            and item.alike(leader)
+            and self._waits(item)
+        ]
+        return [leader, *others]
 
     def _waits(self, item: Planned) -> bool:
         """Return whether an item has neither run nor been started, and may run for another's sake."""
-        begun = item.nodeid in self._settled or item.nodeid in self._started
-        return not (begun or self._known(item) or self._is_alone(item))
+        has_begun = item.nodeid in self._settled or item.nodeid in self._started
+        return not (has_begun or self._known(item) or self._is_alone(item))
 
     def _is_alone(self, item: Planned) -> bool:
         """Return whether earlier runs were killed with the item in flight, so that it is computed alone."""

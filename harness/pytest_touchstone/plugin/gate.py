@@ -252,7 +252,12 @@ class GateSession:
         entries = [BenchmarkScores(*one) for one in results]
         gate = decided(self.plan, entries, summary, self.source, lambda: self._early(summary))
         if self.plan.sequential and not (gate.fault or gate.mistake):
-            gate = _with_asked(gate, summary)
+            total = sum(result.collected for result in wholes(summary))
+            skipped = sum(result.skipped for result in wholes(summary))
+            saved = f"{skipped / total:.0%}" if total else "nothing"
+            items = f"{total - skipped} of {total} items were asked, {saved} saved"
+            note = f"benchmarks stop once they are settled: {items}"
+            gate = replace(gate, asked=(total - skipped, total), notes=(*gate.notes, note))
         answering = {result.checkpoint for result in summary.results}
         if silent := [name for name in asked if name not in answering]:
             fault = f"no benchmark of this run could be asked of {', '.join(silent)}"
@@ -315,32 +320,19 @@ def decided(
     plain = GateResult(mode=plan.mode, baseline=plan.baseline, margin=plan.margin, alpha=plan.alpha)
     try:
         gate = decide(cases_of(entries, summary.composites), source(), plan, early())
-        _mark_unsettled([entry.saved for entry in entries], gate, ResultStore(Path(summary.directory).parent))
+        unsettled: dict[Series, dict[str, str]] = {}
+        for line in gate.lines:
+            if line.kind not in REFERENCES:
+                unsettled.setdefault((line.checkpoint, line.benchmark), {})[line.metric] = line.kind
+        store = ResultStore(Path(summary.directory).parent)
+        for entry in entries:
+            if verdicts := unsettled.get((entry.saved.checkpoint, entry.saved.benchmark)):
+                store.note_verdicts(entry.saved, verdicts)
         return gate
     except GateError as error:
         return replace(plain, mistake=str(error))
     except (HarnessError, OSError, ValueError) as error:
         return replace(plain, fault=str(error))
-
-
-def _mark_unsettled(results: Iterable[StoredResult], gate: GateResult, store: ResultStore) -> None:
-    """Write into saved results the findings after which they are no reference."""
-    unsettled: dict[Series, dict[str, str]] = {}
-    for line in gate.lines:
-        if line.kind not in REFERENCES:
-            unsettled.setdefault((line.checkpoint, line.benchmark), {})[line.metric] = line.kind
-    for saved in results:
-        if verdicts := unsettled.get((saved.checkpoint, saved.benchmark)):
-            store.note_verdicts(saved, verdicts)
-
-
-def _with_asked(gate: GateResult, summary: Summary) -> GateResult:
-    """Return the gate with the number of items that stopping early has saved."""
-    total = sum(result.collected for result in wholes(summary))
-    asked = total - sum(result.skipped for result in wholes(summary))
-    saved = f"{(total - asked) / total:.0%}" if total else "nothing"
-    note = f"benchmarks stop once they are settled: {asked} of {total} items were asked, {saved} saved"
-    return replace(gate, asked=(asked, total), notes=(*gate.notes, note))
 
 
 def _plan(config: pytest.Config, settings: Settings) -> GateConfig | None:

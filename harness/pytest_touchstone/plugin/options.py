@@ -26,7 +26,6 @@ from pytest_touchstone.core.settings import (
     OPTION,
     PROJECT,
     SET,
-    Setting,
     Sources,
     of_environment,
     of_project,
@@ -101,7 +100,9 @@ def settings_of(config: pytest.Config) -> Settings:
     sources = _sources(config)
     file = _file_of(sources)
     given = sources.values()
-    values = _values(given)
+    values = {name: row.default for name, row in settings_table().items()} | given
+    values["limit"] = None if values["limit"] == ALL else values["limit"]
+    values |= sampling_values(values["samples"], given.get("temperature"), given.get("top_p"))
     groups = task_groups(project_file(config)) if values["tasks"] else {}
     workers = worker_count(config)
     if values["dry_run"] and workers > 1:
@@ -139,17 +140,16 @@ def settings_of(config: pytest.Config) -> Settings:
 
 def _sources(config: pytest.Config) -> Sources:
     """Return the values that anybody gives, but for a file of ``--eval-config``; raises ``OptionError``."""
-    rows = settings_table()
-    options = of_words(config.getoption(SET, None) or ()) | {
-        name: found
-        for name, row in rows.items()
-        if row.option and not row.key and (found := _given(config, row)) is not None
-    }
-    found = Sources()
-    found.given[PROJECT] = of_project(project_file(config))
-    found.given["environment"] = of_environment(os.environ)
-    found.given["options"] = options, dict.fromkeys(options, OPTION)
-    return found
+    options = of_words(config.getoption(SET, None) or ())
+    for name, row in settings_table().items():
+        given = config.getoption(row.long_flag, None) if row.option and not row.key else None
+        if given not in (None, False, []):
+            options[name] = row.value(given)
+    sources = Sources()
+    sources.given[PROJECT] = of_project(project_file(config))
+    sources.given["environment"] = of_environment(os.environ)
+    sources.given["options"] = options, dict.fromkeys(options, OPTION)
+    return sources
 
 
 def _file_of(sources: Sources) -> EvalConfig | None:
@@ -170,13 +170,6 @@ def _file_of(sources: Sources) -> EvalConfig | None:
     return file
 
 
-def _values(given: dict[str, Any]) -> dict[str, Any]:
-    """Return the value of each row; raises ``OptionError``."""
-    values = {name: row.default for name, row in settings_table().items()} | given
-    values["limit"] = None if values["limit"] == ALL else values["limit"]
-    return values | sampling_values(values["samples"], given.get("temperature"), given.get("top_p"))
-
-
 def sampling_values(samples: int, temperature: float | None, top_p: float | None) -> dict[str, float]:
     """Return temperature and top_p, with defaults for what the options leave open.
 
@@ -190,12 +183,6 @@ def sampling_values(samples: int, temperature: float | None, top_p: float | None
             "use --eval-samples 1, or a temperature above 0"
         )
     return {"temperature": temperature, "top_p": (0.95 if temperature else 1.0) if top_p is None else top_p}
-
-
-def _given(config: pytest.Config, row: Setting) -> Any:
-    """Return the value that the command line gives; None where it gives none."""
-    given = config.getoption(row.long_flag, None)
-    return None if given in (None, False, []) else row.value(given)
 
 
 def check_device_map(values: Mapping[str, Any], workers: int) -> None:

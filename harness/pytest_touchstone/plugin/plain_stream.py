@@ -62,17 +62,11 @@ def make_plain(config: pytest.Config) -> None:
         own = type(reporter).__module__.startswith("_pytest.")
         plain: Any = PlainStream(writer._file, colours=writer.hasmarkup, controls=not own, log=is_log())
         writer._file = plain
-        if is_log() and config.getoption("capture") == "no":
-            _make_prints_plain(config)
-
-
-def _make_prints_plain(config: pytest.Config) -> None:
-    """Put such a stream before those that tests print on, until pytest ends."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        plain: Any = PlainStream(stream, colours=True, controls=False, log=True)
-        setattr(sys, name, plain)
-        config.add_cleanup(functools.partial(setattr, sys, name, stream))
+        # So too before those that tests print on, until pytest ends.
+        for name in ("stdout", "stderr") if is_log() and config.getoption("capture") == "no" else ():
+            stream = getattr(sys, name)
+            setattr(sys, name, PlainStream(stream, colours=True, controls=False, log=True))
+            config.add_cleanup(functools.partial(setattr, sys, name, stream))
 
 
 def keep_keys_out(report: pytest.TestReport) -> None:

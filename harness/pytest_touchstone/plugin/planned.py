@@ -263,40 +263,37 @@ def collected_of(items: Iterable[pytest.Item]) -> list[Collected]:
     ]
 
 
-def _declaration(planned: Planned, composites: Iterable[Composite]) -> Declaration:
-    """Return an item's benchmark as plain data, with the ``composites`` that it is part of."""
-    loaded, spec = planned.given.loaded, planned.spec
-    soft = soft_names(spec)
-    more = (*soft, *sample_metrics(spec, loaded.sampling.samples)) if spec.metrics else ()
-    return Declaration(
-        name=spec.name,
-        version=spec.version,
-        primary=spec.primary,
-        aggregate={key: one.plain() for key, one in spec.aggregate.items()},
-        grouped=any(example.group is not None for example in loaded.dataset.examples),
-        clustered=spec.row_rules.cluster is not None,
-        dataset=loaded.dataset.info,
-        few_shot=loaded.shots.description(),
-        rule=spec.code.rule,
-        source=spec.published.places,
-        most_unusable=spec.most_unusable,
-        code=loaded.code,
-        scores=sorted({*spec.metrics, *more} - {NO_ANSWER}),
-        extents=extents_of(spec, loaded.dataset, loaded.sampling.seed),
-        own_rows=spec.published.own_rows,
-        composites=[one.plain() for one in composites if spec.name in one.benchmarks],
-        settings=loaded.asking.settings,
-        file=str(planned.item.path),
-        temperature=temperature_of(spec) if soft else None,
-        hub=spec.data.on_hub,
-    )
-
-
 def declarations_of(items: Sequence[pytest.Item]) -> dict[str, Declaration]:
     """Return the items' benchmarks as plain data, by the names of their results."""
-    used = {planned.spec.name: planned for planned in planned_items(items)}
+    declarations = {}
     composites = composites_declared(items)
-    return {name: _declaration(planned, composites) for name, planned in used.items()}
+    for name, planned in {planned.spec.name: planned for planned in planned_items(items)}.items():
+        loaded, spec = planned.given.loaded, planned.spec
+        soft = soft_names(spec)
+        more = (*soft, *sample_metrics(spec, loaded.sampling.samples)) if spec.metrics else ()
+        declarations[name] = Declaration(
+            name=name,
+            version=spec.version,
+            primary=spec.primary,
+            aggregate={key: aggregation.plain() for key, aggregation in spec.aggregate.items()},
+            grouped=any(example.group is not None for example in loaded.dataset.examples),
+            clustered=spec.row_rules.cluster is not None,
+            dataset=loaded.dataset.info,
+            few_shot=loaded.shots.description(),
+            rule=spec.code.rule,
+            source=spec.published.places,
+            most_unusable=spec.most_unusable,
+            code=loaded.code,
+            scores=sorted({*spec.metrics, *more} - {NO_ANSWER}),
+            extents=extents_of(spec, loaded.dataset, loaded.sampling.seed),
+            own_rows=spec.published.own_rows,
+            composites=[composite.plain() for composite in composites if name in composite.benchmarks],
+            settings=loaded.asking.settings,
+            file=str(planned.item.path),
+            temperature=temperature_of(spec) if soft else None,
+            hub=spec.data.on_hub,
+        )
+    return declarations
 
 
 def composites_declared(items: Sequence[pytest.Item]) -> list[Composite]:

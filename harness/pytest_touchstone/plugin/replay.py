@@ -81,9 +81,8 @@ class Replay:
         settings: dict[str, Any] = manifest.get("settings", {})
         self._rows = {row["name"]: row for row in manifest.get("checkpoints", [])}
         if data is None and settings.get("data") is not None:
-            there = (
-                Path(manifest.get("folder", ".")) / settings["data"]
-            )  # also for a process in another folder
+            # Also for a process in another folder.
+            there = Path(manifest.get("folder", ".")) / settings["data"]
             data = str(there) if settings["data"] != HUB and there.is_dir() else settings["data"]
         self._root, self._moved = root or Path(manifest.get("rootdir", ".")), root is not None
         self._data, self._shots, self._draw = data, settings.get("shots"), settings.get("fewshot", TOUCHSTONE)
@@ -131,8 +130,7 @@ class Replay:
 
         stored = record.exchanges if exchanges is None else exchanges
         engine = _StoredAnswers(self._info(record.checkpoint), stored)
-        jobs = [replace(job, start=start)]
-        batch = RunningBatch(jobs, engine, _Nowhere(), engine.programs, judge=engine)
+        batch = RunningBatch([replace(job, start=start)], engine, _Nowhere(), engine.programs, judge=engine)
         unseen = io.StringIO()  # what a benchmark prints would stand among what a command says
         with redirect_stdout(unseen), redirect_stderr(unseen):
             outcome = batch.run(engine)[job.item]
@@ -142,38 +140,39 @@ class Replay:
     def _benchmark(self, record: Record) -> _Replayable:
         if (known := self._benchmarks.get(record.benchmark)) is not None:
             return known
-        place, _, rest = record.item.partition("::")
+        file, _, rest = record.item.partition("::")
         declaration = self._declarations.get(record.benchmark)
-        path = self._path(place, "" if declaration is None else declaration.file)
-        name = rest.partition("[")[0]
+        path, name = self._path(file, declaration), rest.partition("[")[0]
         if path not in self._modules:
             self._modules[path] = load_module(path, f"touchstone_replayed_{len(self._modules)}")
         function = function_named(self._modules[path], name)
         spec = declared(function)
         if function is None or spec is None:
             raise HarnessError(f"{path} has no benchmark {name} any more")
-        own = {} if declaration is None else declaration.settings
-        shots = own.get("shots", self._shots)
-        loaded = load_benchmark(spec, self._data, shots, self._sampling, draw=self._draw)
-        examples = {example.id: example for example in loaded.dataset.examples}
-        known = self._benchmarks[record.benchmark] = _Replayable(
-            generator_function(function), loaded, examples
+        settings = {} if declaration is None else declaration.settings
+        loaded = load_benchmark(
+            spec, self._data, settings.get("shots", self._shots), self._sampling, draw=self._draw
         )
-        return known
+        examples = {example.id: example for example in loaded.dataset.examples}
+        replayable = _Replayable(generator_function(function), loaded, examples)
+        self._benchmarks[record.benchmark] = replayable
+        return replayable
 
-    def _path(self, place: str, file: str) -> Path:
+    def _path(self, file: str, declaration: Declaration | None) -> Path:
         """Return the benchmark's file: where the run had it, else where it is below the project's folder, else the
         shipped one of this name. Of a benchmark outside the project pytest's ids have the name alone."""
-        below = self._root / place
-        places = [below] if self._moved else [*([Path(file)] if file else []), below]
-        for path in (*places, shipped_evals() / Path(place).name):
+        paths = [self._root / file]
+        if declaration is not None and declaration.file and not self._moved:
+            paths.insert(0, Path(declaration.file))
+        for path in (*paths, shipped_evals() / Path(file).name):
             if path.is_file():
                 return path
         raise DataError(
-            f"{places[0]}: no such benchmark file; give --root, the folder below which it is {place}"
+            f"{paths[0]}: no such benchmark file; give --root, the folder below which it is {file}"
         )
 
     def _info(self, name: str) -> CheckpointInfo:
+        """Return the checkpoint as the run had it; of former results some facts may be lacking."""
         needed: dict[str, Any] = {
             "name": name,
             "source": name,

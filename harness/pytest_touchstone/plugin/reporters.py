@@ -316,18 +316,15 @@ class Calls:
                 found += self._manager.subset_hook_caller(name, others)(**arguments)
             except Exception as error:  # whatever somebody's hook does, the run's results must be written
                 self._failed.add((name, id(one.plugin)))
-                self._note_failure(name, one, error)
+                who = Path(one.plugin_name).name if one.plugin_name.endswith(".py") else one.plugin_name
+                line = f"{name} of {who} failed: {type(error).__name__}: {error}"
+                if isinstance(one.plugin, MarkdownFile):
+                    line = str(error)
+                elif isinstance(one.plugin, Files):
+                    why = unwritten(Path(), error) if isinstance(error, MemoryError) else str(error)
+                    line = f"the results cannot be written: {why}"
+                self.note(line, ExitCode.NOT_VALID if isinstance(one.plugin, Files) else 1)
         return found
-
-    def _note_failure(self, name: str, one: Any, error: Exception) -> None:
-        if isinstance(one.plugin, Files):
-            why = unwritten(Path(), error) if isinstance(error, MemoryError) else str(error)
-            self.note(f"the results cannot be written: {why}", ExitCode.NOT_VALID)
-        elif isinstance(one.plugin, MarkdownFile):
-            self.note(str(error), 1)
-        else:
-            who = Path(one.plugin_name).name if one.plugin_name.endswith(".py") else one.plugin_name
-            self.note(f"{name} of {who} failed: {type(error).__name__}: {error}", 1)
 
     def tell_beginning(self, manifest: Mapping[str, Any], total: int) -> None:
         """Write that the machine is busy, and what a demonstration is, unless pytest is to be quiet."""

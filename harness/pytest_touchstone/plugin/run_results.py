@@ -65,11 +65,21 @@ class RunResults:
         One of several that cannot be read, or changes meanwhile, has no fingerprint, and joins ``failed``. Raises
         ``pytest.UsageError`` where it is the only one.
         """
+        rows = []
+        for info in infos:
+            row = info.plain() | {"fingerprint": None}
+            try:
+                row["fingerprint"] = identity(info)
+            except HarnessError as error:
+                if len(self.checkpoints) == 1:
+                    raise pytest.UsageError(str(error)) from None
+                failed.append(FailedToLoad(info.name, info.source, str(info.path), str(error)))
+            rows.append(row)
         invocation = config.invocation_params
         manifest: dict[str, Any] = {
             **told,
             **environment(invocation.args, invocation.dir, config.rootpath),
-            "checkpoints": [self._checkpoint_row(info, failed) for info in infos],
+            "checkpoints": rows,
             "benchmarks": benchmarks_of(self.declarations),
         }
         own = [one.settings for one in self.declarations.values() if one.settings]
@@ -78,17 +88,6 @@ class RunResults:
         self._directory.write_manifest(manifest)
         self._manifest = self._directory.read_manifest()
         return self._manifest
-
-    def _checkpoint_row(self, info: CheckpointInfo, failed: list[FailedToLoad]) -> dict[str, Any]:
-        row = info.plain()
-        try:
-            row["fingerprint"] = identity(info)
-        except HarnessError as error:
-            if len(self.checkpoints) == 1:
-                raise pytest.UsageError(str(error)) from None
-            row["fingerprint"] = None
-            failed.append(FailedToLoad(info.name, info.source, str(info.path), str(error)))
-        return row
 
     def reported(self, item: str) -> str | None:
         """Note that an item was reported; return the checkpoint whose last one it was, one of several, else None."""
@@ -109,11 +108,14 @@ class RunResults:
 
         Raises ``HarnessError`` where the journal cannot be read.
         """
-        known = {item: record for item, record in self._read().items() if record.checkpoint == name}
-        rows = [row for row in self._manifest["checkpoints"] if row["name"] == name]
-        own = [item for item in self.items if item.checkpoint == name]
-        summary = self._summarize(known, own, checkpoints=rows, seconds=seconds)
-        self.save(summary, known.values())
+        records = {item: record for item, record in self._read().items() if record.checkpoint == name}
+        summary = self._summarize(
+            records,
+            [item for item in self.items if item.checkpoint == name],
+            checkpoints=[row for row in self._manifest["checkpoints"] if row["name"] == name],
+            seconds=seconds,
+        )
+        self.save(summary, records.values())
         self._saved.add(name)
         return summary
 
@@ -122,17 +124,23 @@ class RunResults:
 
         Items that no process has recorded are now journalled as lost.
         """
-        known = self._read()
-        self._record_lost(known, why_lost)
+        records = self._read()
+        with Journal(self._directory.path, "lost") as journal:
+            for item in self.items:
+                if item.item not in records:
+                    record = Record(**asdict(item), status="lost", message=why_lost(item.item))
+                    records[item.item] = record
+                    journal.append(record)
+            journal.sync()
         summary = self._summarize(
-            known,
+            records,
             self.items,
             checkpoints=self._manifest["checkpoints"],
             deselected=self.deselected,
             seconds=seconds,
             usage=self._directory.read_usage(),
         )
-        return summary, list(known.values())
+        return summary, list(records.values())
 
     def forget(self) -> None:
         """Let go of items and records, when all has been made of them."""
@@ -158,16 +166,14 @@ class RunResults:
             **more,
         )
 
-    def save(
-        self, summary: Summary, records: Iterable[Record], *, keep: bool = True
-    ) -> list[tuple[StoredResult, ItemScores]]:
+    def save(self, summary: Summary, records: Iterable[Record]) -> list[tuple[StoredResult, ItemScores]]:
         """Save each checkpoint's results where later runs find them, unless they are saved already, or those of a
-        shard or not to be kept; return them all."""
+        shard; return them all."""
         store = ResultStore(self._directory.path.parent)
-        keep = keep and self._manifest.get("settings", {}).get("shard") is None
+        is_shard = self._manifest.get("settings", {}).get("shard") is not None
         results = saved_of(summary, records)
         again = any(path.name == f"items-{AGAIN}.jsonl" for path in journal_files(self._directory.path))
-        for saved, items in results if keep else ():
+        for saved, items in results if not is_shard else ():
             # What speaks against a result may have been found after its last item.
             if items.examples and (saved.checkpoint not in self._saved or saved.invalid or again):
                 store.save(saved, items)
@@ -192,12 +198,3 @@ class RunResults:
     def leaders(self, results: Iterable[tuple[StoredResult, ItemScores]]) -> list[dict[str, Any]]:
         """Return the best of the run's checkpoints by each benchmark and composite, and over all items."""
         return [one._asdict() for one in standings_of(BenchmarkScores(*one) for one in results)]
-
-    def _record_lost(self, known: dict[str, Record], why: Callable[[str], str]) -> None:
-        """Write down the collected items without a record as lost, and add them to those that are ``known``."""
-        with Journal(self._directory.path, "lost") as journal:
-            for item in self.items:
-                if item.item not in known:
-                    record = known[item.item] = Record(**asdict(item), status="lost", message=why(item.item))
-                    journal.append(record)
-            journal.sync()

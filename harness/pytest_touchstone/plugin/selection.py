@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -97,23 +97,23 @@ def _meant_otherwise(collection: Collection) -> str | None:
     """Return a line about a benchmark that was left out, or given few-shot examples, for such a tag."""
     for key, spec in collection.specs.items():
         loaded = collection.loaded.get(key)
-        asked = loaded is None or loaded.asking == collection.asking(spec)
-        if collection.tasks.chosen(spec) and (key in collection.unchosen or not asked):
+        is_asked_otherwise = loaded is not None and loaded.asking != collection.asking(spec)
+        if collection.tasks.chosen(spec) and (key in collection.unchosen or is_asked_otherwise):
             return f"{spec.name}: a tag of it is the name of another benchmark; give the tag another name"
     return None
 
 
 def _unknown_task(collection: Collection) -> str | None:
     """Return a line about the first name of --eval-tasks, or of a file of benchmarks, that there is not."""
-    known = [(one, collection.groups_of(one)) for one in collection.specs.values()]
+    known = [(spec, collection.groups_of(spec)) for spec in collection.specs.values()]
     file = collection.settings.file
     if file is None:
         return collection.tasks.unknown(known)
-
     collection.deselected += not_collected(file, known)
-    lines = faults_of(file, file.choices, known)
-    chosen = collection.settings.origins["tasks"] == shown_path(file.path)
-    return next(iter(lines), None) or (None if chosen else collection.tasks.unknown(known))
+    if faults := faults_of(file, file.choices, known):
+        return faults[0]
+    is_by_file = collection.settings.origins["tasks"] == shown_path(file.path)
+    return None if is_by_file else collection.tasks.unknown(known)
 
 
 def _benchmark_of(item: pytest.Item) -> Benchmark | None:
@@ -140,30 +140,21 @@ def _fault(selected: Iterable[Benchmark], remarks: Sequence[Remark], *, asked: b
 
 def nothing_selected(collection: Collection, config: pytest.Config) -> str:
     """Return a line about a selection that matches no item, with the names nearest to its words."""
-    option = config.option
-    told = (
-        ("--eval-tasks", ",".join(collection.settings.tasks)),
-        ("-k", option.keyword),
-        ("-m", option.markexpr),
-    )
-    given = [f"{flag} {value!r}" for flag, value in told if value]
-    of = f"none of {len(collection.specs)} benchmarks" if len(collection.specs) > 1 else "no benchmark"
-    what = f"{of} matches {' '.join(given)}" if given else f"{of} is left"
-    line = f"nothing selected (exit code {ExitCode.NOTHING}): {what}"
     specs = collection.specs.values()
+    options = {
+        "--eval-tasks": ",".join(collection.settings.tasks),
+        "-k": config.option.keyword,
+        "-m": config.option.markexpr,
+    }
+    given = " ".join(f"{flag} {value!r}" for flag, value in options.items() if value)
+    none = f"none of {len(specs)} benchmarks" if len(specs) > 1 else "no benchmark"
+    line = f"nothing selected (exit code {ExitCode.NOTHING}): {none} {f'matches {given}' if given else 'is left'}"
     groups = (group for spec in specs for group in collection.groups_of(spec) or ())
-    names = dict.fromkeys([*(spec.name for spec in specs), *groups])
-    near = nearest(keyword_words(config), list(names))
-    return f"{line}; nearest: {', '.join(near)}" if near else line
-
-
-def nearest(words: Iterable[str], names: Sequence[str]) -> list[str]:
-    """Return the names most like those words that are part of none."""
-    lower = {name.lower(): name for name in names}
-    plain = [word.lower().partition("/")[0] for word in words]
-    unknown = [word for word in plain if not any(word in name for name in lower)]
-    near = [lower[name] for word in unknown for name in alike(word, lower, MOST_NAMES, LIKENESS)]
-    return list(dict.fromkeys(near))[:MOST_NAMES]
+    names = {name.lower(): name for name in (*(spec.name for spec in specs), *groups)}
+    words = (word.lower().partition("/")[0] for word in keyword_words(config))
+    unknown = [word for word in words if not any(word in name for name in names)]
+    near = [names[name] for word in unknown for name in alike(word, names, MOST_NAMES, LIKENESS)]
+    return f"{line}; nearest: {', '.join(list(dict.fromkeys(near))[:MOST_NAMES])}" if near else line
 
 
 # What a file of --eval-config enables
@@ -172,36 +163,36 @@ def nearest(words: Iterable[str], names: Sequence[str]) -> list[str]:
 def faults_of(file: EvalConfig, choices: Sequence[Choice], known: Sequence[Known]) -> list[str]:
     """Return a line for each name of the file's choices that nothing has, with the nearest that there is; ``known``
     are the benchmarks that were collected, and the shipped ones are known too."""
-    others = {one.name for one in choices} & shipped_names() - {spec.name for spec, _ in known}
-    all_of_them = [*known, *((spec, declared_groups(spec, None)) for spec in shipped_specs(others))]
-    return [f"{shown_path(file.path)}: {line}" for one in choices for line in _faults(one, all_of_them)]
-
-
-def _faults(choice: Choice, known: Sequence[Known]) -> Iterator[str]:
-    tasks = Tasks.of([choice.term], names=[spec.name for spec, _ in known])
-    if (line := tasks.unknown(known)) is not None:
-        said = line.removeprefix("invalid ").partition(": ")[2]
-        near = [] if "did you mean" in said else alike(choice.term, shipped_names(), 3)
-        also = f"; did you mean {' or '.join(near)}?" if near else ""
-        yield f"{choice.where}: {choice.written!r}: {said}{also}"
-        return
-    for spec, _ in known:
-        told = (spec.primary, *spec.metrics, *spec.aggregate) if spec.metrics and tasks.chosen(spec) else ()
-        metrics = list(dict.fromkeys(told))
-        for name in choice.asking.metrics if metrics else ():
-            if not metrics_named(name, metrics) and not is_of_samples(name):
-                hint = "".join(f"did you mean {one!r}? " for one in alike(name, metrics))
-                yield f"{choice.where}: {spec.name} has no metric {name!r}; {hint}there are {listed(metrics)}"
+    others = {choice.name for choice in choices} & shipped_names() - {spec.name for spec, _ in known}
+    benchmarks = [*known, *((spec, declared_groups(spec, None)) for spec in shipped_specs(others))]
+    faults = []
+    for choice in choices:
+        where = f"{shown_path(file.path)}: {choice.where}"
+        tasks = Tasks.of([choice.term], names=[spec.name for spec, _ in benchmarks])
+        if (line := tasks.unknown(benchmarks)) is not None:
+            message = line.removeprefix("invalid ").partition(": ")[2]
+            near = [] if "did you mean" in message else alike(choice.term, shipped_names(), 3)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            faults.append(f"{where}: {choice.written!r}: {message}{hint}")
+            continue
+        for spec in (spec for spec, _ in benchmarks if spec.metrics and tasks.chosen(spec)):
+            metrics = list(dict.fromkeys((spec.primary, *spec.metrics, *spec.aggregate)))
+            for name in choice.asking.metrics:
+                if not metrics_named(name, metrics) and not is_of_samples(name):
+                    hint = "".join(f"did you mean {metric!r}? " for metric in alike(name, metrics))
+                    faults.append(
+                        f"{where}: {spec.name} has no metric {name!r}; {hint}there are {listed(metrics)}"
+                    )
+    return faults
 
 
 def not_collected(file: EvalConfig, known: Sequence[Known]) -> list[str]:
     """Return a line for each shipped benchmark of the file that is not among the collected ones."""
-    names = {spec.name for spec, _ in known}
-    wanted = dict.fromkeys(one.name for one in file.choices)
+    missing = shipped_names() - {spec.name for spec, _ in known}
     return [
         f"{name}: {shown_path(file.path)} enables it, but it is not in the files that were collected"
-        for name in wanted
-        if name not in names and name in shipped_names()
+        for name in dict.fromkeys(choice.name for choice in file.choices)
+        if name in missing
     ]
 
 

@@ -163,9 +163,10 @@ class EvalSession:
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> Generator[None, object, object]:
         """Parametrize by checkpoints first and examples last: other parameters stand between them, in node ids
         too."""
-        if declared(metafunc.function) is None or self.fault is not None:
+        spec = declared(metafunc.function)
+        if spec is None or self.fault is not None:
             return (yield)
-        finish = generate(metafunc, self.collection)
+        finish = generate(metafunc, spec, self.collection)
         result = yield
         finish()
         return result
@@ -344,13 +345,13 @@ class EvalSession:
                 f"{pyfuncitem.nodeid} was not collected as a benchmark item; run it through pytest's own session"
             )
         with no_silent_end():
-            ended = self._execution.call(planned)
-        primary = planned.spec.letter_score(ended.scores)
-        pyfuncitem.user_properties.extend(sorted(ended.scores.items()))
-        if primary is not None:
+            outcome = self._execution.call(planned)
+        scores = outcome.record.scores
+        pyfuncitem.user_properties.extend(sorted(scores.items()))
+        if (primary := planned.spec.letter_score(scores)) is not None:
             pyfuncitem.user_properties.append(("touchstone_primary", primary))
-        if ended.raised is not None and (not ended.scores or pyfuncitem.stash.get(xfailed_key, None)):
-            raise ended.raised
+        if outcome.raised is not None and (not scores or pyfuncitem.stash.get(xfailed_key, None)):
+            raise outcome.raised
         return True
 
     @pytest.hookimpl(wrapper=True)

@@ -18,8 +18,8 @@ import hashlib
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
 
 import pytest
 
@@ -150,44 +150,30 @@ def take_share(items: list[pytest.Item], settings: Settings) -> tuple[ShardShare
     Ordinary tests stay in every shard.
     """
     number, count = map(int, settings.shard.split("/"))
-    own = planned_items(items)
-    placed = _placed(own, settings)
-    number_of = place(placed, count)
-    places: dict[str, int] = {}
-    dropped: list[pytest.Item] = []
-    for index, planned in enumerate(own):
-        if number_of[index] == number - 1:
-            places[planned.nodeid] = index
+    benchmark_items = planned_items(items)
+    placed = _placed(benchmark_items, settings)
+    indices: dict[str, int] = {}
+    dropped: dict[pytest.Item, None] = {}
+    digest = hashlib.sha256()  # of the ids and rows of all items, in their order
+    for index, (planned, shard) in enumerate(zip(benchmark_items, place(placed, count), strict=True)):
+        text = f"{planned.nodeid}\0{planned.given.example.sha256}\n"
+        digest.update(text.encode("utf-8", "backslashreplace"))
+        if shard == number - 1:
+            indices[planned.nodeid] = index
         else:
-            dropped.append(planned.item)
-    others = set(dropped)
-    items[:] = [item for item in items if item not in others]
-    whole = sum(one.cost for one in placed)
+            dropped[planned.item] = None
+    items[:] = [item for item in items if item not in dropped]
+    cost = sum(item.cost for item in placed)
     share = ShardShare(
         number=number,
         count=count,
-        items=len(own),
-        digest=_digest(own),
-        checkpoints=list(dict.fromkeys(planned.info.name for planned in own)),
-        places=places,
-        cost=sum(placed[index].cost for index in places.values()) / whole if whole else 0.0,
+        items=len(benchmark_items),
+        digest=digest.hexdigest(),
+        checkpoints=list(dict.fromkeys(planned.info.name for planned in benchmark_items)),
+        places=indices,
+        cost=sum(placed[index].cost for index in indices.values()) / cost if cost else 0.0,
     )
-    return share, dropped
-
-
-def _digest(own: Sequence[Planned]) -> str:
-    """Return a hash of the ids and rows of all items, in their order."""
-    found = hashlib.sha256()
-    for planned in own:
-        found.update(
-            f"{planned.nodeid}\0{planned.given.example.sha256}\n".encode("utf-8", "backslashreplace")
-        )
-    return found.hexdigest()
-
-
-def _tokens(row: Mapping[str, Any]) -> float:
-    """Return a row's size in tokens; of what is no plain data only the kind counts, which is the same everywhere."""
-    return len(json.dumps(row, default=lambda one: type(one).__name__, skipkeys=True)) / CHARACTERS_PER_TOKEN
+    return share, list(dropped)
 
 
 def _placed(own: Sequence[Planned], settings: Settings) -> list[Placed]:
@@ -197,7 +183,9 @@ def _placed(own: Sequence[Planned], settings: Settings) -> list[Placed]:
 
     def tokens(example: Example) -> float:
         if id(example) not in sizes:
-            sizes[id(example)] = _tokens(example.row)
+            # Of what is no plain data only the kind counts, which is the same everywhere.
+            text = json.dumps(example.row, default=lambda value: type(value).__name__, skipkeys=True)
+            sizes[id(example)] = len(text) / CHARACTERS_PER_TOKEN
         return sizes[id(example)]
 
     found = []
