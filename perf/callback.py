@@ -53,7 +53,7 @@ def measured(options: argparse.Namespace) -> dict[str, float]:
     from pytest_touchstone.engines.settings import ModelSettings
     from pytest_touchstone.engines.transformers.live import LiveModel
     from pytest_touchstone.engines.transformers.pool import load_weights
-    from pytest_touchstone.plugin.api.evaluate import check_evaluation, evaluate_with
+    from pytest_touchstone.plugin.evaluate import check_evaluation, evaluate_with
 
     (info,) = resolve(options.checkpoint, seq_len=None)
     loaded = load_weights(info, ModelSettings(device="cpu"))

@@ -17,7 +17,7 @@ from transformers import TrainerCallback
 
 from pytest_touchstone import training
 from pytest_touchstone.core.errors import HarnessError, OptionError
-from pytest_touchstone.plugin.api.finished_run import FinishedRun
+from pytest_touchstone.plugin.finished_run import FinishedRun
 from pytest_touchstone.results.journal import read_journal
 from pytest_touchstone.training import EvaluationCallback
 from tests.support.trainings import train, write_project

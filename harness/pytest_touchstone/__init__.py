@@ -50,8 +50,8 @@ if TYPE_CHECKING:
         RunProgramAnswer,
         Turn,
     )
-    from pytest_touchstone.plugin.api.evaluate import EvaluationError, evaluate
-    from pytest_touchstone.plugin.api.finished_run import FinishedRun, load
+    from pytest_touchstone.plugin.evaluate import EvaluationError, evaluate
+    from pytest_touchstone.plugin.finished_run import FinishedRun, load
     from pytest_touchstone.statistics.intervals import Estimate, mean_estimate
 
 __version__ = "0.1.0"
@@ -106,8 +106,8 @@ __all__ = [
 ]
 
 _MODULES = {
-    "plugin.api.evaluate": ("EvaluationError", "evaluate"),
-    "plugin.api.finished_run": ("FinishedRun", "load"),
+    "plugin.evaluate": ("EvaluationError", "evaluate"),
+    "plugin.finished_run": ("FinishedRun", "load"),
     "checkpoints.info": ("CheckpointInfo",),
     "compare.fidelity": ("Fidelity", "fidelity"),
     "core.aggregation": ("Aggregation", "mean", "perplexity"),

@@ -27,8 +27,8 @@ from pytest_touchstone.checkpoints.config_files import step_of_row
 from pytest_touchstone.core.errors import HarnessError, OptionError
 from pytest_touchstone.core.text import one_line
 from pytest_touchstone.engines.transformers.live import FirstProcess, LiveModel
-from pytest_touchstone.plugin.api.evaluate import Paths, check_evaluation, check_settings, evaluate_with
-from pytest_touchstone.plugin.api.finished_run import FinishedRun
+from pytest_touchstone.plugin.evaluate import Paths, check_evaluation, check_settings, evaluate_with
+from pytest_touchstone.plugin.finished_run import FinishedRun
 from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary, wholes
 
 LOG: Final = logging.getLogger("pytest_touchstone")

@@ -23,7 +23,7 @@ from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.core.requests import VERDICT_KINDS
 from pytest_touchstone.core.text import count
-from pytest_touchstone.plugin.api.finished_run import Item, Items, view_of
+from pytest_touchstone.plugin.finished_run import Item, Items, view_of
 from pytest_touchstone.plugin.replay import Replay
 from pytest_touchstone.reports.trackers.payload import PLACE, Sent, Tracker, place_option
 from pytest_touchstone.reports.trackers.sending import track, trackers

@@ -10,7 +10,7 @@ from typing import Final
 from pytest_touchstone.cli.command import Output, add_places, add_run, run_folder, terminal
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.text import count, did_you_mean, listed
-from pytest_touchstone.plugin.api.finished_run import Item, Items, view_of
+from pytest_touchstone.plugin.finished_run import Item, Items, view_of
 from pytest_touchstone.plugin.replay import Replay
 from pytest_touchstone.reports.items import rendered
 from pytest_touchstone.results.run_directory import RunDirectory

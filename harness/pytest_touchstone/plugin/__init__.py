@@ -117,8 +117,8 @@ def _options() -> dict[str, dict[str, Any]]:
 
 def markdown_given(options: argparse.Namespace) -> str | None:
     """Return the file that ``--eval-set markdown=FILE`` names, before settings are read."""
-    words = (word.partition("=") for word in options.eval_set or ())
-    return next((file for key, _, file in words if key == "markdown"), None)
+    given = (word.partition("=") for word in options.eval_set or ())
+    return next((file for key, _, file in given if key == "markdown"), None)
 
 
 def _group(parser: pytest.Parser) -> pytest.OptionGroup:
@@ -249,10 +249,8 @@ def pytest_pycollect_makeitem(
     if not _benchmark(obj):
         return None
     _session(collector.config)
-    is_form = (
-        vars(obj)["__touchstone_benchmark__"].code.form_of is not None
-    )  # left in its module by a former session
-    return [] if is_form else None
+    # A form was left in its module by a former session.
+    return [] if vars(obj)["__touchstone_benchmark__"].code.form_of is not None else None
 
 
 @pytest.hookimpl(specname="pytest_pycollect_makeitem", wrapper=True, tryfirst=True)

@@ -93,20 +93,12 @@ class Remark:
 class Withheld:
     """The parameter ``example`` of an item that is never run.
 
-    It stands for items that cannot be run, and shows whether somebody selects them.
+    It stands for items that cannot be run, and shows whether somebody selects them. Those of somebody's own benchmark
+    are ``skipped`` where no checkpoint is given, as ordinary tests are that ask for one.
     """
 
     spec: Benchmark
-
-
-@dataclass(frozen=True, slots=True)
-class Unasked:
-    """The parameter ``example`` of the items of somebody's own benchmark where no checkpoint is given.
-
-    They are skipped, as ordinary tests are that ask for one.
-    """
-
-    spec: Benchmark
+    skipped: bool = False
 
 
 @dataclass(slots=True)
@@ -307,9 +299,8 @@ def generate(metafunc: pytest.Metafunc, spec: Benchmark, collection: Collection)
         # A run without scores must not seem to have given these.
         if settings.gate or settings.gate_sequential or settings.dry_run:
             collection.remarks.append(Remark(spec, f"{spec.name}: {NO_CHECKPOINT}", fatal=True))
-        return _by_example(
-            metafunc, wanted, [(one, Unasked(spec)) for one in stand_in_ids(spec, metafunc.config)]
-        )
+        ids = stand_in_ids(spec, metafunc.config)
+        return _by_example(metafunc, wanted, [(name, Withheld(spec, skipped=True)) for name in ids])
     try:
         suited = _suited(spec, collection)
         examples = _examples(metafunc, spec, collection) if suited else []
@@ -319,9 +310,9 @@ def generate(metafunc: pytest.Metafunc, spec: Benchmark, collection: Collection)
     if examples and isinstance(examples[0][1], Given):
         # A single checkpoint is not shown; with several, node ids read ``test_x[CHECKPOINT-BENCHMARK/ROW]``.
         several = len(collection.checkpoints or []) > 1
-        ids: list[Any] = [info.name for info in suited] if several else [pytest.HIDDEN_PARAM for _ in suited]
-        metafunc.parametrize(CHECKPOINT_FIXTURE, suited, ids=ids, scope="session")
-    stand_ins = [(one, Withheld(spec)) for one in stand_in_ids(spec, metafunc.config)]
+        names: list[Any] = [info.name if several else pytest.HIDDEN_PARAM for info in suited]
+        metafunc.parametrize(CHECKPOINT_FIXTURE, suited, ids=names, scope="session")
+    stand_ins = [(name, Withheld(spec)) for name in stand_in_ids(spec, metafunc.config)]
     return _by_example(metafunc, wanted, examples or stand_ins)
 
 
@@ -354,11 +345,11 @@ def items_of_forms(
 
 
 def _by_example(
-    metafunc: pytest.Metafunc, wanted: Sequence[str], rows: Sequence[tuple[str, Given | Withheld | Unasked]]
+    metafunc: pytest.Metafunc, wanted: Sequence[str], rows: Sequence[tuple[str, Given | Withheld]]
 ) -> Callable[[], None]:
     """Return what parametrizes by examples, or by what stands for them."""
     values = [tuple(value if name == "example" else None for name in wanted) for _, value in rows]
-    ids = [one for one, _ in rows]
+    ids = [name for name, _ in rows]
     return functools.partial(metafunc.parametrize, wanted, values, ids=ids) if wanted else lambda: None
 
 

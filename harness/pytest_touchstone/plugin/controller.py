@@ -12,10 +12,10 @@ from __future__ import annotations
 import functools
 import itertools
 import signal
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
@@ -119,8 +119,9 @@ class Controller(EvalSession):
             return
         self._crashes[crashitem] += 1
         again = self._crashes[crashitem] < MOST_CRASHES
-        what = "it runs again, alone" if again else "given up"
-        self.directory.log(f"a worker died while running {crashitem}; {what}")
+        self.directory.log(
+            f"a worker died while running {crashitem}; {'it runs again, alone' if again else 'given up'}"
+        )
         if again:
             report.outcome = "rerun"  # type: ignore[assignment]
             sched.mark_test_pending(crashitem)
@@ -138,10 +139,10 @@ class Controller(EvalSession):
             return []
         settings, specs = self.settings, self.collection.specs.values()
         names = [spec.name for spec in specs if self.collection.tasks.chosen(spec)]
-        terms = ",".join(settings.tasks)
-        by_file = settings.file is not None and settings.origins["tasks"] != OPTION
-        who = f"--eval-config {settings.origins['tasks']}" if by_file else f"--eval-tasks {terms}"
-        lines = [f"{who}: {listed(names)} (of {len(specs)})"] if terms and names else []
+        is_by_file = settings.file is not None and settings.origins["tasks"] != OPTION
+        option = f"--eval-config {settings.origins['tasks']}"
+        option = option if is_by_file else f"--eval-tasks {','.join(settings.tasks)}"
+        lines = [f"{option}: {listed(names)} (of {len(specs)})"] if settings.tasks and names else []
         lines += [self._share.line] if self._share is not None else []
         if self.config.option.collectonly:
             lines += [f"failed to load {failed.name}: {failed.message}" for failed in self.collection.failed]
@@ -187,8 +188,9 @@ class Controller(EvalSession):
         for line in results.deselected:
             directory.log(f"left out: {line}")
         self._results = results
-        run = Run(directory.run_id, directory.path, size, manifest)
-        self._calls.call("pytest_touchstone_run_started", run=run)
+        self._calls.call(
+            "pytest_touchstone_run_started", run=Run(directory.run_id, directory.path, size, manifest)
+        )
         self._progress = self._calls.start_progress(
             directory.path, size, settings.workers, results.checkpoint_of
         )
@@ -308,8 +310,8 @@ class Controller(EvalSession):
         if self._damaged:
             for line in itertools.islice(self._damaged, LOGGED):
                 self.directory.log(f"not reused: {line}")
-            what = f"{count(len(self._damaged), 'record')} of earlier runs not reused"
-            self._calls.note(f"{what}, such as {next(iter(self._damaged))}")
+            records = count(len(self._damaged), "record")
+            self._calls.note(f"{records} of earlier runs not reused, such as {next(iter(self._damaged))}")
         if self._results is not None:
             self._report(self._results, session)
         elif not self.only_plans and (text := self._gate.nothing_ran(session.exitstatus)) is not None:
@@ -337,10 +339,14 @@ class Controller(EvalSession):
                 functools.partial(self._why_lost, early=early), time.time() - self._began
             )
             paths = {info.name: str(info.path) for info in infos}
-            failed = [(row.name, row.path, row.message) for row in self.collection.failed]
-            failed += [(name, paths.get(name, ""), message) for name, message in self._messages.items()]
-            rows = [dict(zip(("name", "path", "message"), row, strict=True)) for row in failed]
-            summary = replace(summary, failed_to_load=rows)
+            failed = [
+                {"name": row.name, "path": row.path, "message": row.message} for row in self.collection.failed
+            ]
+            failed += [
+                {"name": name, "path": paths.get(name, ""), "message": message}
+                for name, message in self._messages.items()
+            ]
+            summary = replace(summary, failed_to_load=failed)
             kept = results.save(summary, records)
             if self.settings.file is not None:
                 self._write_benchmark_files(summary, records)
@@ -459,14 +465,12 @@ class Interrupts:
     def __init__(self) -> None:
         """Take SIGTERM over, unless somebody else has."""
         self._before: dict[signal.Signals, Any] = {}
-        self._is_main = threading.current_thread() is threading.main_thread()
-        if self._is_main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             self._handle(signal.SIGTERM, _press)
 
     def _handle(self, number: signal.Signals, handler: Any) -> None:
-        if self._is_main:
-            before = signal.signal(number, handler)
-            self._before.setdefault(number, before)
+        with suppress(ValueError):  # only the main thread may
+            self._before.setdefault(number, signal.signal(number, handler))
 
     def arm(self) -> None:
         """Ignore Ctrl-C while pytest ends the run: it would show a traceback of its own code."""

@@ -319,8 +319,8 @@ class RunningBatch:
             error = RequestError(f"{_who(state.job)}: {reason}")
             end = self._resume(state, functools.partial(state.generator.throw, error))
         else:
-            sent = answers[0] if state.single else answers
-            end = self._resume(state, functools.partial(state.generator.send, sent))
+            answer = answers[0] if state.single else answers
+            end = self._resume(state, functools.partial(state.generator.send, answer))
         if isinstance(end, StopIteration):
             _finish(state, end.value, self._journal)
         elif end is not None:

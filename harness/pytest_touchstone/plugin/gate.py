@@ -79,10 +79,25 @@ class Sequential:
 
     def arrange(self, items: list[pytest.Item]) -> None:
         """Put the items into their drawn order, in place."""
-        self._schedules = draw_schedules(items, self._seed)
-        for series, schedule in self._schedules.items():
-            for place, item in enumerate(schedule.items):
-                self._part[item] = series, sum(analysis <= place for analysis in schedule.analyses)
+        members: dict[Series, list[int]] = {}
+        for index, item in enumerate(items):
+            if (planned := planned_of(item)) is not None:
+                members.setdefault(planned.series, []).append(index)
+        for series, indices in members.items():
+            series_items = [items[index] for index in indices]
+            records = planned_items(series_items)
+            order, schedule = draw_schedule(
+                [planned.nodeid for planned in records],
+                [planned.given.example.id for planned in records],
+                [planned.given.example.sha256 for planned in records],
+                [cluster_of(planned.spec, planned.given.example) for planned in records],
+                seed=self._seed,
+            )
+            self._schedules[series] = schedule
+            for index, drawn in zip(indices, order, strict=True):
+                items[index] = series_items[drawn]
+            for index, nodeid in enumerate(schedule.items):
+                self._part[nodeid] = series, sum(analysis <= index for analysis in schedule.analyses)
 
     def begin(self, directory: RunDirectory, declarations: Mapping[str, Declaration]) -> None:
         """Note the order in the run's folder; every process notes the same one. From now on records are followed."""
@@ -96,28 +111,6 @@ class Sequential:
     def together(self, item: str, other: str) -> bool:
         """Return whether no analysis comes between two items of a benchmark."""
         return self._part.get(item) == self._part.get(other)
-
-
-def draw_schedules(items: list[pytest.Item], seed: int) -> dict[Series, InterimSchedule]:
-    """Put the items into their drawn order, in place; return the schedule of each checkpoint and benchmark."""
-    members: dict[Series, list[int]] = {}
-    for index, item in enumerate(items):
-        if (planned := planned_of(item)) is not None:
-            members.setdefault(planned.series, []).append(index)
-    schedules = {}
-    for series, indices in members.items():
-        former = [items[index] for index in indices]
-        records = planned_items(former)
-        order, schedules[series] = draw_schedule(
-            [planned.nodeid for planned in records],
-            [planned.given.example.id for planned in records],
-            [planned.given.example.sha256 for planned in records],
-            [cluster_of(planned.spec, planned.given.example) for planned in records],
-            seed=seed,
-        )
-        for index, drawn in zip(indices, order, strict=True):
-            items[index] = former[drawn]
-    return schedules
 
 
 def write_schedules(folder: Path, schedules: Mapping[Series, InterimSchedule]) -> None:
@@ -227,9 +220,9 @@ class GateSession:
 
         assert self.plan is not None
         self.check(items, declared)
-        counts = Counter((item.checkpoint, item.benchmark) for item in items)
-        largest = sorted(counts.items(), key=itemgetter(1))
-        sizes = {benchmark: items for (_, benchmark), items in largest}  # of the checkpoint with the most
+        counts = Counter((item.checkpoint, item.benchmark) for item in items).items()
+        # Of each benchmark the items of the checkpoint with the most.
+        sizes = {benchmark: size for (_, benchmark), size in sorted(counts, key=itemgetter(1))}
         asked = replace(self.plan, composites=tuple(declared_composites(declared)))
         return make_plan(targets_of_run(declared, sizes, asked), self.source(), self._opened("best"), asked)
 
@@ -254,9 +247,10 @@ class GateSession:
         if self.plan.sequential and not (gate.fault or gate.mistake):
             total = sum(result.collected for result in wholes(summary))
             skipped = sum(result.skipped for result in wholes(summary))
-            saved = f"{skipped / total:.0%}" if total else "nothing"
-            items = f"{total - skipped} of {total} items were asked, {saved} saved"
-            note = f"benchmarks stop once they are settled: {items}"
+            note = (
+                f"benchmarks stop once they are settled: {total - skipped} of {total} items were asked, "
+                f"{f'{skipped / total:.0%}' if total else 'nothing'} saved"
+            )
             gate = replace(gate, asked=(total - skipped, total), notes=(*gate.notes, note))
         answering = {result.checkpoint for result in summary.results}
         if silent := [name for name in asked if name not in answering]:
@@ -283,8 +277,8 @@ class GateSession:
         if not self.plan.sequential:
             return {}
         directory = RunDirectory(Path(summary.directory))
-        declared = {one.name: one for one in summary.declarations}
-        return self.watch(directory, read_schedules(directory.path), declared).early()
+        declarations = {declaration.name: declaration for declaration in summary.declarations}
+        return self.watch(directory, read_schedules(directory.path), declarations).early()
 
     def nothing_ran(self, status: int | pytest.ExitCode) -> str | None:
         """Return why a session that has no benchmark in it passes no gate; note the exit code.
@@ -338,21 +332,18 @@ def decided(
 def _plan(config: pytest.Config, settings: Settings) -> GateConfig | None:
     """Return what the options and the configuration ask for together; None without --gate and --baseline."""
     gate = settings.gate or settings.gate_mode is not None
-    path = settings.gate_config
-    allow = [name for given in settings.baseline_allow for name in given.split(",") if name]
     if not gate and settings.baseline is None:
-        lone = next((name for name in ALONE if settings.values[name]), None)
-        if lone is not None:
-            flag = settings_table()[lone].flag
-            raise GateError(f"{flag} does nothing alone; give --gate, or --baseline to see verdicts only")
+        for name in ALONE:
+            if settings.values[name]:
+                flag = settings_table()[name].flag
+                raise GateError(f"{flag} does nothing alone; give --gate, or --baseline to see verdicts only")
         return None
     project, here = project_file(config), config.invocation_params.dir
     root = project.parent if project.is_file() else here
-    plan = (
-        read_gate_config(project, required=False, root=root)
-        if path is None
-        else read_gate_config(here / path, required=True, root=root)
-    )
+    required = settings.gate_config is not None
+    path = here / settings.gate_config if required else project
+    allow = (name for given in settings.baseline_allow for name in given.split(",") if name)
+    plan = read_gate_config(path, required=required, root=root)
     plan = replace(
         plan,
         mode=settings.gate_mode or plan.mode or "plain" if gate else None,

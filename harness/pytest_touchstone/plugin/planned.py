@@ -43,14 +43,12 @@ class BenchmarkFunction(NamedTuple):
     """What the items of a function have in common.
 
     Its ``arguments`` are those that pytest passes to the ``generator`` function. With ``no_parameters`` of the user's,
-    checkpoint and example alone identify an item. It is ``free`` if it needs no fixture, and ``free_file`` if no
-    fixture of its file is set up for it either.
+    checkpoint and example alone identify an item. ``free_file``: no fixture is set up for it, nor one of its file.
     """
 
     generator: Callable[..., Any]
     arguments: tuple[str, ...]
     no_parameters: bool
-    free: bool
     free_file: bool
 
 
@@ -122,8 +120,8 @@ class Planned:
 
     def record(self, status: Status, message: str) -> Record:
         """Return the record of the item where it has not run."""
-        who = identity(self.nodeid, self.spec, self.given.example, self.info.name)
-        return Record(**who, status=status, message=message)
+        fields = identity(self.nodeid, self.spec, self.given.example, self.info.name)
+        return Record(**fields, status=status, message=message)
 
     def first_requests(self) -> list[Request]:
         """Return what the item asks a model first, as engines get it; its generator is closed again.
@@ -131,7 +129,7 @@ class Planned:
         Nothing but of the shipped benchmarks, which have no effects: other people's functions are started once per
         item.
         """
-        if not (self.function.free and is_shipped(self.spec)):
+        if not (self.stands_alone and is_shipped(self.spec)):
             return []
         generator = None
         try:
@@ -185,9 +183,8 @@ def plan_items(items: Iterable[pytest.Item], *, several: bool) -> None:
         assert isinstance(info, CheckpointInfo)
         ids: list[str] = []
         if not function.no_parameters:
-            ids = list(
-                item.callspec._idlist
-            )  # private: the public ``id`` joins them with a sign that they may contain
+            # Private: the public ``id`` joins them with a sign that they may contain.
+            ids = list(item.callspec._idlist)
             # See generate(): of equal ones the example's is the last, and the checkpoint's the first.
             del ids[len(ids) - 1 - ids[::-1].index(given.example.id)]
             if several:
@@ -225,7 +222,6 @@ def _function_of(item: pytest.Function, spec: Benchmark) -> BenchmarkFunction:
         generator=generator_function(item.function),
         arguments=arguments,
         no_parameters=parameters.keys() <= OWN_NAMES,
-        free=OWN_ARGUMENTS.keys() | parameters.keys() >= {*arguments},
         free_file={*item.fixturenames} <= OWN_NAMES,
     )
 
@@ -306,7 +302,7 @@ def composites_declared(items: Sequence[pytest.Item]) -> list[Composite]:
     config = items[0].config
     files = dict.fromkeys(item.parent for item in items)
     modules = [*config.pluginmanager.get_plugins(), *(getattr(file, "module", None) for file in files)]
-    found = project_composites(project_file(config))
-    for module in dict.fromkeys(one for one in modules if isinstance(one, ModuleType)):
-        found += vars(module).get(COMPOSITES, ())
-    return one_of_each(found)
+    composites = project_composites(project_file(config))
+    for module in dict.fromkeys(module for module in modules if isinstance(module, ModuleType)):
+        composites += vars(module).get(COMPOSITES, ())
+    return one_of_each(composites)

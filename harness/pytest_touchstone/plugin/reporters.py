@@ -241,22 +241,20 @@ def check_paths(output: Path, target: Path | None) -> None:
     """Raise ``pytest.UsageError`` where the run's folder or the Markdown cannot be written; neither is made here."""
     if (why := unwritable(output)) is not None:
         raise pytest.UsageError(f"--eval-output {shown_path(output)}: {why}; choose another folder")
-    if target is None:
-        return
-    if target.is_dir():
+    if target is not None and target.is_dir():
         raise pytest.UsageError(f"--eval-set markdown {shown_path(target)}: this is a folder; name a file")
-    if (why := unwritable(target.parent)) is not None:
+    if target is not None and (why := unwritable(target.parent)) is not None:
         raise pytest.UsageError(f"--eval-set markdown {shown_path(target)}: {why}; choose another file")
 
 
 def check_output_paths(file: EvalConfig, base: Path) -> None:
     """Raise ``pytest.UsageError`` where an ``output_path`` of a file of benchmarks cannot be written."""
-    for one in file.choices:
-        path = one.asking.output_path
-        if path is not None and (
-            why := unwritable((base / path).parent if path.endswith(".json") else base / path)
-        ):
-            raise pytest.UsageError(f"{shown_path(file.path)}: {one.where}, output_path {path}: {why}")
+    for choice in file.choices:
+        if (path := choice.asking.output_path) is None:
+            continue
+        folder = (base / path).parent if path.endswith(".json") else base / path
+        if (why := unwritable(folder)) is not None:
+            raise pytest.UsageError(f"{shown_path(file.path)}: {choice.where}, output_path {path}: {why}")
 
 
 class Calls:

@@ -166,14 +166,16 @@ class RunResults:
             **more,
         )
 
-    def save(self, summary: Summary, records: Iterable[Record]) -> list[tuple[StoredResult, ItemScores]]:
+    def save(
+        self, summary: Summary, records: Iterable[Record], *, keep: bool = True
+    ) -> list[tuple[StoredResult, ItemScores]]:
         """Save each checkpoint's results where later runs find them, unless they are saved already, or those of a
-        shard; return them all."""
+        shard or not to be kept; return them all."""
         store = ResultStore(self._directory.path.parent)
         is_shard = self._manifest.get("settings", {}).get("shard") is not None
         results = saved_of(summary, records)
         again = any(path.name == f"items-{AGAIN}.jsonl" for path in journal_files(self._directory.path))
-        for saved, items in results if not is_shard else ():
+        for saved, items in results if keep and not is_shard else ():
             # What speaks against a result may have been found after its last item.
             if items.examples and (saved.checkpoint not in self._saved or saved.invalid or again):
                 store.save(saved, items)

@@ -35,7 +35,6 @@ from pytest_touchstone.plugin.collection import (
     Collection,
     Given,
     Remark,
-    Unasked,
     Withheld,
     example_of,
     keyword_words,
@@ -74,9 +73,9 @@ def settle(
         runs = isinstance(given, Given) and id(spec) not in unchosen and item.nodeid not in names
         names.add(item.nodeid)
         asked = asked or runs
-        unasked = isinstance(given, Unasked)
-        (kept if spec is None or runs or unasked else withheld).append(item)
-        collection.unasked += [spec.name] if spec is not None and unasked else []
+        skipped = isinstance(given, Withheld) and given.skipped
+        (kept if spec is None or runs or skipped else withheld).append(item)
+        collection.unasked += [spec.name] if spec is not None and skipped else []
     remarks = [remark for remark in collection.remarks if id(remark.spec) in selected]
     fault = (
         (_unknown_task(collection) if whole else None)
@@ -121,7 +120,7 @@ def _benchmark_of(item: pytest.Item) -> Benchmark | None:
     match example_of(item):
         case Given(loaded=loaded):
             return loaded.spec
-        case Withheld(spec) | Unasked(spec):
+        case Withheld(spec):
             return spec
     return declared(getattr(item, "function", None))
 

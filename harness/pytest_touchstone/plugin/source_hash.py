@@ -57,11 +57,12 @@ def code_of(functions: Iterable[Callable[..., Any]], root: Path) -> str:
         modules += [module] if (module := _module(inner)) is not None else []
     own = hashlib.sha256()
     for path in sorted({*files, *_sources(modules, top)}):
-        part = f"{path.name}\0".encode("utf-8", "backslashreplace") + _content(path)
+        content = path.read_bytes() if path.is_file() else b""
+        part = f"{path.name}\0".encode("utf-8", "backslashreplace") + content
         digest.update(part)
         own.update(b"" if path.is_relative_to(shipped_evals()) else part)
-    none = own.digest() == hashlib.sha256().digest()
-    return digest.hexdigest() + ("" if none else f":{own.hexdigest()[:OWN_DIGITS]}")
+    is_shipped = own.digest() == hashlib.sha256().digest()
+    return digest.hexdigest() + ("" if is_shipped else f":{own.hexdigest()[:OWN_DIGITS]}")
 
 
 @functools.cache
@@ -71,7 +72,7 @@ def _own_code() -> str:
     for name in _REST_ON:
         digest.update(f"{name} {version_of(name)}\0".encode())
     for path in _own_files():
-        digest.update(f"{path.relative_to(_PACKAGE).as_posix()}\0".encode() + _content(path))
+        digest.update(f"{path.relative_to(_PACKAGE).as_posix()}\0".encode() + path.read_bytes())
     return digest.hexdigest()
 
 
@@ -90,35 +91,28 @@ def _own_files(folder: Path = _PACKAGE, patterns: Iterable[str] = _PARTS) -> lis
 
 def _sources(modules: Iterable[ModuleType], root: Path) -> Iterator[Path]:
     """Return the files of the modules below ``root``, and of those that they import."""
-    waiting, seen = list(modules), set[str]()
-    while waiting:
-        module = waiting.pop()
+    pending, seen = list(modules), set[str]()
+    while pending:
+        module = pending.pop()
         name = getattr(module, "__file__", None)
         if not name or name in seen:
             continue
         seen.add(name)
         path = Path(name).resolve()
-        if not _counts(path, root):
-            continue
-        yield path
-        found = (one if isinstance(one, ModuleType) else _module(one) for one in vars(module).values())
-        waiting += [one for one in found if one is not None]
+        if _counts(path, root):
+            yield path
+            values = vars(module).values()
+            imported = (value if isinstance(value, ModuleType) else _module(value) for value in values)
+            pending += filter(None, imported)
 
 
 def _counts(path: Path, root: Path) -> bool:
     """Return whether a file is the project's own; this package and installed ones count by their versions."""
-    own = path.suffix == ".py" and path.is_relative_to(root)
-    return own and not path.is_relative_to(_PACKAGE) and "site-packages" not in path.parts
+    is_below = path.suffix == ".py" and path.is_relative_to(root)
+    return is_below and not path.is_relative_to(_PACKAGE) and "site-packages" not in path.parts
 
 
 def _module(value: object) -> ModuleType | None:
     """Return the module in which a function or class was made."""
     name = getattr(value, "__module__", None)
     return sys.modules.get(name) if isinstance(name, str) else None
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""

@@ -1,6 +1,6 @@
 """An item as a person reads it: what was asked and answered, which answer is right, and what was read out of a text.
 
-Plain data, which ``asked_of`` and ``plugin.api.finished_run`` make of a record, and ``reports.items`` writes.
+Plain data, which ``asked_of`` and ``plugin.finished_run`` make of a record, and ``reports.items`` writes.
 Log-likelihoods that follow one another are the choices of one question. Of long questions the journal has the end only.
 """
 

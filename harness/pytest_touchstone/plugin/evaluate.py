@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
 from decimal import Decimal
 from multiprocessing import Pipe
 from pathlib import Path
@@ -32,9 +32,8 @@ from pytest_touchstone.core.files import shipped_evals
 from pytest_touchstone.core.settings import settings_table
 from pytest_touchstone.core.text import did_you_mean
 from pytest_touchstone.engines.live import VARIABLE, serve
-from pytest_touchstone.plugin import new_run_id
-from pytest_touchstone.plugin.api import child
-from pytest_touchstone.plugin.api.finished_run import FinishedRun
+from pytest_touchstone.plugin import evaluate_child, new_run_id
+from pytest_touchstone.plugin.finished_run import FinishedRun
 from pytest_touchstone.results import place_in
 from pytest_touchstone.results.summary import SUMMARY
 
@@ -119,19 +118,16 @@ def evaluate(
     if model is not None and checkpoint is not None:
         raise OptionError("checkpoint and model are both given; a run scores one or the other")
     given = {"checkpoint": checkpoint, "tasks": tasks, **settings}
-    how: dict[str, Any] = {
-        "workers": workers,
-        "arguments": arguments,
-        "progress": progress,
-        "verbose": verbose,
-    }
-    if model is None:
-        return evaluate_with(given, benchmarks, **how)
-    check_settings(given, workers, live=True)
-    from pytest_touchstone.engines.transformers.live import LiveModel
+    in_memory: AbstractContextManager[LiveModel | None] = nullcontext()
+    if model is not None:
+        check_settings(given, workers, live=True)
+        from pytest_touchstone.engines.transformers.live import LiveModel
 
-    with LiveModel(model, tokenizer, name) as live:
-        return evaluate_with(given, benchmarks, live, **how)
+        in_memory = LiveModel(model, tokenizer, name)
+    with in_memory as live:
+        return evaluate_with(
+            given, benchmarks, live, workers=workers, arguments=arguments, progress=progress, verbose=verbose
+        )
 
 
 def evaluate_with(
@@ -170,13 +166,11 @@ def check_settings(settings: Mapping[str, Any], workers: object = None, *, live:
     """Raise ``OptionError`` for a wrong name or value, and for what a model in memory (``live``) does not take."""
     for name, value in settings.items():
         _option(name, value)
+        if live and name in LOADING and value is not None:
+            raise OptionError(f"invalid {name} {value!r}: the model is in memory already; leave it out")
     if live and workers:
         raise OptionError(
             f"invalid workers {workers!r}: a model in memory answers in one process; leave it out"
-        )
-    if live and (wrong := next((name for name in LOADING if settings.get(name) is not None), None)):
-        raise OptionError(
-            f"invalid {wrong} {settings[wrong]!r}: the model is in memory already; leave it out"
         )
 
 
@@ -202,7 +196,14 @@ def _command(
     output = str(given.get("output") or rows["output"].default)
     run_id = str(given.get("run_id") or new_run_id(time.time()))
     return Path(output, run_id), [
-        *(sys.executable, child.__file__, "-p", "pytest_touchstone.plugin", "-p", "no:cacheprovider"),
+        *(
+            sys.executable,
+            evaluate_child.__file__,
+            "-p",
+            "pytest_touchstone.plugin",
+            "-p",
+            "no:cacheprovider",
+        ),
         "--color=no",
         *(text for name, value in settings.items() for text in _option(name, value)),
         *([] if workers is None else ["-n", str(workers)]),
@@ -218,8 +219,8 @@ def _option(name: str, value: object) -> list[str]:
     """Return the options that a keyword stands for; raise ``OptionError`` for a wrong name or value."""
     rows = {name: row for name, row in settings_table().items() if row.option}
     if name not in rows:
-        near = did_you_mean(name, (*rows, "benchmarks", "workers"))
-        raise OptionError(f"evaluate() has no setting {name!r}; {near}docs/options.md has all of them")
+        hint = did_you_mean(name, (*rows, "benchmarks", "workers"))
+        raise OptionError(f"evaluate() has no setting {name!r}; {hint}docs/options.md has all of them")
     if value is None:
         return []
     row = rows[name]
