@@ -108,7 +108,12 @@ def _unknown_task(collection: Collection) -> str | None:
     file = collection.settings.file
     if file is None:
         return collection.tasks.unknown(known)
-    collection.deselected += not_collected(file, known)
+    missing = shipped_names() - {spec.name for spec, _ in known}
+    collection.deselected += [
+        f"{name}: {shown_path(file.path)} enables it, but it is not in the files that were collected"
+        for name in dict.fromkeys(choice.name for choice in file.choices)
+        if name in missing
+    ]
     if faults := faults_of(file, file.choices, known):
         return faults[0]
     is_by_file = collection.settings.origins["tasks"] == shown_path(file.path)
@@ -127,12 +132,12 @@ def _benchmark_of(item: pytest.Item) -> Benchmark | None:
 
 def _fault(selected: Iterable[Benchmark], remarks: Sequence[Remark], *, asked: bool) -> str | None:
     """Return the first mistake that must end the run, and the number of further ones."""
-    names = Counter(spec.name for spec in selected)
-    if twice := [name for name, times in names.items() if times > 1]:
-        return f"two benchmarks are named {twice[0]!r}; give one of them another name"
-    if fatal := next((one.line for one in remarks if one.fatal), None):
+    for name, times in Counter(spec.name for spec in selected).items():
+        if times > 1:
+            return f"two benchmarks are named {name!r}; give one of them another name"
+    if fatal := next((remark.line for remark in remarks if remark.fatal), None):
         return fatal
-    lines = list(dict.fromkeys(one.line for one in remarks if one.mistake and not asked))
+    lines = list(dict.fromkeys(remark.line for remark in remarks if remark.mistake and not asked))
     more = f"; and {count(len(lines) - 1, 'other benchmark')} likewise" if len(lines) > 1 else ""
     return f"{lines[0]}{more}" if lines else None
 
@@ -185,38 +190,28 @@ def faults_of(file: EvalConfig, choices: Sequence[Choice], known: Sequence[Known
     return faults
 
 
-def not_collected(file: EvalConfig, known: Sequence[Known]) -> list[str]:
-    """Return a line for each shipped benchmark of the file that is not among the collected ones."""
-    missing = shipped_names() - {spec.name for spec, _ in known}
-    return [
-        f"{name}: {shown_path(file.path)} enables it, but it is not in the files that were collected"
-        for name in dict.fromkeys(choice.name for choice in file.choices)
-        if name in missing
-    ]
-
-
 def by_priority(items: list[pytest.Item]) -> None:
     """Put the benchmark items of each checkpoint, in place, in the order of their priority."""
     members: dict[str, list[tuple[int, Planned]]] = {}
     for index, item in enumerate(items):
         if (planned := planned_of(item)) is not None:
             members.setdefault(planned.info.name, []).append((index, planned))
-    for some in members.values():
-        ordered = sorted(some, key=lambda one: PRIORITIES.index(one[1].given.loaded.asking.priority))
-        for (index, _), (_, planned) in zip(some, ordered, strict=True):
+    for of_checkpoint in members.values():
+        ordered = sorted(
+            of_checkpoint, key=lambda member: PRIORITIES.index(member[1].given.loaded.asking.priority)
+        )
+        for (index, _), (_, planned) in zip(of_checkpoint, ordered, strict=True):
             items[index] = planned.item
 
 
 def shipped_specs(names: Container[str]) -> list[Benchmark]:
     """Return the shipped benchmarks of these names, read from their files although those are not collected."""
-    files = [
-        path
-        for path in sorted(shipped_evals().glob("test_*.py"))
-        if any(name in names for name in declared_in(path))
-    ]
-    modules = [load_module(path, f"touchstone_shipped_{path.stem}") for path in files]
-    found = (declared(value) for module in modules for value in vars(module).values())
-    return [spec for spec in found if spec is not None and spec.name in names]
+    specs: list[Benchmark | None] = []
+    for path in sorted(shipped_evals().glob("test_*.py")):
+        if any(name in names for name in declared_in(path)):
+            module = load_module(path, f"touchstone_shipped_{path.stem}")
+            specs += map(declared, vars(module).values())
+    return [spec for spec in specs if spec is not None and spec.name in names]
 
 
 # The benchmarks of files and folders, found as pytest finds them
