@@ -182,9 +182,8 @@ def checkpoint(info: Mapping[str, Any]) -> str:
     parts.append(f"epoch {info['epoch']:g}" if info.get("epoch") is not None else "")
     parts.append(f"validation loss {info['val_loss']:.4g}" if info.get("val_loss") is not None else "")
     served = info.get("served") or {"cut": True}
-    is_known = served.get("limit") is not None or served.get(
-        "cut"
-    )  # else the length is an assumption of ours
+    # Of a server that does not say its limit, the length is an assumption of ours.
+    is_known = served.get("limit") is not None or served.get("cut")
     parts.append(count(info["seq_len"], "token") if info.get("seq_len") and is_known else "")
     parts.append("its own code allowed" if info.get("trust_remote_code") else "")
     return ", ".join(part for part in parts if part)
