@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_touchstone.document.formatting import (
     busy_text,
+    checkpoint,
     command_lines,
     in_percent,
     number,
@@ -57,3 +58,17 @@ def test_a_p_just_above_a_level_is_not_written_as_the_level(level: float) -> Non
     assert (p_short(level * 1.000001), p_exact(level * 1.000001)) == (f"> {level}", f">{level}")
     assert float(p_short(level)) == float(p_exact(level)) == level
     assert not p_short(level * 0.999999).startswith(">")
+
+
+@pytest.mark.parametrize(
+    ("served", "length"),
+    [
+        (None, ", 2048 tokens"),
+        ({"limit": None, "cut": False}, ""),  # the server does not say it, and nobody has given one
+        ({"limit": 2048, "cut": False}, ", 2048 tokens"),
+        ({"limit": None, "cut": True}, ", 2048 tokens"),
+    ],
+)
+def test_a_length_that_no_server_has_told_is_not_shown(served: dict[str, object] | None, length: str) -> None:
+    info = {"kind": "causal", "model_type": "served by vllm", "seq_len": 2048, "served": served}
+    assert checkpoint(info) == f"causal LM, served by vllm{length}"

@@ -27,7 +27,7 @@ def test_nothing_is_scored_and_every_given_setting_has_its_origin(
     assert any(line.startswith("sums 3 2 6 ~") for line in lines)
     for line in ("--eval-seed 7 TOUCHSTONE_SEED", "--eval-shots 2 pyproject.toml", "--eval-limit 3 option"):
         assert line in lines
-    assert not any(line.endswith(" default") for line in lines)
+    assert not any(line.endswith(" default") or "--eval-dry-run" in line for line in lines)
     assert "scored nothing" in lines
     assert not project.runs
 
@@ -44,6 +44,17 @@ def test_a_served_model_is_asked_nothing_but_its_probe(project: Project, whole: 
     assert "scored nothing" in lines
     assert style == "vllm" or any(line.startswith("left out sums: asks Loglikelihood") for line in lines)
     assert not project.runs
+
+
+@pytest.mark.parametrize(("sampled", "together"), [(3, "together 8 64 ~500 0"), (2, "together 8 ~64 ~500 0")])
+def test_a_sum_is_marked_where_a_part_of_it_is_estimated(sampled: int, together: str) -> None:
+    rows = [
+        DryRunRow(checkpoint="m", benchmark="a", items=5, sampled=5, requests=40, prompt_tokens=300, new_tokens=0),
+        DryRunRow(checkpoint="m", benchmark="b", items=3, sampled=sampled, requests=24, prompt_tokens=200,
+                  new_tokens=0),
+    ]  # fmt: skip
+    lines = render(DryRun(rows, [], [], []), width=100, color=False).splitlines()
+    assert together in [" ".join(line.split()) for line in lines]
 
 
 @pytest.mark.parametrize("width", [80, 100])

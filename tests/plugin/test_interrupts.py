@@ -74,6 +74,18 @@ def test_ctrl_c_while_results_are_written_ends_in_one_line_and_loses_nothing(
     assert goes_on(result) == (scored, [])
 
 
+@pytest.mark.parametrize(("options", "shown"), [((), False), (("--full-trace",), True)])
+def test_ctrl_c_during_collection_is_one_line_unless_the_place_is_asked_for(
+    project: Project, options: tuple[str, ...], shown: bool
+) -> None:
+    (project.path / "conftest.py").write_text("def pytest_collectstart(): raise KeyboardInterrupt")
+    result = project.run(*options)
+    assert result.ret == 2
+    text = result.stdout.str()
+    assert ("stopped before anything was asked; the same command begins again" in text) is not shown
+    assert ("conftest.py:1: KeyboardInterrupt" in text) is shown
+
+
 STOPPERS = ("-x", "--maxfail", "--eval-no-cache", "--eval-run-id")
 
 

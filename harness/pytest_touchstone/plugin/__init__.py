@@ -184,8 +184,9 @@ def _set(word: str = "") -> bool:
 
     ``TOUCHSTONE_DATA`` does not count: it is set for a whole machine, and every process reads it for itself.
     """
-    names = (name for name in _options() if name != "data" and word in name)
-    return any(os.environ.get(f"TOUCHSTONE_{name.upper()}") for name in names)
+    return any(
+        os.environ.get(f"TOUCHSTONE_{name.upper()}") for name in _options() if name != "data" and word in name
+    )
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -137,7 +137,7 @@ class Collection:
         """Return the groups of the benchmark's rows, as far as they are known."""
         if (loaded := self.loaded.get(id(spec))) is None:
             return declared_groups(spec, self.settings.data)
-        return list(dict.fromkeys(filter(None, (one.group for one in loaded.dataset.examples))))
+        return list(dict.fromkeys(filter(None, (example.group for example in loaded.dataset.examples))))
 
     def known_checkpoints(self) -> list[CheckpointInfo]:
         """Return the checkpoints that the options name, or the builtin ones that exist, recognised once.

@@ -389,8 +389,8 @@ class Controller(EvalSession):
         names = [base_name(result.benchmark) for result in summary.results]
         asked = {name: self.settings.file.asking_named(name) for name in names}
         asked |= {loaded.spec.name: loaded.asking for loaded in self.collection.loaded.values()}
-        base = self.config.invocation_params.dir
-        write_benchmark_files(self.directory.path, summary, records, asked, base)
+        folder = self.config.invocation_params.dir
+        write_benchmark_files(self.directory.path, summary, records, asked, folder)
 
     def _fault_of(self, summary: Summary) -> str | None:
         """Return what speaks against the run besides faults of items."""
@@ -444,8 +444,8 @@ class Controller(EvalSession):
         if self._summary is None:
             settings = getattr(self, "settings", None)  # none where they are the mistake
             markdown = settings.markdown if settings is not None else markdown_given(self.config.option)
-            told = message or "no results were written; the log says why"
-            tell_failure(self.config.invocation_params.dir, markdown, code, told)
+            message = message or "no results were written; the log says why"
+            tell_failure(self.config.invocation_params.dir, markdown, code, message)
 
 
 # Interrupts

@@ -198,8 +198,17 @@ class RunningBatch:
         ``KeyboardInterrupt``, ``SystemExit`` and ``pytest.exit`` through, with all generators closed. Raises
         ``ServerError`` where the engine answers no more.
         """
+        limits = {state.job.time for state in self.running if state.job.time is not None}
+        self._shared = None if limits else shared
         try:
-            self._begin(engine, shared)
+            for limit in limits:
+                limit.begin()
+            for state in self.running:
+                if state.failure is not None:
+                    fail(state, state.failure, self._journal)
+                elif _too_late(state):
+                    _end_by_time(state, self._journal)
+            self._ask_all(engine, self.running)
             meanwhile()
             while self.open:
                 self._asking.collect()
@@ -214,20 +223,8 @@ class RunningBatch:
             self.close()
         return self.outcomes
 
-    def _begin(self, engine: Engine, shared: dict[bytes, LoglikelihoodAnswer] | None) -> None:
-        """Ask what there is to ask."""
-        limits = {state.job.time for state in self.running if state.job.time is not None}
-        self._shared = None if limits else shared
-        for limit in limits:
-            limit.begin()
-        for state in self.running:
-            if state.failure is not None:
-                fail(state, state.failure, self._journal)
-            elif _too_late(state):
-                _end_by_time(state, self._journal)
-        self._ask_all(engine, self.running)
-
     def _ask_all(self, engine: Engine, states: Iterable[_Running]) -> None:
+        """Ask an engine what there is to ask, anew where another was asked before."""
         self._asking.close()
         self._engine = engine
         self._asking = RequestDispatcher(engine, self._sandbox, self._take, self._shared)

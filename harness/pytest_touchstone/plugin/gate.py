@@ -289,8 +289,7 @@ class GateSession:
         if not asked or status not in (*FINE, ExitCode.NOTHING):
             return None
         self._exit_code = ExitCode.NOT_VALID
-        code = int(self.exit_code(status))
-        return f"gate not valid (exit code {code}): no benchmark was run"
+        return f"gate not valid (exit code {int(self.exit_code(status))}): no benchmark was run"
 
     def exit_code(self, status: int | pytest.ExitCode) -> int | pytest.ExitCode:
         """Return the run's exit code: 4 for a mistake, else 9 before 8 before pytest's code for ordinary tests."""

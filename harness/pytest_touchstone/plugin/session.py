@@ -138,8 +138,9 @@ class EvalSession:
             except CheckpointError as error:
                 self.fault = str(error)
                 return
-            names = [info.name for info in infos]
-            metafunc.parametrize("touchstone_checkpoint", infos, ids=names, scope="session")
+            metafunc.parametrize(
+                "touchstone_checkpoint", infos, ids=[info.name for info in infos], scope="session"
+            )
 
     def raise_fault(self) -> None:
         """Raise ``pytest.UsageError`` for the mistake for which the run does not begin, if there is one."""
