@@ -165,7 +165,8 @@ def _session(config: pytest.Config) -> EvalSession:
     else:
         from pytest_touchstone.plugin.controller import Controller
 
-        session = Controller(config, config.stash.get(MEETING, {}))
+        told: dict[str, Any] = config.stash.get(MEETING, {})
+        session = Controller(config, told)
     config.pluginmanager.register(session)
     config.stash[SESSION] = session
     return session

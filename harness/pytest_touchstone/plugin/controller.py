@@ -39,6 +39,7 @@ from pytest_touchstone.results.reuse import decide, write_decision
 from pytest_touchstone.results.summary import NOT_REACHED, base_name
 
 if TYPE_CHECKING:
+    from pytest_touchstone.core.eval_config import EvalConfig
     from pytest_touchstone.reports.progress import ProgressLine
     from pytest_touchstone.results.records import Record
     from pytest_touchstone.results.summary import Summary
@@ -348,8 +349,8 @@ class Controller(EvalSession):
             ]
             summary = replace(summary, failed_to_load=failed)
             kept = results.save(summary, records)
-            if self.settings.file is not None:
-                self._write_benchmark_files(summary, records)
+            if (file := self.settings.file) is not None:
+                self._write_benchmark_files(file, summary, records)
             summary = replace(
                 summary, changes=results.changes(kept, self._gate.published), leaders=results.leaders(kept)
             )
@@ -381,13 +382,13 @@ class Controller(EvalSession):
             return f"its worker died {crashes} times while running it"
         return NOT_REACHED if early else "no process has recorded it"
 
-    def _write_benchmark_files(self, summary: Summary, records: Iterable[Record]) -> None:
+    def _write_benchmark_files(self, file: EvalConfig, summary: Summary, records: Iterable[Record]) -> None:
         """Write a log and the results of each benchmark, as the file of ``--eval-config`` asks for them."""
         from pytest_touchstone.reports.files import write_benchmark_files
 
         # By name: under xdist the workers alone have the declarations.
         names = [base_name(result.benchmark) for result in summary.results]
-        asked = {name: self.settings.file.asking_named(name) for name in names}
+        asked = {name: file.asking_named(name) for name in names}
         asked |= {loaded.spec.name: loaded.asking for loaded in self.collection.loaded.values()}
         folder = self.config.invocation_params.dir
         write_benchmark_files(self.directory.path, summary, records, asked, folder)

@@ -27,7 +27,6 @@ from pytest_touchstone.core.requests import (
     Answer,
     Judge,
     JudgeAnswer,
-    Loglikelihood,
     LoglikelihoodAnswer,
     Refusal,
     Request,
@@ -156,8 +155,8 @@ class RequestDispatcher(Generic[Owner]):
             )
         try:
             self._take(asked.owner, number, answer, self._each - asked.begun)
-            is_loglikelihood = isinstance(request, Loglikelihood) and isinstance(answer, LoglikelihoodAnswer)
-            if self._shared is not None and is_loglikelihood:
+            # Only questions about log-probabilities have such an answer.
+            if self._shared is not None and isinstance(answer, LoglikelihoodAnswer):
                 self._shared[_key(request)] = answer
             self.collect()
         finally:

@@ -80,6 +80,11 @@ class TimeLimit:
 MOST_YIELDS: Final = 1000
 """A generator that yields this many times is taken to be endless."""
 
+TEXT_FIELDS: Final[Mapping[type[Any], tuple[str, ...]]] = {
+    kind: tuple(field.name for field in fields(kind) if field.type == "str") for kind in REQUEST_KINDS
+}
+"""The fields of each kind of request that are texts; annotations are kept as they are written."""
+
 LOOK_EVERY: Final = 0.05
 """Seconds from one look at what has come to the next, where nothing tells that something has."""
 
@@ -370,12 +375,12 @@ def _take(state: _Running, yielded: object, engine: Engine, lacks: Mapping[type[
             raise BenchmarkError(
                 f"{who} yielded a list with {_shown(request)} in it; only requests can be answered"
             )
-        _check_plain(request, who)
         if type(request) not in state.job.spec.asks:
             named = ", ".join(kind.__name__ for kind in state.job.spec.asks)
             raise BenchmarkError(
                 f"{who} yielded a {type(request).__name__} but declares asks={named}; add it there"
             )
+        _check_plain(request, who)
         if not isinstance(request, (*engine.info.serves, *NOT_OF_CHECKPOINTS)):
             raise BenchmarkError(
                 f"{who} yielded a {type(request).__name__}, which a {engine.info.kind} checkpoint cannot answer"
@@ -393,7 +398,7 @@ def _check_plain(request: Request, who: str) -> None:
     """Raise ``BenchmarkError`` for a request that holds a list or the like, which could change on its way, or
     something else where a text belongs."""
     kind: Any = type(request)
-    for name in _texts(kind):
+    for name in TEXT_FIELDS[kind]:
         if not isinstance(value := getattr(request, name), str):
             raise BenchmarkError(
                 f"{who} yielded a {kind.__name__} whose {name} is {_shown(value)}; give text"
@@ -406,16 +411,10 @@ def _check_plain(request: Request, who: str) -> None:
         ) from None
 
 
-@functools.cache
-def _texts(kind: type[Any]) -> tuple[str, ...]:
-    """Return the fields of a kind of request that are texts; annotations are kept as they are written."""
-    return tuple(field.name for field in fields(kind) if field.type == "str")
-
-
 def _remember(state: _Running, answers: Sequence[Answered]) -> None:
     if not state.exchanges:
-        kind: Any = type(state.requests[0])
-        state.length = len(getattr(state.requests[0], _texts(kind)[0]))
+        first = state.requests[0]
+        state.length = len(getattr(first, TEXT_FIELDS[type(first)][0]))
     for request, answer in zip(state.requests, answers, strict=True):
         state.counts["truncated"] += bool(getattr(answer, "truncated", 0))
         if isinstance(request, Generate) and isinstance(answer, GenerateAnswer):

@@ -12,18 +12,13 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.core.requests import (
-    FillMask,
     Generate,
-    Judge,
-    Loglikelihood,
-    PseudoLoglikelihood,
     Request,
-    RollingLoglikelihood,
-    RunProgram,
 )
 from pytest_touchstone.core.settings import DEFAULT, settings_table
 from pytest_touchstone.core.text import rough_tokens
 from pytest_touchstone.plugin.collection import Collection, Given
+from pytest_touchstone.plugin.driver import TEXT_FIELDS
 from pytest_touchstone.plugin.planned import Planned, planned_items
 from pytest_touchstone.reports.plan import DryRun, DryRunRow, SettingRow
 
@@ -116,12 +111,4 @@ def _settings(settings: Settings, givens: dict[str, Given]) -> Iterator[SettingR
 
 def _request_text(request: Request) -> str:
     """Return the text of a request that goes through the model."""
-    match request:
-        case Loglikelihood(context, continuation):
-            return context + continuation
-        case RollingLoglikelihood(text) | FillMask(text) | PseudoLoglikelihood(text):
-            return text
-        case Generate(prompt):
-            return prompt
-        case RunProgram() | Judge():
-            return ""
+    return "".join(getattr(request, name) for name in TEXT_FIELDS[type(request)])
