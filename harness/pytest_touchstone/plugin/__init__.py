@@ -36,7 +36,7 @@ PROJECT_FILE: Final = "pyproject.toml"
 SHIPPED: Final = {Path(__file__).resolve().parents[level] / "evals" for level in (1, 3)}
 """The folders of the shipped benchmarks, in a wheel and in a checkout."""
 NO_CHECKPOINT: Final = "no checkpoint; give --checkpoint PATH"
-STOPPED_EARLY: Final = "stopped before anything was asked; the same command begins again"
+STOPPED_EARLY: Final = "stopped before anything was asked"
 OURS_ALONE: Final = "pytest_touchstone.plugin.default_files"
 """The plugin that ``touchstone run`` starts pytest with."""
 MEETING: Final = pytest.StashKey[dict[str, Any]]()
