@@ -16,6 +16,7 @@ from xml.etree import ElementTree
 import pytest
 
 from pytest_touchstone.compare.mlflow import tracker_name
+from pytest_touchstone.core.aggregation import is_soft
 from tests.support.forking import python
 from tests.support.mlflow_server import sent_to
 from tests.support.project import ALONE
@@ -163,8 +164,12 @@ def test_the_files_of_benchmarks_and_checkpoints_have_them_exactly(of_run: Run) 
 
 @pytest.mark.slow
 def test_the_terminal_shows_them(of_run: Run) -> None:
-    # Of several checkpoints that fill a screen, the rows say how many groups there are.
-    assert terminal_figures(of_run) == {key: one for key, one in of_run.expected.items() if not key.group}
+    assert terminal_figures(of_run) == for_people(of_run)
+
+
+def for_people(run: Run) -> Shown:
+    """The numbers of the terminal and the page: groups are shown without soft scores."""
+    return {key: one for key, one in run.expected.items() if not (key.group and is_soft(key.metric))}
 
 
 def terminal_figures(run: Run) -> Shown:
@@ -191,12 +196,11 @@ def terminal_figures(run: Run) -> Shown:
 @pytest.mark.slow
 def test_markdown_shows_the_primary_ones_and_composites(of_run: Run) -> None:
     found = {}
+    names = {key.checkpoint for key in of_run.exact}
     for line in (of_run.folder / "m.md").read_text(encoding="utf-8").splitlines():
         cells = [cell.strip().replace("&#91;", "[").replace("&#93;", "]") for cell in line.split("|")[1:-1]]
-        if len(cells) == 7 and cells[0].startswith("`"):
-            checkpoint, benchmark, metric = (
-                cell.strip("`") for cell in (cells[0], cells[1].split()[0], cells[2])
-            )
+        if len(cells) == 7 and cells[0] in names:
+            checkpoint, benchmark, metric = cells[0], cells[1].split()[0], cells[2]
             found[Key(checkpoint, benchmark, "", metric)] = Figures(*cells[3:6])
     assert found == {
         key: one._replace(n="") if key.metric == COMPOSITE else one for key, one in primary(of_run).items()
@@ -230,7 +234,7 @@ def test_the_page_shows_them_without_a_script(of_run: Run) -> None:
             key = Key(checkpoint, heading, "", name)
         found[key] = Figures(value, interval, n)
     assert found == {
-        key: one._replace(n="") if key.metric == COMPOSITE else one for key, one in of_run.expected.items()
+        key: one._replace(n="") if key.metric == COMPOSITE else one for key, one in for_people(of_run).items()
     }
 
 

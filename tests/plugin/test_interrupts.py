@@ -79,7 +79,7 @@ def test_ctrl_c_during_collection_is_one_line_unless_the_place_is_asked_for(
     project: Project, options: tuple[str, ...], shown: bool
 ) -> None:
     (project.path / "conftest.py").write_text("def pytest_collectstart(): raise KeyboardInterrupt")
-    result = project.run(*options)
+    result = project.run(*options, apart=True)
     assert result.ret == 2
     text = result.stdout.str()
     assert ("stopped before anything was asked" in text) is not shown
