@@ -24,7 +24,7 @@ from pytest_touchstone.core.requests import (
 )
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.plugin.dispatch import _sound as sound
+from pytest_touchstone.plugin.dispatch import refuse_nan
 from tests.drill.readers import CHECKPOINTS, Reader, check_refusal, folder_of
 from tests.support.pt_files import SIZES, llama_pt
 from tests.support.tiny import (
@@ -51,8 +51,8 @@ def answers(path: Path) -> list[object]:
     (info,) = resolve(str(source), seq_len=None)
     with closing(open_engine(info, SETTINGS)) as engine:
         if info.kind == "masked":
-            return [*map(sound, engine.answer([MASKED]))]
-        found: list[object] = [engine.conversation(TURNS), *map(sound, engine.answer(ASKED))]
+            return [*map(refuse_nan, engine.answer([MASKED]))]
+        found: list[object] = [engine.conversation(TURNS), *map(refuse_nan, engine.answer(ASKED))]
     for one in found:
         if isinstance(one, Refusal):
             check_refusal(HarnessError(one.reason))

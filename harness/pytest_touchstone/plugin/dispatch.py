@@ -147,12 +147,7 @@ class RequestDispatcher(Generic[Owner]):
             self._asked.pop(asked.owner, None)
         self._tick()
         self.open -= 1
-        values = [getattr(answer, "logprob", None)]
-        values += [candidate.logprob for candidate in getattr(answer, "candidates", ())]
-        if any(value is not None and math.isnan(value) for value in values):  # it must not become a score
-            answer = Refusal(
-                "the checkpoint answered with NaN; its weights are broken, or overflow: try --eval-dtype float32"
-            )
+        answer = refuse_nan(answer)
         try:
             self._take(asked.owner, number, answer, self._each - asked.begun)
             # Only questions about log-probabilities have such an answer.
@@ -226,6 +221,17 @@ class RequestDispatcher(Generic[Owner]):
         future.add_done_callback(
             lambda ended: self._ended.put((owner, number, ended))
         )  # called in any thread
+
+
+def refuse_nan(answer: Answered) -> Answered:
+    """Return the answer, or a refusal in place of one that holds a NaN: it must not become a score."""
+    values = [getattr(answer, "logprob", None)]
+    values += [candidate.logprob for candidate in getattr(answer, "candidates", ())]
+    if not any(value is not None and math.isnan(value) for value in values):
+        return answer
+    return Refusal(
+        "the checkpoint answered with NaN; its weights are broken, or overflow: try --eval-dtype float32"
+    )
 
 
 def _key(request: Request) -> bytes:
