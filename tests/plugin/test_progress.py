@@ -36,7 +36,7 @@ class Engine:
 
 def item(nodeid: str, asks: type[Request] = Loglikelihood, parameters: int | None = None) -> Any:
     """An item of a benchmark."""
-    info = SimpleNamespace(parameters=parameters)
+    info = SimpleNamespace(weights=SimpleNamespace(parameters=parameters))
     return SimpleNamespace(nodeid=nodeid, spec=SimpleNamespace(asks=(asks,)), info=info)
 
 
