@@ -53,7 +53,7 @@ def test_a_sum_is_marked_where_a_part_of_it_is_estimated(sampled: int, together:
         DryRunRow(checkpoint="m", benchmark="b", items=3, sampled=sampled, requests=24, prompt_tokens=200,
                   new_tokens=0),
     ]  # fmt: skip
-    lines = render(DryRun(rows, [], [], []), width=100, color=False).splitlines()
+    lines = render_dry_run(DryRun(rows, [], [], []), width=100, color=False).splitlines()
     assert together in [" ".join(line.split()) for line in lines]
 
 
