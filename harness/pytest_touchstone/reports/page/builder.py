@@ -111,7 +111,8 @@ def live_page(
 def _study(
     study: Study | None, sections: Sequence[Section], title: str, told: Sequence[str], redaction: Redaction
 ) -> str:
-    data = {"sections": sections, "title": title, "told": told, **study_content(study)}
+    shown = [section for section in sections if section.key != "sparklines"]  # the page draws the curves
+    data = {"sections": shown, "title": title, "told": told, **study_content(study)}
     return _rendered("study.html.j2", data, redaction)
 
 

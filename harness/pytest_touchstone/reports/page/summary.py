@@ -126,7 +126,7 @@ def overview(table: ScoreTable, verdicts: Mapping[str, str]) -> dict[str, Any]:
         first, across, down = "checkpoint", down, across
     else:
         cells = [list(row) for row in zip(*cells, strict=True)]
-    legend = "With 95 % intervals."
+    legend = "With 95 % intervals." if any(one.low is not None for one in table.cells) else ""
     if any(one.best for one in table.cells):
         legend += " Marked: the best, where a paired test on the same items tells it from each other one."
     rows = list(zip(down, cells, strict=True))
