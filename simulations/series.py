@@ -33,9 +33,8 @@ from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.results.store_entry import ItemScores
 from pytest_touchstone.study.between import Between, between
 from pytest_touchstone.study.curves import curves_of
-from pytest_touchstone.study.differences import MORE
 from pytest_touchstone.study.points import Study
-from pytest_touchstone.study.pool import pool_of
+from pytest_touchstone.study.pool import MORE
 from pytest_touchstone.study.reading import TablesRead, make_study
 from simulations.gate import choose
 
@@ -118,7 +117,7 @@ def curves(
 
 def _matrix(right: Sequence[np.ndarray], totals: bool) -> Between:
     study = study_of(right, totals)
-    return between(study, {measure.key: pool_of(study, measure) for measure in study.measures})[0]
+    return between(study)[0]
 
 
 def study_of(right: Sequence[np.ndarray], totals: bool) -> Study:

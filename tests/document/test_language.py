@@ -46,8 +46,8 @@ def texts_of_the_code() -> str:
 SPEAKING = (
     *(f"reports/{name}.py" for name in ("comparison", "gate", "notes", "best")),
     *("document/formatting.py", "reports/terminal.py", "reports/next_steps.py"),
-    *(f"study/{name}.py" for name in ("advice*", "curve_sections", "forgetting_section", "overview", "pool")),
-    *(f"study/{name}.py" for name in ("sections", "sparklines", "texts", "versus")),
+    *(f"study/{name}.py" for name in ("advice", "curve_sections", "forgetting", "overview", "points", "pool")),
+    *(f"study/{name}.py" for name in ("sections", "sparklines", "versus")),
     *("compare/baselines.py", "compare/prompts.py", "compare/gate/decide.py", "compare/gate/accepted.py"),
 )
 """The modules whose texts a person reads in the terminal."""

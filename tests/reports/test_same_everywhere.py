@@ -27,7 +27,7 @@ from pytest_touchstone.reports.score_table import table_of_study
 from pytest_touchstone.reports.terminal import render
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.summary import Summary, load_summary, results_csv, summary_json, wholes
-from pytest_touchstone.study.advice import find
+from pytest_touchstone.study.advice import advice
 from pytest_touchstone.study.reading import study_of
 from pytest_touchstone.study.sections import sections_of
 from tests.support.runs import run
@@ -89,7 +89,7 @@ def test_values_and_the_best_checkpoint_are_the_same_in_every_form(tmp_path: Pat
     for text in (texts["terminal"], texts["page"], words(study_page(study, sections_of(study)))):
         assert line in text
     assert line in " ".join(render_text(best_sections(study), width=80, color=False).split())
-    chosen = study.once(find).advice.checkpoint
+    chosen = study.once(advice).checkpoint
     assert chosen is not None
     assert (chosen.point.name, {point.name for point in chosen.rivals}) == (best.checkpoint, set(best.rivals))
 

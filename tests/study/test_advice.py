@@ -5,18 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_touchstone.statistics.power import binary_design, power_of_drop
-from pytest_touchstone.study.advice import NO_GAIN, PAIRED, Advice, find
-from pytest_touchstone.study.points import Study
+from pytest_touchstone.study.advice import NO_GAIN, PAIRED, advice
 from pytest_touchstone.study.reading import study_of
 from tests.support.compared import printed, ran
 from tests.support.entries import right
 from tests.support.known import known
 from tests.support.published import published
 from tests.support.studies import answers, of_items, of_totals, placed, study_of_candidates
-
-
-def advice(study: Study) -> Advice:
-    return find(study).advice
 
 
 def test_the_best_that_is_told_from_all_others_is_advised_without_rivals() -> None:

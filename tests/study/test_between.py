@@ -9,7 +9,7 @@ import pytest
 
 from pytest_touchstone.study.between import Between, between, by_length
 from pytest_touchstone.study.points import Study
-from pytest_touchstone.study.pool import Pool, pool_of
+from pytest_touchstone.study.pool import pool_of
 from pytest_touchstone.study.reading import study_of
 from tests.support.compared import ran
 from tests.support.known import known
@@ -17,12 +17,8 @@ from tests.support.published import published
 from tests.support.studies import answers, of_items, placed, study_of_candidates
 
 
-def pools(study: Study) -> dict[str, Pool]:
-    return {measure.key: pool_of(study, measure) for measure in study.measures}
-
-
 def first(study: Study) -> Between:
-    return between(study, pools(study))[0]
+    return between(study)[0]
 
 
 def split(runs: list[dict[str, list[float]]], at: int) -> Study:
@@ -150,10 +146,10 @@ def test_results_that_are_not_valid_are_no_best() -> None:
 def test_of_the_published_rows_no_difference_of_series_or_lengths_is_carried(tmp_path: Path) -> None:
     """Best of 1536 against best of 2048: 0.73 points at Real@1, on 2,400 and 3,200 items."""
     study = study_of([str(published(tmp_path))], output=tmp_path)
-    found = {one.measure.label: one for one in between(study, pools(study))}
+    found = {one.measure.label: one for one in between(study)}
     assert {duel.told for one in found.values() for duel in one.duels} == {"cannot tell"}
     assert known(found["Real@1"].overall).value == 0.6778
-    every = by_length(between(study, pools(study)), study.level)
+    every = by_length(study)
     lengths = {(one.series[0].training, one.measure.label): one for one in every}
     assert len(lengths) == 8
     duel = lengths["mlm_v2", "Real@1"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pytest_touchstone.compare.standings import ALL, best_checkpoint
-from pytest_touchstone.study.advice import choose
+from pytest_touchstone.study.advice import recommend
 from pytest_touchstone.study.choice import ChoiceCost, costs_of, standings_in
 from pytest_touchstone.study.points import Study
 from pytest_touchstone.study.pool import pools_of
@@ -100,7 +100,7 @@ def test_best_and_study_expect_the_same_of_a_composite() -> None:
     best = best_checkpoint(study.once(standings_in))
     assert best is not None
     mine = next(one for one in costs_of(study) if one.standing == best)
-    chosen = known(choose(study, next(iter(study.once(pools_of).values()))))
+    chosen = known(recommend(study, next(iter(study.once(pools_of).values()))))
     expected = known(chosen.expected)
     assert (expected.value, expected.low, expected.high) == pytest.approx(
         (mine.expected, mine.low, mine.high)

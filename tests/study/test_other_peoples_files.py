@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.compare.candidate import told_by_path
-from pytest_touchstone.study.advice import find
+from pytest_touchstone.study.between import between
 from pytest_touchstone.study.curves import DROP, curves_of
 from pytest_touchstone.study.points import Study
 from pytest_touchstone.study.reading import study_of
@@ -130,8 +130,7 @@ def test_results_that_were_asked_in_two_ways_are_two_series_and_two_measures(tmp
     assert {one.label for one in study.measures} == {"arc_easy 0-shot acc", "arc_easy 5-shot acc"}
     (curve,) = curves_of(study)
     assert (curve.tests[DROP].value, [value.value for value in curve.values]) == (None, [0.3, 0.4, 0.4])
-    found = find(study)
-    assert all(not one.duels for one in found.between)
+    assert all(not row.duels for row in study.once(between))
 
 
 def test_results_that_do_not_say_how_they_were_asked_are_no_other_way(tmp_path: Path) -> None:

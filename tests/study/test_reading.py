@@ -13,8 +13,8 @@ import pytest
 from pytest_touchstone.compare.candidate import CheckpointResults
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.study.curves import DROP, curve_of
-from pytest_touchstone.study.differences import NOT_MORE, difference, verdict_on
 from pytest_touchstone.study.points import Measure, Point, Series, Study
+from pytest_touchstone.study.pool import NOT_MORE, difference, verdict_on
 from pytest_touchstone.study.reading import about_series, project_series, study_of
 from tests.support.compared import ran
 from tests.support.entries import right

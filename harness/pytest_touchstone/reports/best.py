@@ -23,7 +23,6 @@ from pytest_touchstone.results.summary import Summary, wholes
 from pytest_touchstone.statistics.comparison import POINTS, unit_of
 from pytest_touchstone.study.choice import costs_of, standings_in, without_cost
 from pytest_touchstone.study.points import Study
-from pytest_touchstone.study.texts import amount, value_range, value_text
 
 # In a sentence
 
@@ -118,10 +117,10 @@ def best_sections(study: Study) -> list[Section]:
         cost_rows = tuple(
             (
                 cost.standing.benchmark or cost.measure.label,
-                amount(cost.measured, cost.measure),
+                cost.measure.amount(cost.measured),
                 cost.measure.told_in.moved(-cost.luck),
-                amount(cost.expected, cost.measure),
-                value_range(cost, cost.measure),
+                cost.measure.amount(cost.expected),
+                cost.measure.range(cost),
             )
             for cost in costs
         )
@@ -154,10 +153,10 @@ def cost_sentences(study: Study) -> list[str]:
     for cost in study.once(costs_of):
         if cost.standing == best:
             luck = cost.measure.told_in.told(abs(cost.luck)).removeprefix("+")
-            expected = f"{value_text(cost.expected, cost.measure)} {value_range(cost, cost.measure)}"
+            expected = f"{cost.measure.text(cost.expected)} {cost.measure.range(cost)}"
             where = "over all items" if best.benchmark == ALL else f"on {best.benchmark}"
             lines.append(
-                f"{best.checkpoint} measures {value_text(cost.measured, cost.measure)} {where}; "
+                f"{best.checkpoint} measures {cost.measure.text(cost.measured)} {where}; "
                 f"choosing the best of {best.of} flatters it by {luck}: expect {expected} on further items"
             )
     if names := [f"{standing.benchmark} {standing.metric}" for standing in study.once(without_cost)]:

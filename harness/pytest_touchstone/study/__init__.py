@@ -1,7 +1,7 @@
 """Many checkpoints at once: the series of a training study, what can be said of them, and the sections that say it.
 
 ``points`` has the types and is what everything else imports; ``reading`` makes a ``Study`` of what a user names;
-``differences`` compares two points, or one with the best of many.
+``pool`` has scores of items, differences of points, and means with their noise.
 
 A section is made by a function ``Study -> Section | None`` (``document`` has the types, and the parts that a section is
 made of); None leaves it out. Its ``brief`` parts and its ``line`` are what a terminal shows unless more is asked for.

@@ -1,4 +1,4 @@
-"""The next steps: the checkpoint to go on from, comparisons that need more items, and commands.
+"""What to do next: the checkpoint to go on from, comparisons that need more items, commands; and benchmarks' noise.
 
 Everything rests on numbers of this study. Where it holds none, the advice is "no evidence", with the reason.
 
@@ -8,32 +8,31 @@ Everything rests on numbers of this study. Where it holds none, the advice is "n
 - **Expected** of it on further items of the kind: its value and interval after allowing for the choice.
 - **More items**: for the best series against each other one that cannot be told from it. The number is that with which
   a drop of the measured size is found with power 0.8 (``statistics.power``), among as many comparisons.
-
-``find`` makes everything that a study finds by comparing its series, once for all reports.
 """
 
 from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Final
 
 from pytest_touchstone.compare.load import select
 from pytest_touchstone.compare.standings import best_checkpoint
 from pytest_touchstone.core.tasks import shipped_names, translated
-from pytest_touchstone.core.text import place_text
+from pytest_touchstone.core.text import count, listed, place_text
+from pytest_touchstone.document import COMMAND, Facts, Part, Section, Table
+from pytest_touchstone.document.formatting import NOTHING
 from pytest_touchstone.statistics.best_of_many import best_of
 from pytest_touchstone.statistics.comparison import Comparison, z_quantile
 from pytest_touchstone.statistics.contrasts import Contrast
-from pytest_touchstone.statistics.curves import CURVE_DRAWS
+from pytest_touchstone.statistics.curves import CURVE_DRAWS, LAST
 from pytest_touchstone.statistics.power import design_of_comparison, items_for_drop
 from pytest_touchstone.statistics.verdicts import POWER
-from pytest_touchstone.study.between import UNTOLD, Between, Contest, Duel, between, by_length
+from pytest_touchstone.study.between import UNTOLD, Contest, Duel, between
 from pytest_touchstone.study.choice import complete_points, expected_of, measure_of, standings_in
-from pytest_touchstone.study.forgetting import Forgetting, forgetting
-from pytest_touchstone.study.points import Measure, Point, Study
+from pytest_touchstone.study.points import MOST_IN_LINE, Measure, Point, Study, facts_of
 from pytest_touchstone.study.pool import MeasureNoise, Pool, noise, pool_over, pools_of
 
 MOST: Final = 3
@@ -52,10 +51,11 @@ NO_GAIN: Final = (
     "no evidence: of no series is it known that it began at a checkpoint of this study (`from` in "
     "[tool.touchstone.series.NAME] tells it)"
 )
+NO_CHECKPOINT: Final = "no evidence: no measure with two checkpoints whose noise is known"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class RecommendedCheckpoint:
     """The checkpoint to go on from: the one measured best, which cannot be told from its ``rivals``.
 
     ``expected`` is what further items would give. ``earliest`` is the rival with the least training in its own series,
@@ -101,45 +101,61 @@ class NextCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """All of it; ``why`` says why there is no checkpoint to advise."""
+    """The recommended checkpoint, or why there is none, comparisons that need more items, and the next commands."""
 
-    checkpoint: Chosen | None
+    checkpoint: RecommendedCheckpoint | None
     why: str
     more_items: tuple[MoreItems, ...]
     plan: tuple[NextCommand, ...]
 
 
-def advice(study: Study, pools: Mapping[str, Pool], found: Sequence[Between]) -> Advice:
-    """The advice that the study supports."""
-    main = min(found, key=lambda one: _order(pools[one.measure.key]), default=None)
-    chosen = None if main is None else choose(study, pools[main.measure.key])
-    more = [] if main is None else _more_items(main, study.level)
-    return Advice(
-        checkpoint=chosen,
-        why="" if chosen else "no evidence: no measure with two checkpoints whose noise is known",
-        more_items=tuple(more),
-        plan=(
-            *([_go_on(study, pools[main.measure.key], chosen)] if main and chosen else []),
-            *(_decide(one, study.level) for one in more[:MOST]),
+def advice(study: Study) -> Advice:
+    """Return the advice that the study supports; ``study.once(advice)`` keeps it."""
+    pools = study.once(pools_of)
+
+    def order(pool: Pool) -> tuple[bool, bool, int, str]:
+        """In whatever order files have them: a known noise, a composite, most checkpoints, the first by name."""
+        has_noise = len(pool.points) > 1 and pool.noise(range(len(pool.points))) is not None
+        primary = has_noise and pool.measure.primary
+        return not primary, pool.measure.composite is None, -len(pool.points), pool.measure.key
+
+    main = min(study.once(between), key=lambda row: order(pools[row.measure.key]), default=None)
+    if main is None:
+        return Advice(checkpoint=None, why=NO_CHECKPOINT, more_items=(), plan=())
+    pool = pools[main.measure.key]
+    recommended = recommend(study, pool)
+    rivals = [best.series for best in main.bests if best is not main.overall]
+    duels = [main.duel(main.overall.series, series) for series in rivals] if main.overall else []
+    more = sorted(
+        (
+            _items_needed(duel, len(main.duels), study.level)
+            for duel in duels
+            if duel is not None and duel.told == UNTOLD
         ),
+        key=lambda row: (row.needed is None, row.needed or 0),
+    )
+    plan = [_decide(row, study.level) for row in more[:MOST]]
+    if recommended is not None:
+        point = recommended.point
+        go_on = NextCommand(
+            aim=f"after training on from {point.name}: score the new checkpoints",
+            command=_command(recommended.measure, [point], "--checkpoint 'runs/NEW/checkpoint-*'"),
+            expected=_gains(study, pool) or NO_GAIN,
+        )
+        plan = [go_on, *plan]
+    return Advice(
+        checkpoint=recommended,
+        why="" if recommended else NO_CHECKPOINT,
+        more_items=tuple(more),
+        plan=tuple(plan),
     )
 
 
-def _order(pool: Pool) -> tuple[bool, bool, int, str]:
-    """The order of measures to decide by, in whatever order files have them: one whose noise is known, a composite
-    before others, the one of most checkpoints, the first by name."""
-    known = len(pool.points) > 1 and pool.noise(range(len(pool.points))) is not None
-    return (
-        not (known and pool.measure.primary),
-        pool.measure.composite is None,
-        -len(pool.points),
-        pool.measure.key,
-    )
+def recommend(study: Study, main: Pool) -> RecommendedCheckpoint | None:
+    """Return the checkpoint to go on from; None for fewer than two, or without their noise.
 
-
-def choose(study: Study, main: Pool) -> Chosen | None:
-    """The checkpoint to go on from: the best one (``compare.standings``), where only totals are known the one measured
-    best by the main measure; None for fewer than two, or without their noise."""
+    It is the best one (``compare.standings``), where only totals are known the one measured best by the main measure.
+    """
     standing, pool = best_checkpoint(study.once(standings_in)), main
     if standing is not None and (measure := measure_of(study, standing)) is not None:
         pool = pool_over(study, measure, complete_points(study, measure.benchmarks))
@@ -148,66 +164,44 @@ def choose(study: Study, main: Pool) -> Chosen | None:
     if len(places) < 2 or noise is None:
         return None
     choice = best_of(pool.means, noise, level=study.level, draws=CURVE_DRAWS)
-    place, rivals = choice.place, pool.rivals(choice.place, places, study.level)
+    best, rivals = choice.place, pool.rivals(choice.place, places, study.level)
     if standing is not None and standing.checkpoint in pool.index:
-        place = pool.index[standing.checkpoint]
-        rivals = [other for other in places if pool.points[other].name in standing.rivals]
-    best, measure = pool.points[place], pool.measure
-    series = study.series_of(best)
-    before = series.points[: series.points.index(best)]
-    return Chosen(
-        point=best,
+        best = pool.index[standing.checkpoint]
+        rivals = [place for place in places if pool.points[place].name in standing.rivals]
+    point, measure = pool.points[best], pool.measure
+    series = study.series_of(point)
+    before = series.points[: series.points.index(point)]
+    return RecommendedCheckpoint(
+        point=point,
         measure=measure,
         value=measure.sign * choice.measured,
         of=len(places),
         rivals=tuple(pool.points[place] for place in sorted(rivals, key=lambda place: -pool.means[place])),
-        expected=expected_of(study, pool, place, choice),
+        expected=expected_of(study, pool, best, choice),
         earliest=next((point for point in before if set(pool.places([point])) & set(rivals)), None),
     )
 
 
-# More items
-
-
-def _more_items(main: Between, level: float) -> list[MoreItems]:
-    """The best series against those that cannot be told from it, the nearest to being told first."""
-    others = [one.series for one in main.bests if one is not main.overall]
-    duels = [main.duel(main.overall.series, one) for one in others] if main.overall else []
-    found = [
-        _needed(main.measure, duel, len(main.duels), level)
-        for duel in duels
-        if duel is not None and duel.told == UNTOLD
-    ]
-    return sorted(found, key=lambda one: (one.needed is None, one.needed or 0))
-
-
-def _needed(measure: Measure, duel: Duel, family: int, level: float) -> MoreItems:
+def _items_needed(duel: Duel, family: int, level: float) -> MoreItems:
+    """Return how many items a comparison takes, as one of a family of so many."""
     design = design_of_comparison(duel.as_measured)
-    moved = abs(duel.comparison.difference or 0.0)
-    plain = MoreItems(measure=measure, duel=duel, items=duel.items, needed=None, why=NO_ERROR)
-    if design is None or not duel.items:
-        return plain
-    if not moved:
-        return replace(plain, why=NO_DIFFERENCE)
-    found = items_for_drop(design, moved, power=POWER, family=family, margin=0.0, alpha=1 - level)
-    if found is None:
-        return replace(plain, why=TOO_MANY)
-    return replace(plain, needed=math.ceil(duel.items * found / design.items), why="")
+    gap = abs(duel.comparison.difference or 0.0)
+    needed, why = None, NO_ERROR
+    if design is not None and duel.items:
+        why = NO_DIFFERENCE
+        if gap:
+            why = TOO_MANY
+            size = items_for_drop(design, gap, power=POWER, family=family, margin=0.0, alpha=1 - level)
+            if size is not None:
+                needed, why = math.ceil(duel.items * size / design.items), ""
+    return MoreItems(measure=duel.measure, duel=duel, items=duel.items, needed=needed, why=why)
 
 
 # Commands
 
 
-def _go_on(study: Study, pool: Pool, chosen: Chosen) -> NextCommand:
-    return NextCommand(
-        aim=f"after training on from {chosen.point.name}: score the new checkpoints",
-        command=_command(chosen.measure, [chosen.point], "--checkpoint 'runs/NEW/checkpoint-*'"),
-        expected=_gains(study, pool) or NO_GAIN,
-    )
-
-
 def _gains(study: Study, pool: Pool) -> str:
-    """The gains of the series that are known to have begun at a checkpoint of the study (``from``), over it."""
+    """Return the gains of the series that are known to have begun at a checkpoint of the study (``from``), over it."""
     places = {point.candidate.name: pool.places([point]) for point in study.points}
     texts = []
     for series in study.series:
@@ -216,100 +210,218 @@ def _gains(study: Study, pool: Pool) -> str:
         reached = pool.places(series.points)
         if began and reached:
             duel = Contest(study, pool, [(series, began), (series, reached)]).duel(0, 1)
-            moved = _difference(duel.comparison, pool.measure)
-            texts.append(f"{series.name} reached {moved} over its start, {duel.first.point.name}")
+            gain = _difference(duel.comparison, pool.measure)
+            texts.append(f"{series.name} reached {gain} over its start, {duel.first.point.name}")
     return f"{'; '.join(texts)}: one training is no range" if len(texts) == 1 else "; ".join(texts)
 
 
-def _difference(one: Comparison, measure: Measure) -> str:
-    """The difference with its interval, as text."""
-    if one.difference is None:
+def _difference(comparison: Comparison, measure: Measure) -> str:
+    """Return the difference with its interval, as text."""
+    if comparison.difference is None:
         return "no known difference"
-    unit = measure.told_in
-    limits = (
-        "" if one.low is None or one.high is None else f" [{unit.moved(one.low)}, {unit.moved(one.high)}]"
-    )
-    return f"{unit.told(one.difference)}{limits}"
+    limits = measure.difference_range(comparison)
+    return measure.told_in.told(comparison.difference) + ("" if limits == NOTHING else f" {limits}")
 
 
-def _decide(one: MoreItems, level: float) -> NextCommand:
-    first, second = one.duel.first.point, one.duel.second.point
-    entries = [point.candidate.entries[name] for point in (first, second) for name in one.measure.benchmarks]
-    given = [_given(first), _given(second)]
-    command = _command(one.measure, (first, second), " ".join(given)) if all(given) else ""
+def _decide(row: MoreItems, level: float) -> NextCommand:
+    """Return the command that decides between two checkpoints, or why there is none."""
+    points = row.duel.first.point, row.duel.second.point
+    entries = [point.candidate.entries[name] for point in points for name in row.measure.benchmarks]
     room = min(max(entry.saved.of, entry.saved.scored) / max(entry.saved.scored, 1) for entry in entries)
+    paths = [
+        next((entry.saved.path for entry in point.candidate.entries.values() if entry.saved.path), "")
+        for point in points
+    ]
+    options = " ".join(f"--checkpoint {shlex.quote(path)}" for path in paths)
+    command = _command(row.measure, points, options) if all(paths) else ""
     if not all(entry.items.examples for entry in entries):
         expected = PAIRED
-    elif one.times is None or one.times > room:
-        takes = one.why if one.times is None else f"it takes {place_text(one.times, 2)} times the items"
+    elif row.times is None or row.times > room:
+        takes = row.why if row.times is None else f"it takes {place_text(row.times, 2)} times the items"
         more = f"{place_text(room, 2)} times as many" if room > 1 else "no more"
         command, expected = "", f"cannot be decided with this data: {takes}, and there are {more}"
     else:
-        limit = "all" if len(one.measure.benchmarks) > 1 else f"{one.needed}"
-        command, expected = f"{command} --eval-limit {limit}" if command else "", _range(one, level)
-    return NextCommand(
-        aim=f"decide {first.name} against {second.name} by {one.measure.label}",
-        command=command,
-        expected=expected,
-    )
+        limit = "all" if len(row.measure.benchmarks) > 1 else f"{row.needed}"
+        command = f"{command} --eval-limit {limit}" if command else ""
+        comparison, expected = row.duel.comparison, "not known"
+        if comparison.difference is not None and comparison.stderr and row.needed:
+            half = z_quantile(level) * comparison.stderr * math.sqrt(1 + row.items / row.needed)
+            low, high = comparison.difference - half, comparison.difference + half
+            expected = (
+                f"a difference within {_difference(replace(comparison, low=low, high=high), row.measure)}"
+            )
+    first, second = points
+    aim = f"decide {first.name} against {second.name} by {row.measure.label}"
+    return NextCommand(aim=aim, command=command, expected=expected)
 
 
-def _range(one: MoreItems, level: float) -> str:
-    """The difference that so many further items would measure, were it what it is here."""
-    known = one.duel.comparison
-    if known.difference is None or not known.stderr or not one.needed:
-        return "not known"
-    half = z_quantile(level) * known.stderr * math.sqrt(1 + one.items / one.needed)
-    further = replace(known, low=known.difference - half, high=known.difference + half)
-    return f"a difference within {_difference(further, one.measure)}"
-
-
-def _given(point: Point) -> str:
-    """The option that names the checkpoint; empty where no run knew its path."""
-    path = next(filter(None, (entry.saved.path for entry in point.candidate.entries.values())), "")
-    return f"--checkpoint {shlex.quote(path)}" if path else ""
-
-
-def _command(measure: Measure, points: Iterable[Point], given: str) -> str:
-    """The command that scores checkpoints on these benchmarks: of the shipped ones, or of the files here; empty
+def _command(measure: Measure, points: Iterable[Point], options: str) -> str:
+    """Return the command that scores checkpoints on these benchmarks: of the shipped ones, or of the files here; empty
     where somebody's file names a benchmark that there is none of."""
     shipped = shipped_names()
     terms: dict[str, bool] = {}
     for entry in (point.candidate.entries[name] for point in points for name in measure.benchmarks):
         saved = entry.saved
         names = translated(saved.benchmark, shipped, theirs=saved.published)
-        known = all(name.partition("/")[0] in shipped for name in names)
-        if saved.published and not known:
+        is_shipped = all(name.partition("/")[0] in shipped for name in names)
+        if saved.published and not is_shipped:
             return ""
-        terms |= {name if known else saved.benchmark: known for name in names}
+        terms |= {name if is_shipped else saved.benchmark: is_shipped for name in names}
     tasks = shlex.quote(",".join(terms))
     if all(terms.values()):
-        return f"touchstone run --tasks {tasks} {given}"
-    return f"pytest {given} --eval-tasks {tasks}"
+        return f"touchstone run --tasks {tasks} {options}"
+    return f"pytest {options} --eval-tasks {tasks}"
 
 
-# All findings of a study
+# The sections
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
-    """Series against series, by length, what was forgotten, the noise of measures, and what to do next."""
-
-    between: tuple[Between, ...]
-    lengths: tuple[Duel, ...]
-    forgetting: tuple[Forgetting, ...]
-    noise: tuple[MeasureNoise, ...]
-    advice: Advice
+OF_ALL: Final = "of all benchmarks of the composite together, in the same proportions; "
+NEEDED: Final = (
+    f"they find a true difference as large as the corrected gap with a chance of {100 * POWER:.0f} %, corrected for "
+    "all pairs. Finding a smaller one takes more."
+)
 
 
-def find(study: Study) -> Findings:
-    """The findings of a study; ``study.once(find)`` keeps them."""
-    pools = study.once(pools_of)
-    found = between(study, pools)
-    return Findings(
-        between=tuple(found),
-        lengths=tuple(by_length(found, study.level)),
-        forgetting=tuple(forgetting(study)),
-        noise=tuple(noise(study, pools)),
-        advice=advice(study, pools, found),
+def advice_section(study: Study) -> Section:
+    """Return the section, which says "no evidence" where there is none."""
+    given = study.once(advice)
+    first: Part = f"{given.why[:1].upper()}{given.why[1:]}."
+    if given.checkpoint is not None:
+        facts = list(_reasons(given.checkpoint))
+        for row in given.more_items[:1]:
+            ours, theirs = row.duel.series
+            takes = row.why
+            if row.needed and row.times:
+                takes = f"takes {row.needed:,} items, x {place_text(row.times, 2)}"
+            facts.append(("undecided", f"{ours.name} against {theirs.name} by {row.measure.label}: {takes}"))
+        first = Facts(tuple(facts))
+    plan = [
+        Facts(
+            (
+                ("to do", step.aim),
+                *([(COMMAND, step.command)] if step.command else []),
+                ("expect", step.expected),
+            )
+        )
+        for step in given.plan
+    ]
+    more: list[Part] = []
+    if given.more_items:
+        proportions = OF_ALL if given.more_items[0].measure.composite else ""
+        more = [_items_table(given.more_items), f"needed: {proportions}{NEEDED}"]
+    return Section(
+        key="advice",
+        title="What to do next",
+        parts=(first, *plan, *more),
+        brief=min(2, 1 + len(plan)),
+        data=facts_of(given),
     )
+
+
+def _reasons(best: RecommendedCheckpoint) -> Iterable[tuple[str, str]]:
+    """Yield the checkpoint and why it is the one."""
+    measure, others = best.measure, best.of - 1
+    extreme = "highest" if measure.higher_is_better else "lowest"
+    yield (
+        "go on from",
+        f"{best.point.name}: {measure.label} {measure.text(best.value)}, the {extreme} measured",
+    )
+    if best.rivals:
+        names = listed((point.name for point in best.rivals), 2)
+        rivals = f"nothing better is known; {len(best.rivals)} of {others} others cannot be told from it"
+        yield "reason", f"{rivals}: {names}"
+    else:
+        yield "reason", f"it is told from all {others} others"
+    if best.earliest is not None:
+        yield "earlier", f"{best.earliest.name} had less training and cannot be told from it"
+    if best.expected is not None:
+        low, high = measure.amount(best.expected.low), measure.text(best.expected.high)
+        yield "expect", f"on further items {low} to {high}: the best of {best.of} is partly luck"
+
+
+def _items_table(rows: Sequence[MoreItems]) -> Table:
+    unit = rows[0].measure.told_in
+    return Table(
+        title=f"{rows[0].measure.label}: not told from {rows[0].duel.first.series.name} with the items there are",
+        header=("series", "gap", "corrected", "items", "needed", "times"),
+        rows=tuple(
+            (
+                row.duel.second.series.name,
+                unit.moved(row.duel.as_measured.difference),
+                unit.moved(row.duel.comparison.difference),
+                f"{row.items:,}" if row.items else NOTHING,
+                f"{row.needed:,}" if row.needed else NOTHING,
+                f"x {place_text(row.times, 2)}" if row.times else row.why,
+            )
+            for row in rows
+        ),
+        words=True,
+    )
+
+
+# The noise of measures
+
+
+LEGEND: Final = (
+    ("signal", f"the largest difference of two series, each at the mean of its last {LAST} checkpoints"),
+    ("noise", "the standard deviation of those checkpoints within a series, on average"),
+    ("SNR", "signal / noise (Heineman et al. 2025); equal series exceed the limit in 5 of 100 cases"),
+    ("floor", "two single checkpoints that differ by less differ by noise"),
+    ("items", "the standard error of one checkpoint that its number of items leaves"),
+)
+
+WORDS: Final = {
+    "can decide": "the signal is more than the noise of checkpoints and of items",
+    "too noisy": "equal series would differ as much from checkpoint to checkpoint",
+    "too few items": "the series differ by more than checkpoints do, but not by more than the error of their items",
+}
+
+
+def noise_section(study: Study) -> Section | None:
+    """Return which benchmarks can carry a decision; None without measures."""
+    rows = study.once(noise)
+    if not rows:
+        return None
+    whys = dict.fromkeys(row.why for row in rows if row.why)
+    labels: dict[str, list[str]] = {}
+    for row in rows:
+        labels.setdefault(row.verdict, []).append(row.measure.label)
+    if any(row.found is not None for row in rows):
+        words = [(verdict, WORDS[verdict]) for verdict in labels if verdict in WORDS]
+        parts: list[Part] = [
+            Table(
+                header=("measure", "signal", "noise", "SNR", "limit", "floor", "items", "verdict"),
+                rows=tuple(map(_noise_row, rows)),
+                words=True,
+            ),
+            Facts((*LEGEND, *words, *(("no evidence", why) for why in whys))),
+        ]
+        texts = [f"{verdict}: {listed(names, MOST_IN_LINE)}" for verdict, names in labels.items()]
+        line = "; ".join(texts if "can decide" in labels else ["no measure can decide", *texts])
+    else:
+        line = f"no evidence: {next(iter(whys), '')}"
+        parts = [f"No{line[2:]}."]
+    return Section(
+        key="noise",
+        title="Which benchmarks can carry a decision",
+        parts=tuple(parts),
+        line=line,
+        data=[
+            {
+                **facts_of(row),
+                "definition": f"Heineman et al. 2025, last {count(LAST, 'checkpoint')} of each series",
+                **(asdict(row.found) if row.found else {}),
+            }
+            for row in rows
+        ],
+    )
+
+
+def _noise_row(row: MeasureNoise) -> tuple[str, ...]:
+    measure, ratio = row.measure, row.found
+    cells = [NOTHING] * 5
+    if ratio is not None:
+        ratios = (NOTHING if value is None else f"{value:.1f}" for value in (ratio.ratio, ratio.limit))
+        cells = [*map(measure.amount, (ratio.spread, ratio.deviation)), *ratios, measure.amount(ratio.floor)]
+    return measure.label, *cells, measure.amount(row.items), row.verdict

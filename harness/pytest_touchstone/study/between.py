@@ -30,9 +30,8 @@ from pytest_touchstone.statistics.best_of_many import Bests
 from pytest_touchstone.statistics.comparison import Comparison
 from pytest_touchstone.statistics.contrasts import Contrast, Weighted, between_weights, interpolation_variance
 from pytest_touchstone.statistics.verdicts import holm
-from pytest_touchstone.study.differences import difference
 from pytest_touchstone.study.points import Measure, Point, Series, Study
-from pytest_touchstone.study.pool import Pool
+from pytest_touchstone.study.pool import Pool, difference, pools_of
 
 Told = Literal["better", "worse", "cannot tell"]
 UNTOLD: Final[Told] = "cannot tell"
@@ -315,9 +314,9 @@ def family_of(measure: Measure) -> str:
     return FAMILIES[2 if measure.composite is not None else 0 if measure.primary else 1]
 
 
-def between(study: Study, pools: Mapping[str, Pool]) -> list[Between]:
-    """Series against series by each measure; ``pools`` are by the measures' keys."""
-    found = [_of_measure(study, pools[one.key]) for one in study.measures]
+def between(study: Study) -> list[Between]:
+    """Return series against series by each measure; ``study.once(between)`` keeps it."""
+    found = [_of_measure(study, pool) for pool in study.once(pools_of).values()]
     duels = {
         family: iter(
             judged(
@@ -353,14 +352,14 @@ def _of_measure(study: Study, pool: Pool) -> Between:
     )
 
 
-def by_length(found: Sequence[Between], level: float) -> list[Duel]:
-    """The bests of the lengths of each training, the shorter one first."""
+def by_length(study: Study) -> list[Duel]:
+    """Return the bests of the lengths of each training, the shorter one first."""
     duels = [
         duel if (one.seq_len or 0) < (other.seq_len or 0) else duel.turned
-        for measure in found
+        for measure in study.once(between)
         for duel in measure.duels
         for one, other in [duel.series]
         if one.training == other.training and None not in (one.seq_len, other.seq_len)
         if one.seq_len != other.seq_len
     ]
-    return judged(duels, level)
+    return judged(duels, study.level)

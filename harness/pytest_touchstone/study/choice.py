@@ -21,8 +21,6 @@ from pytest_touchstone.study.points import (
     Measure,
     Point,
     Study,
-    interval_of,
-    on_further_items,
     value_of,
 )
 from pytest_touchstone.study.pool import Pool, pool_over
@@ -134,10 +132,21 @@ def _cost(study: Study, standing: Standing, measure: Measure) -> ChoiceCost | No
 
 
 def expected_of(study: Study, pool: Pool, place: int, choice: BestChoice) -> Contrast | None:
-    """The value on further items with its interval, both after allowing for the choice."""
+    """Return the value on further items with its interval, both after allowing for the choice; None without one."""
     point, measure = pool.points[place], pool.measure
-    own = interval_of(study.value(point, measure) or value_of(point.candidate, measure), measure)
+    value, own = study.value(point, measure) or value_of(point.candidate, measure), None
+    if value is not None and value.low is not None and value.high is not None:
+        own = Contrast(value=value.value, stderr=value.stderr, low=value.low, high=value.high, p=None)
+        own = own if measure.higher_is_better else own.opposite
     # A perplexity goes by its log-probabilities.
     if own is None or abs(own.value - pool.means[place]) > ROUNDING:
         own = pool.contrast([Weighted(place, 1.0)], level=study.level)
-    return on_further_items(own, choice, measure)
+    if own.low is None or own.high is None:
+        return None
+    expected = own.value - (choice.measured - choice.shrunk)
+    low, high = min(own.low - choice.depth, expected), max(own.high, expected)
+    further = replace(own, value=expected, low=low, high=high, p=None)
+    further = further if measure.higher_is_better else further.opposite
+    if not measure.share or further.low is None or further.high is None:
+        return further
+    return replace(further, low=max(0.0, further.low), high=min(1.0, further.high))

@@ -20,17 +20,8 @@ from pytest_touchstone.study.curves import (
     curves_of,
     forecasts,
 )
-from pytest_touchstone.study.differences import MORE
-from pytest_touchstone.study.points import Measure, Study
-from pytest_touchstone.study.texts import (
-    MOST_IN_LINE,
-    amount,
-    found_among,
-    moved_range,
-    unit_of,
-    value_range,
-    value_text,
-)
+from pytest_touchstone.study.points import MOST_IN_LINE, Measure, Study, fields_of, found_among
+from pytest_touchstone.study.pool import MORE
 
 PER: Final = {"epoch": "per epoch", "step": "per 1000 steps", "order": "per checkpoint"}
 
@@ -88,21 +79,19 @@ def _values(measure: Measure, found: Sequence[Curve]) -> Table:
             (
                 one.series.name,
                 *(
-                    f"{_at(one, place)}\n{value_range(one.values[place], measure)}".removesuffix(
-                        f"\n{NOTHING}"
-                    )
+                    f"{_at(one, place)}\n{measure.range(one.values[place])}".removesuffix(f"\n{NOTHING}")
                     for place in (0, one.peak, one.lowest, one.last)
                 ),
             )
             for one in found
         ),
-        title=f"{measure.label} ({unit_of(measure)}, at {axes})",
+        title=f"{measure.label} ({measure.unit_text}, at {axes})",
     )
 
 
 def _at(curve: Curve, place: int) -> str:
     """Return a value with its place: ``66.04 at 3``."""
-    return f"{amount(curve.at(place), curve.measure)} at {curve.series.at(curve.points[place])}"
+    return f"{curve.measure.amount(curve.at(place))} at {curve.series.at(curve.points[place])}"
 
 
 def shown_change(curve: Curve, kind: str) -> CurveChange:
@@ -124,8 +113,8 @@ def _tests(measure: Measure, found: Sequence[Curve], kinds: Sequence[str]) -> Ta
                 "",
                 _name(curve, kind),
                 measure.told_in.moved(test.value),
-                moved_range(test, measure),
-                amount(test.less_luck, measure),
+                measure.difference_range(test),
+                measure.amount(test.less_luck),
                 p_exact(test.adjusted),
             )
             for kind in kinds
@@ -160,9 +149,7 @@ def _line(found: Sequence[Curve], kinds: Sequence[str], tests: str) -> str:
 
 def _told(curve: Curve, kind: str) -> str:
     test = shown_change(curve, kind)
-    text = (
-        f"{_name(curve, kind)} {curve.measure.told_in.moved(test.value)} {moved_range(test, curve.measure)}"
-    )
+    text = f"{_name(curve, kind)} {curve.measure.told_in.moved(test.value)} {curve.measure.difference_range(test)}"
     named = f"{curve.measure.label} of {curve.series.name}"
     return named if kind == STABILITY else f"{named}, {text.removesuffix(f' {NOTHING}')}"
 
@@ -171,14 +158,9 @@ def _facts(one: Curve) -> dict[str, Any]:
     """Return a curve with its tests as plain data."""
 
     def place(at: int) -> dict[str, Any]:
-        value = one.values[at]
-        return {
-            "point": one.points[at].name,
-            "at": one.series.place(one.points[at]),
-            "value": value.value,
-            "low": value.low,
-            "high": value.high,
-        }
+        point = one.points[at]
+        limits = fields_of(one.values[at], "value", "low", "high")
+        return {"point": point.name, "at": one.series.place(point), **limits}
 
     names = {"rise": RISE, "drop": DROP, "trend": TREND, "stability": STABILITY}
     return {
@@ -253,8 +235,8 @@ def _drops(measure: Measure, found: Sequence[Curve]) -> Table:
                 _at(one, one.peak),
                 _at(one, one.last),
                 measure.told_in.moved(one.tests[DROP].value),
-                moved_range(one.tests[DROP], measure),
-                amount(one.tests[DROP].less_luck, measure),
+                measure.difference_range(one.tests[DROP]),
+                measure.amount(one.tests[DROP].less_luck),
                 p_exact(one.tests[DROP].adjusted),
             )
             for one in found
@@ -333,9 +315,9 @@ def _steadiness(measure: Measure, found: Sequence[Curve]) -> Table:
         rows=tuple(
             (
                 one.series.name,
-                amount(test.value, measure),
-                amount(one.noise_alone, measure),
-                value_range(test, measure),
+                measure.amount(test.value),
+                measure.amount(one.noise_alone),
+                measure.range(test),
                 p_exact(test.adjusted),
                 test.verdict,
             )
@@ -390,7 +372,7 @@ def forecast_section(study: Study, at: float | None = None) -> Section | None:
                     **one.found._asdict(),
                     "known": one.known,
                     "holds": one.holds if one.known is not None else None,
-                    "unit": unit_of(one.curve.measure),
+                    "unit": one.curve.measure.unit_text,
                 }
                 for one in found
             ]
@@ -403,7 +385,7 @@ def _forecast_line(past: Sequence[CurveForecast]) -> str:
     if len(past) == 1:
         (one,) = past
         value, low, high, known = (
-            value_text(each, one.curve.measure)
+            one.curve.measure.text(each)
             for each in (one.found.value, one.found.low, one.found.high, one.known)
         )
         return (
@@ -424,9 +406,9 @@ def _forecast_table(found: Sequence[CurveForecast], title: str) -> Table:
                 one.curve.series.name,
                 f"{one.count} of {len(one.curve.points)}",
                 place_text(one.at),
-                amount(one.found.value, one.curve.measure),
-                value_range(one.found, one.curve.measure),
-                amount(one.known, one.curve.measure),
+                one.curve.measure.amount(one.found.value),
+                one.curve.measure.range(one.found),
+                one.curve.measure.amount(one.known),
             )
             for one in found
         ),

@@ -25,9 +25,8 @@ from typing import Final, NamedTuple
 from pytest_touchstone.statistics.curves import FORECAST_LEAST, Forecast, forecast, steadiness, trend
 from pytest_touchstone.statistics.verdicts import MARGIN, holm
 from pytest_touchstone.study.between import Contest
-from pytest_touchstone.study.differences import UNTESTED, verdict_on
 from pytest_touchstone.study.points import Measure, Point, Series, Study, Value
-from pytest_touchstone.study.pool import pools_of
+from pytest_touchstone.study.pool import UNTESTED, pools_of, verdict_on
 
 LEAST: Final = 2
 """The points that a curve has at least."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 from pytest_touchstone.core.text import count, listed, place_text
@@ -10,9 +10,8 @@ from pytest_touchstone.document import BEST, Facts, Part, Section, Table
 from pytest_touchstone.document.formatting import NOTHING, number
 from pytest_touchstone.statistics.comparison import POINTS
 from pytest_touchstone.study.curves import curves_of
-from pytest_touchstone.study.points import UNKNOWN, Measure, Point, Series, Study, Value, fields_of
+from pytest_touchstone.study.points import UNKNOWN, Series, Study, fields_of, place_or_nothing
 from pytest_touchstone.study.reading import SHOWN
-from pytest_touchstone.study.texts import amount, place_or_nothing, value_range, value_text
 
 COLUMNS: Final = 5
 """Measures in one table."""
@@ -20,21 +19,34 @@ COLUMNS: Final = 5
 
 def overview(study: Study) -> Section:
     """Return what a reader must know before believing the study, the best checkpoints, and the series."""
-    unknown = {name: [one.name for one in study.series if one.about.get(name) == UNKNOWN] for name in SHOWN}
-    notes = [("note", note) for note in [*marks_of(study), *_lower(study), *study.notes]]
-    facts = [(one.name, text) for one in study.series if (text := _known(one))]
-    bests = list(_bests(study))
-    first: list[Part] = [_counts(study), *([Facts(tuple(notes))] if notes else [])]
+    bests = []
+    for measure in study.measures:
+        measured = [pair for series in study.series for pair in study.measured(series, measure)]
+        if measured:
+            bests.append((measure, *max(measured, key=lambda pair: measure.sign * pair[1].value)))
+    lower = [measure.label for measure in study.measures if not measure.higher_is_better]
+    notes = [*marks_of(study), *([f"lower is better for {listed(lower)}"] if lower else []), *study.notes]
+    measures, series = count(len(study.measures), "measure"), count(len(study.series), "series", "series")
+    first: list[Part] = [f"{count(len(study.points), 'checkpoint')} in {series}, {measures}"]
+    first += [Facts(tuple(("note", note) for note in notes))] if notes else []
+    best = Table(
+        header=("best by", "checkpoint", "value", "95 % interval", "at"),
+        rows=tuple(
+            (
+                measure.label,
+                point.name,
+                measure.text(value.value),
+                measure.range(value),
+                study.series_of(point).where(point),
+            )
+            for measure, point, value in bests
+        ),
+        left=2,
+    )
     return Section(
         key="best",
         title="The study",
-        parts=(
-            *first,
-            _best(study, bests),
-            _series(study, unknown),
-            *filter(None, [_unknown(study, unknown)]),
-            *([Facts(tuple(facts))] if facts else []),
-        ),
+        parts=(*first, best, *_series_parts(study)),
         brief=len(first) + (not study.once(curves_of)),
         data=[
             {"measure": measure.key, "point": point.name, **fields_of(value, "value", "low", "high")}
@@ -43,74 +55,44 @@ def overview(study: Study) -> Section:
     )
 
 
-def _counts(study: Study) -> str:
-    measures, series = count(len(study.measures), "measure"), count(len(study.series), "series", "series")
-    return f"{count(len(study.points), 'checkpoint')} in {series}, {measures}"
-
-
-def _series(study: Study, unknown: dict[str, list[str]]) -> Table:
-    shown = [name for name in SHOWN if len(unknown[name]) < len(study.series)]
-    rows = tuple(
-        (
-            one.name,
-            *(one.about.get(name) for name in shown),
-            str(one.seq_len or NOTHING),
-            str(len(one.points)),
-            _span(one),
-            one.steps_per_epoch.text if one.steps_per_epoch else NOTHING,
+def _series_parts(study: Study) -> Iterator[Part]:
+    """Yield the table of the series, what is not known of them, and what else is."""
+    unknown = {
+        name: [series.name for series in study.series if series.about.get(name) == UNKNOWN] for name in SHOWN
+    }
+    columns = [name for name in SHOWN if len(unknown[name]) < len(study.series)]
+    rows, facts = [], []
+    for series in study.series:
+        places = [place for point in series.points if (place := series.place(point)) is not None]
+        span, size = NOTHING, series.steps_per_epoch
+        if places:
+            span = f"{series.axis} {' - '.join(dict.fromkeys(map(place_text, (places[0], places[-1]))))}"
+        rows.append(
+            (
+                series.name,
+                *(series.about.get(name) for name in columns),
+                str(series.seq_len or NOTHING),
+                str(len(series.points)),
+                span,
+                size.text if size else NOTHING,
+            )
         )
-        for one in study.series
-    )
-    header = ("series", *shown, "length", "checkpoints", "from - to", "steps\nper epoch")
-    return Table(header=header, rows=rows, left=1 + len(shown))
-
-
-def _span(one: Series) -> str:
-    if one.axis == "order":
-        return NOTHING
-    places = [place for point in one.points if (place := one.place(point)) is not None]
-    return f"{one.axis} {' - '.join(dict.fromkeys(map(place_text, (places[0], places[-1]))))}"
-
-
-def _unknown(study: Study, unknown: dict[str, list[str]]) -> str:
-    parts = [
+        about = {**series.about.noted, **series.about.told}
+        texts = [f"{name}: {text}" for name, text in about.items() if name not in SHOWN]
+        texts += [f"steps per epoch: {size.how}"] if size else []
+        facts += [(series.name, "; ".join(texts))] if texts else []
+    header = ("series", *columns, "length", "checkpoints", "from - to", "steps\nper epoch")
+    yield Table(header=header, rows=tuple(rows), left=1 + len(columns))
+    lacking = [
         f"{name} of {'all series' if len(names) == len(study.series) else listed(names)}"
         for name, names in unknown.items()
         if names
     ]
-    told = "[tool.touchstone.series.NAME] in pyproject.toml tells it"
-    return f"Not known: {', '.join(parts)} ({told})." if parts else ""
-
-
-def _known(one: Series) -> str:
-    facts = {**one.about.noted, **one.about.told}
-    parts = [f"{name}: {text}" for name, text in facts.items() if name not in SHOWN]
-    parts += [f"steps per epoch: {one.steps_per_epoch.how}"] if one.steps_per_epoch else []
-    return "; ".join(parts)
-
-
-def _bests(study: Study) -> Iterator[tuple[Measure, Point, Value]]:
-    for measure in study.measures:
-        known = [(p, v) for series in study.series for p, v in study.measured(series, measure)]
-        if known:
-            yield measure, *max(known, key=lambda one: measure.sign * one[1].value)
-
-
-def _best(study: Study, bests: Sequence[tuple[Measure, Point, Value]]) -> Table:
-    return Table(
-        header=("best by", "checkpoint", "value", "95 % interval", "at"),
-        rows=tuple(
-            (
-                measure.label,
-                point.name,
-                value_text(value.value, measure),
-                value_range(value, measure),
-                study.series_of(point).where(point),
-            )
-            for measure, point, value in bests
-        ),
-        left=2,
-    )
+    if lacking:
+        how = "[tool.touchstone.series.NAME] in pyproject.toml tells it"
+        yield f"Not known: {', '.join(lacking)} ({how})."
+    if facts:
+        yield Facts(tuple(facts))
 
 
 def marks_of(study: Study) -> list[str]:
@@ -129,11 +111,6 @@ def marks_of(study: Study) -> list[str]:
                 found.setdefault(f"{measure.label} has no interval: {value.why}", []).append(point.short)
     whole = len(study.points)
     return [text if len(names) == whole else f"{text} ({listed(names, 3)})" for text, names in found.items()]
-
-
-def _lower(study: Study) -> list[str]:
-    lower = [one.label for one in study.measures if not one.higher_is_better]
-    return [f"lower is better for {listed(lower)}"] if lower else []
 
 
 def contradictions(study: Study) -> Section | None:
@@ -183,48 +160,39 @@ def checkpoints(study: Study) -> Section:
 
 
 def _tables(study: Study, series: Series) -> Iterator[Table]:
+    """Yield the values of a series, so many measures to a table; nothing is marked where all are equal."""
     measured = [one for one in study.measures if any(study.value(point, one) for point in series.points)]
     losses = any(point.val_loss is not None for point in series.points)
-    for place in range(0, len(measured), COLUMNS):
-        measures = measured[place : place + COLUMNS]
-        header = ["checkpoint", "step", "epoch", *(["loss"] if losses else [])]
-        first = len(header)
-        rows = tuple(
-            (
-                point.short,
-                NOTHING if point.step is None else str(point.step),
-                place_or_nothing(point.epoch),
-                *([NOTHING if point.val_loss is None else f"{point.val_loss:.4g}"] if losses else []),
-                *(_cell(study, point, one) for one in measures),
+    front = ("checkpoint", "step", "epoch", *(["loss"] if losses else []))
+    for start in range(0, len(measured), COLUMNS):
+        measures = measured[start : start + COLUMNS]
+        signs: dict[tuple[int, int], str] = {}
+        columns = []
+        for index, measure in enumerate(measures, len(front)):
+            values = [study.value(point, measure) for point in series.points]
+            levels = [
+                None if value is None or value.invalid else measure.sign * value.value for value in values
+            ]
+            known = {level for level in levels if level is not None}
+            if len(known) > 1:
+                signs |= {(row, index): BEST for row, level in enumerate(levels) if level == max(known)}
+            columns.append(
+                [
+                    NOTHING
+                    if value is None
+                    else f"{measure.amount(value.value)}{'!' if value.invalid else ''}"
+                    for value in values
+                ]
             )
-            for point in series.points
-        )
-        best = {
-            (row, first + column) for column, one in enumerate(measures) for row in _peaks(study, series, one)
-        }
+        rows = []
+        for row, point in enumerate(series.points):
+            cells = [point.short, NOTHING if point.step is None else str(point.step)]
+            cells.append(place_or_nothing(point.epoch))
+            cells += [NOTHING if point.val_loss is None else f"{point.val_loss:.4g}"] if losses else []
+            rows.append((*cells, *(column[row] for column in columns)))
         yield Table(
-            header=(*header, *(head(one) for one in measures)),
-            rows=rows,
-            signs=dict.fromkeys(best, BEST),
-            title=series.name if not place else f"{series.name}, continued",
+            header=(*front, *(measure.label.replace(" ", "\n", 1) for measure in measures)),
+            rows=tuple(rows),
+            signs=signs,
+            title=series.name if not start else f"{series.name}, continued",
         )
-
-
-def head(measure: Measure) -> str:
-    """Return the label as the title of a narrow column."""
-    return measure.label.replace(" ", "\n", 1)
-
-
-def _cell(study: Study, point: Point, measure: Measure) -> str:
-    value = study.value(point, measure)
-    if value is None:
-        return NOTHING
-    return f"{amount(value.value, measure)}{'!' if value.invalid else ''}"
-
-
-def _peaks(study: Study, series: Series, measure: Measure) -> Sequence[int]:
-    """Return the rows with the best value, none where all are equal."""
-    values = [study.valid(point, measure) for point in series.points]
-    levels = [None if value is None else measure.sign * value.value for value in values]
-    known = {level for level in levels if level is not None}
-    return [row for row, level in enumerate(levels) if level == max(known)] if len(known) > 1 else []

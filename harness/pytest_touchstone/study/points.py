@@ -7,8 +7,7 @@
                 value = study.value(point, measure)      # None where the point lacks the measure
 
 ``Value`` has limits and error only where the data hold them: ``low`` is None where neither items, their number nor
-an error is known, and ``why`` says so. ``differences.aligned`` gives the scores of items in one order for several
-points.
+an error is known, and ``why`` says so. ``pool`` has the scores of items in one order for several points.
 
 Names of points, series and measures' ``key`` are unique within a study and may serve as keys of dicts. Points stand in
 the order of their training within a series. ``series.place(point)`` is the place on ``series.axis``, an epoch or a
@@ -30,24 +29,38 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 from pytest_touchstone.compare.candidate import AS_PUBLISHED, BenchmarkScores, CheckpointResults
 from pytest_touchstone.compare.changes import composite_of_items
 from pytest_touchstone.compare.formats.base import BadRow, Contradiction
 from pytest_touchstone.compare.metric import is_share, metric_of
 from pytest_touchstone.core.composite import COMPOSITE, Composite, Part, composite_value
-from pytest_touchstone.core.text import place_text
+from pytest_touchstone.core.text import listed, place_text
+from pytest_touchstone.document.formatting import NOTHING, in_percent, interval, number
 from pytest_touchstone.results.summary import Metric
-from pytest_touchstone.statistics.best_of_many import BestChoice
 from pytest_touchstone.statistics.comparison import LEVEL, MetricUnit, unit_of, z_quantile
-from pytest_touchstone.statistics.contrasts import Contrast
 from pytest_touchstone.statistics.intervals import t_quantile, wilson_limits
 
 Found = TypeVar("Found")
 Axis: TypeAlias = Literal["epoch", "step", "order"]
 
 UNKNOWN: Final = "not known"
+
+MOST_IN_LINE: Final = 3
+"""The findings that a section's line names."""
+
+
+class Limits(Protocol):
+    """What has an interval: a value, a comparison, a contrast, a change of a curve, a forecast."""
+
+    @property
+    def low(self) -> float | None:
+        """The lower limit."""
+
+    @property
+    def high(self) -> float | None:
+        """The upper limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +108,29 @@ class Measure:
     def told_in(self) -> MetricUnit:
         """Return the unit of differences."""
         return unit_of(self.unit, share=self.share)
+
+    @property
+    def unit_text(self) -> str:
+        """Return the unit of values in tables."""
+        return "per cent" if self.share else self.unit or "own unit"
+
+    def amount(self, value: float | None) -> str:
+        """Return a value without its unit: ``66.04``."""
+        if value is None:
+            return NOTHING
+        return in_percent(value) if self.share else number(value)
+
+    def text(self, value: float | None) -> str:
+        """Return a value: ``66.04 %`` of a share."""
+        return f"{self.amount(value)} %" if self.share and value is not None else self.amount(value)
+
+    def range(self, limits: Limits) -> str:
+        """Return the interval of a value, ``[64.12, 67.91]``; ``-`` where there is none."""
+        return interval(limits.low, limits.high, self.amount)
+
+    def difference_range(self, limits: Limits | None) -> str:
+        """Return the interval of a difference, ``[-4.06, +1.32]``; ``-`` where there is none."""
+        return NOTHING if limits is None else interval(limits.low, limits.high, self.told_in.moved)
 
     @property
     def sign(self) -> int:
@@ -305,34 +341,23 @@ def facts_of(value: Any) -> Any:
     return value
 
 
+def place_or_nothing(place: float | None) -> str:
+    """Return a place on an axis as text."""
+    return NOTHING if place is None else place_text(place)
+
+
+def found_among(told: Sequence[str], tested: int, tests: str) -> str:
+    """Return which of so many tests are more than noise: ``1 of 49 drops: Real@1 of mlm``, ``none of 12 drops``."""
+    if not told:
+        return f"none of {tested} {tests}"
+    return f"{len(told)} of {tested} {tests}: {listed(told, MOST_IN_LINE, between='; ')}"
+
+
 # The value of a measure at a point
 
 
 _POSITIVE: Final = ("perplexity", "bits_per_byte")
 """Parts of the names of metrics that are not below 0."""
-
-
-def interval_of(value: Value | None, measure: Measure) -> Contrast | None:
-    """The value with its own interval, turned so that larger is better; None without one."""
-    if value is None or value.low is None or value.high is None:
-        return None
-    own = Contrast(value=value.value, stderr=value.stderr, low=value.low, high=value.high, p=None)
-    return own if measure.higher_is_better else own.opposite
-
-
-def on_further_items(own: Contrast, choice: BestChoice, measure: Measure) -> Contrast | None:
-    """The value of a checkpoint on further items of the kind, with its interval, both after allowing for the choice
-    of the best of several; ``own`` is turned so that larger is better, the result as the measure is. None without an
-    interval."""
-    if own.low is None or own.high is None:
-        return None
-    expected = own.value - (choice.measured - choice.shrunk)
-    low, high = min(own.low - choice.depth, expected), max(own.high, expected)
-    found = replace(own, value=expected, low=low, high=high, p=None)
-    found = found if measure.higher_is_better else found.opposite
-    if not measure.share or found.low is None or found.high is None:
-        return found
-    return replace(found, low=max(0.0, found.low), high=min(1.0, found.high))
 
 
 def value_of(candidate: CheckpointResults, measure: Measure) -> Value | None:

@@ -16,16 +16,15 @@ from pytest_touchstone.core.text import count
 from pytest_touchstone.document import Facts, Part, Section, Verbatim, render_markdown, render_text
 from pytest_touchstone.document.formatting import markdown_text
 from pytest_touchstone.results.summary import finite
-from pytest_touchstone.study.advice_section import advice_section, noise_section
+from pytest_touchstone.study.advice import advice_section, noise_section
 from pytest_touchstone.study.curve_sections import curves, forecast_section, overfitting, stability
-from pytest_touchstone.study.forgetting_section import forgotten
+from pytest_touchstone.study.forgetting import forgotten
 from pytest_touchstone.study.overview import checkpoints, contradictions, overview
 from pytest_touchstone.study.points import Study
 from pytest_touchstone.study.sparklines import glance
-from pytest_touchstone.study.texts import Maker
 from pytest_touchstone.study.versus import matrix, starts, versus
 
-BEFORE: Final[tuple[Maker, ...]] = (
+BEFORE: Final = (
     overview,
     contradictions,
     checkpoints,
@@ -35,7 +34,7 @@ BEFORE: Final[tuple[Maker, ...]] = (
     overfitting,
     starts,
 )
-FINDINGS: Final[tuple[Maker, ...]] = (versus, forgotten, noise_section, matrix, advice_section)
+FINDINGS: Final = (versus, forgotten, noise_section, matrix, advice_section)
 
 
 def sections_of(study: Study, forecast_at: float | None = None) -> list[Section]:

@@ -19,7 +19,6 @@ from pytest_touchstone.document import Section, Verbatim
 from pytest_touchstone.document.formatting import NOTHING, cell_width, cut_name
 from pytest_touchstone.study.curves import Curve, curves_of
 from pytest_touchstone.study.points import Axis, Measure, Series, Study
-from pytest_touchstone.study.texts import amount, value_range, value_text
 
 BARS: Final = "▁▂▃▄▅▆▇█"
 LACKING: Final = "·"
@@ -141,10 +140,8 @@ def _spark(study: Study, series: Series, measure: Measure, signs: Mapping[tuple[
     )
     if spark.best is None or (value := values[spark.best]) is None:
         return spark
-    where, limits = series.at(points[spark.best]), value_range(value, measure)
-    text = (
-        value_text(value.value, measure) if limits == NOTHING else f"{amount(value.value, measure)} {limits}"
-    )
+    where, limits = series.at(points[spark.best]), measure.range(value)
+    text = measure.text(value.value) if limits == NOTHING else f"{measure.amount(value.value)} {limits}"
     return replace(spark, peak=f"{text} at {where} {signs.get((series.name, measure.key), '')}".rstrip())
 
 
@@ -155,7 +152,7 @@ def _block(sparks: Sequence[Spark], axis: Axis, limits: tuple[float, float], mea
     room = (WIDTH - width - max(cell_width(one.peak) for one in sparks) - len("   ") - 1) // 2
     columns = columns_of(sparks, max(FEWEST, min(MOST, room)))
     numbers = "" if axis == "order" else scale(columns)
-    spread = " to ".join(value_text(limit, measure) for limit in limits)
+    spread = " to ".join(measure.text(limit) for limit in limits)
     by = "" if axis == "order" else f"by {axis}, "
     return [
         f"{_fit(measure.label, width)} {numbers:{2 * max(columns.values()) + 3}}  {by}{spread}",

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from pytest_touchstone.core.text import count, listed, place_text
 from pytest_touchstone.document import BEST, Facts, Part, Section, Table
-from pytest_touchstone.study.advice import find
 from pytest_touchstone.study.between import (
     FAMILIES,
     UNTOLD,
@@ -16,12 +15,13 @@ from pytest_touchstone.study.between import (
     Between,
     Duel,
     Told,
+    between,
+    by_length,
     family_of,
 )
 from pytest_touchstone.study.curve_sections import PER, shown_change
 from pytest_touchstone.study.curves import STABILITY, TREND, curves_of
-from pytest_touchstone.study.points import Study, facts_of
-from pytest_touchstone.study.texts import found_among, moved_range, place_or_nothing, value_text
+from pytest_touchstone.study.points import Study, facts_of, found_among, place_or_nothing
 
 CORRECTED: Final = "the best value less the part that luck has in being the best of several"
 TOTALS: Final = (
@@ -42,13 +42,13 @@ STARTS: Final = (
 
 def several_in(study: Study) -> list[Between]:
     """Return what was found of the measures that several series have, composites first."""
-    several = [one for one in study.once(find).between if len(one.bests) > 1]
+    several = [one for one in study.once(between) if len(one.bests) > 1]
     return sorted(several, key=lambda one: one.measure.composite is None)
 
 
 def versus(study: Study) -> Section | None:
     """Return the bests of series, their lengths and equal epochs; None where there are fewer than two series."""
-    found, lengths = several_in(study), study.once(find).lengths
+    found, lengths = several_in(study), study.once(by_length)
     if not found:
         return None
     lines = [
@@ -129,10 +129,10 @@ def _bests(one: Between) -> Table:
             (
                 best.series.name,
                 best.series.at(best.point),
-                value_text(best.value, measure),
-                value_text(best.corrected, measure),
+                measure.text(best.value),
+                measure.text(best.corrected),
                 measure.told_in.moved(duel.as_measured.difference if duel else None),
-                moved_range(duel.comparison if duel else None, measure),
+                measure.difference_range(duel.comparison if duel else None),
                 duel.told if duel else HIGHEST,
             )
         )
@@ -167,10 +167,10 @@ def _lengths(found: Sequence[Duel]) -> Table:
             (
                 f"{short.training}\n{short.seq_len}, {long.seq_len}",
                 one.measure.label,
-                value_text(one.first.value, one.measure),
-                value_text(one.second.value, one.measure),
+                one.measure.text(one.first.value),
+                one.measure.text(one.second.value),
                 one.measure.told_in.moved(one.as_measured.difference),
-                moved_range(one.comparison, one.measure),
+                one.measure.difference_range(one.comparison),
                 one.told,
             )
             for one in found
@@ -193,7 +193,7 @@ def _at_epochs(pairs: Sequence[AtEpochs], title: str) -> Iterable[Part]:
             unit = pair.measure.told_in
             gap = unit.moved(pair.contrast.value)
             rows.append(
-                (first.name, second.name, at, gap, moved_range(pair.contrast, pair.measure), pair.told)
+                (first.name, second.name, at, gap, pair.measure.difference_range(pair.contrast), pair.told)
             )
             each = zip(epochs, pair.gaps, strict=True) if len(epochs) > 1 and len(pairs) <= FEW else ()
             rows += [("", "", epoch, unit.moved(moved), "", "") for epoch, moved in each]
@@ -305,8 +305,8 @@ def _at_a_glance(one: Between, profiles: Sequence[dict[str, Any]]) -> Table:
         rows=tuple(
             (
                 row["series"],
-                value_text(row["beginning"], one.measure),
-                value_text(row["best"], one.measure),
+                one.measure.text(row["beginning"]),
+                one.measure.text(row["best"]),
                 place_or_nothing(row["speed"]),
                 unit.moved(row["stability"]).removeprefix("+"),
                 unit.moved(row["efficiency"]),
