@@ -70,7 +70,6 @@ _SHAPES: Final = (
     "M-4.8,0H4.8M0,-4.8V4.8",
     "M-4.6,-2.4h9.2v4.8h-9.2z",
 )
-WHOLE_WIDTH: Final = 'width="100%"'
 
 _CROSS: Final = _SHAPES[5]
 _SMALL: Final = "M-1.5,0a1.5,1.5 0 1,0 3,0a1.5,1.5 0 1,0 -3,0z"
@@ -420,9 +419,11 @@ def svg(picture: Picture, *, alone: bool = False) -> str:
     """Return the picture as an element of a page; ``alone``: as a file, on white."""
     ident = escape(picture.name.replace("_", "-", 1), quote=True)
     width, height = f"{picture.width:g}", f"{picture.height:g}"
-    size = f'width="{width}" height="{height}" xmlns="http://www.w3.org/2000/svg" color="#222222"'
+    size = 'width="100%"'
+    if alone:
+        size = f'width="{width}" height="{height}" xmlns="http://www.w3.org/2000/svg" color="#222222"'
     pieces = [
-        f'<svg class="curve" role="img" viewBox="0 0 {width} {height}" {size if alone else WHOLE_WIDTH} '
+        f'<svg class="curve" role="img" viewBox="0 0 {width} {height}" {size} '
         f'aria-labelledby="{ident}-title {ident}-desc" '
         'font-family="system-ui, sans-serif" font-size="12" fill="currentColor">',
         f'<title id="{ident}-title">{escape(picture.title)}</title>',

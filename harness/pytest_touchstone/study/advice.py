@@ -45,8 +45,6 @@ PAIRED: Final = (
     "scored on the same items they are compared item by item, which takes fewer; how many is not known yet"
 )
 NO_ERROR: Final = "nothing is known of the error"
-NO_DIFFERENCE: Final = "no difference to be told"
-TOO_MANY: Final = "more than ten million items"
 NO_GAIN: Final = (
     "no evidence: of no series is it known that it began at a checkpoint of this study (`from` in "
     "[tool.touchstone.series.NAME] tells it)"
@@ -188,9 +186,9 @@ def _items_needed(duel: Duel, family: int, level: float) -> MoreItems:
     gap = abs(duel.comparison.difference or 0.0)
     needed, why = None, NO_ERROR
     if design is not None and duel.items:
-        why = NO_DIFFERENCE
+        why = "no difference to be told"
         if gap:
-            why = TOO_MANY
+            why = "more than ten million items"
             size = items_for_drop(design, gap, power=POWER, family=family, margin=0.0, alpha=1 - level)
             if size is not None:
                 needed, why = math.ceil(duel.items * size / design.items), ""

@@ -148,7 +148,6 @@ def _items(first: Point, second: Point, composite: Measure) -> int:
 DECIMALS: Final = 2
 """The decimals that epochs are written with: those that are equal so far are one."""
 
-TOO_FEW: Final = "no epoch in common, and two checkpoints do not tell how straight the line between them is"
 APART: Final = "their epochs do not overlap"
 
 
@@ -225,7 +224,7 @@ def at_equal_epochs(first: SeriesByEpoch, second: SeriesByEpoch, pool: Pool, lev
     for line, other, sign in ((first, second, 1.0), (second, first, -1.0)):
         lines = {epoch: found for epoch in other.places if (found := line.line(epoch)) is not None}
         if lines and line.bend is None:
-            why = TOO_FEW
+            why = "no epoch in common, and two checkpoints do not tell how straight the line between them is"
         elif lines:
             sides = [
                 [

@@ -222,18 +222,15 @@ class Pool:
             level=level,
         )
 
-    def lead(self, first: int, second: int, level: float) -> Contrast:
-        """The first mean less the second."""
-        return self.contrast([Weighted(first, 1.0), Weighted(second, -1.0)], level=level)
-
     def rivals(self, best: int, among: Sequence[int], level: float) -> list[int]:
         """The others that cannot be told from the one measured best of so many: a paired p, times half their number
         (``statistics.best_of_many.is_told_best``), above 1 - level. An unknown noise tells nothing."""
-        return [
-            place
+        leads = {
+            place: self.contrast([Weighted(best, 1.0), Weighted(place, -1.0)], level=level).p
             for place in among
-            if place != best and not is_told_best([self.lead(best, place, level).p], len(among), 1 - level)
-        ]
+            if place != best
+        }
+        return [place for place, p in leads.items() if not is_told_best([p], len(among), 1 - level)]
 
 
 def pools_of(study: Study) -> dict[str, Pool]:

@@ -191,7 +191,6 @@ def _decimals(value: float) -> int:
 
 
 _LABELS: Final = {(one.benchmark, one.metric): one.label for one in COLUMNS}
-_SAVED: Final = "saved"
 
 
 def study_of(
@@ -282,7 +281,8 @@ def _places(argument: str, output: Path, left_out: list[str]) -> Iterator[tuple[
     if path.is_file() or format_of(path) is not None:
         yield path, place.name
         return
-    below = [*result_files(path), *_runs_in(path)] or result_files(path, deeper=True)
+    runs = sorted(summary.parent for summary in path.glob(f"*/{SUMMARY}") if summary.parent.name != "saved")
+    below = [*result_files(path), *runs] or result_files(path, deeper=True)
     if not below and any((path / name).is_file() for name in OF_RUNS):
         raise DataError(f"{path}: no {SUMMARY}: this run has not ended, or was killed before it could sum up")
     if not below:
@@ -293,10 +293,6 @@ def _places(argument: str, output: Path, left_out: list[str]) -> Iterator[tuple[
         if one.is_dir() and not (one / SUMMARY).is_file() and any((one / n).is_file() for n in OF_RUNS)
     ]
     yield from ((one, place.name) for one in below)
-
-
-def _runs_in(folder: Path) -> list[Path]:
-    return sorted(path.parent for path in folder.glob(f"*/{SUMMARY}") if path.parent.name != _SAVED)
 
 
 def _named(table: ResultTable, name: str, path: Path) -> ResultTable:

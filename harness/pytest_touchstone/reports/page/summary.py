@@ -58,6 +58,13 @@ def run_content(run: PageRun) -> dict[str, Any]:
     summary, shares = run.summary, breakdown(run.parts)
     results = ResultTable(tuple(one for one in run.candidates if one.entries))
     known = {str(info.get("name")): info for info in summary.checkpoints}
+    best = [
+        f"Best by {key}: {top['checkpoint']}, {formatting.number(top['value'])} "
+        f"(standard error {formatting.number(top['stderr'])}); "
+        f"the highest of {top['of']} noisy values is more likely too high than too low."
+        for key, top in korean_mlm.best(korean_mlm.rows(summary)).items()
+        if top["of"] > 1
+    ]
     return {
         "summary": summary,
         "when": _when(summary),
@@ -84,7 +91,10 @@ def run_content(run: PageRun) -> dict[str, Any]:
             _row(one["name"], one["checkpoint"], composite_metric(one), (0.0, 1.0), mark=one.get("mark", ""))
             for one in summary.composites
         ],
-        "composite_notes": _composite_notes(summary),
+        "composite_notes": [
+            *dict.fromkeys(f"{one['name']} = {one['formula']}" for one in summary.composites),
+            *best,
+        ],
         "changes": changes_section(summary),
         "datasets": [
             (info.name, info.rows, info.origin, info.path, info.sha256)
@@ -216,17 +226,6 @@ def _rows(
 def drawn(study: Study) -> list[str]:
     """Return the curves of a study as elements of a page."""
     return [svg(draw_curves(chart)) for chart in line_charts(study)]
-
-
-def _composite_notes(summary: Summary) -> list[str]:
-    best = [
-        f"Best by {key}: {top['checkpoint']}, {formatting.number(top['value'])} "
-        f"(standard error {formatting.number(top['stderr'])}); "
-        f"the highest of {top['of']} noisy values is more likely too high than too low."
-        for key, top in korean_mlm.best(korean_mlm.rows(summary)).items()
-        if top["of"] > 1
-    ]
-    return [*dict.fromkeys(f"{one['name']} = {one['formula']}" for one in summary.composites), *best]
 
 
 def _row(

@@ -45,7 +45,13 @@ class MLflow:
         """Send the runs, the parent first. Raises ``TrackerError``."""
         name = place_name(self, settings)
         with client() as mlflow:
-            experiment = _experiment(mlflow, name)
+            known = mlflow.get_experiment_by_name(name)
+            if known is not None and known.lifecycle_stage != "active":
+                raise TrackerError(
+                    f"{place_of(mlflow)}: experiment {name} is deleted there; restore it, or give another "
+                    "name by --eval-set mlflow_experiment"
+                )
+            experiment = str(mlflow.create_experiment(name) if known is None else known.experiment_id)
             wanted = f"tags.`{IDENTITY}` = '{identity}'"
             there = {one.data.tags.get(KEY, ""): one for one in search(mlflow, experiment, wanted)}
             new, numbers, files, parent = len(runs) - len(there.keys() & {one.key for one in runs}), 0, 0, ""
@@ -64,18 +70,6 @@ class MLflow:
                     mlflow.set_terminated(found.info.run_id, status)
             files += _send_files(mlflow, pictures(), parent)
             return Sent(f"experiment {name} of {place_of(mlflow)}", len(runs), new, numbers, files)
-
-
-def _experiment(client: Any, name: str) -> str:
-    found = client.get_experiment_by_name(name)
-    if found is None:
-        return str(client.create_experiment(name))
-    if found.lifecycle_stage != "active":
-        raise TrackerError(
-            f"{place_of(client)}: experiment {name} is deleted there; restore it, or give another "
-            "name by --eval-set mlflow_experiment"
-        )
-    return str(found.experiment_id)
 
 
 def _complete(client: Any, one: TrackedRun, found: Any) -> int:

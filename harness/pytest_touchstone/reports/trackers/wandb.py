@@ -61,74 +61,57 @@ class WandB:
         with talking(PATIENCE, lambda: place):
             import wandb
 
-            place = without_password(str(wandb.setup().settings.base_url))
+            own = wandb.setup().settings
+            place = without_password(str(own.base_url))
             try:
-                sending = _Sending(wandb, identity, place_name(self, settings))
-                for one in runs[1:]:
-                    sending.complete(one)
-                sending.complete(runs[0], pictures)
-                return sending.sent(len(runs))
+                if own.mode == "disabled":
+                    raise TrackerError("WANDB_MODE is disabled; set it to online, or to offline")
+                project, folder = place_name(self, settings), Path(own.wandb_dir)
+                new = numbers = sent_files = 0
+                for run in (*runs[1:], runs[0]):
+                    key = (own.base_url, own.entity, project, identity, run.key)
+                    run_id = hashlib.sha256(repr(key).encode("utf-8", "backslashreplace")).hexdigest()[:16]
+                    if any(folder.glob(f"{own.run_mode}-*-{run_id}/{MARK}")):
+                        continue
+                    files = {**run.files, **(pictures() if run is runs[0] else {})}
+                    _send_run(wandb, run, run_id, files, project=project, group=identity)
+                    new += 1
+                    numbers += len(run.points)
+                    sent_files += len(files)
+                where = f"of {place}"
+                if own.run_mode != "run":
+                    where = f"in {shown_path(folder)}, offline; `wandb sync` uploads it"
+                return Sent(f"project {project} {where}", len(runs), new, numbers, sent_files)
             finally:
                 wandb.teardown()
 
 
-class _Sending:
-    """One call: it knows which folders the package has of the run already."""
-
-    def __init__(self, wandb: Any, identity: str, project: str) -> None:
-        self._wandb = wandb
-        self._identity = identity
-        self._project = project
-        self._own = wandb.setup().settings
-        if self._own.mode == "disabled":
-            raise TrackerError("WANDB_MODE is disabled; set it to online, or to offline")
-        self._offline = self._own.run_mode != "run"
-        self._folder = Path(self._own.wandb_dir)
-        self._numbers = self._files = self._new = 0
-
-    def sent(self, runs: int) -> Sent:
-        """Return the outcome."""
-        if self._offline:
-            where = f"in {shown_path(self._folder)}, offline; `wandb sync` uploads it"
-        else:
-            where = f"of {without_password(str(self._own.base_url))}"
-        return Sent(f"project {self._project} {where}", runs, self._new, self._numbers, self._files)
-
-    def complete(self, one: TrackedRun, pictures: Pictures = dict) -> None:
-        """Send a part of the run, unless it was sent whole already."""
-        place = (self._own.base_url, self._own.entity, self._project, self._identity, one.key)
-        run_id = hashlib.sha256(repr(place).encode("utf-8", "backslashreplace")).hexdigest()[:16]
-        if any(self._folder.glob(f"{self._own.run_mode}-*-{run_id}/{MARK}")):
-            return
-        files = {**one.files, **pictures()}
-        run = self._started(one, run_id)
-        for step, numbers in steps_of(one.points):
-            run.log(numbers, step=step)
-        if files:
-            artifact = self._wandb.Artifact(artifact_name(one.name, run_id), "results")
-            for name, path in files.items():
-                artifact.add_file(str(path), name=name)
-            run.log_artifact(artifact)
-        folder = Path(run.dir).parent
-        run.finish(exit_code=0 if one.why_not is None else 1)
-        disk.append_text(folder / MARK, "")
-        self._new += 1
-        self._numbers += len(one.points)
-        self._files += len(files)
-
-    def _started(self, one: TrackedRun, run_id: str) -> Any:
-        return self._wandb.init(
-            project=self._project,
-            group=self._identity,
-            job_type=one.kind,
-            name=one.name,
-            id=run_id,
-            resume=None if self._offline else "allow",
-            config={**one.tags, **one.params},
-            tags=[f"{name}:{one.tags[name]}"[:LONGEST_TAG] for name in TAGS if name in one.tags],
-            notes=None if one.why_not is None else f"NOT VALID: {one.why_not}",
-            settings=self._wandb.Settings(**SETTINGS),
-        )
+def _send_run(
+    wandb: Any, run: TrackedRun, run_id: str, files: Mapping[str, Path], *, project: str, group: str
+) -> None:
+    """Send a part of a run with its files, and mark it as sent whole."""
+    started = wandb.init(
+        project=project,
+        group=group,
+        job_type=run.kind,
+        name=run.name,
+        id=run_id,
+        resume="allow" if wandb.setup().settings.run_mode == "run" else None,
+        config={**run.tags, **run.params},
+        tags=[f"{name}:{run.tags[name]}"[:LONGEST_TAG] for name in TAGS if name in run.tags],
+        notes=None if run.why_not is None else f"NOT VALID: {run.why_not}",
+        settings=wandb.Settings(**SETTINGS),
+    )
+    for step, numbers in steps_of(run.points):
+        started.log(numbers, step=step)
+    if files:
+        artifact = wandb.Artifact(artifact_name(run.name, run_id), "results")
+        for name, path in files.items():
+            artifact.add_file(str(path), name=name)
+        started.log_artifact(artifact)
+    folder = Path(started.dir).parent
+    started.finish(exit_code=0 if run.why_not is None else 1)
+    disk.append_text(folder / MARK, "")
 
 
 def steps_of(points: Sequence[MetricPoint]) -> list[tuple[int, dict[str, float]]]:
