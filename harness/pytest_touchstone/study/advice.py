@@ -396,7 +396,7 @@ def noise_section(study: Study) -> Section | None:
             Facts((*LEGEND, *words, *(("no evidence", why) for why in whys))),
         ]
         texts = [f"{verdict}: {listed(names, MOST_IN_LINE)}" for verdict, names in labels.items()]
-        line = "; ".join(texts if "can decide" in labels else ["no measure can decide", *texts])
+        line = "; ".join(texts if "can decide" in labels else ["none tells series apart", *texts])
     else:
         line = f"no evidence: {next(iter(whys), '')}"
         parts = [f"No{line[2:]}."]

@@ -55,7 +55,7 @@ def curves(study: Study) -> Section | None:
     kinds = (RISE, DROP, TREND)
     whys = dict.fromkeys(one.why for one in found if one.why)
     totals = [TOTALS] if any(one.ties is not None and not one.items for one in found) else []
-    line = _line(found, kinds, "rises to peaks, drops from them, and trends")
+    line = _line(found, kinds, "changes of curves")
     return Section(
         key="curves",
         title="Curves",
