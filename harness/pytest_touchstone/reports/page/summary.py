@@ -58,7 +58,7 @@ def run_content(run: PageRun) -> dict[str, Any]:
     summary, shares = run.summary, breakdown(run.parts)
     results = ResultTable(tuple(one for one in run.candidates if one.entries))
     known = {str(info.get("name")): info for info in summary.checkpoints}
-    best = [
+    best_scores = [
         f"Best by {key}: {top['checkpoint']}, {formatting.number(top['value'])} "
         f"(standard error {formatting.number(top['stderr'])}); "
         f"the highest of {top['of']} noisy values is more likely too high than too low."
@@ -93,7 +93,7 @@ def run_content(run: PageRun) -> dict[str, Any]:
         ],
         "composite_notes": [
             *dict.fromkeys(f"{one['name']} = {one['formula']}" for one in summary.composites),
-            *best,
+            *best_scores,
         ],
         "changes": changes_section(summary),
         "datasets": [
