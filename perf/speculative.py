@@ -28,7 +28,7 @@ from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.generation.step import SpeculativeStepper
-from pytest_touchstone.engines.transformers.work_done import Acceptance
+from pytest_touchstone.engines.transformers.token_work import Acceptance
 
 PIECE = 400
 """The characters of a prompt that is a piece of a file."""

@@ -26,7 +26,7 @@ from pytest_touchstone.engines.fake import FakeEngine
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.causal import CausalEngine
-from pytest_touchstone.engines.transformers.devices import choose_device, worker_number
+from pytest_touchstone.engines.transformers.devices import BatchBudget, choose_device, worker_number
 from pytest_touchstone.engines.transformers.scoring import batches
 from pytest_touchstone.engines.transformers.token_work import TokenWork, windows
 from tests.support.engines import DEVICE
@@ -196,7 +196,7 @@ def test_batches_hold_every_sequence_once_within_the_budget(
     lengths: list[int], size: int | None, most: int
 ) -> None:
     works = [TokenWork(tuple(range(length)), (0,)) for length in lengths]
-    made = list(batches(works, size=size, most_tokens=most, most_logits=70, vocabulary=10))
+    made = list(batches(works, BatchBudget(most, 70, vocabulary=10, batch=size)))
     assert sorted(index for batch in made for index in batch) == list(range(len(works)))
     for batch in made:
         longest = max(lengths[index] for index in batch)

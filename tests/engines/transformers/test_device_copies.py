@@ -20,8 +20,7 @@ from pytest_touchstone.engines.transformers.devices import BatchBudget
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits
 from pytest_touchstone.engines.transformers.scoring import PrefixTreeScorer
 from pytest_touchstone.engines.transformers.split_attention import Attention, attention_of
-from pytest_touchstone.engines.transformers.token_work import TokenWork
-from pytest_touchstone.engines.transformers.work_done import WorkDone
+from pytest_touchstone.engines.transformers.token_work import TokenWork, WorkDone
 from tests.support.engines import ON_CPU, engine_for
 from tests.support.families import SHOTS, causal_of
 

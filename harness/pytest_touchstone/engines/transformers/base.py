@@ -27,8 +27,7 @@ from pytest_touchstone.engines.transformers.compat import heard, quiet
 from pytest_touchstone.engines.transformers.devices import copies_notes, devices_of, first_batch_budget
 from pytest_touchstone.engines.transformers.loading import LoadedModel
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits
-from pytest_touchstone.engines.transformers.token_work import TokenWork
-from pytest_touchstone.engines.transformers.work_done import WorkDone
+from pytest_touchstone.engines.transformers.token_work import TokenWork, WorkDone
 
 _LOG: Final = logging.getLogger(__name__)
 
@@ -38,9 +37,10 @@ Made = TypeVar("Made")
 class ModelEngine(Engine, Generic[Made]):
     """The common part of engines with a model; ``Made`` is the type of what they prepare from a request.
 
-    ``work_done`` counts what has gone through the model so far; ``budget`` limits what is computed at once. Where
-    engines share the model, ``adapters`` are those of it, and ``adapter`` is the name of this engine's own, None for
-    the base. ``has_neighbours``: others of the base's adapters, by PEFT, are in memory too.
+    ``loaded`` is the model and its tokenizer, until the engine is closed. ``work_done`` counts what has gone through
+    the model so far; ``budget`` limits what is computed at once. Where engines share the model, ``adapters`` are those
+    of it, and ``adapter`` is the name of this engine's own, None for the base. ``has_neighbours``: others of the base's
+    adapters, by PEFT, are in memory too.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class ModelEngine(Engine, Generic[Made]):
         self.adapters: Adapters | None = None
         self.adapter: str | None = None
         self.has_neighbours = False
-        self._held: LoadedModel | None = loaded
+        self.loaded = loaded
         self._ahead = PretokenizeQueue(make)
         self.work_done = WorkDone()
         self._needed = SelectiveLogits(loaded.model, self.work_done)
@@ -67,8 +67,12 @@ class ModelEngine(Engine, Generic[Made]):
     @property
     def usage(self) -> dict[str, Any]:
         """The counts of what answering has cost so far."""
-        counts = self.work_done.usage(self.budget, self._loaded_notes, self._slow)
-        return {**counts, "devices": self._devices} if self._devices else counts
+        return {
+            **self.work_done.usage(self._slow),
+            "batch_tokens": self.budget.tokens,
+            "notes": list(self._loaded_notes),
+            **({"devices": self._devices} if self._devices else {}),
+        }
 
     @property
     def notes(self) -> list[str]:
@@ -89,8 +93,8 @@ class ModelEngine(Engine, Generic[Made]):
         self._needed.close()
         if self.adapters is not None and self.adapter is not None:
             self.adapters.drop(self.adapter)
-        self._held = self.adapters = None
-        del self._needed
+        self.adapters = None
+        del self.loaded, self._needed
 
     def _put_on_adapter(self) -> None:
         """Make a model that engines share this engine's own."""
@@ -149,12 +153,6 @@ class ModelEngine(Engine, Generic[Made]):
 
     def _slow_note(self, way: str) -> str:
         return f"{self.info.path}: {SLOW_WAYS[way][0]}, which is slow: {self._slow[way]}"
-
-    @property
-    def loaded(self) -> LoadedModel:
-        """The model and its tokenizer, until the engine is closed."""
-        assert self._held is not None, "the engine is closed"
-        return self._held
 
 
 _CALLS: Final = 2

@@ -33,19 +33,19 @@ from pytest_touchstone.engines.transformers.generation.step import (
 )
 from pytest_touchstone.engines.transformers.loading import LoadedModel
 from pytest_touchstone.engines.transformers.scoring import SPLITS, PaddedScorer, PrefixTreeScorer, batches
-from pytest_touchstone.engines.transformers.split_attention import Attention, attention_of
+from pytest_touchstone.engines.transformers.split_attention import attention_of
 from pytest_touchstone.engines.transformers.token_work import (
     Prompt,
     Score,
     ScoringPlan,
     TokenWork,
+    WorkDone,
     chat_mode_of,
     plan,
     prepare,
     texts_of,
 )
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer, frame
-from pytest_touchstone.engines.transformers.work_done import WorkDone
 
 if TYPE_CHECKING:
     import torch
@@ -216,11 +216,7 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
 
     def batches(self, works: Sequence[TokenWork]) -> list[list[int]]:
         """Return the numbers of the sequences in batches whose ``logits`` fit into memory."""
-        longest = max((len(work.inputs) for work in works), default=1)
-        size, vocabulary = self.budget.batch, self.budget.vocabulary
-        most_tokens, most_logits = self.budget.within(0, longest), self.budget.logits
-        how: dict[str, Any] = {"size": size, "vocabulary": vocabulary, "company": self.company}
-        return list(batches(works, most_tokens=most_tokens, most_logits=most_logits, **how))
+        return list(batches(works, self.budget, self.company))
 
     def logits(self, works: Sequence[TokenWork]) -> torch.Tensor:
         """Return float32 logits [targets, vocabulary] at the targets of a batch, one sequence after the other."""
@@ -240,28 +236,20 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
         return [number for number, one in plans if not isinstance(one, Refusal) and one.truncated]
 
     def _plans(self, requests: Sequence[Request]) -> list[ScoringPlan | Prompt | Refusal]:
-        how: dict[str, int] = {"seq_len": self.info.seq_len, "rows": self._rows}
-        tokenizer = self._tokenizer.with_encoded(texts_of(requests, self._asking))
-        made = (
-            prepare(request, tokenizer, asking=self._asking, **how)
-            if isinstance(request, Generate)
-            else plan(request, tokenizer, **how)
-            for request in requests
-        )
-        return [self._in_memory(one) for one in made]
-
-    def _in_memory(self, made: ScoringPlan | Prompt | Refusal) -> ScoringPlan | Prompt | Refusal:
-        """Return the same, or a refusal where its keys and values do not fit into ``--eval-set memory``."""
-        match made:
-            case Prompt(request, tokens):
-                longest = len(tokens) + request.max_new_tokens
-            case ScoringPlan(work):
-                longest = max((len(one.inputs) for one in work), default=0)
-            case Refusal():
-                return made
-        assert self.budget.allowance is not None
-        reason = self.budget.allowance.too_long(longest)
-        return made if reason is None else Refusal(reason)
+        """Return each request as tokens; a refusal where it cannot be, or does not fit into ``--eval-set memory``."""
+        seq_len, asking = self.info.seq_len, self._asking
+        tokenizer = self._tokenizer.with_encoded(texts_of(requests, asking))
+        plans: list[ScoringPlan | Prompt | Refusal] = []
+        for request in requests:
+            made: ScoringPlan | Prompt | Refusal
+            if isinstance(request, Generate):
+                made = prepare(request, tokenizer, seq_len=seq_len, rows=self._rows, asking=asking)
+            else:
+                made = plan(request, tokenizer, seq_len=seq_len, rows=self._rows)
+            longest = 0 if isinstance(made, Refusal) else made.longest
+            reason = self.budget.allowance.too_long(longest)
+            plans.append(made if reason is None else Refusal(reason))
+        return plans
 
     def _verified(self) -> PrefixTreeScorer | None:
         """Return the shared way, if the model supports it and gives the same scores for a probe; else None and a
@@ -300,62 +288,58 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
         It generates many at once if the model supports that and gives the same logits for a probe; else one by one,
         with a note.
         """
+        if self._generation is not None:
+            return self._generation
+        if self._model.device.type in VLLM_ON and self._texts == "auto" and not finds_vllm():
+            self._note(NO_VLLM)
+        ends = ends_of(self._model, self._tokenizer)
+        probe = _tails(min(_PROBE_TOKENS, self.info.seq_len), self._rows)
+        if self._shared is not None:
+            self._generation = self._together(self._shared, ends, probe)
+        elif "scoring" in self._slow:
+            self._goes_slowly("generating", self._slow["scoring"])
         if self._generation is None:
-            if self._model.device.type in VLLM_ON and self._texts == "auto" and not finds_vllm():
-                self._note(NO_VLLM)
-            ends = ends_of(self._model, self._tokenizer)
-            attention = attention_of(self._model)
-            if self._shared is not None and isinstance(attention, Attention):
-                self._generation = self._together(self._shared, attention, ends)
-            elif "scoring" in self._slow:
-                self._goes_slowly("generating", self._slow["scoring"])
-            self._generation = self._generation or self._one_by_one(ends)
+            generator = SequentialGenerator(self._model, ends, done=self.work_done)
+            # A model of our own has no ``generate``.
+            generator.from_the_beginning = not hasattr(self._model, "generate") or not self._admits(
+                "generate",
+                lambda: generator.verify(probe[0], self._plain.logits),
+                "each token of a text is computed from the text's beginning, since steps differ",
+            )
+            self._generation = generator
         return self._generation
 
-    def _one_by_one(self, ends: Ends) -> SequentialGenerator:
-        """Return the generator of one text at a time; a note says where the model's ``generate`` is not used."""
-        generator = SequentialGenerator(self._model, ends, done=self.work_done)
-        probe = _tails(min(_PROBE_TOKENS, self.info.seq_len), self._rows)[0]
-        # A model of our own has no ``generate``.
-        generator.from_the_beginning = not hasattr(self._model, "generate") or not self._admits(
-            "generate",
-            lambda: generator.verify(probe, self._plain.logits),
-            "each token of a text is computed from the text's beginning, since steps differ",
-        )
-        return generator
-
-    def _together(self, shared: PrefixTreeScorer, attention: Attention, ends: Ends) -> BatchGenerator | None:
-        how: dict[str, Any] = {"budget": self.budget}
+    def _together(
+        self, shared: PrefixTreeScorer, ends: Ends, probe: list[tuple[int, ...]]
+    ) -> BatchGenerator | None:
+        """Return the generator of many texts at once; None, with the reason in the report, where a probe differs."""
         # A model with extra heads proposes tokens ahead.
         kind = SpeculativeStepper if getattr(self._model, "drafts", 0) else DecodeStep
-        stepper = kind(self._model, self._needed, attention, **how, done=WorkDone())
-        probe = _tails(min(_PROBE_TOKENS, self.info.seq_len), self._rows)
+
+        def generator(scorer: PrefixTreeScorer, done: WorkDone, **lanes: int) -> BatchGenerator:
+            stepper = kind(self._model, self._needed, shared.attention, budget=self.budget, done=done)
+            return BatchGenerator(self._model, stepper, scorer, ends, budget=self.budget, **lanes)
+
         # It has a cache of its own, so that no prefix of the probe is found among stored ones.
-        trial = PrefixTreeScorer(self._model, self._needed, attention, **how, done=WorkDone())
+        trial = PrefixTreeScorer(
+            self._model, self._needed, shared.attention, budget=self.budget, done=WorkDone()
+        )
 
-        def generator(stepper: DecodeStep, scorer: PrefixTreeScorer = trial, **more: Any) -> BatchGenerator:
-            return BatchGenerator(self._model, stepper, scorer, ends, **how, **more)
+        def verify(*, lanes: bool = False) -> str | None:
+            return generator(trial, WorkDone()).verify(probe, self._plain.logits, lanes=lanes)
 
-        plain = self._plain.logits
-        if not self._by_kernels(lambda: generator(stepper).verify(probe, plain)):
-            different = self._ways.tried("texts", lambda: generator(stepper).verify(probe, plain))
-            if different is not None:
-                self._goes_slowly("generating", different)
-                return None
-        lanes = self._ways.tried("lanes", lambda: generator(stepper).verify(probe, plain, lanes=True))
-        more: dict[str, Any] = {} if lanes is None else {"lanes": 1}
-        taken = kind(self._model, self._needed, attention, **how, done=self.work_done)
-        return generator(taken, shared, **more)
-
-    def _by_kernels(self, verify: Callable[[], str | None]) -> bool:
-        """Have steps go by the kernels where the model can and a probe finds no difference; return whether they do."""
-        if prepare_steps(self._model):
-            if self._admits("steps by kernels", verify, "each step goes by torch's operations"):
-                return True
-            self._model.step_kernels = None
-        elif (reason := cpu.missing_kernels(self._model)) is not None:
+        by_kernels = prepare_steps(self._model)
+        if not by_kernels and (reason := cpu.missing_kernels(self._model)) is not None:
             self._note(f"texts are generated more slowly than they could be: {reason}")
-        return False
+        if by_kernels and not self._admits(
+            "steps by kernels", verify, "each step goes by torch's operations"
+        ):
+            by_kernels, self._model.step_kernels = False, None
+        if not by_kernels and (different := self._ways.tried("texts", verify)) is not None:
+            self._goes_slowly("generating", different)
+            return None
+        lanes = self._ways.tried("lanes", lambda: verify(lanes=True))
+        return generator(shared, self.work_done, **({} if lanes is None else {"lanes": 1}))
 
     @property
     def _model(self) -> Any:

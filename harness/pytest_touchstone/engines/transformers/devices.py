@@ -56,12 +56,12 @@ class Costs:
     sees, as a mask, and ``scores`` the same in ``split_attention``.
     """
 
-    token: int
-    logit: int
-    row: int
-    copied: int
-    pair: int
-    scores: int
+    token: int = 0
+    logit: int = 0
+    row: int = 0
+    copied: int = 0
+    pair: int = 0
+    scores: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ class Allowance:
     ``asked`` is ``--eval-set memory`` as it was given.
     """
 
-    whole: int | None
-    costs: Costs
+    whole: int | None = None
+    costs: Costs = Costs()
     asked: str | None = None
 
     def part(self, eighths: int) -> int | None:
@@ -108,7 +108,7 @@ class Allowance:
 class BatchBudget:
     """``tokens`` and ``logits`` (numbers) of a batch; halved for good when memory runs out.
 
-    With an ``allowance``, a pass over rows that see many keys takes fewer tokens. ``vocabulary`` is the numbers of a
+    By the ``allowance``, a pass over rows that see many keys takes fewer tokens. ``vocabulary`` is the numbers of a
     token's logits, ``batch`` the rows that a person has asked for.
     """
 
@@ -116,7 +116,7 @@ class BatchBudget:
         self,
         tokens: int,
         logits: int,
-        allowance: Allowance | None = None,
+        allowance: Allowance = Allowance(),
         *,
         vocabulary: int = 1,
         batch: int | None = None,
@@ -135,8 +135,8 @@ class BatchBudget:
 
         ``split``: the keys are not copied for the rows, but attention's scores are all there at once.
         """
-        passes = self.allowance.passes if self.allowance is not None else None
-        if self.allowance is None or passes is None:
+        passes = self.allowance.passes
+        if passes is None:
             return self.tokens
         costs, seen = self.allowance.costs, keys + width
         attention = seen * costs.scores if split else seen * costs.pair + -(-seen // width) * costs.copied
@@ -165,21 +165,21 @@ def first_batch_budget(
     Raises ``CheckpointError`` where a few tokens are too many for a size that was given.
     """
     device, settings = model.device, settings or ModelSettings()
-    allowance = _allowance(model, settings)
-    how: dict[str, Any] = {"vocabulary": vocabulary, "batch": settings.batch}
-    most, logits = _of_device(_MOST_TOKENS, device), _of_device(_MOST_LOGITS, device)
-    for_logits = allowance.part(1)
-    if allowance.passes is None or for_logits is None:
-        return BatchBudget(most, logits, allowance, **how)
-    costs = allowance.costs
+    free = bytes_of(settings.memory or _DEFAULT, free_memory(device))
+    whole = None if free is None else free // neighbours(settings.device, device, settings.processes)
+    allowance = Allowance(whole, _costs(model), settings.memory)
+    tokens, logits = _of_device(_MOST_TOKENS, device), _of_device(_MOST_LOGITS, device)
+    for_logits, costs = allowance.part(1), allowance.costs
     least = max(4 * _LEAST_TOKENS * costs.token, 8 * vocabulary * costs.logit)
-    if allowance.asked is not None and allowance.whole is not None and allowance.whole < least:
+    if settings.memory is not None and whole is not None and whole < least:
         raise CheckpointError(
-            f"{path}: --eval-set memory={allowance.asked} is too little: a pass of {_LEAST_TOKENS} tokens and their "
+            f"{path}: --eval-set memory={settings.memory} is too little: a pass of {_LEAST_TOKENS} tokens and their "
             f"logits need {shown_size(least)} beside the weights"
         )
-    tokens = max(_LEAST_TOKENS, min(most, allowance.passes // costs.token))
-    return BatchBudget(tokens, max(vocabulary, min(logits, for_logits // costs.logit)), allowance, **how)
+    if allowance.passes is not None and for_logits is not None:
+        tokens = max(_LEAST_TOKENS, min(tokens, allowance.passes // costs.token))
+        logits = max(vocabulary, min(logits, for_logits // costs.logit))
+    return BatchBudget(tokens, logits, allowance, vocabulary=vocabulary, batch=settings.batch)
 
 
 def useful_rows(model: Any, allowance: Allowance) -> int | None:
@@ -204,13 +204,6 @@ def bytes_of_weights(model: Any) -> int:
             elif "weight" not in module._parameters:
                 found[id(one)] = module.in_features * module.out_features * one.element_size()
     return sum(found.values())
-
-
-def _allowance(model: Any, settings: ModelSettings) -> Allowance:
-    whole = bytes_of(settings.memory or _DEFAULT, free_memory(model.device))
-    if whole is not None:
-        whole //= neighbours(settings.device, model.device, settings.processes)
-    return Allowance(whole, _costs(model), settings.memory)
 
 
 def _costs(model: Any) -> Costs:
@@ -357,8 +350,6 @@ def to_device(values: Sequence[Any], device: torch.device, dtype: torch.dtype | 
     """Return numbers of the host as a tensor on the device."""
     import torch
 
-    if device.type not in PINNED:
-        return torch.tensor(values, dtype=dtype, device=device)
     return moved(torch.tensor(values, dtype=dtype), device)
 
 
@@ -378,9 +369,11 @@ def all_to_device(
 
 def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """Return a tensor of the host on the device."""
-    # torch keeps the pinned memory until the copy is done.
-    pinned = device.type in PINNED
-    return tensor.pin_memory().to(device, non_blocking=True) if pinned else tensor.to(device)
+    if device.type not in PINNED:
+        return tensor if device.type == "cpu" else tensor.to(device)
+    return tensor.pin_memory().to(
+        device, non_blocking=True
+    )  # torch keeps the pinned memory until it is copied
 
 
 class Reading:

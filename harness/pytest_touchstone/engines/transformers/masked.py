@@ -33,7 +33,7 @@ from pytest_touchstone.engines.transformers.tokenizer import Vocabulary, frame, 
 
 @dataclass(frozen=True, slots=True)
 class MaskedText:
-    """Token ids with special tokens around them; the one mask is at ``position``."""
+    """Token ids with special tokens around them; the one mask is, or is to be, at ``position``."""
 
     ids: tuple[int, ...]
     position: int
@@ -51,13 +51,6 @@ class PlainText:
     def truncated(self) -> int:
         """The number of tokens that each of the others is read without."""
         return max(0, len(self.ids) - self.room)
-
-
-class _Masked(NamedTuple):
-    """One token of a text: the input in which it is to be masked, and its place there."""
-
-    ids: tuple[int, ...]
-    position: int
 
 
 class _Question(NamedTuple):
@@ -136,67 +129,69 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         without a mask as they are."""
         tokenizer = self.loaded.tokenizer
         mask, token = tokenizer.mask_token_id, tokenizer.mask_token
-        found: list[MaskedText | PlainText | Refusal] = []
-        ids: Iterator[list[int]] = iter(())
         texts = [
-            one.text.replace(MASK, token) if isinstance(one, FillMask) else one.text
-            for one in requests
+            request.text.replace(MASK, token) if isinstance(request, FillMask) else request.text
+            for request in requests
             if mask is not None
-            and isinstance(one, FillMask | PseudoLoglikelihood)
-            and not_text(one.text) is None
+            and isinstance(request, FillMask | PseudoLoglikelihood)
+            and not_text(request.text) is None
         ]
+        ids: Iterator[list[int]] = iter(())
         if texts:
             # All at once: calling a fast tokenizer takes as long as tokenizing a sentence.
-            lean = dict.fromkeys(
-                ("add_special_tokens", "return_attention_mask", "return_token_type_ids"), False
-            )
-            ids = iter(tokenizer(texts, **lean)["input_ids"])
+            options = ("add_special_tokens", "return_attention_mask", "return_token_type_ids")
+            ids = iter(tokenizer(texts, **dict.fromkeys(options, False))["input_ids"])
+        made: list[MaskedText | PlainText | Refusal] = []
         for request in requests:
             if not isinstance(request, FillMask | PseudoLoglikelihood):
                 kind = type(request).__name__
-                found.append(Refusal(f"a masked language model does not answer {kind}; give a causal one"))
+                made.append(Refusal(f"a masked language model does not answer {kind}; give a causal one"))
             elif mask is None:
-                found.append(Refusal("the tokenizer has no mask token"))
+                made.append(Refusal("the tokenizer has no mask token"))
             elif (fault := not_text(request.text)) is not None:
-                found.append(fault)
-            elif isinstance(request, PseudoLoglikelihood):
-                found.append(self._plain(next(ids)))
+                made.append(fault)
             else:
-                found.append(self._framed(next(ids), mask))
-        return found
+                made.append(self._cut(request, next(ids), mask))
+        return made
 
-    def _plain(self, ids: list[int]) -> PlainText | Refusal:
-        """Return a text's tokens, each of which is to be masked."""
+    def _cut(
+        self, request: FillMask | PseudoLoglikelihood, ids: list[int], mask: int
+    ) -> MaskedText | PlainText | Refusal:
+        """Return a text's tokens: around its mask as many as fit, or all, each of which is to be masked."""
+        fills = isinstance(request, FillMask)
+        if fills and (masks := ids.count(mask)) != 1:
+            return Refusal(f"the text has {masks} masks; exactly one {MASK} can be filled")
         if not ids:
             return Refusal("the text is empty; there is nothing to score")
-        room = self._room(ids)
-        return room if isinstance(room, Refusal) else PlainText(tuple(ids), room)
-
-    def _room(self, ids: Sequence[int]) -> int | Refusal:
-        """Return how many tokens of a text the model takes."""
         if max(ids) >= self._rows:
             return Refusal(
                 f"the text has a token that the model, with {self._rows} embeddings, does not know"
             )
-        room = self.info.seq_len - sum(map(len, self._frame))
+        front, back = self._frame
+        room = self.info.seq_len - len(front) - len(back)
         if room < 1:
             return Refusal(
                 f"{self.info.seq_len} tokens leave no room for the mask; give a larger --eval-seq-len"
             )
-        return room
+        if not fills:
+            return PlainText(tuple(ids), room)
+        start, end = around(ids.index(mask), len(ids), room)
+        position = len(front) + ids.index(mask) - start
+        return MaskedText((*front, *ids[start:end], *back), position, len(ids) - (end - start))
 
-    def _masked(self, text: PlainText) -> Iterator[_Masked]:
+    def _masked(self, text: PlainText) -> Iterator[MaskedText]:
         """Yield each token of a text, with the tokens nearest to it that fit."""
         front, back = self._frame
         whole = (*front, *text.ids, *back)
-        for place in range(len(text.ids)):
+        for index in range(len(text.ids)):
             if not text.truncated:
-                yield _Masked(whole, len(front) + place)  # one tuple for all of them
+                yield MaskedText(whole, len(front) + index, 0)  # one tuple for all of them
                 continue
-            start, end = around(place, len(text.ids), text.room)
-            yield _Masked((*front, *text.ids[start:end], *back), len(front) + place - start)
+            start, end = around(index, len(text.ids), text.room)
+            ids = (*front, *text.ids[start:end], *back)
+            yield MaskedText(ids, len(front) + index - start, text.truncated)
 
-    def _true_tokens(self, batch: Sequence[_Masked]) -> list[float]:
+    def _true_tokens(self, batch: Sequence[MaskedText]) -> list[float]:
         """Run one forward pass, and return the log-probabilities of the tokens that were masked."""
         mask = self.loaded.tokenizer.mask_token_id
         rows = [(*one.ids[: one.position], mask, *one.ids[one.position + 1 :]) for one in batch]
@@ -206,71 +201,49 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         self._count(inputs, rows)
         return [logprob for logprob, _ in read_targets(logits, range(len(batch)), true)]
 
-    def _framed(self, ids: list[int], mask: int) -> MaskedText | Refusal:
-        """Return a text's tokens, cut and with special tokens around them."""
-        if (masks := ids.count(mask)) != 1:
-            return Refusal(f"the text has {masks} masks; exactly one {MASK} can be filled")
-        room = self._room(ids)
-        if isinstance(room, Refusal):
-            return room
-        front, back = self._frame
-        start, end = around(ids.index(mask), len(ids), room)
-        position = len(front) + ids.index(mask) - start
-        return MaskedText((*front, *ids[start:end], *back), position, len(ids) - (end - start))
-
     def _fill(self, batch: Sequence[_Question]) -> list[FillMaskAnswer]:
         """Run one forward pass for every number of candidates asked for."""
+        import torch
+
         inputs = self._inputs([question.text.ids for question in batch])
         places = [question.text.position for question in batch]
         logits = self._needed.logits(inputs, range(len(batch)), places)
         total = logits.logsumexp(dim=-1, keepdim=True)
         known = logits[:, : self._known]  # rows beyond the vocabulary are padding of the table
         top = known.topk(min(max(question.request.top_k for question in batch), known.shape[1]))
+        targets = [question.request.target for question in batch]
+        ids = [[] if target is None else self._vocabulary.by_plain_text.get(target, []) for target in targets]
         # All are on their way before the first is waited for.
-        readings = Reading(top.indices), Reading(top.values - total)
-        best = self._targets(batch, known, total)
-        tokens, logprobs = (reading.numbers() for reading in readings)
-        self._count(inputs, [question.text.ids for question in batch])
-        return [
-            FillMaskAnswer(
-                self._candidates(tokens[row], logprobs[row], question.request.top_k),
-                *best[row],
-                question.text.truncated,
-            )
-            for row, question in enumerate(batch)
+        token_ids, logprobs = Reading(top.indices), Reading(top.values - total)
+        of_targets = [
+            Reading(known[row, to_device(tokens, known.device, torch.long)] - total[row, 0])
+            for row, tokens in enumerate(ids)
         ]
+        self._count(inputs, [question.text.ids for question in batch])
+        answers = []
+        for row, (top_ids, top_logprobs) in enumerate(
+            zip(token_ids.numbers(), logprobs.numbers(), strict=True)
+        ):
+            count = batch[row].request.top_k
+            candidates = [
+                Candidate(self._vocabulary.token(token), self._vocabulary.plain(token), logprob)
+                for token, logprob in zip(top_ids[:count], top_logprobs[:count], strict=True)
+            ]
+            answers.append(
+                FillMaskAnswer(
+                    tuple(candidates),
+                    None if targets[row] is None else bool(ids[row]),
+                    max(of_targets[row].numbers(), default=None),
+                    batch[row].text.truncated,
+                )
+            )
+        return answers
 
     def _count(self, inputs: dict[str, Any], texts: Sequence[tuple[int, ...]]) -> None:
         """Count the work of a forward pass with one mask per text."""
         tokens = sum(map(len, texts))
         self.work_done.passed(inputs["input_ids"].numel(), tokens, logits=len(texts))
         self.work_done.distinct += tokens
-
-    def _targets(
-        self, batch: Sequence[_Question], known: Any, total: Any
-    ) -> list[tuple[bool | None, float | None]]:
-        """Return whether each question's target is a token, and the log-probability of the likeliest such token."""
-        targets = (question.request.target for question in batch)
-        ids = [[] if target is None else self._vocabulary.by_plain_text.get(target, []) for target in targets]
-        rows = [row for row, tokens in enumerate(ids) for _ in tokens]
-        flat = [token for tokens in ids for token in tokens]
-        values: Iterator[float] = iter(())
-        if rows:
-            row, token = (to_device(some, known.device) for some in (rows, flat))
-            values = iter(Reading(known[row, token] - total[row, 0]).numbers())
-        found: list[tuple[bool | None, float | None]] = []
-        for one, tokens in zip(batch, ids, strict=True):
-            best = max((next(values) for _ in tokens), default=None)
-            found.append((None if one.request.target is None else bool(tokens), best))
-        return found
-
-    def _candidates(
-        self, tokens: Sequence[int], logprobs: Sequence[float], count: int
-    ) -> tuple[Candidate, ...]:
-        made = []
-        for token, logprob in zip(tokens[:count], logprobs[:count], strict=True):
-            made.append(Candidate(self._vocabulary.token(token), self._vocabulary.plain(token), logprob))
-        return tuple(made)
 
     def _inputs(self, texts: Sequence[tuple[int, ...]]) -> dict[str, Any]:
         """Return input ids and attention mask [rows, longest], padded on the right with the model's own padding

@@ -179,9 +179,14 @@ def divide(
     piece has at most ``room`` tokens and ``most_sequences`` sequences, unless it is one node. ``logits[i]`` is the
     number of needed logits in node i. Nodes in ``cuts`` end a stem in any case.
     """
-    most = len(tree.ends) if most_sequences is None else most_sequences
-    asked = logits or [0] * len(tree.nodes)
-    return _Division(tree, cuts, asked, room=room, saving=saving, most=most).root
+    return _Division(
+        tree,
+        cuts,
+        logits or [0] * len(tree.nodes),
+        room=room,
+        saving=saving,
+        most=len(tree.ends) if most_sequences is None else most_sequences,
+    ).root
 
 
 class _Division:
@@ -241,29 +246,24 @@ class _Division:
             stem.pieces.append(self._piece(group, chain))
 
     def _fits(self, tops: Sequence[int], carried: tuple[int, ...]) -> bool:
-        sequences = sum(self._below[top] for top in tops) + sum(self._here[one] for one in carried)
-        return (
-            self._length(tops, carried) <= self._room
-            and sequences <= self._most
-            and not any(self._cut[top] for top in tops)
-        )
-
-    def _length(self, tops: Sequence[int], carried: tuple[int, ...]) -> int:
-        return sum(self._size[top] for top in tops) + sum(len(self._nodes[one].tokens) for one in carried)
+        """Return whether subtrees can be one piece, after nodes that are computed again with them."""
+        length = sum(self._size[top] for top in tops) + sum(len(self._nodes[node].tokens) for node in carried)
+        sequences = sum(self._below[top] for top in tops) + sum(self._here[node] for node in carried)
+        cut = any(self._cut[top] for top in tops)
+        return length <= self._room and sequences <= self._most and not cut
 
     def _piece(self, tops: Sequence[int], carried: tuple[int, ...]) -> Piece:
+        """Return subtrees as one piece, after nodes that are computed again with them."""
         nodes = list(carried)
-        for top in tops:
-            todo = [top]
-            while todo:
-                number = todo.pop()
-                nodes.append(number)
-                todo += self._nodes[number].children
+        todo = list(reversed(tops))
+        while todo:
+            nodes.append(todo.pop())
+            todo += self._nodes[nodes[-1]].children
         return Piece(
             tuple(nodes),
-            self._length(tops, carried),
-            sum(self._here[number] for number in nodes),
-            sum(self._logits[number] for number in nodes),
+            length=sum(len(self._nodes[node].tokens) for node in nodes),
+            sequences=sum(self._here[node] for node in nodes),
+            logits=sum(self._logits[node] for node in nodes),
         )
 
 

@@ -33,7 +33,6 @@ from pytest_touchstone.engines.transformers.prefix_tree import (
     SAVING,
     BatchLimits,
     Layout,
-    Piece,
     Stem,
     Tree,
     common,
@@ -43,8 +42,7 @@ from pytest_touchstone.engines.transformers.prefix_tree import (
     take_batch,
 )
 from pytest_touchstone.engines.transformers.split_attention import Attention, additive_mask, splitting
-from pytest_touchstone.engines.transformers.token_work import Score, TokenWork
-from pytest_touchstone.engines.transformers.work_done import WorkDone
+from pytest_touchstone.engines.transformers.token_work import Score, TokenWork, WorkDone, add_up
 
 if TYPE_CHECKING:
     import torch
@@ -63,8 +61,15 @@ class PaddedScorer:
 
     def scored(self, works: Sequence[TokenWork]) -> Generator[list[tuple[int, Score]], None, None]:
         """Yield the numbers of all sequences and their scores at once, in their order, whatever the batches."""
-        how: dict[str, Any] = {"budget": self._budget, "company": self.company, "done": self._done}
-        scores = in_batches(works, works, self._score, **how, device=self._model.device)
+        scores = in_batches(
+            works,
+            works,
+            self._score,
+            budget=self._budget,
+            device=self._model.device,
+            company=self.company,
+            done=self._done,
+        )
         if works:
             enough = grow([work.inputs for work in works]).tokens
             self._done.distinct += enough
@@ -78,59 +83,49 @@ class PaddedScorer:
 
         if self.company.rows != "any" and len(works) > 1:
             return torch.cat([self.logits([work]) for work in works])
-        places = _places(works)
-        return self._needed.logits(self.inputs(works), [row for row, _ in places], [at for _, at in places])
+        return self._needed.logits(self.inputs(works), *_target_positions(works))
 
     def inputs(self, works: Sequence[TokenWork]) -> dict[str, Any]:
         """Return input ids and attention mask [rows, longest], padded on the right with any token."""
         return {**padded([work.inputs for work in works], 0, self._model.device), "use_cache": False}
 
     def _score(self, works: Sequence[TokenWork]) -> list[Score]:
-        """Run one forward pass. Sums are Python's floats, so that their order cannot matter."""
-        rows, columns = zip(*_places(works), strict=True)
+        """Run one forward pass and return the score of each sequence."""
+        rows = _filled_up([work.inputs for work in works], 0)
         targets = [target for work in works for target in work.targets]
-        texts = _side_by_side([work.inputs for work in works], 0)
-        asked = rows, columns, range(len(targets)), targets
-        ids, mask, row, column, number, target = all_to_device(
-            [*texts, *map(list, asked)], self._model.device
-        )
+        asked = [*_target_positions(works), list(range(len(targets))), targets]
+        ids, mask, row, column, number, target = all_to_device([*rows, *asked], self._model.device)
         inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, "use_cache": False}
         logits = self._needed.logits_at(inputs, (row, column))
-        known = sum(len(work.inputs) for work in works)
-        self._done.passed(ids.numel(), known, logits=len(targets))
-        parts = iter(TargetScores(logits, number, target).read())
-        found = []
-        for work in works:
-            mine = [next(parts) for _ in work.targets]
-            found.append(Score(sum(logprob for logprob, _ in mine), all(greedy for _, greedy in mine)))
-        return found
+        tokens = sum(len(work.inputs) for work in works)
+        self._done.passed(ids.numel(), tokens, logits=len(targets))
+        token_scores = iter(TargetScores(logits, number, target).read())
+        return [add_up([next(token_scores) for _ in work.targets]) for work in works]
 
 
-def _places(works: Sequence[TokenWork]) -> list[tuple[int, int]]:
-    """Return the row and position of every target."""
-    return [
-        (row, position)
-        for row, work in enumerate(works)
+def _target_positions(works: Sequence[TokenWork]) -> tuple[list[int], list[int]]:
+    """Return the row of every target, and its position in the row."""
+    rows = [row for row, work in enumerate(works) for _ in work.targets]
+    return rows, [
+        position
+        for work in works
         for position in range(len(work.inputs) - len(work.targets), len(work.inputs))
     ]
 
 
 def padded(rows: Sequence[tuple[int, ...]], padding: int, device: Any) -> dict[str, Any]:
     """Return input ids and attention mask [rows, longest], padded on the right with a token."""
-    ids, mask = all_to_device(_side_by_side(rows, padding), device)
+    ids, mask = all_to_device(_filled_up(rows, padding), device)
     return {"input_ids": ids, "attention_mask": mask}
 
 
-def _side_by_side(rows: Sequence[tuple[int, ...]], padding: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the same on the host."""
-    import torch
-
-    ids = torch.full((len(rows), max(map(len, rows))), padding, dtype=torch.long)
-    mask = torch.zeros_like(ids)
-    for number, row in enumerate(rows):
-        ids[number, : len(row)] = torch.tensor(row)
-        mask[number, : len(row)] = 1
-    return ids, mask
+def _filled_up(rows: Sequence[tuple[int, ...]], padding: int) -> list[list[list[int]]]:
+    """Return rows and their masks, both filled up to the longest row."""
+    longest = max(map(len, rows))
+    return [
+        [[*row, *[padding] * (longest - len(row))] for row in rows],
+        [[1] * len(row) + [0] * (longest - len(row)) for row in rows],
+    ]
 
 
 def in_batches(
@@ -145,63 +140,56 @@ def in_batches(
 ) -> list[Made]:
     """Return the results of all items, in their order; ``compute`` returns those of a batch.
 
-    ``works`` has the tokens of each item.
+    Where memory runs out the budget is halved, and what is left, that batch included, is cut into smaller batches.
 
-    ``done`` is told the passes that rows which have to stay apart cost. Where memory runs out the budget is halved, and
-    what is left, that batch included, is cut into smaller batches.
+    Args:
+        works: The tokens of each item.
+        items: What ``compute`` is given.
+        compute: Returns one result per item.
+        budget: The limits of a batch.
+        device: Where the model is.
+        company: The rows that may be computed together.
+        done: Is told the passes that rows which have to stay apart cost.
+
     """
-    made: dict[int, Made] = {}
-    longest = max((len(work.inputs) for work in works), default=1)
-    while left := [number for number in range(len(works)) if number not in made]:
-        how: dict[str, Any] = {"size": budget.batch, "vocabulary": budget.vocabulary}
-        how |= {"most_logits": budget.logits, "most_tokens": budget.within(0, longest)}
-        todo = [works[number] for number in left]
-        queue = list(batches(todo, **how, company=company))
-        if company.reason and (enough := len(list(batches(todo, **how)))) < len(queue):
+    results: dict[int, Made] = {}
+    while True:
+        left = [index for index in range(len(works)) if index not in results]
+        todo = [works[index] for index in left]
+        queue = list(batches(todo, budget, company))
+        if company.reason and (enough := len(list(batches(todo, budget)))) < len(queue):
             done.slowly("batching", len(queue), enough)
-        smaller = False
         for batch in queue:
-            numbers = [left[index] for index in batch]
+            indices = [left[index] for index in batch]
             try:
-                made.update(zip(numbers, compute([items[number] for number in numbers]), strict=True))
+                results.update(zip(indices, compute([items[index] for index in indices]), strict=True))
             except Exception as error:
                 if budget.batch is not None or not is_out_of_memory(error) or not budget.halve():
                     raise
-                smaller = True
-            if smaller:
-                break  # outside the handler, so that the error no longer holds the batch's memory
-        if smaller:
-            release(device)
-    return [made[number] for number in range(len(works))]
+                break
+        else:
+            return [results[index] for index in range(len(works))]
+        release(device)  # outside the handler, so that the error no longer holds the batch's memory
 
 
-def batches(
-    works: Sequence[TokenWork],
-    *,
-    size: int | None,
-    most_tokens: int,
-    most_logits: int,
-    vocabulary: int,
-    company: Company = ANY,
-) -> Iterator[list[int]]:
-    """Return the indices of ``works``, each once, in batches of similar length, the longest first.
+def batches(works: Sequence[TokenWork], budget: BatchBudget, company: Company = ANY) -> Iterator[list[int]]:
+    """Yield the indices of ``works``, each once, in batches of similar length, the longest first.
 
-    Rows that may not be computed together are never in one batch.
-
-    With ``size``, each batch has that many. Without, it has as many as keep rows x longest row within ``most_tokens``
-    and needed logits within ``most_logits`` numbers (at least one). The longest come first, so that a lack of memory
-    shows at once.
+    Rows that may not be computed together are never in one batch. A batch has as many rows as a person has asked for;
+    else as many as keep rows x longest row and the needed logits within the budget (at least one). The longest come
+    first, so that a lack of memory shows at once.
     """
     order = sorted(range(len(works)), key=lambda index: (-len(works[index].inputs), index))
+    most_tokens = budget.within(0, len(works[order[0]].inputs)) if works else 0
     batch: list[int] = []
     logits = 0
     for index in order:
-        needed = len(works[index].targets) * vocabulary
+        needed = len(works[index].targets) * budget.vocabulary
         longest = len(works[batch[0]].inputs) if batch else 0
-        if size is not None:
-            full = len(batch) >= size
+        if budget.batch is not None:
+            full = len(batch) >= budget.batch
         else:
-            full = longest * (len(batch) + 1) > most_tokens or logits + needed > most_logits
+            full = longest * (len(batch) + 1) > most_tokens or logits + needed > budget.logits
         apart = company.rows == "one" or company.group(longest) != company.group(len(works[index].inputs))
         if batch and (full or apart):
             yield batch
@@ -211,9 +199,6 @@ def batches(
     if batch:
         yield batch
 
-
-_KEPT_BYTES: Final = 2**28
-"""The bytes of kept prefixes where no allowance says how many."""
 
 SPLITS: Final = frozenset({"cpu", "cuda"})
 """The kinds of devices on which attention can be split."""
@@ -245,11 +230,10 @@ class PrefixTreeScorer:
         budget: BatchBudget,
         done: WorkDone,
     ) -> None:
-        self._model, self._needed, self._attention = model, needed, attention
+        self._model, self._needed, self.attention = model, needed, attention
         self._budget = budget
         self._done = done
-        allowance = budget.allowance
-        self._kept = PrefixCache(_KEPT_BYTES if allowance is None else allowance.kept(model.device))
+        self._kept = PrefixCache(budget.allowance.kept(model.device))
         self._room, self._saving = ROOM, SAVING
         self._unread = _UNREAD.get(model.device.type, 0)
         if self._unread:
@@ -275,13 +259,13 @@ class PrefixTreeScorer:
             # A maximum ignores NaN.
             return math.nan if any(map(math.isnan, apart)) else max(apart)
 
-        how: dict[str, Any] = {
-            "apart": apart,
-            "what": "a score",
-            "most": max(len(one.targets) for one in works),
-        }
         return difference(
-            self._model, lambda: plain(works).repeat(2, 1), lambda: self._both_ways(works), **how
+            self._model,
+            lambda: plain(works).repeat(2, 1),
+            lambda: self._both_ways(works),
+            apart=apart,
+            what="a score",
+            most=max(len(work.targets) for work in works),
         )
 
     def _both_ways(self, works: Sequence[TokenWork]) -> torch.Tensor:
@@ -359,7 +343,22 @@ class PrefixTreeScorer:
             stem, past = todo.pop()
             if stem.nodes:
                 past = self._grow_stem(pass_, stem, past)
-            yield from self._score_pieces(pass_, stem.pieces, past)
+            left = sorted(stem.pieces, key=lambda piece: piece.length)
+            while left:
+                split = self._split_after(len(past.tokens)) and self._model.device.type != "cpu"
+                # Keys that are copied for the rows, or have scores that are all there at once: on a GPU none where
+                # attention is split, but in layers that see a window of a text.
+                keys = 0 if split and self.attention.window is None else len(past.tokens)
+                tokens = self._budget.within(keys, left[-1].length)
+                limits = BatchLimits(tokens, self._budget.places, self._budget.batch, self._room)
+                if len(left[-1].nodes) == 1 and left[-1].length > self._budget.tokens:
+                    # A long text that is too much for a batch even by itself.
+                    (node,) = left.pop().nodes
+                    self._run_on(pass_, past, pass_.tree.path(node), pass_.tree.places([node]))
+                else:
+                    layout = lay_out(pass_.tree, take_batch(left, limits))
+                    self._forward(pass_, layout, SharedPast(past, split=self._split_after(len(past.tokens))))
+                yield
             todo += [(below, past) for below in stem.stems]
 
     def _grow_stem(self, pass_: _Tree, stem: Stem, past: KeyValues) -> KeyValues:
@@ -397,69 +396,50 @@ class PrefixTreeScorer:
                 [list(places[begin - start : end - start])],
             )
             cache = SharedPast(past, record=True, split=self._split_after(begin))
-            self._forward(pass_, layout, cache, begin)
+            self._forward(pass_, layout, cache)
             past = cache.made(whole[:end])
         return past
-
-    def _score_pieces(self, pass_: _Tree, pieces: Sequence[Piece], past: KeyValues) -> Iterator[None]:
-        """Compute all batches of the pieces after one stem, and yield after each."""
-        left = sorted(pieces, key=lambda piece: piece.length)
-        while left:
-            tokens = self._budget.within(self._keys(len(past.tokens)), left[-1].length)
-            limits = BatchLimits(tokens, self._budget.places, self._budget.batch, self._room)
-            if len(left[-1].nodes) == 1 and left[-1].length > self._budget.tokens:
-                # A long text that is too much for a batch even by itself.
-                (node,) = left.pop().nodes
-                self._run_on(pass_, past, pass_.tree.path(node), pass_.tree.places([node]))
-            else:
-                layout = lay_out(pass_.tree, take_batch(left, limits))
-                cache = SharedPast(past, split=self._split_after(len(past.tokens)))
-                self._forward(pass_, layout, cache, len(past.tokens))
-            yield
-
-    def _keys(self, past: int) -> int:
-        """Return how many keys of so many are copied for the rows, or have scores that are all there at once.
-
-        On a GPU none is where attention is split, but in layers that see a window of a text.
-        """
-        split = self._split_after(past) and self._model.device.type != "cpu"
-        return 0 if split and self._attention.window is None else past
 
     def _split_after(self, past: int) -> bool:
         """Return whether attention is split in a pass after so many tokens."""
         return self.splits and past >= _LEAST_SPLIT
 
-    def _forward(self, pass_: _Tree, layout: Layout, cache: SharedPast, past: int) -> None:
+    def _forward(self, pass_: _Tree, layout: Layout, cache: SharedPast) -> None:
         """Run one forward pass; what it says about wanted targets goes to ``pass_``."""
         asked = pass_.asked(layout.places)
         rows: list[list[Any]] = [layout.ids, layout.positions, layout.seen_until]
         wanted = [asked.rows, asked.columns, asked.numbers, [target for _, target in asked.pairs]]
         *sent, row, column, number, target = all_to_device([*rows, *wanted], self._model.device)
-        inputs = self._inputs(layout, cache, past, *sent)
-        with splitting(self._model) if self._split_after(past) else nullcontext():
+        inputs = self._inputs(layout, cache, *sent)
+        with splitting(self._model) if self._split_after(cache.past) else nullcontext():
             logits = self._needed.logits_at(inputs, (row, column))
         computed, padding = sent[0].numel(), sum(places.count(-1) for places in layout.places)
         self._done.passed(computed, computed - padding, logits=len(asked.places))
         if asked.places:
             pass_.take(asked, logits, TargetScores(logits, number, target), self._unread)
 
-    def _inputs(self, layout: Layout, cache: SharedPast, past: int, *sent: torch.Tensor) -> dict[str, Any]:
+    def _inputs(self, layout: Layout, cache: SharedPast, *sent: torch.Tensor) -> dict[str, Any]:
         """Return what the model is given: of a layout's numbers those that were ``sent`` to the device."""
         import torch
 
         ids, positions, seen_until = sent
         inputs: dict[str, Any] = {"input_ids": ids, "position_ids": positions, "use_cache": True}
         inputs[cache_argument(type(self._model))] = cache
-        if past or layout.branches:
-            where: dict[str, Any] = {"positions": positions, "dtype": self._model.dtype}
-            longest = 1 + max(map(max, layout.positions)) if self._attention.window is not None else 0
+        if cache.past or layout.branches:
+            longest = 1 + max(map(max, layout.positions)) if self.attention.window is not None else 0
 
             def mask(window: int | None) -> torch.Tensor:
                 # Split attention takes a mask of a row's own keys, where all of the prefix is seen.
-                hidden = 0 if self._split_after(past) and longest <= (window or longest) else past
-                return additive_mask(seen_until, past=hidden, window=window, **where)
+                sees_all = self._split_after(cache.past) and longest <= (window or longest)
+                return additive_mask(
+                    seen_until,
+                    positions=positions,
+                    past=0 if sees_all else cache.past,
+                    window=window,
+                    dtype=self._model.dtype,
+                )
 
-            inputs["attention_mask"] = self._attention.masks(mask)
+            inputs["attention_mask"] = self.attention.masks(mask)
         else:
             # Under the model's own causal mask no token sees the gaps to its right. Where a mask of ones is given,
             # transformers looks at it, and so waits for the device.
@@ -543,16 +523,11 @@ class _Tree:
         return [self._rows[place] for pairs in self._asked for place, _ in pairs]
 
     def completed(self) -> list[tuple[int, Score]]:
-        """Return the numbers and the scores of the sequences that were completed since the last call.
-
-        Sums are Python's floats, so that their order cannot matter.
-        """
-        found: list[tuple[int, Score]] = []
-        for number in self._completed:
-            logprobs, greedy = zip(*[self._chosen[pair] for pair in self._asked[number]], strict=True)
-            found.append((number, Score(sum(logprobs), all(greedy))))
-        self._completed = []
-        return found
+        """Return the numbers and the scores of the sequences that were completed since the last call."""
+        completed, self._completed = self._completed, []
+        return [
+            (number, add_up([self._chosen[pair] for pair in self._asked[number]])) for number in completed
+        ]
 
 
 def _sequences(stem: Stem) -> int:

@@ -1,4 +1,5 @@
-"""Requests as the tokens that a causal model is given: sequences to score, and prompts to continue. Runs no model.
+"""Requests as tokens that a causal model is given (sequences to score, prompts to continue), and counts of the work.
+Runs no model.
 
 A request for scores becomes one ``TokenWork`` (a continuation) or several (the windows of a long text). Sequences of
 any requests are computed together, in any order, and their sums are put together again by request number.
@@ -6,8 +7,9 @@ any requests are computed together, in any order, and their sums are put togethe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 from pytest_touchstone.checkpoints import CheckpointInfo
@@ -29,6 +31,7 @@ from pytest_touchstone.core.requests import (
     RunProgram,
     Turn,
 )
+from pytest_touchstone.engines.base import EngineProgress
 from pytest_touchstone.engines.settings import Chat, ModelSettings
 from pytest_touchstone.engines.transformers.tokenizer import THINKING, TextTokenizer
 
@@ -51,6 +54,12 @@ class Score(NamedTuple):
     is_greedy: bool
 
 
+def add_up(scores: Iterable[tuple[float, bool]]) -> Score:
+    """Return the score of parts together; Python's floats are added, so that their order cannot matter."""
+    logprobs, greedy = zip(*scores, strict=True)
+    return Score(sum(logprobs), all(greedy))
+
+
 @dataclass(frozen=True, slots=True)
 class ScoringPlan:
     """The work of one request, and the parts of its answer besides the score."""
@@ -60,13 +69,18 @@ class ScoringPlan:
     spans_join: bool = False
     rolling: bool = False
 
+    @property
+    def longest(self) -> int:
+        """The most tokens in memory at once."""
+        return max((len(work.inputs) for work in self.work), default=0)
+
     def answer(self, scores: Sequence[Score]) -> Answer:
         """Return the answer, from the scores of ``work`` in the same order."""
-        logprobs, greedy = zip(*scores, strict=True)
+        score = add_up(scores)
         tokens = sum([len(work.targets) for work in self.work])
         if self.rolling:
-            return RollingAnswer(sum(logprobs), tokens, self.truncated)
-        return LoglikelihoodAnswer(sum(logprobs), all(greedy), tokens, self.truncated, self.spans_join)
+            return RollingAnswer(score.logprob, tokens, self.truncated)
+        return LoglikelihoodAnswer(*score, tokens, self.truncated, self.spans_join)
 
 
 def texts_of(requests: Iterable[Request], asking: ChatMode) -> Iterator[str]:
@@ -87,7 +101,11 @@ def plan(request: Scored, tokenizer: TextTokenizer, *, seq_len: int, rows: int) 
         case Loglikelihood(context, continuation):
             made = _plan_pair(tokenizer, context, continuation, seq_len)
         case RollingLoglikelihood(text):
-            made = _plan_text(tokenizer, text, seq_len)
+            tokens = tokenizer.text(text)
+            if isinstance(tokens, Refusal):
+                return tokens
+            assert tokenizer.start is not None, "TextTokenizer.text refuses without a start token"
+            made = ScoringPlan(tuple(windows(tokens, tokenizer.start, seq_len)), rolling=True)
         case FillMask() | PseudoLoglikelihood():
             return Refusal("a causal language model fills no masks; give a masked language model")
         case RunProgram() | Judge():
@@ -112,15 +130,6 @@ def windows(tokens: Sequence[int], start: int, seq_len: int) -> Iterator[TokenWo
     for begin in range(first, len(tokens), seq_len):
         end = min(begin + seq_len, len(tokens))
         yield TokenWork(tuple(tokens[max(0, end - seq_len - 1) : end - 1]), tuple(tokens[begin:end]))
-
-
-def _plan_text(tokenizer: TextTokenizer, text: str, seq_len: int) -> ScoringPlan | Refusal:
-    tokens = tokenizer.text(text)
-    if isinstance(tokens, Refusal):
-        return tokens
-    start = tokenizer.start
-    assert start is not None, "TextTokenizer.text refuses without a start token"
-    return ScoringPlan(tuple(windows(tokens, start, seq_len)), rolling=True)
 
 
 def _plan_pair(
@@ -216,6 +225,11 @@ class Prompt:
     truncated: int
     chat: bool = False
 
+    @property
+    def longest(self) -> int:
+        """The most tokens in memory at once."""
+        return len(self.tokens) + self.request.max_new_tokens
+
     def answer(self, outcomes: Sequence[Generated | None]) -> GenerateAnswer | Refusal:
         """Return the answer, made of the different samples, in order."""
         texts = [one for one in outcomes if one is not None]
@@ -271,3 +285,127 @@ def in_form(request: Generate, chat: bool, asking: ChatMode) -> Generate:
             system = Turn("system", "\n\n".join(filter(None, (asking.system, own))))
             turns = (system, *turns[bool(own) :])
     return replace(request, stop=stop, max_new_tokens=asking.max_new_tokens or most, turns=turns)
+
+
+@dataclass(slots=True)
+class Acceptance:
+    """The counts of accepted proposals.
+
+    ``lengths`` counts how often a pass of a row gave so many tokens, head 0's own among them. ``asked`` and ``right``
+    count the proposals of each extra head, from 1, at places that the text reached, and those that were the token
+    there. A head is asked at every place from which texts went on, whether or not the heads before it were right.
+    """
+
+    lengths: Counter[int] = field(default_factory=Counter)
+    asked: Counter[int] = field(default_factory=Counter)
+    right: Counter[int] = field(default_factory=Counter)
+
+    @property
+    def passes(self) -> int:
+        """The number of rows that went through the model with proposals."""
+        return self.lengths.total()
+
+    @property
+    def mean_length(self) -> float:
+        """The mean number of tokens per pass, 0 without any."""
+        tokens = sum(length * number for length, number in self.lengths.items())
+        return tokens / self.passes if self.passes else 0.0
+
+    def judge(self, proposals: Sequence[tuple[int, list[int]]], tokens: Sequence[int]) -> int:
+        """Compare the proposals of one text, each with its first place, with the text's tokens, to its end.
+
+        Return how many of these came from passes with proposals.
+        """
+        came = 0
+        for place, proposed in proposals:
+            pairs = list(zip(proposed, tokens[place:], strict=False))
+            wrong = (at for at, (proposal, token) in enumerate(pairs) if proposal != token)
+            length = min(next(wrong, len(pairs)) + 1, len(tokens) - place)
+            for head, (proposal, token) in enumerate(pairs, 1):
+                self.asked[head] += 1
+                self.right[head] += proposal == token
+            if length:  # none where the pass gave no number
+                self.lengths[length] += 1
+                came += length
+        return came
+
+    def counts(self) -> dict[str, Any]:
+        """Return plain counts, to be added up over processes, by length from 1 and by head from 1.
+
+        With them go what they amount to: the mean length, and the share of each head's proposals that were right
+        (None without any).
+        """
+        longest, heads = max(self.lengths, default=0), max(self.asked, default=0)
+        return {
+            "lengths": [self.lengths[length] for length in range(1, longest + 1)],
+            "asked": [self.asked[head] for head in range(1, heads + 1)],
+            "right": [self.right[head] for head in range(1, heads + 1)],
+            "mean_length": round(self.mean_length, 4) if self.passes else None,
+            "accuracy": [round(self.right[head] / self.asked[head], 4) for head in range(1, heads + 1)],
+        }
+
+
+@dataclass
+class WorkDone:
+    """Counts of what went through the model.
+
+    Of tokens it counts all, those that only filled rows up, and the different ones asked for (each, with the tokens
+    before it, once per call). Of logits it counts the positions at which they were computed.
+
+    Of the tokens, some were prompts to be continued, and some were generated tokens fed again for the next one.
+    ``accepted`` counts what became of proposed tokens; ``slow`` has the cost of each slow way that was taken, by its
+    name: what it has ``computed`` (tokens, logits), and what would have been ``enough``.
+
+    Kept up to date while a call is under way: passes that continued texts (``steps``), the tokens ``generated`` by
+    them, and those that went through the model in them (``continued``).
+    """
+
+    computed: int = 0
+    padded: int = 0
+    distinct: int = 0
+    logits: int = 0
+    prefilled: int = 0
+    decoded: int = 0
+    continued: int = 0
+    steps: int = 0
+    generated: int = 0
+    accepted: Acceptance = field(default_factory=Acceptance)
+    slow: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+
+    def slowly(self, way: str, computed: int, enough: int) -> None:
+        """Count what a slow way has cost."""
+        self.slow[way].update(computed=computed, enough=enough)
+
+    def passed(self, computed: int, known: int, *, logits: int) -> None:
+        """Count a pass over so many tokens, of which ``known`` are no padding, and the places of its logits."""
+        self.computed += computed
+        self.padded += computed - known
+        self.logits += logits
+
+    def stepped(self, tokens: int) -> None:
+        """Count a pass that continued texts by so many tokens in all."""
+        self.steps += 1
+        self.generated += tokens
+
+    def progress(self) -> EngineProgress:
+        """Return the work so far as engines report it."""
+        return EngineProgress(tokens=self.computed - self.continued + self.generated)
+
+    def usage(self, reasons: Mapping[str, str]) -> dict[str, Any]:
+        """Return the counts as reports have them (see ``results.usage``), with the reason of each slow way."""
+        proposed = {"speculative": self.accepted.counts()} if self.accepted.passes else {}
+        slow = [{"way": way, "reason": reasons.get(way, ""), **cost} for way, cost in self.slow.items()]
+        return {
+            "tokens": self.computed,
+            "padding": self.padded,
+            "distinct": self.distinct,
+            "prefilled": self.prefilled,
+            "decoded": self.decoded,
+            "logits": self.logits,
+            **proposed,
+            **({"slow": slow} if slow else {}),
+        }
+
+    def reset(self) -> None:
+        """Start counting from 0 again."""
+        self.__dict__.update(vars(WorkDone()))

@@ -16,7 +16,7 @@ from pytest_touchstone.engines.transformers.generation import step
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep, SpeculativeStepper
 from pytest_touchstone.engines.transformers.kv_cache import SlotCache
 from pytest_touchstone.engines.transformers.split_attention import slot_mask, splitting
-from pytest_touchstone.engines.transformers.work_done import Acceptance
+from pytest_touchstone.engines.transformers.token_work import Acceptance
 from tests.support.engines import generates_together, out_of_memory
 from tests.support.generating import texts
 from tests.support.tiny_mtp import LETTERS, head_logits, letters_info, mtp_engine

@@ -46,8 +46,7 @@ from pytest_touchstone.engines.transformers.logits import SelectiveLogits
 from pytest_touchstone.engines.transformers.prefix_tree import group
 from pytest_touchstone.engines.transformers.scoring import padded
 from pytest_touchstone.engines.transformers.split_attention import Attention, put_beside, slot_mask
-from pytest_touchstone.engines.transformers.token_work import Prompt, TokenWork
-from pytest_touchstone.engines.transformers.work_done import WorkDone
+from pytest_touchstone.engines.transformers.token_work import Prompt, TokenWork, WorkDone
 
 if TYPE_CHECKING:
     import torch
