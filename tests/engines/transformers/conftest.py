@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_touchstone.engines.transformers.cpu import attention, kernels, packing, processor
+from pytest_touchstone.engines.transformers.cpu import kernels, packing, processor
 from tests.support.families import causal_of
 
 
@@ -14,7 +14,7 @@ from tests.support.families import causal_of
 def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The library that is taken to compute faster here, one after the other, whatever the processor is."""
     name: str = request.param
-    for module in (packing, attention):
+    for module in (packing, processor):
         monkeypatch.setattr(module, "mkl_is_faster", lambda: name == "MKL")
     own = kernels.kernels() if name == "own" else None
     monkeypatch.setattr(packing, "kernels", lambda: own)

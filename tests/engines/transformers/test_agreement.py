@@ -56,7 +56,7 @@ from pytest_touchstone.engines.transformers.loading import LoadedModel
 from pytest_touchstone.engines.transformers.masked import MaskedEngine
 from pytest_touchstone.engines.transformers.pool import load_weights
 from pytest_touchstone.engines.transformers.split_attention import slot_mask
-from pytest_touchstone.engines.transformers.work_done import WorkDone
+from pytest_touchstone.engines.transformers.token_work import WorkDone
 from tests.support.engines import DEVICE, ON_CPU, engine_for, generates_together
 from tests.support.families import CAUSAL, MASKED, causal_of
 from tests.support.tiny import CORPUS, tiny_causal, tiny_masked
@@ -119,9 +119,9 @@ def first_hidden(patch: pytest.MonkeyPatch) -> None:
 def position_off(patch: pytest.MonkeyPatch) -> None:
     right = scoring.PrefixTreeScorer._inputs
 
-    def inputs(self: Any, layout: Any, cache: Any, past: int, *sent: Any) -> dict[str, Any]:
-        made = right(self, layout, cache, past, *sent)
-        made["position_ids"] = made["position_ids"] + (1 if past or layout.branches else 0)
+    def inputs(self: Any, layout: Any, cache: Any, *sent: Any) -> dict[str, Any]:
+        made = right(self, layout, cache, *sent)
+        made["position_ids"] = made["position_ids"] + (1 if cache.past or layout.branches else 0)
         return made
 
     patch.setattr(scoring.PrefixTreeScorer, "_inputs", inputs)
@@ -199,10 +199,10 @@ def nothing_hidden(patch: pytest.MonkeyPatch) -> None:
     """Let all tokens see all others where attention is split, when scoring."""
     right = scoring.PrefixTreeScorer._inputs
 
-    def inputs(self: Any, layout: Any, cache: Any, past: int, *sent: Any) -> Any:
-        found = right(self, layout, cache, past, *sent)
+    def inputs(self: Any, layout: Any, cache: Any, *sent: Any) -> Any:
+        found = right(self, layout, cache, *sent)
         masks = found["attention_mask"]
-        if self._split_after(past):
+        if self._split_after(cache.past):
             whole = isinstance(masks, dict)
             found["attention_mask"] = {k: 0 * mask for k, mask in masks.items()} if whole else 0 * masks
         return found

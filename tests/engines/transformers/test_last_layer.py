@@ -13,7 +13,7 @@ from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.fused_layers import fuse, fuse_steps
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits
 from pytest_touchstone.engines.transformers.pool import load_weights
-from pytest_touchstone.engines.transformers.work_done import WorkDone
+from pytest_touchstone.engines.transformers.token_work import WorkDone
 
 IDS = torch.arange(30).view(3, 10)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pytest_touchstone.engines.transformers.cpu import attention
+from pytest_touchstone.engines.transformers.cpu import processor
 from pytest_touchstone.engines.transformers.split_attention import (
     attended,
     operation_for,
@@ -63,17 +63,17 @@ def test_the_tokens_of_each_row_see_the_prefix_and_the_own_keys_before_them(
 
 
 def test_products_that_are_not_right_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = attention._by_onednn
-    attention._products_are_right.cache_clear()
+    right = processor._by_onednn
+    processor._products_are_right.cache_clear()
     try:
         monkeypatch.setattr(
-            attention,
+            processor,
             "_by_onednn",
             lambda *given: (right(*given)[0] + 1e-3, right(*given)[1]),
         )
-        assert not attention._products_are_right(torch.float32)
+        assert not processor._products_are_right(torch.float32)
     finally:
-        attention._products_are_right.cache_clear()
+        processor._products_are_right.cache_clear()
 
 
 @pytest.mark.parametrize(

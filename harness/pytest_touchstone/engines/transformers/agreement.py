@@ -126,7 +126,13 @@ def difference(
     off = apart(found_exactly, expected_exactly)
     if not off <= exact:
         return f"{what} is {off:.2g} off in float32 arithmetic"
-    return _coarser(found, expected, expected_exactly, by_place=_has_experts(model))
+    by_place = _has_experts(model)
+    usual_error = error_of(expected, expected_exactly, by_place=by_place)
+    other_error = error_of(found, expected_exactly, by_place=by_place)
+    if other_error <= max(FACTOR * usual_error, BOUND["torch.float32"]):
+        return None
+    times = other_error / max(usual_error, 1e-9)
+    return f"its error is {other_error:.2g}, {times:.1f} times that of a text by itself"
 
 
 def _has_experts(model: Any) -> bool:
@@ -134,17 +140,6 @@ def _has_experts(model: Any) -> bool:
     config = getattr(model, "config", None)
     numbers = getattr(config.get_text_config(), "__dict__", {}) if config is not None else {}
     return any("experts" in name and isinstance(value, int) and value > 1 for name, value in numbers.items())
-
-
-def _coarser(
-    found: torch.Tensor, expected: torch.Tensor, exact: torch.Tensor, *, by_place: bool
-) -> str | None:
-    """Return a sentence about the rounding of the logits found, None where they are as near to the exact ones as
-    expected."""
-    usual, error = (error_of(logits, exact, by_place=by_place) for logits in (expected, found))
-    if error <= max(FACTOR * usual, BOUND["torch.float32"]):
-        return None
-    return f"its error is {error:.2g}, {error / max(usual, 1e-9):.1f} times that of a text by itself"
 
 
 def error_of(found: torch.Tensor, exact: torch.Tensor, *, by_place: bool) -> float:
@@ -183,17 +178,14 @@ class KnownWays:
         """Return None where the way is known, or where the probe finds no difference; else the difference."""
         if way in self._known:
             return None
-        if (different := probe()) is None:
-            self._known.add(way)
-            self._keep()
-        return different
-
-    def _keep(self) -> None:
-        if self._path is None:
-            return
-        with suppress(OSError):  # where nothing can be written, the next start probes again
-            write_atomic(self._path, json.dumps(sorted(self._known | _read(self._path))))
-            keep_newest(self._path.parent, "*.json", _MOST)
+        if (different := probe()) is not None:
+            return different
+        self._known.add(way)
+        if self._path is not None:
+            with suppress(OSError):  # where nothing can be written, the next start probes again
+                write_atomic(self._path, json.dumps(sorted(self._known | _read(self._path))))
+                keep_newest(self._path.parent, "*.json", _MOST)
+        return None
 
 
 def folder_for(model: Any) -> Path | None:
@@ -210,33 +202,29 @@ def folder_for(model: Any) -> Path | None:
 
 
 def _read(path: Path | None) -> set[str]:
-    try:
-        found = read_json(path) if path is not None else []
-    except (OSError, ValueError):
-        return set()
-    return {way for way in found if isinstance(way, str)} if isinstance(found, list) else set()
+    """Return the ways in a file; none where it is missing or damaged."""
+    with suppress(OSError, ValueError):
+        ways = read_json(path) if path is not None else []
+        return {way for way in ways if isinstance(way, str)} if isinstance(ways, list) else set()
+    return set()
 
 
 def _key(model: Any) -> str:
     """Return a hash of all that the outcome of a probe depends on, but for the weights' values."""
-    shapes = [[name, list(tensor.shape), str(tensor.dtype)] for name, tensor in model.state_dict().items()]
-    config = {name: value for name, value in model.config.to_dict().items() if "name_or_path" not in name}
-    said = [
-        *(type(model).__qualname__, str(model.dtype), getattr(model, "drafts", 0)),
-        *(_device(model.device), *devices_of(model)[1:], version("torch"), version("transformers"), _code()),
-    ]
-    text = json.dumps(
-        [said, config, model.config.get_text_config()._attn_implementation, shapes], default=str
-    )
-    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]
-
-
-def _device(device: Any) -> str:
     import torch
 
-    if device.type == "cuda":
-        return f"cuda {torch.cuda.get_device_name(device)} {torch.version.cuda}"
-    return f"{device.type} {cpu.description()}"
+    shapes = [[name, list(tensor.shape), str(tensor.dtype)] for name, tensor in model.state_dict().items()]
+    config = {name: value for name, value in model.config.to_dict().items() if "name_or_path" not in name}
+    device = f"{model.device.type} {cpu.description()}"
+    if model.device.type == "cuda":
+        device = f"cuda {torch.cuda.get_device_name(model.device)} {torch.version.cuda}"
+    facts = [
+        *(type(model).__qualname__, str(model.dtype), getattr(model, "drafts", 0)),
+        *(device, *devices_of(model)[1:], version("torch"), version("transformers"), _code()),
+        *(config, model.config.get_text_config()._attn_implementation, shapes),
+    ]
+    text = json.dumps(facts, default=str)
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:32]
 
 
 @functools.cache
@@ -318,8 +306,13 @@ class LoadedState:
     @property
     def changed(self) -> bool:
         """Return whether a module has other attributes, buffers or parts than then."""
+
+        def differ(before: Any, now: Any) -> bool:
+            comparable = type(before) is type(now) and isinstance(before, (str, int, float, tuple))
+            return before is not now and not (comparable and before == now)
+
         return any(
-            before.keys() != now.keys() or any(not _same(before[name], now[name]) for name in before)
+            before.keys() != now.keys() or any(differ(before[name], now[name]) for name in before)
             for tables, module in zip(self._tables, self._modules, strict=True)
             for before, now in zip(tables, _tables(module), strict=True)
         )
@@ -341,12 +334,6 @@ def _tables(module: Any) -> list[dict[str, Any]]:
     return [dict(module.__dict__), *(dict(module.__dict__[name]) for name in _PARTS)]
 
 
-def _same(before: Any, now: Any) -> bool:
-    if before is now:
-        return True
-    return type(before) is type(now) and isinstance(before, (str, int, float, tuple)) and before == now
-
-
 class IndependenceProbe:
     """Probes one loaded model; ``inputs`` makes its arguments from rows of tokens."""
 
@@ -361,9 +348,7 @@ class IndependenceProbe:
         )
         self._short, self._long = self._row(_SHORT), self._row(max(_LONG, self._named_length()), first=3)
         # Engines of a base and its adapters have one model; only the first one meets it as it was loaded.
-        if (state := getattr(model, "_state_as_loaded", None)) is None:
-            state = LoadedState(model)
-        self._state: LoadedState = state
+        self._state: LoadedState = getattr(model, "_state_as_loaded", None) or LoadedState(model)
 
     def company(self, *, causal: bool) -> Company:
         """Return the rows that may be computed together.
@@ -376,24 +361,27 @@ class IndependenceProbe:
         boundary, by_length = length_boundary(self._model)
         if stays_changed or (by_length and boundary is not None and self._seq_len > boundary):
             self._restore_before_each_pass()
-        mixed = None
-        if causal:
-            mixed = self._check_causal(self._long)
-            if stays_changed:
-                self._check_causal(self._row(_FAR))
-        if mixed is not None:
+        if causal and (mixed := self._check_causal(self._long)) is not None:
             return Company("one", reason=mixed)
+        if causal and stays_changed:
+            self._check_causal(self._row(_FAR))
         if stays_changed:
             return Company("equal", reason="a pass over a short text changes how it computes a longer one")
         if self._quantization is not None and (why := self._enlarged()) is not None:
             return Company(
                 "one", reason=f"{self._quantization} rounds activations, by which rounding grows ({why})"
             )
-        found = Company() if self._mixes("any") is None else self._apart()
+        company = Company()
+        if self._mixes("any") is not None:
+            self._check_repeatable()
+            if self._mixes("equal") is None:
+                company = Company("equal", reason="the padding beside a longer text changes its logits")
+            else:
+                company = Company("one", reason="other texts in the same pass change its logits")
         if boundary is None or self._seq_len <= boundary:
-            return found
+            return company
         reason = f"its positions are computed otherwise in texts of more than {boundary} tokens"
-        return replace(found, boundary=boundary, by_length=by_length, reason=found.reason or reason)
+        return replace(company, boundary=boundary, by_length=by_length, reason=company.reason or reason)
 
     def _row(self, length: int, first: int = 5) -> Tokens:
         return tuple(
@@ -423,16 +411,16 @@ class IndependenceProbe:
     def _check_informative(self, logits: torch.Tensor) -> None:
         """Raise ``CheckpointError`` where all tokens, or all places of a text, have the same logits; NaN is told with
         the answers."""
+        reason = None
         if bool((logits == logits[:, :1]).all()):
-            said = f"its logits are {float(logits[0, 0]):.3g} for every token of the vocabulary"
+            reason = f"its logits are {float(logits[0, 0]):.3g} for every token of the vocabulary"
         elif len(logits) > 1 and bool((logits == logits[:1]).all()):
-            said = "its logits are the same after every text"
-        else:
-            return
-        raise CheckpointError(
-            f"{self._path}: {said}, so no answer can be told from another; its weights are empty, or were not saved: "
-            "save the model again"
-        )
+            reason = "its logits are the same after every text"
+        if reason is not None:
+            raise CheckpointError(
+                f"{self._path}: {reason}, so no answer can be told from another; its weights are empty, or were not "
+                "saved: save the model again"
+            )
 
     def _check_causal(self, row: Tokens) -> str | None:
         """Return what to say of a quantization that rounds by all tokens of a pass; None where the second half of a row
@@ -501,14 +489,6 @@ class IndependenceProbe:
         return self._ways.tried(
             "roundings", lambda: self._difference(lambda: self._logits([self._long], [0]), otherwise)
         )
-
-    def _apart(self) -> Company:
-        """Return the company of a model whose rows may not be filled up with padding."""
-        self._check_repeatable()
-        mixes = self._mixes("equal")
-        if mixes is None:
-            return Company("equal", reason="the padding beside a longer text changes its logits")
-        return Company("one", reason="other texts in the same pass change its logits")
 
     def _check_repeatable(self) -> None:
         """Raise ``CheckpointError`` where two equal passes give different logits."""

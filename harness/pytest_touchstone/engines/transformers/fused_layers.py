@@ -3,7 +3,7 @@
 transformers computes such a layer by some sixty operations. In a pass that continues few texts, most of them take
 longer to start than to compute. Here queries, keys and values are one product, and so are gate and up of the
 feed-forward part; a norm is one operation, and a rotation four. The last layer has no feed-forward part for tokens of
-which nothing more is wanted (``WantedPlaces``).
+which nothing more is wanted (``wanted``).
 
 Qwen3's layers differ in two norms, of the heads of queries and of keys. A layer is computed this way only where it has
 these parts, and where a trial with random hidden states, and all else as the model gives it, gives what the layer's own
@@ -23,7 +23,7 @@ import functools
 import sys
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
-from copy import copy
+from copy import deepcopy
 from ctypes import ArgumentError
 from typing import TYPE_CHECKING, Any, Final
 
@@ -59,23 +59,6 @@ _HEAD_NORMS: Final = ("q_norm", "k_norm")
 _SWAPPED: Final = "touchstone_swapped"
 
 
-class WantedPlaces:
-    """The places whose hidden states are all that is wanted of a last layer, which sets ``taken`` where it computes no
-    others."""
-
-    def __init__(self, rows: torch.Tensor, columns: torch.Tensor) -> None:
-        self._rows, self._columns = rows, columns
-        self.taken = False
-
-    def take(self, *states: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Return states [rows, tokens, width] at these places only [1, places, width], unless there are more places
-        than tokens."""
-        if len(self._rows) >= states[0].shape[0] * states[0].shape[1]:
-            return states
-        self.taken = True
-        return tuple(one[self._rows, self._columns].unsqueeze(0) for one in states)
-
-
 def fuse(model: Any, then: Callable[[Any], object] | None = None) -> int:
     """Make the decoder layers of a model compute this way where they can; return how many do.
 
@@ -86,13 +69,12 @@ def fuse(model: Any, then: Callable[[Any], object] | None = None) -> int:
     if not isinstance(model, torch.nn.Module):
         return 0
     layers = [layer for layer in model.modules() if _can(layer)]
-    given = (
-        _given(model, layers) if layers else {}
-    )  # a pass leaves its mark on some: BigBird attends otherwise then
-    first = {_kind(layer): layer for layer in reversed(given)}
-    right = {kind for kind, layer in first.items() if _right(layer, given[layer])}
+    # A pass leaves its mark on models without such layers: BigBird attends otherwise then.
+    arguments = _arguments(model, layers) if layers else {}
+    first = {_kind(layer): layer for layer in reversed(arguments)}
+    right = {kind for kind, layer in first.items() if _right(layer, arguments[layer])}
     files = cpu.MappedFiles()
-    layers = [layer for layer in given if _kind(layer) in right]
+    layers = [layer for layer in arguments if _kind(layer) in right]
     for layer in layers:
         _fuse(layer, files)
         if then is not None:
@@ -130,17 +112,17 @@ def head_norms(attention: Any) -> tuple[Any, ...]:
     return (attention.q_norm, attention.k_norm) if hasattr(attention, "q_norm") else ()
 
 
-def _given(model: Any, layers: Sequence[Any]) -> dict[Any, tuple[tuple[Any, ...], dict[str, Any]]]:
+def _arguments(model: Any, layers: Sequence[Any]) -> dict[Any, tuple[tuple[Any, ...], dict[str, Any]]]:
     """Return the arguments of each of these layers beside hidden states, in a pass that goes by all of them.
 
     None where the model cannot do that.
     """
     import torch
 
-    given: dict[Any, tuple[tuple[Any, ...], dict[str, Any]]] = {}
+    arguments: dict[Any, tuple[tuple[Any, ...], dict[str, Any]]] = {}
 
     def passed(layer: Any, hidden_states: torch.Tensor, *more: Any, **named: Any) -> torch.Tensor:
-        given[layer] = more, named
+        arguments[layer] = more, named
         return hidden_states
 
     for layer in layers:
@@ -155,19 +137,22 @@ def _given(model: Any, layers: Sequence[Any]) -> dict[Any, tuple[tuple[Any, ...]
     finally:
         for layer in layers:
             del layer.forward
-    return given
+    return arguments
 
 
 def _kind(layer: Any) -> Hashable:
     """Return what the code of a layer depends on, but for tensors and the layer's number."""
     return tuple(
-        (type(one), *((name, value) for name, value in vars(one).items() if _tells(name, value)))
-        for one in layer.modules()
+        (
+            type(module),
+            *(
+                (name, value)
+                for name, value in vars(module).items()
+                if name != "layer_idx" and (isinstance(value, _PLAIN) or callable(value))
+            ),
+        )
+        for module in layer.modules()
     )
-
-
-def _tells(name: str, value: object) -> bool:
-    return name != "layer_idx" and (isinstance(value, _PLAIN) or callable(value))
 
 
 def _right(layer: Any, given: tuple[tuple[Any, ...], dict[str, Any]]) -> bool:
@@ -178,11 +163,8 @@ def _right(layer: Any, given: tuple[tuple[Any, ...], dict[str, Any]]) -> bool:
     hidden = torch.randn((1, _TRIED, weight.shape[1]), generator=torch.Generator().manual_seed(1))
     hidden = hidden.to(weight.device, weight.dtype)
     with torch.inference_mode(False), torch.no_grad():
-        trial = copy(layer)
-        trial._modules = {name: copy(module) for name, module in layer._modules.items()}
-        for one in trial._modules.values():
-            one._modules = dict(one._modules)
-        _fuse(trial, None)
+        trial = deepcopy(layer)
+        _fuse(trial, cpu.MappedFiles())
         try:
             before, after = layer(hidden, *more, **named), trial(hidden, *more, **named)
             most = (before - hidden).float().abs().max()
@@ -191,8 +173,8 @@ def _right(layer: Any, given: tuple[tuple[Any, ...], dict[str, Any]]) -> bool:
     return bool(((after - before).float().abs() <= _CLOSE[str(before.dtype)] * most + 1e-30).all())
 
 
-def _fuse(layer: Any, files: cpu.MappedFiles | None) -> None:
-    """Make a layer compute this way; with ``files``, plain weights there need no memory any more."""
+def _fuse(layer: Any, files: cpu.MappedFiles) -> None:
+    """Make a layer compute this way; plain weights in ``files`` need no memory any more."""
     import torch
 
     attention, feed = layer.self_attn, layer.mlp
@@ -207,8 +189,7 @@ def _fuse(layer: Any, files: cpu.MappedFiles | None) -> None:
             one = getattr(parent, name)
             setattr(parent, name, _slice_class()(merged, first, one.out_features))
             first += one.out_features
-            if files is not None:
-                files.let_go(one.weight)
+            files.let_go(one.weight)
 
 
 def _merged(parent: Any, names: tuple[str, ...]) -> torch.nn.Linear:
@@ -222,7 +203,6 @@ def _merged(parent: Any, names: tuple[str, ...]) -> torch.nn.Linear:
     if any(one.bias is not None for one in some):
         biases = [one.weight.new_zeros(one.out_features) if one.bias is None else one.bias for one in some]
         merged.bias = torch.nn.Parameter(torch.cat(biases), requires_grad=False)
-    merged.merges = names  # type: ignore[assignment]
     merged.computed = None  # type: ignore[assignment] # an input, and its outputs while parts of them are asked for
     return merged
 
@@ -255,10 +235,10 @@ def _slice_class() -> type[torch.nn.Module]:
             whole: Any = self.whole[0]
             if whole.computed is None or whole.computed[0] is not input:
                 whole.computed = input, whole(input)
-            found: torch.Tensor = whole.computed[1][..., self.part]
+            outputs: torch.Tensor = whole.computed[1][..., self.part]
             if self.part.stop == whole.out_features:  # the last part
                 whole.computed = None
-            return found
+            return outputs
 
     return LinearSlice
 
@@ -311,7 +291,7 @@ def _fused_class(plain: Any) -> type[Any]:
             attended, _ = attend(attention, *given, dropout=0.0, scaling=attention.scaling, **more)
         attended = attended.reshape(rows, length, -1)
         if self.wanted is not None:
-            attended, hidden_states = self.wanted.take(attended, hidden_states)
+            attended, hidden_states = (part[self.wanted].unsqueeze(0) for part in (attended, hidden_states))
         hidden = attention.o_proj(attended).add_(hidden_states)
         between = norm_by(self.post_attention_layernorm, hidden, by_kernels=by_kernels)
         gates_and_ups = _outputs(self.gate_up_proj, self.mlp, _GATE_UP, between)
@@ -383,8 +363,10 @@ _PARTS: Final = {"embed_tokens", "layers", "norm", "rotary_emb"}
 
 
 def fuse_steps(model: Any) -> bool:
-    """Make a model whose layers are fused compute its steps this way, if it can; return whether it does."""
-    if not _can_fuse_steps(model):
+    """Make a model of Llama's parts, whose layers are all fused, compute its steps this way; return whether it does."""
+    if steps_are_fused(model) or _names(model) != {"model", "lm_head"} or _names(model.model) != _PARTS:
+        return False
+    if not len(model.model.layers) or not all(hasattr(layer, "qkv_proj") for layer in model.model.layers):
         return False
     model.step_kernels = None
     model.step_modules = tuple(model.model.modules())
@@ -408,15 +390,8 @@ def steps_are_fused(model: Any) -> bool:
 
 
 def last_layer(model: Any) -> Any | None:
-    """Return the last layer of a model, of which only ``WantedPlaces`` may be computed; None for other models."""
+    """Return the last layer of a model, whose ``wanted`` places alone may be computed; None for other models."""
     return None if not steps_are_fused(model) or _has_hooks(model) else model.model.layers[-1]
-
-
-def _can_fuse_steps(model: Any) -> bool:
-    """Return whether a model has the parts of Llama's, all layers are fused, and nothing is done yet."""
-    if steps_are_fused(model) or _names(model) != {"model", "lm_head"} or _names(model.model) != _PARTS:
-        return False
-    return len(model.model.layers) > 0 and all(hasattr(layer, "qkv_proj") for layer in model.model.layers)
 
 
 def _names(module: Any) -> set[str]:
@@ -431,29 +406,25 @@ def _stepping_class(plain: Any) -> type[Any]:
 
     @functools.wraps(plain.forward)
     def forward(self: Any, *given: Any, **more: Any) -> Any:
-        hidden = None
-        if not given and more.keys() == arguments and _is_step(self, more[cache_name], more):
-            hidden = _hidden(self, more[cache_name], more)
-        if hidden is None:
-            return plain.forward(self, *given, **more)
         from transformers.modeling_outputs import CausalLMOutputWithPast
 
+        is_step = (
+            self.step_kernels is not None
+            and not given
+            and more.keys() == arguments
+            and type(more[cache_name]) in (SlotCache, SlotCaches)
+            and more["input_ids"].shape[1] <= FEW
+            and self.config._attn_implementation == NAME
+            and not self.training
+            and not _has_hooks(self)
+        )
+        hidden = _hidden(self, more[cache_name], more) if is_step else None
+        if hidden is None:
+            return plain.forward(self, *given, **more)
         return CausalLMOutputWithPast(logits=self.lm_head(hidden))
 
     return type(
         plain.__name__, (plain,), {"forward": forward, "__module__": plain.__module__, "steps_of": plain}
-    )
-
-
-def _is_step(model: Any, cache: Any, given: dict[str, Any]) -> bool:
-    """Return whether a pass gives each row of slots few tokens, with nothing else to do on the way."""
-    return (
-        model.step_kernels is not None
-        and type(cache) in (SlotCache, SlotCaches)
-        and given["input_ids"].shape[1] <= FEW
-        and model.config._attn_implementation == NAME
-        and not model.training
-        and not _has_hooks(model)
     )
 
 

@@ -161,27 +161,23 @@ class PrefixCache:
             del self._entries[0]
 
     def hints(self, sequences: Sequence[tuple[int, ...]]) -> set[tuple[int, ...]]:
-        """Return prefixes of ``sequences`` that are stored, or that the call before had too and that are likely to
-        come again."""
-        found, order = set(), sorted(sequences)
-        for seen in (self._last, *(entry.tokens for entry in self._entries)):
-            if (number := nearest(order, seen)) is None:
-                continue
-            length = common(seen, order[number])
+        """Return prefixes of ``sequences`` that are stored, or that most of the call before had too: they are likely
+        to come again."""
+        order = sorted(sequences)
+        hints = set()
+        for tokens in (self._last, *(entry.tokens for entry in self._entries)):
+            closest = nearest(order, tokens)
+            length = 0 if closest is None else common(tokens, order[closest])
             if length >= WORTH_KEEPING:
-                found.add(seen[:length])
-        self._last = _usual_prefix(order)
-        return found
+                hints.add(tokens[:length])
+        # The half of the sequences that stands in the middle of their order begins with this.
+        middle = order[len(order) // 2]
+        self._last = middle[: min(common(middle, order[len(order) * quarter // 4]) for quarter in (1, 3))]
+        return hints
 
     def clear(self) -> None:
         """Free the memory."""
         self._entries.clear()
-
-
-def _usual_prefix(order: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """Return the prefix that half of the sequences share, those in the middle of their order; perhaps nothing."""
-    middle = order[len(order) // 2]
-    return middle[: min(common(middle, order[len(order) * part // 4]) for part in (1, 3))]
 
 
 _MORE_COLUMNS: Final = 64
@@ -238,8 +234,9 @@ class SlotCache(_Cache):
 
     ``lengths`` counts the tokens in each slot in use, without the prefix's. ``begun`` counts the tokens that the next
     slot holds already. A pass is aimed at ``count`` slots from ``first`` on, and attends to columns up to ``until``.
-    ``stamp`` is another object whenever the buffers are others. Numbers that the processor does
-    not multiply are held as float32 ones (``cpu``), since each step multiplies all of them.
+    ``layers`` has each layer's keys and values [slots, heads, columns, width], with all that there is room for;
+    ``stamp`` is another object whenever these are others. Numbers that the processor does not multiply are held as
+    float32 ones (``cpu``), since each step multiplies all of them.
     """
 
     def __init__(self, prefix: KeyValues) -> None:
@@ -249,11 +246,10 @@ class SlotCache(_Cache):
         self.stamp = object()
         self.rows = self.columns = 0
         self._room = (0, 0)
-        self._layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+        self.layers: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self.first = self.count = self.until = 0
         self._written = 0  # no column from there on holds a token
         self._at: int | torch.Tensor = 0
-        self._lines: dict[tuple[int, int], torch.Tensor] = {}
 
     def own(self) -> None:
         """Move the prefix to the first slot: for a row that shares it with none, split attention costs more than the
@@ -262,8 +258,6 @@ class SlotCache(_Cache):
         self.begun = len(prefix.tokens)
         self.aim(0, 1, 0, self.begun)
         for layer, parts in enumerate(prefix.layers):
-            key, value = (self._empty(part) for part in parts)
-            self._layers[layer] = (key, value)
             self.store(*parts, layer)
 
     def aim(self, first: int, count: int, at: int | torch.Tensor, until: int) -> None:
@@ -273,7 +267,6 @@ class SlotCache(_Cache):
         attend to columns up to ``until``.
         """
         self.first, self.count, self._at, self.until = first, count, at, until
-        self._lines = {}
         self.reserve(first + count, enlarged(self.columns, until))
         self._written = max(self._written, until)
 
@@ -301,10 +294,18 @@ class SlotCache(_Cache):
         self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Take what a layer computed for the rows; return what they attend to, in the type that is stored."""
-        if layer_idx not in self._layers:
-            self._layers[layer_idx] = (self._empty(keys), self._empty(values))
-        for buffer, new in zip(self._layers[layer_idx], (keys, values), strict=True):
-            self._write(buffer, new)
+        import torch
+
+        if layer_idx not in self.layers:
+            self.layers[layer_idx] = (self._empty(keys), self._empty(values))
+        for buffer, new in zip(self.layers[layer_idx], (keys, values), strict=True):
+            rows = buffer[self.first : self.first + self.count]
+            if isinstance(self._at, int):
+                rows[:, :, self._at : self._at + new.shape[2]] = new
+            else:
+                each = torch.arange(self.count, device=new.device)[:, None]
+                columns = self._at.to(new.device)  # of a model on several devices
+                rows[each, :, columns] = new.transpose(1, 2).to(rows.dtype)
         return self.seen(layer_idx)
 
     def aimed(self, length: int) -> torch.Tensor:
@@ -317,46 +318,15 @@ class SlotCache(_Cache):
 
     def make_buffers(self, layers: int, heads: int, width: int, like: torch.Tensor) -> None:
         """Make the buffers of all layers where they are missing, for a pass that writes into them itself."""
-        if len(self._layers) < layers:
-            for layer in range(layers):
-                if layer not in self._layers:
-                    key, value = (self._empty(like.new_empty((0, heads, 0, width))) for _ in range(2))
-                    self._layers[layer] = (key, value)
-
-    def buffer(self, layer: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the keys and values [slots, heads, columns, width] of a layer, with all that there is room for."""
-        return self._layers[layer]
-
-    def _write(self, buffer: torch.Tensor, new: torch.Tensor) -> None:
-        """Put ``new`` [rows, heads, length, width] in the columns that are aimed at."""
-        part = buffer[self.first : self.first + self.count]
-        if isinstance(self._at, int):
-            part[:, :, self._at : self._at + new.shape[2]] = new
-        elif new.device.type == "cpu":
-            # ``scatter_`` takes numbers one by one there, a hundred times as long in bfloat16.
-            heads, width = new.shape[1], new.shape[3]
-            table = buffer.view(buffer.shape[0] * heads * buffer.shape[2], width)  # no copy, else it raises
-            lines = new.flatten(0, 2).to(buffer.dtype)
-            table.index_copy_(0, self._lines_of(heads, buffer.shape[2]), lines)
-        else:
-            at = self._at.to(new.device)  # of a model on several devices
-            part.scatter_(2, at[:, None, :, None].expand(-1, new.shape[1], -1, new.shape[3]), new)
-
-    def _lines_of(self, heads: int, columns: int) -> torch.Tensor:
-        """Return the lines of a buffer, taken as a table [rows x heads x columns, width], that are aimed at."""
-        import torch
-
-        if (found := self._lines.get((heads, columns))) is None:
-            assert not isinstance(self._at, int), "each row has columns of its own"
-            slots = torch.arange(self.first, self.first + self.count)[:, None] * heads + torch.arange(heads)
-            found = (slots[:, :, None] * columns + self._at[:, None, :]).flatten()
-            self._lines[heads, columns] = found
-        return found
+        for layer in range(layers):
+            if layer not in self.layers:
+                like = like.new_empty((0, heads, 0, width))
+                self.layers[layer] = (self._empty(like), self._empty(like))
 
     def seen(self, layer_idx: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the keys and values that the selected rows attend to in a layer."""
         end = self.first + self.count
-        keys, values = (part[self.first : end, :, : self.until] for part in self._layers[layer_idx])
+        keys, values = (part[self.first : end, :, : self.until] for part in self.layers[layer_idx])
         return put_behind(keys, self.prefix.layers[layer_idx] if self.past else None), values
 
     def take(self, slot: int, length: int | None = None) -> Held:
@@ -364,7 +334,7 @@ class SlotCache(_Cache):
         length = self.lengths[slot] if length is None else length
         return [
             (key[slot, :, :length].clone(), value[slot, :, :length].clone())
-            for key, value in (self._layers[layer] for layer in sorted(self._layers))
+            for key, value in (self.layers[layer] for layer in sorted(self.layers))
         ]
 
     def put(self, slot: int, held: Held) -> None:
@@ -372,14 +342,14 @@ class SlotCache(_Cache):
         length = held[0][0].shape[1]
         self.reserve(slot + 1, enlarged(self.columns, length))
         self._written = max(self._written, length)
-        if not self._layers:
-            self._layers = {
+        if not self.layers:
+            self.layers = {
                 layer: (self._empty(key[None]), self._empty(value[None]))
                 for layer, (key, value) in enumerate(held)
             }
-        for layer, (key, value) in zip(sorted(self._layers), held, strict=True):
-            self._layers[layer][0][slot, :, :length] = key
-            self._layers[layer][1][slot, :, :length] = value
+        for layer, (key, value) in zip(sorted(self.layers), held, strict=True):
+            self.layers[layer][0][slot, :, :length] = key
+            self.layers[layer][1][slot, :, :length] = value
 
     def add(self, held: Held) -> None:
         """Put such a copy in the next slot."""
@@ -392,7 +362,7 @@ class SlotCache(_Cache):
         length = self.lengths.pop()
         if slot == last:
             return
-        for parts in self._layers.values():
+        for parts in self.layers.values():
             for part in parts:
                 part[slot, :, :length] = part[last, :, :length]
         self.lengths[slot] = length
@@ -408,13 +378,13 @@ class SlotCache(_Cache):
     def _resize(self, rows: int, columns: int) -> None:
         """Make the buffers larger or smaller: where they lie if there is room, else elsewhere, with what fits."""
         kept, fewer = min(rows, self.rows), rows < self.rows
-        self.rows, self.columns, self.stamp, self._lines = rows, columns, object(), {}
+        self.rows, self.columns, self.stamp = rows, columns, object()
         room = self._room
         if rows > room[0] or columns > room[1]:
             self._room = max(room[0], _SPARE * rows), max(room[1], _SPARE * columns)
-        for layer, parts in self._layers.items():
+        for layer, parts in self.layers.items():
             key, value = (self._resized(part, kept, fewer=fewer) for part in parts)
-            self._layers[layer] = (key, value)
+            self.layers[layer] = (key, value)
 
     def _resized(self, part: torch.Tensor, kept: int, *, fewer: bool) -> torch.Tensor:
         if cpu.can_be_apart(part.device) and self.rows <= part.shape[0] and self.columns <= part.shape[2]:

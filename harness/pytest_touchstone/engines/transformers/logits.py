@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.agreement import UnsupportedError, difference
 from pytest_touchstone.engines.transformers.devices import Reading, all_to_device
-from pytest_touchstone.engines.transformers.fused_layers import WantedPlaces, last_layer
-from pytest_touchstone.engines.transformers.work_done import WorkDone
+from pytest_touchstone.engines.transformers.fused_layers import last_layer
+from pytest_touchstone.engines.transformers.token_work import WorkDone
 
 if TYPE_CHECKING:
     import torch
@@ -35,7 +35,7 @@ class SelectiveLogits:
         self._heap = cpu.GrowingHeap(model.device)
         self._where: tuple[torch.Tensor, torch.Tensor] | None = None
         self._called = 0
-        self._early: WantedPlaces | None = None
+        self._picks_early = False
         layer = model.get_output_embeddings()
         self._hook = layer.register_forward_pre_hook(self._gather) if layer is not None else None
 
@@ -105,15 +105,15 @@ class SelectiveLogits:
         self, inputs: dict[str, torch.Tensor], where: tuple[torch.Tensor, torch.Tensor]
     ) -> torch.Tensor:
         self._where, self._called = where, 0
-        layer = last_layer(self._model)
-        self._early = None if layer is None else WantedPlaces(*where)
-        if layer is not None:
-            layer.wanted = self._early
+        layer: Any = last_layer(self._model)
+        self._picks_early = layer is not None and len(where[0]) < inputs["input_ids"].numel()
+        if self._picks_early:
+            layer.wanted = where
         try:
             logits: torch.Tensor = self._model(**inputs).logits
         finally:
             self._where = None
-            if layer is not None:
+            if self._picks_early:
                 layer.wanted = None
         if self._called != 1:
             raise UnsupportedError(f"the output layer ran {self._called} times in one forward pass")
@@ -124,9 +124,9 @@ class SelectiveLogits:
         if self._where is None:
             return None
         self._called += 1
-        if self._early is not None and self._early.taken:
-            return None
         hidden = args[0]
+        if self._picks_early and hidden[..., 0].numel() == len(self._where[0]):
+            return None  # the last layer has done it
         row, column = (places.to(hidden.device) for places in self._where)  # of a model on several devices
         return (hidden[row, column].unsqueeze(0), *args[1:])
 

@@ -137,10 +137,6 @@ def attended(
     key, value = own
     prefix = getattr(key, _BEHIND, None)
     rows, all_heads, length, width = query.shape
-    if length <= FEW and softcap is None:
-        few = cpu.attend_few(query, own, prefix, attention_mask, scale)
-        if few is not None:
-            return few.view(rows, length, all_heads, -1)
     heads = key.shape[1]
     group = all_heads // heads
     asked = (query * scale).reshape(rows, heads, group * length, width)
@@ -185,14 +181,14 @@ def _by_operation(
     ``asked`` has the queries [rows, heads, group * length, width], which are scaled already. Each part is attended to
     alone, and the two are weighed by the sums of their exponentials: the result is that of one softmax over both.
     Return None where torch has no operation for the device that gives these sums. Return None also without a prefix
-    where products are faster.
+    where products are the better way.
     """
     import torch
 
     name = operation_for(asked.device.type, str(asked.dtype), own[0].shape[-1])
     if name is None or own[0].shape[-1] != own[1].shape[-1]:
         return None
-    if prefix is None and not cpu.operation_attends_faster(asked.device):
+    if prefix is None and not cpu.attends_by_operation(asked):
         return None
     rows, heads, count, width = asked.shape
     length = mask.shape[2]
@@ -251,23 +247,15 @@ def over_own(
         found, sums = operation(asked, keys, values, 0.0, False, attn_mask=mask.to(asked.dtype), scale=1.0)
         return found, sums
     if asked.shape[2] > _FEW_QUERIES:
+        # Efficient attention reads a mask for all heads, whose lines begin at multiples of some numbers.
+        lines = torch.nn.functional.pad(mask.to(asked.dtype), (0, -mask.shape[-1] % _LINE))
+        lines = lines[..., : mask.shape[-1]].expand(-1, asked.shape[1], -1, -1)
         efficient = torch.ops.aten._scaled_dot_product_efficient_attention
-        found, sums, *_ = efficient(
-            *(asked, keys, values, _aligned(mask.to(asked.dtype), asked.shape[1])), True, scale=1.0
-        )
+        found, sums, *_ = efficient(asked, keys, values, lines, True, scale=1.0)
         return found, sums[..., : asked.shape[2]]
     scores = (asked @ keys.transpose(2, 3)).float() + mask
     sums = scores.logsumexp(dim=-1)
     return scores.sub_(sums.unsqueeze(-1)).exp_().to(asked.dtype) @ values, sums
-
-
-def _aligned(mask: torch.Tensor, heads: int) -> torch.Tensor:
-    """Return a mask [rows, 1, queries, keys] for all heads, whose lines begin where efficient attention reads them."""
-    import torch
-
-    keys = mask.shape[-1]
-    padded = torch.nn.functional.pad(mask, (0, -keys % _LINE))
-    return padded[..., :keys].expand(-1, heads, -1, -1)
 
 
 def operation_for(device: str, dtype: str, width: int) -> str | None:

@@ -19,7 +19,7 @@ from pytest_touchstone.core.requests import (
 )
 from pytest_touchstone.engines.settings import Dtype, ModelSettings
 from pytest_touchstone.engines.transformers import TransformersFactory, cpu
-from pytest_touchstone.engines.transformers.cpu import attention, kernels, packing, processor
+from pytest_touchstone.engines.transformers.cpu import kernels, packing, processor
 from tests.support.engines import ON_CPU
 from tests.support.families import causal_of
 from tests.support.generating import prompts
@@ -74,8 +74,7 @@ def test_the_engine_answers_equally_with_the_door_shut(
     for module, name in (
         (kernels, "_found"),
         (packing, "_pack"),
-        (attention, "_by_onednn"),
-        (attention, "_own_scores"),
+        (processor, "_by_onednn"),
     ):
         monkeypatch.setattr(module, name, never)
     assert not cpu.computes_in_float32(torch.bfloat16, torch.device("cpu"))

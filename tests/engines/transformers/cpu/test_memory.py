@@ -74,9 +74,9 @@ def test_zeros_are_zeros_of_the_type_whatever_their_size(dtype: torch.dtype, sha
 @linux
 def test_a_buffer_grows_where_it_lies_while_there_is_room() -> None:
     cache = filled(4, 100)
-    ((keys, _),) = cache._layers.values()
+    ((keys, _),) = cache.layers.values()
     cache.reserve(8, 200)
-    assert cache._layers[0][0].data_ptr() == keys.data_ptr()
+    assert cache.layers[0][0].data_ptr() == keys.data_ptr()
     assert (cache.rows, cache.columns) == (8, 200)
 
 

@@ -17,7 +17,7 @@ from pytest_touchstone.engines.transformers.kv_cache import SlotCache
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits
 from pytest_touchstone.engines.transformers.scoring import PrefixTreeScorer
 from pytest_touchstone.engines.transformers.split_attention import Attention, attention_of, splitting
-from pytest_touchstone.engines.transformers.work_done import WorkDone
+from pytest_touchstone.engines.transformers.token_work import WorkDone
 
 VOCABULARY = 90
 

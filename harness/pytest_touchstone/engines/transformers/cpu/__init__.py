@@ -8,11 +8,6 @@ engine computes by torch's own operations.
 
 from __future__ import annotations
 
-from pytest_touchstone.engines.transformers.cpu.attention import (
-    attend_all,
-    attend_few,
-    operation_attends_faster,
-)
 from pytest_touchstone.engines.transformers.cpu.kernels import (
     attend,
     computes,
@@ -41,6 +36,8 @@ from pytest_touchstone.engines.transformers.cpu.packing import (
 )
 from pytest_touchstone.engines.transformers.cpu.processor import (
     HALF,
+    attend_all,
+    attends_by_operation,
     computes_in_float32,
     in_float32,
     stored_type,
@@ -58,7 +55,7 @@ __all__ = [
     "StepKernels",
     "attend",
     "attend_all",
-    "attend_few",
+    "attends_by_operation",
     "can_be_apart",
     "computes",
     "computes_in_float32",
@@ -71,7 +68,6 @@ __all__ = [
     "let_go",
     "log_sums",
     "missing_kernels",
-    "operation_attends_faster",
     "pack_for_steps",
     "rms_norm",
     "stored_type",

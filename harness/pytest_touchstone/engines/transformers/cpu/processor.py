@@ -59,34 +59,20 @@ def mkl_is_faster() -> bool:
     import torch
 
     kernels: Any = torch.backends.mkl  # torch has no types for it
-    return bool(kernels.is_available()) and _maker(DESCRIPTION) == _INTEL
-
-
-def products_attend_faster() -> bool:
-    """Return whether many queries meet many keys faster in oneDNN's products than in torch's operation for attention.
-
-    They do on AMD's processors with AVX-512. With AVX2 the operation took 0.6 times as long (docs/performance.md).
-    """
-    import torch
-
-    return not mkl_is_faster() and torch.backends.cpu.get_cpu_capability() != "AVX2"
+    maker = _described("vendor_id") or platform.processor()  # Windows names it in the second place
+    return bool(kernels.is_available()) and _INTEL in maker
 
 
 def instructions() -> set[str]:
     """Return the names of the instructions that a processor has beyond the common ones; none where Linux does not say
     so."""
-    return set(_said("flags", DESCRIPTION).split())
+    return set(_described("flags").split())
 
 
-def _maker(description: Path) -> str:
-    """Return what a processor calls its maker; Windows names it in another place than Linux."""
-    return _said("vendor_id", description) or (_INTEL if _INTEL in platform.processor() else "")
-
-
-def _said(name: str, description: Path) -> str:
-    """Return what a processor's description has under a name, nothing where it has none."""
+def _described(name: str) -> str:
+    """Return what the processor's description has under a name, nothing where it has none."""
     try:
-        lines = description.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = DESCRIPTION.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return ""
     return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
@@ -234,3 +220,93 @@ def _linear(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | Non
         some = wide[: len(block)].copy_(block)
         found[..., first : first + rows] = torch.nn.functional.linear(hidden, some)
     return found if bias is None else found.add_(bias)
+
+
+_LONG: Final = 200
+_MANY: Final = 60_000
+"""Tokens of a prefix, and scores of a head, from which oneDNN's products are faster than torch's operation for
+attention: measured for 48 to 9,600 queries after 64 to 1,100 tokens (docs/performance.md)."""
+
+_TRIED: Final = 96
+"""Queries of the trial."""
+
+_AT_ONCE: Final = 384
+"""Queries whose scores are there at once."""
+
+
+def attends_by_operation(asked: torch.Tensor) -> bool:
+    """Return whether torch's operation for a CPU attends better than two products where there is no prefix.
+
+    It is faster on Intel's processors. The scores of a product in bfloat16 would be rounded to bfloat16.
+    """
+    return (
+        is_open() and asked.device.type == "cpu" and (mkl_is_faster() or str(asked.dtype) == "torch.bfloat16")
+    )
+
+
+def attend_all(
+    asked: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Attend to all keys [heads, keys, width] by products of oneDNN.
+
+    Return values [heads, queries, width] and the logarithms of the sums of the exponentials [heads, queries]; None
+    where torch's operation for attention is faster, or products are not right.
+    """
+    import torch
+
+    many, long = asked.shape[1], keys.shape[1]
+    worth = asked.device.type == "cpu" and long >= _LONG and many * long >= _MANY
+    # On AMD's processors with AVX-512; with AVX2 the operation took 0.6 times as long.
+    faster = not mkl_is_faster() and torch.backends.cpu.get_cpu_capability() != "AVX2"
+    if not worth or not is_open() or not faster or not _products_are_right(keys.dtype):
+        return None
+    return _by_onednn(asked, keys, values, scale)
+
+
+def _by_onednn(
+    asked: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the same by products, of so few queries at once that their scores stay in a core's cache.
+
+    Scores are computed in float32. In bfloat16 their exponentials are rounded before they meet the values, as in
+    torch's operation, where the processor has products for that.
+    """
+    import torch
+
+    compute: Any = torch.ops.mkldnn._linear_pointwise.default
+    found, sums = torch.empty_like(asked, dtype=values.dtype), torch.empty(asked.shape[:2])
+    asked = asked.float() * scale
+    rounded = values.dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    weights_type = values.dtype if rounded else torch.float32
+    for head in range(len(keys)):
+        # Products with weights whose rows lie apart take 30 times as long.
+        key, value = keys[head].float().contiguous(), values[head].to(weights_type).contiguous().t()
+        for first in range(0, asked.shape[1], _AT_ONCE):
+            part = slice(first, first + _AT_ONCE)
+            scores = compute(asked[head, part], key, None, "none", [], "")
+            weights = scores.softmax(-1)
+            # The largest weight is exp(the largest score - the logarithm of the sum).
+            sums[head, part] = scores.amax(-1) - weights.amax(-1).log_()
+            found[head, part] = compute(weights.to(weights_type), value, None, "none", [], "")
+    return found, sums
+
+
+@functools.cache
+def _products_are_right(dtype: torch.dtype) -> bool:
+    """Return whether oneDNN is there and gives what torch's operation does with such numbers, by a trial."""
+    import torch
+
+    kernels: Any = torch.backends.mkldnn  # torch has no types for it
+    if not kernels.is_available():
+        return False
+    numbers = torch.Generator().manual_seed(1)
+    shapes = ((2, _TRIED, 64), (2, 75, 64), (2, 75, 64))
+    some = [torch.randn(shape, generator=numbers).to(dtype) for shape in shapes]
+    try:
+        found = _by_onednn(some[0], some[1], some[2], 0.125)
+    except (RuntimeError, AttributeError):  # not for this processor, or this version of torch
+        return False
+    operation = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    expected = [part[0] for part in operation(*(part[None] for part in some), 0.0, False, scale=0.125)[:2]]
+    bound = 1e-5 if dtype == torch.float32 else 2.0**-6
+    return all(torch.allclose(*both, rtol=bound, atol=bound) for both in zip(found, expected, strict=True))

@@ -45,8 +45,9 @@ class StepKernels:
     def __init__(self, layers: Sequence[Any]) -> None:
         """Raise ``ValueError`` where there are no kernels, or where a layer is not one that they compute."""
         library = kernels()
-        products = [_library_of(one) for layer in layers for one in _products(layer)]
-        kinds: set[tuple[Any, int]] = {(type(one), getattr(one, "type", 0)) for one in products}
+        packed = [getattr(product, "kernels", None) for layer in layers for product in _products(layer)]
+        libraries = [one.library if isinstance(one, Widened) else one for one in packed]
+        kinds: set[tuple[Any, int]] = {(type(one), getattr(one, "type", 0)) for one in libraries}
         (kind, self._type), *others = kinds or {(None, 0)}
         if library is None or others or kind not in (Native, Halves) or not all(map(_is_known, layers)):
             raise ValueError("not a model for the kernels")
@@ -91,7 +92,7 @@ class StepKernels:
         described, first = (_Cache * len(caches))(), 0
         for entry, cache, at, mask in zip(described, caches, columns, distinct[id(masks[0])], strict=True):
             entry.rows, entry.first, entry.until, entry.past = cache.count, first, mask.shape[-1], cache.past
-            entry.row_stride, entry.head_stride = cache.buffer(0)[0].stride()[:2]
+            entry.row_stride, entry.head_stride = cache.layers[0][0].stride()[:2]
             if cache.past:
                 entry.key_stride, entry.value_stride = (one.stride(1) for one in cache.prefix.layers[0])
             entry.mask_stride, entry.columns = mask.stride(2), at.data_ptr()
@@ -102,12 +103,17 @@ class StepKernels:
                 next(places).mask = mask.data_ptr()
         cos, sin = (one.float().expand(rows, tokens, self._width).contiguous() for one in turn)
         wide = states.float()  # itself, where it is of that type
+        # The pieces of 8 bits of a number that meet bfloat16 weights: all where the model computes in float32. Else a
+        # tile unit waits for memory, so that one more than the model's own type has takes no time.
+        pieces = 0
+        if self._half:
+            pieces = 3 if str(states.dtype) == "torch.float32" else 1 + self._library.by_tiles
         step = _Step(
             *(len(self._layers), len(caches), rows, tokens, states.shape[2], self._features),
             *(self._heads, self._groups, self._width),
             *(ctypes.addressof(one) for one in (self._layers, described, held)),
             *(cos.data_ptr(), sin.data_ptr(), wide.data_ptr(), None, torch.get_num_threads(), 0),
-            *(self._pieces(states), caches[0].buffer(0)[0].dtype == torch.bfloat16, self._type),
+            *(pieces, caches[0].layers[0][0].dtype == torch.bfloat16, self._type),
         )
         scratch = wide.new_empty(self._library.scratch_size(ctypes.byref(step)))
         step.scratch = scratch.data_ptr()
@@ -115,17 +121,6 @@ class StepKernels:
         if wide is not states:
             states.copy_(wide)
         return True
-
-    def _pieces(self, states: torch.Tensor) -> int:
-        """Return how many pieces of 8 bits of a number meet bfloat16 weights: all where the model computes in float32.
-
-        Else a tile unit waits for memory, so that one more than the model's own type has takes no time.
-        """
-        if not self._half:
-            return 0
-        if str(states.dtype) == "torch.float32":
-            return 3
-        return 2 if self._library.by_tiles else 1
 
     def _entry(self, layer: Any) -> Any:
         """Return what the kernels know of a layer."""
@@ -151,34 +146,26 @@ class StepKernels:
         for cache in caches:
             cache.make_buffers(*shape, like)
         where = [one for cache in caches for one in (cache.stamp, cache.prefix, cache.first)]
-        if self._places is not None and _same(self._places[0], where):
+        if self._places is not None and list(map(id, self._places[0])) == list(map(id, where)):
             return self._places[1]
         held = (_Held * (len(caches) * shape[0]))()
-        places, first = iter(held), caches[0].buffer(0)[0]
+        places, first = iter(held), caches[0].layers[0][0]
         for layer in range(shape[0]):
             for cache in caches:
-                parts = cache.buffer(layer)
+                parts = cache.layers[layer]
                 before = cache.prefix.layers[layer] if cache.past else ()
+                prefix = cache.prefix.layers[0] if cache.past else ()
                 if any(one.dtype != first.dtype for one in (*parts, *before)):
                     return None
-                if not _alike(parts, cache.buffer(0)) or (
-                    before and not _alike(before, cache.prefix.layers[0])
-                ):
+                if not _alike(parts, cache.layers[0]) or not _alike(before, prefix):
                     return None
-                pointers = [one[cache.first :].data_ptr() for one in parts] + [
-                    one.data_ptr() for one in before
-                ]
+                pointers = [one[cache.first :].data_ptr() for one in parts]
+                pointers += [one.data_ptr() for one in before]
                 place = next(places)
-                for name, pointer in zip(
-                    ("keys", "values", "prefix_keys", "prefix_values"), pointers, strict=False
-                ):
+                for (name, _), pointer in zip(place._fields_, pointers, strict=False):
                     setattr(place, name, pointer)
         self._places = (where, held)
         return held
-
-
-def _same(some: Sequence[object], others: Sequence[object]) -> bool:
-    return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))
 
 
 def _alike(parts: Sequence[torch.Tensor], first: Sequence[torch.Tensor]) -> bool:
@@ -219,12 +206,6 @@ def _is_known(layer: Any) -> bool:
         // (attention.num_key_value_groups + 2)
         * attention.num_key_value_groups
     )
-
-
-def _library_of(product: Any) -> Any:
-    """Return the library of a packed layer's products; None for others."""
-    found = getattr(product, "kernels", None)
-    return found.library if isinstance(found, Widened) else found
 
 
 def _norms(layer: Any) -> tuple[Any, Any]:
