@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing_extensions import TypedDict
 
 from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Published, Scores, Shots, benchmark
-from pytest_touchstone.metrics import LabelledChoices, ask_choices, lettered
+from pytest_touchstone.metrics import LabelledChoices, ask_choices, format_lettered_options
 
 
 class Row(TypedDict):
@@ -21,7 +21,9 @@ LETTERS = "ABCDE"
 
 def prompt(row: Row) -> str:
     """The question, its answers with their letters, and "Answer:"."""
-    return "\n".join([f"Question: {row['question'].strip()}", *lettered(row["choices"]["text"]), "Answer:"])
+    return "\n".join(
+        [f"Question: {row['question'].strip()}", *format_lettered_options(row["choices"]["text"]), "Answer:"]
+    )
 
 
 @benchmark(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pytest_touchstone import FewShot, Scores, benchmark
-from pytest_touchstone.metrics import CHOICE_METRICS, argmax, score_choices
+from pytest_touchstone.metrics import CHOICE_METRICS, argmax, grade_choices
 from pytest_touchstone.metrics.korean import KobestRow, kobest_task
 
 
@@ -19,6 +19,6 @@ def test_kobest_hellaswag(example: KobestRow, fewshot: FewShot) -> Scores:
       choice; a paper may print that under this name.
     """
     answers = yield [fewshot.loglikelihood(example["context"], " " + one) for one in example["choices"]]
-    found = score_choices(answers, example["choices"], example["label"])
+    found = grade_choices(answers, example["choices"], example["label"])
     found.chosen = argmax([one.logprob for one in answers])
     return found

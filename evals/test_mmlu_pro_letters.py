@@ -5,13 +5,13 @@ from __future__ import annotations
 from string import ascii_uppercase
 
 from pytest_touchstone import FewShot, Loglikelihood, Published, Scores, Shots, benchmark
-from pytest_touchstone.metrics import ask_choices, lettered
+from pytest_touchstone.metrics import ask_choices, format_lettered_options
 from pytest_touchstone.metrics.mmlu import MMLU_PRO, MMLU_PRO_CATEGORIES, MMLU_PRO_PAPER, MmluProRow
 
 
 def letter_prompt(row: MmluProRow) -> str:
     """The question, its answers with their letters, and "Answer:"; nothing is stripped."""
-    return "\n".join([row["question"], *lettered(row["options"]), "Answer:"])
+    return "\n".join([row["question"], *format_lettered_options(row["options"]), "Answer:"])
 
 
 @benchmark(

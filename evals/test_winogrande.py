@@ -7,7 +7,7 @@ from typing import Literal
 from typing_extensions import TypedDict
 
 from pytest_touchstone import Dataset, FewShot, LmEval, Loglikelihood, Published, Scores, Shots, benchmark
-from pytest_touchstone.metrics import BITS_PER_BYTE, ChoiceScores, answered, with_bits
+from pytest_touchstone.metrics import BITS_PER_BYTE, ChoiceScores, collect_choices, with_bits
 
 
 class WinograndeRow(TypedDict):
@@ -67,6 +67,6 @@ def test_winogrande(example: WinograndeRow, fewshot: FewShot) -> Scores:
     before, after = around_blank(example)
     options = (example["option1"], example["option2"])
     answers = yield [fewshot.loglikelihood(before + option, " " + after) for option in options]
-    gold, choices = int(example["answer"]) - 1, answered(answers, (after, after))
+    gold, choices = int(example["answer"]) - 1, collect_choices(answers, (after, after))
     scores = ChoiceScores({"acc": float(choices.preferred("acc") == gold)}, gold, choices=choices)
     return with_bits(scores, answers, choices.texts)

@@ -44,7 +44,7 @@ from pytest_touchstone.core.eval_config import ConfigFileError
 from pytest_touchstone.core.files import parsed, read_checked, read_regular
 from pytest_touchstone.core.settings import of_project, settings_table
 from pytest_touchstone.core.tasks import declared_in, task_groups
-from pytest_touchstone.engines.http.calls import Failure, Malformed
+from pytest_touchstone.engines.http.calls import Failure, MalformedReplyError
 from pytest_touchstone.engines.sandbox.cache import TextFiles
 from pytest_touchstone.engines.transformers.agreement import _read as read_ways
 from pytest_touchstone.plugin.gate import read_schedules
@@ -671,7 +671,7 @@ def _served(path: Path) -> None:
         for requests in (SCORES, TEXTS):
             for answer in answers(info, ask, requests):
                 assert math.isfinite(getattr(answer, "logprob", 0.0))
-    except Malformed as error:
+    except MalformedReplyError as error:
         raise HarnessError(str(error)) from error
 
 

@@ -19,7 +19,7 @@ from pytest_touchstone.metrics import (
     ask_choices,
     bits_per_byte,
     choice_scores,
-    score_choices,
+    grade_choices,
     with_bits,
 )
 
@@ -147,7 +147,7 @@ def test_bits_per_byte_count_utf_8(logprob: float, text: str, bits: float) -> No
 
 def test_bits_are_those_of_the_right_choice_and_an_empty_one_has_none() -> None:
     answers = [LoglikelihoodAnswer(-1.0, False, 1), LoglikelihoodAnswer(-math.log(4), False, 1)]
-    found = with_bits(score_choices(answers, ["a", "bc"], 1), answers, ["a", "bc"])
+    found = with_bits(grade_choices(answers, ["a", "bc"], 1), answers, ["a", "bc"])
     assert found["bits_per_byte"] == pytest.approx(1.0)
     assert found.right == 1
     with pytest.raises(BenchmarkError, match="no bytes"):

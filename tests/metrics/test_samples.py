@@ -29,7 +29,7 @@ from pytest_touchstone.core.requests import (
     RunProgram,
     RunProgramAnswer,
 )
-from pytest_touchstone.metrics import ChoiceScores, answered
+from pytest_touchstone.metrics import ChoiceScores, collect_choices
 from pytest_touchstone.metrics.code import ProgramGrader
 from pytest_touchstone.metrics.gsm8k import grade_gsm8k
 from pytest_touchstone.metrics.samples import (
@@ -252,7 +252,7 @@ def test_what_all_samples_tell_alike_is_told_and_soft_scores_are_means() -> None
     def chooses() -> Generator[Any, Any, ChoiceScores]:
         likely, unlikely = yield [Loglikelihood("q", "a"), Loglikelihood("q", "bb")]
         written = yield Generate("q", max_new_tokens=9)
-        choices = answered([likely, unlikely], ["a", "bb"])
+        choices = collect_choices([likely, unlikely], ["a", "bb"])
         return ChoiceScores(
             {"right": float(written.text == "18")}, 0, chosen=len(written.text), choices=choices
         )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from pytest_touchstone.core.benchmark import Benchmark, Dataset
 from pytest_touchstone.core.requests import Loglikelihood, LoglikelihoodAnswer, PseudoLoglikelihood
-from pytest_touchstone.metrics import ChoiceScores, score_choices
+from pytest_touchstone.metrics import ChoiceScores, grade_choices
 from pytest_touchstone.metrics.multiple_choice import AnsweredChoices
 from pytest_touchstone.metrics.soft import (
     MOST,
@@ -102,7 +102,7 @@ def test_what_is_no_log_probability_has_no_soft_scores(wrong: float) -> None:
     [("acc", (1, 1)), ("acc_norm", (2, 3)), ("acc_bytes", (6, 3)), ("acc_tokens", (2, 2))],
 )
 def test_the_primary_score_says_how_lengths_count(primary: str, lengths: tuple[int, int]) -> None:
-    returned = score_choices(answers(-6.0, -3.0), ["가나", "abc"], 0)
+    returned = grade_choices(answers(-6.0, -3.0), ["가나", "abc"], 0)
     expected = soft_scores([-6.0 / lengths[0], -3.0 / lengths[1]], 0, temperature_of(spec(primary)))
     found = soft_of(returned, spec(primary))
     assert {name: found[name] for name in expected} == expected
@@ -117,16 +117,16 @@ def test_a_benchmark_may_declare_its_temperature() -> None:
 
 def test_bits_are_those_of_a_right_choice_with_bytes_that_is_possible() -> None:
     asked = spec()
-    bits = soft_of(score_choices(answers(-2 * math.log(2), -1.0), ["ab", "c"], 0), asked)["bits_per_byte"]
+    bits = soft_of(grade_choices(answers(-2 * math.log(2), -1.0), ["ab", "c"], 0), asked)["bits_per_byte"]
     assert bits == pytest.approx(1.0, abs=1e-6)
-    assert "bits_per_byte" not in soft_of(score_choices(answers(-1.0, -1.0), ["", "c"], 0), asked)
-    assert "bits_per_byte" not in soft_of(score_choices(answers(-math.inf, -1.0), ["a", "c"], 0), asked)
+    assert "bits_per_byte" not in soft_of(grade_choices(answers(-1.0, -1.0), ["", "c"], 0), asked)
+    assert "bits_per_byte" not in soft_of(grade_choices(answers(-math.inf, -1.0), ["a", "c"], 0), asked)
 
 
 def test_a_masked_model_has_no_bits() -> None:
     masked = spec(asks=PseudoLoglikelihood)
     of_an_item = set(soft_names(masked)) - {"soft"}
-    assert soft_of(score_choices(answers(-1.0, -2.0), ["a", "b"], 0), masked).keys() == of_an_item
+    assert soft_of(grade_choices(answers(-1.0, -2.0), ["a", "b"], 0), masked).keys() == of_an_item
 
 
 def test_scores_without_their_choices_have_no_soft_scores() -> None:

@@ -20,7 +20,7 @@ IMPORTED = (
         "pytest_touchstone.compare.formats.run",
         "pytest_touchstone.compare.formats.task_json",
     ),
-    *("pytest_touchstone.engines.http.children", "pytest_touchstone.engines.registry"),
+    *("pytest_touchstone.engines.http.managed_servers", "pytest_touchstone.engines.registry"),
     *("pytest_touchstone.engines.transformers.adapters", "pytest_touchstone.engines.transformers.masked"),
     *("pytest_touchstone.engines.transformers.mtp", "pytest_touchstone.engines.transformers.pool"),
     *(

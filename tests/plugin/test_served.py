@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.engines.http import children, engine
+from pytest_touchstone.engines.http import engine, managed_servers
 from tests.support.model_server import ModelServer, gone, install, serving, starts
 from tests.support.project import Project
 
@@ -149,7 +149,7 @@ def notes(project: Project, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_run_starts_its_server_and_ends_it(
     project: Project, notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(children, "SILENT_SECONDS", -1.0)
+    monkeypatch.setattr(managed_servers, "SILENT_SECONDS", -1.0)
     (project.path / "model").mkdir()
     done = project.run("--eval-set", "server_args=--seed 7", checkpoint="vllm:model")
     assert done.ret == 0

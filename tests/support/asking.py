@@ -6,17 +6,17 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from pytest_touchstone.engines.http.calls import Call, CallReply, Failure, Malformed
+from pytest_touchstone.engines.http.calls import Call, CallReply, Failure, MalformedReplyError
 from pytest_touchstone.engines.http.transport import HttpTransport
 from tests.support.fault_server import MODEL, logprob, text_of
 
 
 def _first(found: Any) -> Any:
     if not isinstance(found, dict) or found.get("model") != MODEL:
-        raise Malformed("the reply is not of the model that was asked")
+        raise MalformedReplyError("the reply is not of the model that was asked")
     choices = found.get("choices")
     if not isinstance(choices, list) or not choices:
-        raise Malformed("the reply has no choices")
+        raise MalformedReplyError("the reply has no choices")
     return choices[0]
 
 
@@ -28,7 +28,7 @@ def scored(owner: int, ids: Sequence[int]) -> tuple[Call[Any], Any]:
         told = _first(found)["logprobs"]
         values = told["token_logprobs"] if told else None
         if not values or len(values) != len(ids) or not all(values[1:]):
-            raise Malformed("the reply has not one log-probability for each token")
+            raise MalformedReplyError("the reply has not one log-probability for each token")
         return tuple(values[1:])
 
     body = {"model": MODEL, "prompt": list(ids), "echo": True, "logprobs": 1, "max_tokens": 0}
@@ -42,7 +42,7 @@ def generated(owner: int, prompt: str, *, chat: bool) -> tuple[Call[Any], Any]:
         choice = _first(found)
         text = choice["message"]["content"] if chat else choice["text"]
         if not isinstance(text, str):
-            raise Malformed("the reply has no text")
+            raise MalformedReplyError("the reply has no text")
         return text
 
     turns = [{"role": "user", "content": prompt}]

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from pytest_touchstone.core.requests import CallTests, InputOutputTests, RunProgram
-from pytest_touchstone.metrics.code.calling import script
 from pytest_touchstone.metrics.code.plus import plus_request
+from pytest_touchstone.metrics.code.test_scripts import build_test_script
 from tests.support.places import ROOT
 
 ATTACKS: Final = ROOT / "tests" / "engines" / "sandbox" / "attacks.txt"
@@ -395,7 +395,7 @@ TASKS: Final[dict[str, Task | PlusTask | PrintTask]] = {
         "",
         "add",
         "def add(a, b):\n    return a + b\n",
-        script(
+        build_test_script(
             "import unittest\n"
             "class TestAdd(unittest.TestCase):\n"
             "    def test_equal(self):\n"

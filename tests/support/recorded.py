@@ -17,8 +17,8 @@ from typing import Any
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.formats.base import CheckpointRequest
 from pytest_touchstone.core.requests import Answer, Generate, Loglikelihood, Refusal, Request, Turn
-from pytest_touchstone.engines.http.calls import CallReply, Failure, Malformed
-from pytest_touchstone.engines.http.engine import canaries, described
+from pytest_touchstone.engines.http.calls import CallReply, Failure, MalformedReplyError
+from pytest_touchstone.engines.http.engine import canary_requests, served_checkpoint
 from pytest_touchstone.engines.http.planning import Planner
 from pytest_touchstone.engines.http.probe import METRICS, Probe
 from pytest_touchstone.engines.http.server import parse_address
@@ -57,7 +57,7 @@ class RecordedServer:
 def probed(ask: Ask) -> CheckpointInfo:
     """What a probe finds."""
     address = parse_address("http://h:8000")
-    return described(address, Probe(address, ask).run(None, None), CheckpointRequest("http://h:8000"))
+    return served_checkpoint(address, Probe(address, ask).run(None, None), CheckpointRequest("http://h:8000"))
 
 
 def answers(info: CheckpointInfo, ask: Ask, requests: tuple[Request, ...]) -> list[Answer | Refusal]:
@@ -113,10 +113,10 @@ def record(url: str, file: Path, model: str) -> None:
         return _end(row)
 
     info = probed(ask)
-    for requests in (SCORES, TEXTS, canaries(info.serves)):
+    for requests in (SCORES, TEXTS, canary_requests(info.serves)):
         try:
             print(answers(info, ask, requests))
-        except Malformed as error:
+        except MalformedReplyError as error:
             print(error)
     lines = ",\n".join(json.dumps(row, ensure_ascii=False) for row in rows.values())
     file.write_text(f"[\n{lines}\n]\n", encoding="utf-8")

@@ -31,7 +31,7 @@ from pytest_touchstone.core.settings import integer, number
 from pytest_touchstone.core.tasks import shipped_names
 from pytest_touchstone.core.text import count, visible
 from pytest_touchstone.document import Facts, Part, Section, Table, render_text
-from pytest_touchstone.engines.http.abilities import HELLO, abilities_of
+from pytest_touchstone.engines.http.capabilities import HELLO, capabilities_from_plain
 from pytest_touchstone.engines.registry import identity
 from pytest_touchstone.plugin.selection import shipped_specs
 from pytest_touchstone.results.summary import finite
@@ -116,7 +116,7 @@ def _facts(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
 def _served(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the labels and texts about a server: what it is, how it is asked, and what it lacks."""
-    can = abilities_of(told["abilities"])
+    can = capabilities_from_plain(told["abilities"])
     scores = {"prompt_logprobs": "by token ids with prompt_logprobs", "echo": "by token ids with echo"}
     texts = (["completions, " + ("by token ids" if can.tokens else "as text")] if can.completions else []) + (
         ["chats"] if can.chat else []

@@ -39,7 +39,7 @@ from pytest_touchstone.core.settings import integer, read_as, settings_table, wo
 from pytest_touchstone.core.text import listed
 from pytest_touchstone.document.formatting import number
 from pytest_touchstone.engines.sandbox import open_sandbox
-from pytest_touchstone.engines.sandbox.soundness import UNSOUND, CheckedSandbox
+from pytest_touchstone.engines.sandbox.soundness import UNSOUND, SelfCheckingSandbox
 from pytest_touchstone.metrics.samples import pass_at
 from pytest_touchstone.reports.notes import missing_modules_text
 
@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> Output:
     if not os.access(output.parent, os.W_OK):
         raise HarnessError(f"cannot write {output}: give -o FILE, in a folder that can be written to")
     opened = open_sandbox(kind, workers=workers, grader=grader, program_seconds=options.program_seconds)
-    with CheckedSandbox(opened, kind) as sandbox:
+    with SelfCheckingSandbox(opened, kind) as sandbox:
         say = _progress(len(samples))
         graded = grade(options.benchmark, samples, problems, sandbox, workers=workers, say=say)
     write(output, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in result_rows(graded)))

@@ -23,8 +23,8 @@ from pytest_touchstone.core.hooks import plugins
 from pytest_touchstone.core.requests import Answer, Generate, Refusal, Request, Turn
 from pytest_touchstone.engines.base import Done, Engine, EngineFactory, EngineProgress
 from pytest_touchstone.engines.fake import FakeFactory
-from pytest_touchstone.engines.http.children import LocalServers
 from pytest_touchstone.engines.http.engine import HttpFactory
+from pytest_touchstone.engines.http.managed_servers import LocalServers
 from pytest_touchstone.engines.live import LiveFactory
 from pytest_touchstone.engines.settings import ModelSettings, finds_vllm
 from pytest_touchstone.engines.transformers import TransformersFactory

@@ -51,7 +51,7 @@ from pytest_touchstone.core.few_shot import FewShot
 from pytest_touchstone.core.grade import Scores
 from pytest_touchstone.core.requests import MASK, FillMask, FillMaskAnswer, Loglikelihood, PseudoLoglikelihood
 from pytest_touchstone.metrics.macro_f1 import MACRO_F1
-from pytest_touchstone.metrics.multiple_choice import CHOICE_METRICS, ask_choices, score_choices
+from pytest_touchstone.metrics.multiple_choice import CHOICE_METRICS, ask_choices, grade_choices
 
 NOUN_TAGS: Final = frozenset({"NNG", "NNP"})
 SHORTEST_NOUN: Final = 2
@@ -363,4 +363,4 @@ def kobest_text(row: KobestRow) -> Scores:
     """Ask how likely the context is with each choice."""
     texts = [f"{row['context']} {choice}" for choice in row["choices"]]
     answers = yield [PseudoLoglikelihood(text) for text in texts]
-    return score_choices(answers, texts, row["label"])
+    return grade_choices(answers, texts, row["label"])

@@ -99,12 +99,12 @@ def same_text(left: str | None, right: str | None) -> bool:
     if left is None or right is None:
         return left is right
     try:
-        return rewritten(left) == rewritten(right)
+        return normalize_answer(left) == normalize_answer(right)
     except _CannotBeDoneError:
         return left == right
 
 
-def rewritten(text: str) -> str:
+def normalize_answer(text: str) -> str:
     """The answer after all steps; raises where the reference gives up."""
     for before, after in REWRITTEN:
         text = text.replace(before, after)

@@ -16,7 +16,7 @@ from pytest_touchstone.core.benchmark import Dataset, Shots
 from pytest_touchstone.core.few_shot import FewShot, Shot
 from pytest_touchstone.core.grade import Scores
 from pytest_touchstone.core.requests import Loglikelihood
-from pytest_touchstone.metrics.multiple_choice import ask_choices, lettered
+from pytest_touchstone.metrics.multiple_choice import ask_choices, format_lettered_options
 
 LETTERS: Final = ("A", "B", "C", "D")
 
@@ -109,7 +109,7 @@ class MmluRow(TypedDict):
 
 def mmlu_prompt(row: MmluRow) -> str:
     """The question, its answers with their letters, and "Answer:"."""
-    return "\n".join([row["question"].strip(), *lettered(row["choices"]), "Answer:"])
+    return "\n".join([row["question"].strip(), *format_lettered_options(row["choices"]), "Answer:"])
 
 
 def mmlu_cloze(row: MmluRow) -> str:
@@ -200,7 +200,7 @@ MMLU_PRO_PAPER: Final = "Wang et al. 2024, arXiv 2406.01574"
 
 def thought_prompt(row: MmluProRow) -> str:
     """The question, its answers stripped, and the beginning of a chain of thought."""
-    listed = lettered([text.strip() for text in row["options"]])
+    listed = format_lettered_options([text.strip() for text in row["options"]])
     lines = ["Question:", row["question"], "Options:", *listed, "Answer: Let's think step by step."]
     return "\n".join(lines)
 

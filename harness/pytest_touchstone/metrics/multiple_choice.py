@@ -68,7 +68,9 @@ class AnsweredChoices(NamedTuple):
         return argmax(self.normalised(metric))
 
 
-def answered(answers: Sequence[LoglikelihoodAnswer | RollingAnswer], texts: Sequence[str]) -> AnsweredChoices:
+def collect_choices(
+    answers: Sequence[LoglikelihoodAnswer | RollingAnswer], texts: Sequence[str]
+) -> AnsweredChoices:
     """The choices with the answers to one request for each."""
     return AnsweredChoices([one.logprob for one in answers], texts, [one.tokens for one in answers])
 
@@ -102,11 +104,11 @@ def argmax(values: Sequence[float]) -> int:
     return max(range(len(values)), key=values.__getitem__)
 
 
-def score_choices(
+def grade_choices(
     answers: Sequence[LoglikelihoodAnswer | RollingAnswer], choices: Sequence[str], gold: int
 ) -> ChoiceScores:
     """``choice_scores`` of the answers to one request per choice."""
-    logprobs, texts, tokens = answered(answers, choices)
+    logprobs, texts, tokens = collect_choices(answers, choices)
     return choice_scores(logprobs, texts, tokens, gold)
 
 
@@ -191,7 +193,7 @@ class LabelledChoices(TypedDict):
     label: list[str]
 
 
-def lettered(texts: Sequence[str]) -> list[str]:
+def format_lettered_options(texts: Sequence[str]) -> list[str]:
     """A line for each text, with its letter: "A. ", "B. " and so on."""
     return [f"{letter}. {text}" for letter, text in zip(ascii_uppercase, texts, strict=False)]
 
@@ -211,7 +213,7 @@ def ask_choices(
     right choice are a score too."""
     _check_right(right, choices)
     answers = yield [fewshot.loglikelihood(context, f" {choice}", header=header) for choice in choices]
-    there = answered(answers, choices)
+    there = collect_choices(answers, choices)
     chosen = argmax(there.logprobs)
     found = ChoiceScores(dict.fromkeys(names, float(chosen == right)), right, chosen, there)
     return with_bits(found, answers, choices) if bits else found
@@ -224,4 +226,4 @@ def ask_answers(
     the right text."""
     _check_right(right, texts)
     answers = yield [fewshot.loglikelihood(context, f" {text}", header=header) for text in texts]
-    return with_bits(score_choices(answers, texts, right), answers, texts)
+    return with_bits(grade_choices(answers, texts, right), answers, texts)

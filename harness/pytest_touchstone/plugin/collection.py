@@ -54,7 +54,7 @@ from pytest_touchstone.plugin.options import Settings, check_base, check_served,
 from pytest_touchstone.plugin.source_hash import code_of
 
 if TYPE_CHECKING:
-    from pytest_touchstone.engines.sandbox.soundness import CheckedSandbox
+    from pytest_touchstone.engines.sandbox.soundness import SelfCheckingSandbox
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ class Collection:
     unasked: list[str] = field(default_factory=list)
     selected: bool = False
     nothing: str | None = None
-    sandbox: CheckedSandbox | None = None
+    sandbox: SelfCheckingSandbox | None = None
     lasting: Lasting | None = None
 
     @property

@@ -13,8 +13,8 @@ from pytest_touchstone.engines.http.calls import (
     LONGEST_PAUSE,
     LONGEST_WAIT,
     CallLimits,
+    FailedAttempt,
     Failure,
-    Trouble,
     ended_by,
     overdue,
     pause_after,
@@ -26,8 +26,8 @@ LIMITS = CallLimits(attempts=4, item_seconds=100)
 NOW = 1_700_000_000.0
 
 
-def status(number: int, wait: float | None = None) -> Trouble:
-    return Trouble("status", status_text(number), number, wait=wait)
+def status(number: int, wait: float | None = None) -> FailedAttempt:
+    return FailedAttempt("status", status_text(number), number, wait=wait)
 
 
 @pytest.mark.parametrize("number", [408, 409, 425, 429, 500, 502, 503, 504, 529])
@@ -37,7 +37,7 @@ def test_these_statuses_are_asked_again(number: int) -> None:
 
 @pytest.mark.parametrize("number", [400, 401, 403, 404, 405, 413, 418, 422, 451])
 def test_most_statuses_of_4xx_are_final(number: int) -> None:
-    failure = ended_by(Trouble("status", status_text(number), number, "no"), 1, 1.0, 100.0, LIMITS)
+    failure = ended_by(FailedAttempt("status", status_text(number), number, "no"), 1, 1.0, 100.0, LIMITS)
     reason = f"{status_text(number)}; not asked again; the server says: no"
     assert failure == Failure(reason, "refused", number, "no")
 
@@ -47,14 +47,14 @@ def test_most_statuses_of_4xx_are_final(number: int) -> None:
     [
         (status(500), 4, 99, "server", "HTTP 500 (internal server error), after 4 attempts"),
         (status(408), 4, 99, "server", "HTTP 408 (request timeout), after 4 attempts"),
-        (Trouble("connection", "refused"), 4, 99, "gone", "refused, after 4 attempts"),
-        (Trouble("malformed", "no choices"), 4, 99, "malformed", "no choices, after 4 attempts"),
+        (FailedAttempt("connection", "refused"), 4, 99, "gone", "refused, after 4 attempts"),
+        (FailedAttempt("malformed", "no choices"), 4, 99, "malformed", "no choices, after 4 attempts"),
         (
-            Trouble("time", "no reply within 9 s"),
+            FailedAttempt("time", "no reply within 9 s"),
             *(4, 99, "deadline", "no reply within 9 s, after 4 attempts (--eval-set request_timeout)"),
         ),
         (
-            Trouble("time", "no reply within 3 s"),
+            FailedAttempt("time", "no reply within 3 s"),
             *(
                 1,
                 0,
@@ -85,7 +85,7 @@ def test_most_statuses_of_4xx_are_final(number: int) -> None:
     ],
 )
 def test_a_call_that_ends_says_why(
-    trouble: Trouble, attempts: int, left: float, kind: str, reason: str
+    trouble: FailedAttempt, attempts: int, left: float, kind: str, reason: str
 ) -> None:
     pause = pause_after(trouble, attempts)
     failure = ended_by(trouble, attempts, pause, left, LIMITS)
@@ -103,7 +103,7 @@ def test_a_call_that_never_got_its_turn_says_so_with_its_last_trouble() -> None:
 
 
 def test_pauses_double_up_to_the_longest_and_a_wait_takes_their_place() -> None:
-    refused = Trouble("connection", "refused")
+    refused = FailedAttempt("connection", "refused")
     for attempts, most in [(1, 0.5), (2, 1.0), (3, 2.0), (4, 4.0), (9, LONGEST_PAUSE), (9**9, LONGEST_PAUSE)]:
         assert most / 2 <= pause_after(refused, attempts) <= most
     assert pause_after(status(429, wait=77.0), 1) == 77.0

@@ -17,7 +17,13 @@ from pytest_touchstone.core.requests import (
     Refusal,
 )
 from pytest_touchstone.engines.http.calls import Call, CallReply, Failure
-from pytest_touchstone.engines.http.engine import MOST_PER_TOKEN, HttpEngine, canaries, drift, planner_of
+from pytest_touchstone.engines.http.engine import (
+    MOST_PER_TOKEN,
+    HttpEngine,
+    canary_requests,
+    drift,
+    planner_of,
+)
 from pytest_touchstone.engines.http.transport import HttpTransport
 from pytest_touchstone.engines.settings import ModelSettings
 from tests.support.recorded import TEXTS, RecordedServer, probed
@@ -32,8 +38,8 @@ def text(words: str) -> GenerateAnswer:
 
 
 def test_scores_are_asked_where_a_server_gives_them_and_texts_elsewhere() -> None:
-    assert {type(one) for one in canaries((Loglikelihood, Generate))} == {Loglikelihood}
-    assert {type(one) for one in canaries((Generate,))} == {Generate}
+    assert {type(one) for one in canary_requests((Loglikelihood, Generate))} == {Loglikelihood}
+    assert {type(one) for one in canary_requests((Generate,))} == {Generate}
 
 
 def test_rounding_is_no_drift_and_another_model_is() -> None:

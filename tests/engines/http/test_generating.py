@@ -9,8 +9,8 @@ import pytest
 
 from pytest_touchstone.core.reasoning import delimiters_of
 from pytest_touchstone.core.requests import Generate, Generated, Refusal, Turn
-from pytest_touchstone.engines.http.abilities import Abilities, ServedModel
-from pytest_touchstone.engines.http.calls import Malformed
+from pytest_touchstone.engines.http.calls import MalformedReplyError
+from pytest_touchstone.engines.http.capabilities import ServedModel, ServerCapabilities
 from pytest_touchstone.engines.http.generating import (
     Prompted,
     TextSettings,
@@ -68,7 +68,7 @@ def test_a_missing_text_at_the_limit_is_empty_and_elsewhere_no_answer() -> None:
     for choice in ({"text": None}, {"message": {"role": "assistant", "content": None}}):
         (one,) = texts(reply({**choice, "finish_reason": "length"}), 1, ())
         assert one == Generated("", "length", 3)
-        with pytest.raises(Malformed, match="the reply's text is None"):
+        with pytest.raises(MalformedReplyError, match="the reply's text is None"):
             texts(reply(choice), 1, ())
 
 
@@ -84,7 +84,7 @@ def test_a_missing_text_at_the_limit_is_empty_and_elsewhere_no_answer() -> None:
     ],
 )
 def test_what_is_no_text_is_malformed(wrong: Any, said: str) -> None:
-    with pytest.raises(Malformed, match=said):
+    with pytest.raises(MalformedReplyError, match=said):
         read_texts(wrong, WantedTexts())
 
 
@@ -94,7 +94,7 @@ def test_a_text_that_is_all_in_the_reasoning_is_no_answer_and_not_asked_again(
     name: str, content: str | None
 ) -> None:
     message = {"role": "assistant", "content": content, name: "Let me see."}
-    with pytest.raises(Malformed, match=f"empty, and all of it in its {name}") as raised:
+    with pytest.raises(MalformedReplyError, match=f"empty, and all of it in its {name}") as raised:
         texts(reply({"message": message}), 1, ())
     assert raised.value.final
     (one,) = texts(reply({"message": message | {"content": None}, "finish_reason": "length"}), 1, ())
@@ -106,7 +106,7 @@ def test_a_reasoning_that_is_counted_and_not_shown_is_no_answer() -> None:
     data = reply({"message": {"content": ""}})
     assert texts(data, 1, ())[0].text == ""
     data["usage"]["completion_tokens_details"] = {"reasoning_tokens": 3}
-    with pytest.raises(Malformed, match="hidden reasoning"):
+    with pytest.raises(MalformedReplyError, match="hidden reasoning"):
         texts(data, 1, ())
 
 
@@ -126,7 +126,7 @@ def test_a_reasoning_that_is_counted_and_not_shown_is_no_answer() -> None:
     ],
 )
 def test_what_a_server_would_reply_again_is_asked_once(choice: dict[str, Any], said: str) -> None:
-    with pytest.raises(Malformed, match=said) as raised:
+    with pytest.raises(MalformedReplyError, match=said) as raised:
         texts(reply(choice), 1, ())
     assert raised.value.final
 
@@ -161,9 +161,9 @@ def test_a_text_that_begins_with_the_prompt_is_no_answer(before: str) -> None:
     choice = {"text": f"{before}{QUESTION} 12"}
     wanted = WantedTexts(prompt=QUESTION, limit=64)
     for counted in (3, 100):
-        with pytest.raises(Malformed, match="begins with the prompt"):
+        with pytest.raises(MalformedReplyError, match="begins with the prompt"):
             read_texts(reply(choice, tokens=counted), wanted)
-    with pytest.raises(Malformed, match="begins with the prompt"):
+    with pytest.raises(MalformedReplyError, match="begins with the prompt"):
         read_texts({"choices": [{"finish_reason": "stop", **choice}]}, wanted)
 
 
@@ -190,14 +190,14 @@ def texts(
     return read_texts(data, WantedTexts(count=count, stops=stops, limit=64), tokenizer)
 
 
-VLLM = Abilities(
+VLLM = ServerCapabilities(
     family="vllm", completions=True, chat=True, tokens=True, several=True, token_ids=True, continues=True
 )
-PLAIN = Abilities(completions=True, tokens=True)
+PLAIN = ServerCapabilities(completions=True, tokens=True)
 REQUEST = Generate("The answer", max_new_tokens=8, stop=("\n",))
 
 
-def asking(can: Abilities, tokenizer: TextTokenizer | None = None, **how: Any) -> TextSettings:
+def asking(can: ServerCapabilities, tokenizer: TextTokenizer | None = None, **how: Any) -> TextSettings:
     given: dict[str, Any] = {"mode": ChatMode(), "limit": 64, "cut": False} | how
     return TextSettings(asked=ServedModel("/v1", "m", can), tokenizer=tokenizer, **given)
 
@@ -236,7 +236,9 @@ def test_turns_go_to_chats_and_a_begun_answer_is_gone_on_from() -> None:
     (body,) = bodies(request, how)
     assert (body["path"], body["max_tokens"], body["stop"]) == ("/v1/chat/completions", 30, ["!"])
     assert (body["continue_final_message"], body["add_generation_prompt"]) == (True, False)
-    refused = prompted(request, asking(Abilities(completions=True, chat=True), mode=ChatMode(chat=True)))
+    refused = prompted(
+        request, asking(ServerCapabilities(completions=True, chat=True), mode=ChatMode(chat=True))
+    )
     assert isinstance(refused, Refusal)
     assert "--eval-set tokenizer" in refused.reason
 
@@ -276,9 +278,9 @@ def test_a_draw_from_top_k_tokens_is_refused_where_the_server_may_not_know_it() 
 
 
 @pytest.mark.parametrize(
-    "can", [Abilities(completions=True), Abilities(chat=True)], ids=["completions", "chat"]
+    "can", [ServerCapabilities(completions=True), ServerCapabilities(chat=True)], ids=["completions", "chat"]
 )
-def test_a_prompt_that_the_server_cut_is_no_answer(can: Abilities) -> None:
+def test_a_prompt_that_the_server_cut_is_no_answer(can: ServerCapabilities) -> None:
     long = "one two three four five six seven eight nine ten " * 20
     request = Generate(long, max_new_tokens=8, turns=(Turn("user", long),))
     how = asking(can, mode=ChatMode(chat=can.chat), limit=None)
@@ -288,20 +290,20 @@ def test_a_prompt_that_the_server_cut_is_no_answer(can: Abilities) -> None:
     choice = {"index": 0, "text": "11", "message": {"content": "11"}, "finish_reason": "stop"}
     for counted in (None, 0, 150, 260):
         assert one.read({"choices": [choice], "usage": {"prompt_tokens": counted}})[0].text == "11"
-    with pytest.raises(Malformed, match="counts 100 tokens in a prompt that has 150 at the least"):
+    with pytest.raises(MalformedReplyError, match="counts 100 tokens in a prompt that has 150 at the least"):
         one.read({"choices": [choice], "usage": {"prompt_tokens": 100}})
 
 
 def test_tokens_that_are_known_here_show_a_smaller_cut(tokenizer: TextTokenizer) -> None:
     request = Generate("The answer is seven. " * 40, max_new_tokens=8)
-    how = asking(Abilities(completions=True), tokenizer, limit=None)
+    how = asking(ServerCapabilities(completions=True), tokenizer, limit=None)
     made = prompted(request, how)
     assert isinstance(made, Prompted)
     assert made.tokens is not None
     (one,) = text_calls(made, 0, how)
     choice = {"index": 0, "text": "11", "finish_reason": "stop"}
     one.read({"choices": [choice], "usage": {"prompt_tokens": made.tokens - 2}})
-    with pytest.raises(Malformed, match="it has cut the prompt"):
+    with pytest.raises(MalformedReplyError, match="it has cut the prompt"):
         one.read({"choices": [choice], "usage": {"prompt_tokens": made.tokens // 2}})
 
 
@@ -395,7 +397,9 @@ def test_a_system_prompt_stands_before_each_chat_and_nothing_else_is_asked(token
 
 def texts_of(tokenizer: TextTokenizer, mode: ChatMode | None = None, **more: Any) -> TextSettings:
     """The way in which a server with all abilities is asked for texts."""
-    can = Abilities(family="vllm", completions=True, chat=True, tokens=True, several=True, answers_as=("m",))
+    can = ServerCapabilities(
+        family="vllm", completions=True, chat=True, tokens=True, several=True, answers_as=("m",)
+    )
     asked = ServedModel("/v1", "m", can)
     return TextSettings(
         asked=asked, mode=mode or ChatMode(chat=True), tokenizer=tokenizer, limit=None, cut=False, **more

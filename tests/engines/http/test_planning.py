@@ -11,7 +11,7 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.formats.base import CheckpointRequest
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Generate, Loglikelihood
-from pytest_touchstone.engines.http.engine import described, planner_of
+from pytest_touchstone.engines.http.engine import planner_of, served_checkpoint
 from pytest_touchstone.engines.http.planning import estimate, money, parse_price
 from pytest_touchstone.engines.http.probe import Probe
 from pytest_touchstone.engines.http.server import parse_address
@@ -43,7 +43,7 @@ def test_money_is_counted_by_the_million() -> None:
 
 def info_of(server: ModelServer, tokenizer: str | None) -> CheckpointInfo:
     address = parse_address("http://h:8000")
-    return described(
+    return served_checkpoint(
         address, Probe(address, server.ask).run(None, tokenizer), CheckpointRequest("http://h:8000")
     )
 

@@ -12,8 +12,8 @@ from transformers import AutoTokenizer
 
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Generate, Loglikelihood, RollingLoglikelihood
-from pytest_touchstone.engines.http.abilities import abilities_of
 from pytest_touchstone.engines.http.calls import Failure
+from pytest_touchstone.engines.http.capabilities import capabilities_from_plain
 from pytest_touchstone.engines.http.probe import Probe, ProbedServer
 from pytest_touchstone.engines.http.server import parse_address
 from pytest_touchstone.engines.http.tokens import KNOWN, named_tokens
@@ -212,7 +212,7 @@ def answering(**reply: Any) -> ProbedServer:
 def test_the_name_of_an_end_that_says_nothing_is_taken_where_tokens_are_counted(name: str | None) -> None:
     found = answering(choice={"finish_reason": name}, usage={"completion_tokens": 1})
     assert found.abilities.ends == (str(name),)
-    assert abilities_of(json.loads(json.dumps(found.abilities.plain()))) == found.abilities
+    assert capabilities_from_plain(json.loads(json.dumps(found.abilities.plain()))) == found.abilities
     (note,) = [note for note in found.notes if "finish_reason" in note]
     assert f"{name}, which says nothing" in note
     with pytest.raises(CheckpointError, match=f"finish_reason {name!r} and counts no tokens"):

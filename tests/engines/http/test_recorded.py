@@ -12,15 +12,15 @@ from pytest_touchstone.core.requests import (
     LoglikelihoodAnswer,
     Refusal,
 )
-from pytest_touchstone.engines.http.abilities import abilities_of
-from pytest_touchstone.engines.http.engine import canaries, drift
+from pytest_touchstone.engines.http.capabilities import capabilities_from_plain
+from pytest_touchstone.engines.http.engine import canary_requests, drift
 from tests.support.recorded import FOLDER, SCORES, TEXTS, RecordedServer, answers, probed
 
 
 def test_vllm_gives_scores_choices_and_texts() -> None:
     server = RecordedServer("vllm-0.32")
     info = probed(server.ask)
-    can = abilities_of(info.served["abilities"])
+    can = capabilities_from_plain(info.served["abilities"])
     assert (info.served["server"], info.served["version"], info.seq_len) == ("vLLM", "0.32.0", 2048)
     assert (can.scoring, can.choices, can.token_ids, can.several) == ("prompt_logprobs", True, True, True)
     assert info.serves == (Loglikelihood, Generate)  # /tokenize says nothing of a token to begin with
@@ -58,5 +58,5 @@ def test_llama_cpp_gives_texts_alone_and_says_why(name: str, why: str) -> None:
 def test_a_server_that_stays_the_same_has_not_drifted(name: str) -> None:
     server = RecordedServer(name)
     info = probed(server.ask)
-    asked = canaries(info.serves)
+    asked = canary_requests(info.serves)
     assert drift(answers(info, server.ask, asked), answers(info, server.ask, asked)) is None

@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.core.requests import LoglikelihoodAnswer
-from pytest_touchstone.engines.http.abilities import (
-    Abilities,
+from pytest_touchstone.engines.http.calls import MalformedReplyError
+from pytest_touchstone.engines.http.capabilities import (
     ServedModel,
-    abilities_of,
+    ServerCapabilities,
+    capabilities_from_plain,
 )
-from pytest_touchstone.engines.http.calls import Malformed
-from pytest_touchstone.engines.http.scoring import in_steps, most_probable, score_calls
+from pytest_touchstone.engines.http.scoring import most_probable, score_calls, split_into_token_steps
 from pytest_touchstone.engines.transformers.token_work import Score, ScoringPlan, TokenWork
 
 WORK = TokenWork((5, 6, 7), (7, 8))
 """Of the tokens 5 6 7 8 the last two are scored."""
 
-OWN = Abilities(
+OWN = ServerCapabilities(
     family="vllm", completions=True, tokens=True, scoring="prompt_logprobs", new=1, answers_as=("m",)
 )
-ECHO = Abilities(completions=True, tokens=True, scoring="echo", new=1, answers_as=("m",))
+ECHO = ServerCapabilities(completions=True, tokens=True, scoring="echo", new=1, answers_as=("m",))
 
 VLLM: dict[str, Any] = {
     "id": "cmpl-1",
@@ -72,13 +72,13 @@ OPENAI: dict[str, Any] = {
 """A reply as OpenAI's API documents it, to ``echo`` with ``logprobs`` 1 and one new token."""
 
 
-def scored(can: Abilities, reply: Any, work: TokenWork = WORK) -> Score:
+def scored(can: ServerCapabilities, reply: Any, work: TokenWork = WORK) -> Score:
     (one,) = score_calls([work], [0], ServedModel("/v1", "m", can))
     return one.call.read(reply)[0]
 
 
 @pytest.mark.parametrize(("can", "reply"), [(OWN, VLLM), (ECHO, OPENAI)], ids=["own", "echo"])
-def test_the_last_tokens_of_a_prompt_are_summed(can: Abilities, reply: dict[str, Any]) -> None:
+def test_the_last_tokens_of_a_prompt_are_summed(can: ServerCapabilities, reply: dict[str, Any]) -> None:
     assert scored(can, reply) == Score(-2.25, False)
     assert scored(can, reply, TokenWork((5, 6, 7), (8,))).is_greedy is False
     assert scored(can, reply, TokenWork((5, 6, 7), (6, 7, 8))).logprob == pytest.approx(-3.75)
@@ -128,16 +128,16 @@ BROKEN = [
 
 @pytest.mark.parametrize(("can", "change", "said"), BROKEN)
 def test_a_reply_that_lacks_something_is_malformed(
-    can: Abilities, change: Callable[[dict[str, Any]], Any], said: str
+    can: ServerCapabilities, change: Callable[[dict[str, Any]], Any], said: str
 ) -> None:
     reply = copy.deepcopy(VLLM if can is OWN else OPENAI)
     change(reply)
-    with pytest.raises(Malformed, match=said):
+    with pytest.raises(MalformedReplyError, match=said):
         scored(can, reply)
 
 
 def test_choices_of_one_token_take_one_call_and_equal_works_are_asked_once() -> None:
-    can = Abilities(**{**OWN.plain(), "choices": True})
+    can = ServerCapabilities(**{**OWN.plain(), "choices": True})
     works = [TokenWork((5, 6), (token,)) for token in (7, 8, 7)] + [WORK, WORK]
     calls = score_calls(works, [0, 1, 2, 3, 4], ServedModel("/v1", "m", can))
     assert [one.works for one in calls] == [(0, 2, 1), (3, 4)]
@@ -161,7 +161,7 @@ def test_choices_of_one_token_take_one_call_and_equal_works_are_asked_once() -> 
     }
     assert calls[0].call.read(reply) == {0: Score(-1.0, False), 2: Score(-1.0, False), 1: Score(-0.5, True)}
     del reply["choices"][0]["logprobs"]["top_logprobs"][0]["token_id:7"]  # type: ignore[index]
-    with pytest.raises(Malformed, match="no log-probability of the next token 7"):
+    with pytest.raises(MalformedReplyError, match="no log-probability of the next token 7"):
         calls[0].call.read(reply)
 
 
@@ -175,7 +175,7 @@ def _plans(before: int, *afters: tuple[int, ...]) -> list[ScoringPlan]:
 
 def test_choices_go_in_steps_where_a_cache_makes_that_less_work() -> None:
     plans = _plans(320, (900, 901), (900, 902), (903,))
-    found = in_steps(plans, STEPPING)
+    found = split_into_token_steps(plans, STEPPING)
     assert [len(one.work) for one in found] == [2, 2, 1]
     assert found[0].work == (
         TokenWork(tuple(range(320)), (900,)),
@@ -196,11 +196,11 @@ def test_a_long_continuation_and_a_short_context_are_asked_for_whole(
     before: int, tokens: int, steps: bool
 ) -> None:
     plans = _plans(before, tuple(range(2000, 2000 + tokens)))
-    assert (in_steps(plans, STEPPING) != plans) is steps
+    assert (split_into_token_steps(plans, STEPPING) != plans) is steps
 
 
 def test_no_call_asks_for_more_next_tokens_than_servers_allow() -> None:
-    can = Abilities(**{**OWN.plain(), "choices": True})
+    can = ServerCapabilities(**{**OWN.plain(), "choices": True})
     calls = score_calls(
         [TokenWork((5,), (token,)) for token in range(40)], [0] * 40, ServedModel("/v1", "m", can)
     )
@@ -208,7 +208,7 @@ def test_no_call_asks_for_more_next_tokens_than_servers_allow() -> None:
 
 
 def test_abilities_travel_as_plain_data() -> None:
-    assert abilities_of({**OWN.plain(), "from_a_later_version": 1}) == OWN
+    assert capabilities_from_plain({**OWN.plain(), "from_a_later_version": 1}) == OWN
 
 
 TOLD: list[Any] = [
@@ -243,5 +243,5 @@ def test_the_most_probable_tokens_are_read_at_each_target() -> None:
 def test_most_probable_tokens_that_cannot_be_are_malformed(change: dict[str, Any], said: str) -> None:
     reply = copy.deepcopy(VLLM)
     reply["choices"][0]["prompt_logprobs"] = [*TOLD[:3], change]
-    with pytest.raises(Malformed, match=said):
+    with pytest.raises(MalformedReplyError, match=said):
         most_probable(WORK, OWN, 2)[1](reply)

@@ -22,27 +22,27 @@ from pytest_touchstone.engines.http.calls import (
     Call,
     CallLimits,
     CallReply,
+    FailedAttempt,
     Failure,
-    Malformed,
-    Trouble,
+    MalformedReplyError,
     status_text,
 )
+from pytest_touchstone.engines.http.http_client import Outcome
 from pytest_touchstone.engines.http.server import Key
-from pytest_touchstone.engines.http.transport import CallQueue, HttpTransport, Link
-from pytest_touchstone.engines.http.wire import Outcome
+from pytest_touchstone.engines.http.transport import CallQueue, HttpTransport, ServerConnection
 from tests.support.asking import ends_of, mixed
 from tests.support.fault_server import FaultServer
 from tests.support.virtual_time import VirtualLoop, run
 
-REFUSED = Trouble("connection", "connection refused")
+REFUSED = FailedAttempt("connection", "connection refused")
 
-SLOW = Trouble("time", "no reply")
+SLOW = FailedAttempt("time", "no reply")
 
 GOOD = CallReply("good")
 
 
-def status(number: int, wait: float | None = None) -> Trouble:
-    return Trouble("status", status_text(number), number, wait=wait)
+def status(number: int, wait: float | None = None) -> FailedAttempt:
+    return FailedAttempt("status", status_text(number), number, wait=wait)
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Script:
         try:
             await asyncio.sleep(min(seconds, self.after))
             if seconds < self.after:
-                return Trouble("time", f"no reply within {seconds:.3g} s")
+                return FailedAttempt("time", f"no reply within {seconds:.3g} s")
             return REFUSED if self.away < loop.time() < self.back else self.ends(place, attempt, loop.time())
         finally:
             self.under_way -= 1
@@ -84,7 +84,7 @@ class Played:
 
     ends: dict[int, CallReply[Any] | Failure]
     error: Exception | None
-    link: Link
+    link: ServerConnection
     seconds: float
 
 
@@ -94,11 +94,11 @@ def play(
     limits: CallLimits | None = None,
     *,
     owners: Sequence[int] | None = None,
-    during: Callable[[CallQueue, Link, asyncio.AbstractEventLoop], object] = lambda *_: None,
+    during: Callable[[CallQueue, ServerConnection, asyncio.AbstractEventLoop], object] = lambda *_: None,
 ) -> Played:
     """Ask ``count`` calls in virtual time, each with its own owner unless ``owners`` says otherwise."""
     loop = VirtualLoop()
-    link = Link(base="http://h:1", wire=script, limits=limits or CallLimits())  # type: ignore[arg-type]
+    link = ServerConnection(base="http://h:1", wire=script, limits=limits or CallLimits())  # type: ignore[arg-type]
     link.ends = link.limits.run_seconds
     calls = [
         Call("/", {"place": place}, lambda found: found, owner=owners[place] if owners else place)
@@ -180,7 +180,7 @@ def test_a_wait_past_the_items_deadline_ends_that_call_and_holds_up_no_other() -
 
 
 @pytest.mark.parametrize("trouble", [status(429, wait=1e6), status(500), SLOW])
-def test_a_server_that_answers_no_item_in_a_row_is_not_asked_on(trouble: Trouble) -> None:
+def test_a_server_that_answers_no_item_in_a_row_is_not_asked_on(trouble: FailedAttempt) -> None:
     script = Script(lambda *_: trouble)
     played = play(script, 10_000)
     assert isinstance(played.error, ServerError)
@@ -250,7 +250,7 @@ def test_a_server_that_is_gone_ends_the_run_with_one_line(most: int) -> None:
     ("trouble", "kind"), [(status(500), "server"), (REFUSED, "gone"), (status(502), "server")]
 )
 def test_items_that_always_break_the_server_end_as_failures_where_it_is_there(
-    trouble: Trouble, kind: str
+    trouble: FailedAttempt, kind: str
 ) -> None:
     played = play(Script(lambda place, *_: trouble if place % 10 == 0 else GOOD), 300)
     assert kinds(played) == {"reply": 270, kind: 30}
@@ -275,7 +275,7 @@ def test_who_asks_once_is_told_at_once_that_nobody_answers() -> None:
 
 
 def test_what_holds_up_the_asking_can_be_seen() -> None:
-    def look(_: CallQueue, link: Link, loop: asyncio.AbstractEventLoop) -> None:
+    def look(_: CallQueue, link: ServerConnection, loop: asyncio.AbstractEventLoop) -> None:
         for at in (5, 60, 160):
             loop.call_later(at, lambda: seen.append(link.trouble(loop.time())))
 
@@ -310,7 +310,7 @@ OUTCOMES = st.sampled_from(
     [
         *[GOOD] * 6,
         *(status(429), status(429, wait=2.0), status(429, wait=1e6), status(500), status(503, wait=1.0)),
-        *(status(400), REFUSED, Trouble("malformed", "no choices"), SLOW),
+        *(status(400), REFUSED, FailedAttempt("malformed", "no choices"), SLOW),
     ]
 )
 
@@ -498,10 +498,10 @@ def test_what_done_raises_is_passed_on_and_the_next_run_is_as_always() -> None:
     calls, right = mixed(100)
 
     def done(number: int, end: object) -> None:
-        raise Malformed("a fault of the receiver")
+        raise MalformedReplyError("a fault of the receiver")
 
     with FaultServer() as server, transport(server) as asking:
-        with pytest.raises(Malformed, match="a fault of the receiver"):
+        with pytest.raises(MalformedReplyError, match="a fault of the receiver"):
             asking.run(calls, done)
         assert [told(end) for end in ends_of(asking, calls)] == right
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_touchstone.core.requests import Generate, Loglikelihood, Request, RollingLoglikelihood
-from pytest_touchstone.engines.replicas.engine import LEAST, TEXTS, Unit, cost_of, plan_units
+from pytest_touchstone.engines.replicas.engine import LEAST, TEXTS, WorkUnit, cost_of, plan_units
 from pytest_touchstone.engines.replicas.ray_cluster import RayTarget, target_of
 
 
@@ -46,7 +46,7 @@ def test_requests_with_one_context_are_in_one_unit() -> None:
 
 
 def test_a_unit_is_halved_at_its_third_death_and_its_halves_at_their_next() -> None:
-    unit = Unit((3, 1, 4, 5))
+    unit = WorkUnit((3, 1, 4, 5))
     assert [unit.failed(died=True), unit.failed(died=True)] == [[unit], [unit]]
     first, second = unit.failed(died=True)
     assert (first.numbers, second.numbers) == ((3, 1), (4, 5))
@@ -54,13 +54,13 @@ def test_a_unit_is_halved_at_its_third_death_and_its_halves_at_their_next() -> N
 
 
 def test_a_request_is_given_up_for_three_deaths_of_its_own() -> None:
-    single, _ = Unit((1, 2), deaths=2).failed(died=True)
+    single, _ = WorkUnit((1, 2), deaths=2).failed(died=True)
     assert [single.failed(died=True) for _ in range(3)] == [[single], [single], []]
 
 
 def test_an_error_is_not_tried_again() -> None:
-    assert [half.numbers for half in Unit((1, 2, 3)).failed(died=False)] == [(1,), (2, 3)]
-    assert Unit((1,)).failed(died=False) == []
+    assert [half.numbers for half in WorkUnit((1, 2, 3)).failed(died=False)] == [(1,), (2, 3)]
+    assert WorkUnit((1,)).failed(died=False) == []
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pytest_touchstone.engines.sandbox.soundness import (
     RAISES,
     RETURNS_FIRST,
     RETURNS_NONE,
-    CheckedSandbox,
+    SelfCheckingSandbox,
 )
 from tests.support.sandbox_here import opened_here
 
@@ -23,9 +23,9 @@ RIGHT = "def add(a, b):\n    return a + b\n"
 
 
 @pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CheckedSandbox]:
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SelfCheckingSandbox]:
     folder: Path = tmp_path_factory.mktemp("tests")
-    with CheckedSandbox(opened_here(workers=2), "bwrap", folder) as opened:
+    with SelfCheckingSandbox(opened_here(workers=2), "bwrap", folder) as opened:
         yield opened
 
 
@@ -59,7 +59,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("tests", CALLS)
-def test_tests_of_calls_are_tried_on_wrong_programs(sandbox: CheckedSandbox, tests: str) -> None:
+def test_tests_of_calls_are_tried_on_wrong_programs(sandbox: SelfCheckingSandbox, tests: str) -> None:
     found = sandbox.run(RunProgram(RIGHT, CallTests(tests, names=("add",)), task="t", seconds=1.0))
     assert found.weak_tests == CALLS[tests]
     bad = {EMPTY, RAISES} & set(found.weak_tests)
@@ -78,12 +78,12 @@ def test_tests_of_calls_are_tried_on_wrong_programs(sandbox: CheckedSandbox, tes
     ],
 )
 def test_tests_of_what_is_printed_are_tried_too(
-    sandbox: CheckedSandbox, pairs: tuple[tuple[str, str], ...], accepted: tuple[str, ...]
+    sandbox: SelfCheckingSandbox, pairs: tuple[tuple[str, str], ...], accepted: tuple[str, ...]
 ) -> None:
     assert sandbox.run(RunProgram("x = 1", InputOutputTests(pairs), task="t")).weak_tests == accepted
 
 
-def test_a_class_is_tried_as_one(sandbox: CheckedSandbox) -> None:
+def test_a_class_is_tried_as_one(sandbox: SelfCheckingSandbox) -> None:
     program = "class Stack:\n    def push(self, x): self.top = x\n    def peek(self): return self.top\n"
     thin = "s = Stack()\ns.push(1)\n"
     weak = RunProgram(program, CallTests(thin, names=("Stack",)), task="t", reference=program)
@@ -93,7 +93,9 @@ def test_a_class_is_tried_as_one(sandbox: CheckedSandbox) -> None:
     assert sandbox.run(sound).outcome == "passed"
 
 
-def test_tests_that_do_not_end_on_a_wrong_program_are_not_said_to_accept_it(sandbox: CheckedSandbox) -> None:
+def test_tests_that_do_not_end_on_a_wrong_program_are_not_said_to_accept_it(
+    sandbox: SelfCheckingSandbox,
+) -> None:
     tests = CallTests("while add(1, 2) != 3: pass\n")
     found = sandbox.run(RunProgram(RIGHT, tests, task="t", seconds=0.3))
     assert (found.outcome, found.weak_tests) == ("passed", ())

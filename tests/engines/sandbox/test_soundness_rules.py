@@ -26,8 +26,8 @@ from pytest_touchstone.engines.sandbox.soundness import (
     RAISES,
     RETURNS_FIRST,
     RETURNS_NONE,
-    CheckedSandbox,
     SandboxRunner,
+    SelfCheckingSandbox,
     wrong_programs,
 )
 
@@ -55,7 +55,7 @@ def asked(program: str = "right", tests: str = "assert add(1, 2) == 3\n", **more
 
 
 def answer(folder: Path, stand: Stand, request: RunProgram | None = None) -> RunProgramAnswer:
-    with CheckedSandbox(stand, "bwrap", folder) as checked:
+    with SelfCheckingSandbox(stand, "bwrap", folder) as checked:
         return checked.run(request or asked())
 
 
@@ -110,7 +110,7 @@ def test_what_does_not_pass_is_not_accepted(tmp_path: Path, outcome: ProgramOutc
 
 def test_tests_are_tried_once_for_all_programs_of_a_task(tmp_path: Path) -> None:
     stand = Stand("right")
-    with CheckedSandbox(stand, "bwrap", tmp_path) as checked, ThreadPoolExecutor(4) as pool:
+    with SelfCheckingSandbox(stand, "bwrap", tmp_path) as checked, ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda n: checked.run(asked(f"right {n}")), range(20)))
     assert {one.outcome for one in answers} == {"passed"}
     assert len(stand.seen) == 20 + 4
@@ -143,7 +143,7 @@ def test_other_tests_are_tried_anew(tmp_path: Path, request_: RunProgram) -> Non
 def test_nothing_is_believed_of_another_test_runner_or_sandbox(tmp_path: Path) -> None:
     answer(tmp_path, Stand("right", "return None"))
     for kind, code in (("none", None), ("bwrap", "another")):
-        with CheckedSandbox(Stand("right"), kind, tmp_path, code) as checked:
+        with SelfCheckingSandbox(Stand("right"), kind, tmp_path, code) as checked:
             assert checked.run(asked()).weak_tests == ()
 
 

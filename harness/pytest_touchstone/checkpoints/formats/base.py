@@ -22,7 +22,7 @@ ENGINES: Final = "touchstone.engines"
 
 OWN_ENGINES: Final = (
     "pytest_touchstone.engines.http.engine:HttpFactory",
-    "pytest_touchstone.engines.http.children:LocalServers",
+    "pytest_touchstone.engines.http.managed_servers:LocalServers",
     "pytest_touchstone.engines.live:LiveFactory",
 )
 """Our own engines that have targets of their own, by name: engines are made of what is here."""

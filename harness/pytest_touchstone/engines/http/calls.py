@@ -47,7 +47,7 @@ Kind: TypeAlias = Literal["refused", "gone", "deadline", "malformed", "limited",
 """
 
 
-class Malformed(Exception):  # noqa: N818
+class MalformedReplyError(Exception):
     """A reply is not what was asked for; the text says in what, in a few words without a full stop.
 
     Raised by ``Call.read``. The call is asked again, as after a 5xx, unless it is ``final``: the server would reply
@@ -84,9 +84,9 @@ class Call(Generic[T]):
 
     ``path`` follows the server's base (``/v1/completions``). The method is POST with ``body`` as JSON, and GET where
     that is None. ``read`` makes the wanted value of the reply's JSON, of its text where ``text`` is set; it runs in
-    another thread, and raises ``Malformed`` where the reply is not what was asked for. ``owner`` is the number of the
-    item's request: calls with the same owner share a deadline. ``as_sent`` makes the body
-    at the moment of sending, in that thread too.
+    another thread, and raises ``MalformedReplyError`` where the reply is not what was asked for. ``owner`` numbers the
+    item's request: calls with the same owner share a deadline. ``as_sent`` makes the body at the moment of
+    sending, in that thread too.
     """
 
     path: str
@@ -161,7 +161,7 @@ _KINDS: Final[Mapping[What, Kind]] = {"connection": "gone", "time": "deadline", 
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class FailedAttempt:
     """An attempt without a usable reply: its kind, and a few words about it.
 
     ``status`` is that of the reply, ``said`` the server's explanation, and ``wait`` the seconds of its
@@ -188,7 +188,7 @@ class Trouble:
         return self.what == "final"
 
 
-def pause_after(trouble: Trouble, attempts: int) -> float:
+def pause_after(trouble: FailedAttempt, attempts: int) -> float:
     """Return the seconds before the next attempt: those that the server asks for, else twice those before the last."""
     if trouble.wait:  # 0 says nothing, and such a server would be asked without a breath
         return trouble.wait
@@ -196,7 +196,7 @@ def pause_after(trouble: Trouble, attempts: int) -> float:
 
 
 def ended_by(
-    trouble: Trouble, attempts: int, pause: float, left: float, limits: CallLimits
+    trouble: FailedAttempt, attempts: int, pause: float, left: float, limits: CallLimits
 ) -> Failure | None:
     """Return the failure in which a call ends; None where it is sent again after the pause.
 
@@ -219,7 +219,7 @@ def ended_by(
     return _failure(_late(trouble), trouble, trouble.text + (asks if trouble.wait else passed))
 
 
-def overdue(trouble: Trouble | None, limits: CallLimits) -> Failure:
+def overdue(trouble: FailedAttempt | None, limits: CallLimits) -> Failure:
     """Return the failure of a call whose item's deadline passed before it could be sent, or sent again.
 
     ``trouble`` is that of its last attempt.
@@ -262,12 +262,12 @@ def status_text(status: int) -> str:
     return f"HTTP {status} ({phrase})" if phrase else f"HTTP {status}"
 
 
-def _failure(kind: Kind, trouble: Trouble, text: str) -> Failure:
+def _failure(kind: Kind, trouble: FailedAttempt, text: str) -> Failure:
     said = f"; the server says: {trouble.said}" if trouble.said else ""
     return Failure(text + said, kind, trouble.status, trouble.said)
 
 
-def _late(trouble: Trouble) -> Kind:
+def _late(trouble: FailedAttempt) -> Kind:
     return "limited" if trouble.status == LIMITED else "deadline"
 
 

@@ -4,7 +4,7 @@
 data: the processes that share a run ask with the same knowledge. Little is imported before that.
 
 A served model has no files to be known by. Its fingerprint is made of what the server says of itself, and marked weak
-(``WEAK``): the same may be said of other weights. Where the server was started here (``children``), it is of the
+(``WEAK``): the same may be said of other weights. Where the server was started here (``managed_servers``), it is of the
 weights, the server and its version.
 
 Known questions are asked at the beginning and at the end: a server may have another model by then. Where it gives
@@ -133,10 +133,10 @@ def inspect_server(address: Address, asked: CheckpointRequest, limit: int | None
     finally:
         transport.close()
     server.limit = server.limit or limit
-    return described(address, server, asked)
+    return served_checkpoint(address, server, asked)
 
 
-def described(address: Address, server: ProbedServer, asked: CheckpointRequest) -> CheckpointInfo:
+def served_checkpoint(address: Address, server: ProbedServer, asked: CheckpointRequest) -> CheckpointInfo:
     """Return the checkpoint that a probe found."""
     from pytest_touchstone.engines.http.planning import ASSUMED
 
@@ -218,7 +218,7 @@ _GREEDY: Final[tuple[Request, ...]] = tuple(
 )
 
 
-def canaries(serves: Sequence[type[Request]]) -> tuple[Request, ...]:
+def canary_requests(serves: Sequence[type[Request]]) -> tuple[Request, ...]:
     """Return the questions for a server that answers these kinds of request."""
     return _SCORES if Loglikelihood in serves else _GREEDY
 
@@ -263,7 +263,7 @@ class HttpEngine(Engine):
     ) -> None:
         self.info = info
         self._transport, self._planner, self._price = transport, planner, settings.price
-        self._canaries = canaries(info.serves)
+        self._canaries = canary_requests(info.serves)
         self._before: list[Answer | Refusal] | None = None
         self._drift: str | None = None
         self._unchecked = False

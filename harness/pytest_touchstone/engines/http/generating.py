@@ -5,7 +5,7 @@ conversation is sent as its turns, which the server puts through the chat templa
 sequence, whatever the server has cut off; where token ids come with it they are decoded here, as in this process.
 
 A server may reply with 200 and a text that says nothing about the model: all of it went into a reasoning, it begins
-with the prompt, or the prompt was cut. None of these is scored: the reply is ``Malformed``.
+with the prompt, or the prompt was cut. None of these is scored: the reply is ``MalformedReplyError``.
 
 Where it is not known here whether the model reasons, a stop sequence may end a text within its trace. So none is sent
 from the first reply on that shows a trace (``ServedTraces``), and texts that were asked with some are marked
@@ -36,8 +36,8 @@ from pytest_touchstone.core.requests import (
     earliest_stop,
 )
 from pytest_touchstone.core.text import count
-from pytest_touchstone.engines.http.abilities import NEUTRAL, Abilities, ServedModel
-from pytest_touchstone.engines.http.calls import Call, Malformed
+from pytest_touchstone.engines.http.calls import Call, MalformedReplyError
+from pytest_touchstone.engines.http.capabilities import NEUTRAL, ServedModel, ServerCapabilities
 from pytest_touchstone.engines.http.replies import Json, check_prompt, choices, usage_count
 from pytest_touchstone.engines.transformers.token_work import ChatMode, in_form, prepare
 from pytest_touchstone.engines.transformers.tokenizer import THINKING, TextTokenizer
@@ -126,18 +126,18 @@ def fewest_tokens(text: str) -> int:
 
 
 def read_texts(data: Any, wanted: WantedTexts, tokenizer: TextTokenizer | None = None) -> list[Generated]:
-    """Return the texts of a reply; raise ``Malformed`` where one is no answer to the whole prompt."""
+    """Return the texts of a reply; raise ``MalformedReplyError`` where one is no answer to the whole prompt."""
     check_uncut(data, wanted.least)
     tokens = usage_count(data, "completion_tokens") if wanted.count == 1 else None
     return [_generated(one, data, wanted, tokenizer, tokens) for one in choices(data, wanted.count)]
 
 
 def check_uncut(data: Any, least: int) -> None:
-    """Raise ``Malformed`` where a server counts fewer tokens in a prompt than it must have."""
+    """Raise ``MalformedReplyError`` where a server counts fewer tokens in a prompt than it must have."""
     said = usage_count(data, "prompt_tokens")
     if said and said < least:
         told = count(said, "token")
-        raise Malformed(
+        raise MalformedReplyError(
             f"the server counts {told} in a prompt that has {least} at the least, so it has cut the prompt; let it "
             "take longer ones",
             final=True,
@@ -147,13 +147,13 @@ def check_uncut(data: Any, least: int) -> None:
 def check_end(choice: Json, data: Any) -> str | None:
     """Return the name of an end that no API is known to have; None for the others.
 
-    Raises ``Malformed`` where the number of tokens does not tell either whether such a text was cut off.
+    Raises ``MalformedReplyError`` where the number of tokens does not tell either whether such a text was cut off.
     """
     said = choice.get("finish_reason")
     if str(said).lower() in (*ENDS, *_BROKEN, *_WITHHELD, *_TOOLS):
         return None
     if not usage_count(data, "completion_tokens"):
-        raise Malformed(
+        raise MalformedReplyError(
             f"the server ends a text with finish_reason {said!r} and counts no tokens, so nobody knows whether it was "
             "cut off",
             final=True,
@@ -162,7 +162,10 @@ def check_end(choice: Json, data: Any) -> str | None:
 
 
 def check_new(text: str, wanted: WantedTexts, tokens: int | None) -> None:
-    """Raise ``Malformed`` where a text begins with its prompt, unless the server counts the tokens of a repetition."""
+    """Raise ``MalformedReplyError`` where a text begins with its prompt.
+
+    A text that repeats the prompt is accepted if the server counts the tokens of the repetition.
+    """
     prompt, start = wanted.prompt.strip(), _SPECIAL.sub("", text, count=1)
     if len(prompt) < _SHORT or not start.startswith(prompt):
         return
@@ -170,7 +173,7 @@ def check_new(text: str, wanted: WantedTexts, tokens: int | None) -> None:
     # Who chats may say the question again.
     repeated = wanted.chat if tokens is None else least <= tokens <= wanted.limit
     if not repeated:
-        raise Malformed(
+        raise MalformedReplyError(
             "the reply's text begins with the prompt, which is no part of the answer; let the server return new text "
             "alone",
             final=True,
@@ -219,14 +222,16 @@ def _end(choice: Json, wanted: WantedTexts, tokens: int | None) -> FinishReason 
     said = choice.get("finish_reason")
     name = str(said).lower()
     if name in _WITHHELD:
-        raise Malformed(f"the server's filter withheld the answer (finish_reason {said})", final=True)
+        raise MalformedReplyError(
+            f"the server's filter withheld the answer (finish_reason {said})", final=True
+        )
     if name in _TOOLS or _part(choice, "tool_calls"):
-        raise Malformed("the server calls a tool in place of an answer", final=True)
+        raise MalformedReplyError("the server calls a tool in place of an answer", final=True)
     if name in ENDS:
         return ENDS[name]
     if str(said) in wanted.ends and tokens:
         return "length" if tokens >= wanted.limit else None
-    raise Malformed(f"the reply's finish_reason is {said!r}", final=name not in _BROKEN)
+    raise MalformedReplyError(f"the reply's finish_reason is {said!r}", final=name not in _BROKEN)
 
 
 def _text_of(choice: Json, data: Any, end: FinishReason | None, *, stops_sent: bool) -> str:
@@ -235,24 +240,26 @@ def _text_of(choice: Json, data: Any, end: FinishReason | None, *, stops_sent: b
     message = choice.get("message")
     text = message.get("content") if isinstance(message, Mapping) else choice.get("text")
     if text is not None and not isinstance(text, str):
-        raise Malformed(f"the reply's text is {text!r}", final=True)
+        raise MalformedReplyError(f"the reply's text is {text!r}", final=True)
     if refusal := _part(choice, "refusal"):
-        raise Malformed(f"the server withheld the answer: {refusal}", final=True)
+        raise MalformedReplyError(f"the server withheld the answer: {refusal}", final=True)
     if end == "length":
         if text is None and "text" not in choice and not isinstance(message, Mapping):
-            raise Malformed("the reply has no text")
+            raise MalformedReplyError("the reply has no text")
         return text or ""
     thought = next((name for name in _REASONING if _part(choice, name)), None)
     if not (text or "").strip() and thought and stops_sent:
         return ""
     if not (text or "").strip() and (thought or _thought_tokens(data)):
-        raise Malformed(
+        raise MalformedReplyError(
             f"the reply's text is empty, and all of it in its {thought or 'hidden reasoning'}: let the server return "
             "the reasoning within the text, or switch reasoning off",
             final=True,
         )
     if text is None:
-        raise Malformed(f"the reply's text is None, with finish_reason {choice.get('finish_reason')!r}")
+        raise MalformedReplyError(
+            f"the reply's text is None, with finish_reason {choice.get('finish_reason')!r}"
+        )
     return text
 
 
@@ -362,7 +369,7 @@ def prompted(request: Generate, asking: TextSettings) -> Prompted | Refusal:
     return Refusal(f"the server answers chats alone, and this is {what}; ask at .../v1/completions")
 
 
-def _fault(request: Generate, mode: ChatMode, can: Abilities, chat: bool) -> str | None:
+def _fault(request: Generate, mode: ChatMode, can: ServerCapabilities, chat: bool) -> str | None:
     """Return why a request can be asked in no way, or None."""
     if (fault := request.fault() or mode.fault(chat)) is not None:
         return fault

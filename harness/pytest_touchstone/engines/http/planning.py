@@ -25,12 +25,12 @@ from pytest_touchstone.core.requests import (
     Turn,
 )
 from pytest_touchstone.core.text import CHARACTERS_PER_TOKEN
-from pytest_touchstone.engines.http.abilities import (
-    Abilities,
-    ServedModel,
-    abilities_of,
-)
 from pytest_touchstone.engines.http.calls import Call, CallReply, Failure
+from pytest_touchstone.engines.http.capabilities import (
+    ServedModel,
+    ServerCapabilities,
+    capabilities_from_plain,
+)
 from pytest_touchstone.engines.http.generating import (
     ANY_VOCABULARY,
     TAKES,
@@ -41,7 +41,7 @@ from pytest_touchstone.engines.http.generating import (
     prompted,
     text_calls,
 )
-from pytest_touchstone.engines.http.scoring import in_steps, score_calls
+from pytest_touchstone.engines.http.scoring import score_calls, split_into_token_steps
 from pytest_touchstone.engines.http.tokens import Tokens
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.token_work import ChatMode, ScoringPlan, plan
@@ -58,7 +58,7 @@ class Planner:
     def __init__(self, info: CheckpointInfo, settings: ModelSettings, tokens: Tokens | None) -> None:
         """Raise ``CheckpointError`` where a chat template is demanded and missing."""
         served = info.served
-        can = abilities_of(served["abilities"])
+        can = capabilities_from_plain(served["abilities"])
         if tokens is not None and tokens.remote is None:
             tokens = replace(tokens, text=tokens.text.with_reasoning(settings.think_end, settings.thinking))
         self._tokens = tokens
@@ -118,7 +118,9 @@ class Planner:
             for number, planned in enumerate(made)
             if isinstance(planned, ScoringPlan) and not planned.rolling
         }
-        stepped = dict(zip(plans, in_steps(list(plans.values()), self.asked.abilities), strict=True))
+        stepped = dict(
+            zip(plans, split_into_token_steps(list(plans.values()), self.asked.abilities), strict=True)
+        )
         return [stepped.get(number, planned) for number, planned in enumerate(made)]
 
     def _made(self, request: Request) -> Made:
@@ -149,7 +151,9 @@ class Planner:
         return made
 
 
-def _mode(info: CheckpointInfo, can: Abilities, tokens: Tokens | None, settings: ModelSettings) -> ChatMode:
+def _mode(
+    info: CheckpointInfo, can: ServerCapabilities, tokens: Tokens | None, settings: ModelSettings
+) -> ChatMode:
     """Return the way in which texts are asked for: as chats where the model's own files have a template, or, where they
     are not known here, the server has chats."""
     known = tokens is not None and tokens.remote is None

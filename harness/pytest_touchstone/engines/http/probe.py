@@ -5,8 +5,8 @@ beginning-of-sequence token before a prompt gives every score a little wrong. So
 tried. A known text goes to the server as token ids, and must get as many log-probabilities as it has tokens, none of
 them missing, and not all of them 0. Those of a text that the server has just drawn must be those it was drawn with.
 
-Everything is asked once, and before anything else. Where a way to scores fails, the next is tried; ``Abilities.why``
-then says what failed, in the words of the last.
+Everything is asked once, and before anything else. Where a way to scores fails, the next is tried;
+``ServerCapabilities.why`` then says what failed, in the words of the last.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Refusal, Turn
 from pytest_touchstone.core.text import count
-from pytest_touchstone.engines.http.abilities import HELLO, NEUTRAL, Abilities, Family, Way
-from pytest_touchstone.engines.http.calls import AWAY, Failure, Malformed
+from pytest_touchstone.engines.http.calls import AWAY, Failure, MalformedReplyError
+from pytest_touchstone.engines.http.capabilities import HELLO, NEUTRAL, Family, ServerCapabilities, Way
 from pytest_touchstone.engines.http.generating import (
     WantedTexts,
     check_end,
@@ -39,7 +39,7 @@ from pytest_touchstone.engines.http.replies import (
     token_number,
     usage_count,
 )
-from pytest_touchstone.engines.http.scoring import next_tokens, whole
+from pytest_touchstone.engines.http.scoring import next_tokens, whole_prompt_call
 from pytest_touchstone.engines.http.server import Address, choose_model
 from pytest_touchstone.engines.http.tokens import KNOWN, Tokens, find_tokens
 from pytest_touchstone.engines.transformers.token_work import Score, TokenWork
@@ -94,7 +94,7 @@ class ProbedServer:
     limit: int | None = None
     names: tuple[str, ...] = ()
     tokens: Tokens | None = None
-    abilities: Abilities = field(default_factory=Abilities)
+    abilities: ServerCapabilities = field(default_factory=ServerCapabilities)
     template: int | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -136,7 +136,7 @@ class Probe:
         row = next((row for row in rows if row["id"] == model), {})
         family, name = self._family(str(row.get("owned_by", "")))
         self._found.server = name
-        self._found.abilities = Abilities(family=family)
+        self._found.abilities = ServerCapabilities(family=family)
         self._found.names = tuple(text for text in (row.get("root"),) if isinstance(text, str) and text)
         self._found.limit = limit_of(row) or self._found.limit
 
@@ -192,14 +192,14 @@ class Probe:
         """
         try:
             check_uncut(said, fewest_tokens(prompt))
-        except Malformed as error:
+        except MalformedReplyError as error:
             raise CheckpointError(f"{self._address.url}: a known text was sent, and {error}") from None
         (choice,) = said["choices"][:1]
         text = choice.get("text")
         try:
             check_end(choice, said)
             check_new(text if isinstance(text, str) else "", WantedTexts(prompt=prompt), None)
-        except Malformed as error:
+        except MalformedReplyError as error:
             self._found.notes.append(f"{endpoint} are not asked for: {error}")
             return str(error)
         return ""
@@ -254,7 +254,7 @@ class Probe:
         """Find the way to the log-probabilities of a prompt, and say why there is none."""
         try:
             ids, tokens = self._find_token_ids()
-        except Malformed as error:
+        except MalformedReplyError as error:
             self._no_scores(str(error))
             return
         self._found.abilities = can = replace(self._found.abilities, tokens=True)
@@ -263,7 +263,7 @@ class Probe:
             tried = replace(can, scoring=way, new=new, prompt_logprobs=most)
             try:
                 self._check_scores(tried, ids)
-            except Malformed as error:
+            except MalformedReplyError as error:
                 why = str(error)
                 continue
             start = tokens.text.start is not None
@@ -275,20 +275,22 @@ class Probe:
     def _find_token_ids(self) -> tuple[tuple[int, ...], Tokens]:
         """Return the known text as token ids, which the server takes, and the tokenizer.
 
-        Raises ``Malformed`` where it takes none.
+        Raises ``MalformedReplyError`` where it takes none.
         """
         tokens = self._found.tokens
         if tokens is None:
-            raise Malformed(
+            raise MalformedReplyError(
                 "has no tokenizer that is found here, and texts are scored by token ids; give --eval-set tokenizer=PATH"
             )
         ids = tokens.text.prompt(KNOWN)
         self._check_same_tokens(tokens, ids)
         said = ids if isinstance(ids, Refusal) else self._complete(list(ids))
         if isinstance(ids, Refusal) or isinstance(said, (Failure, Refusal)):
-            raise Malformed(f"takes no prompt as token ids: {shorten(said.reason, _LONGEST_REASON)}")
+            raise MalformedReplyError(
+                f"takes no prompt as token ids: {shorten(said.reason, _LONGEST_REASON)}"
+            )
         if (counted := usage_count(said, "prompt_tokens")) is not None and counted != len(ids):
-            raise Malformed(
+            raise MalformedReplyError(
                 "puts a beginning-of-sequence token before token ids that have one: two of them, which no model has "
                 "seen in training"
                 if counted == len(ids) + 1 and tokens.text.begins(ids)
@@ -296,25 +298,25 @@ class Probe:
             )
         return ids, tokens
 
-    def _check_scores(self, tried: Abilities, ids: tuple[int, ...]) -> None:
-        """Raise ``Malformed`` where a way does not give the scores with which the server itself draws."""
+    def _check_scores(self, tried: ServerCapabilities, ids: tuple[int, ...]) -> None:
+        """Raise ``MalformedReplyError`` where a way does not give the scores with which the server itself draws."""
         self._score(TokenWork(ids[:-1], ids[1:]), tried)
         new, expected = self._draw(ids)
         again = self._score(TokenWork((*ids, *new[:-1]), new), tried)
         if abs(again.logprob - expected) > TOLERANCE * len(new):
-            raise Malformed(
+            raise MalformedReplyError(
                 f"gives {count(len(new), 'token')} that it has just drawn the log-probability {again.logprob:.2f} as a "
                 f"prompt, and drew them with {expected:.2f}"
             )
 
-    def _score(self, work: TokenWork, tried: Abilities) -> Score:
-        body, read = whole(work, tried)
+    def _score(self, work: TokenWork, tried: ServerCapabilities) -> Score:
+        body, read = whole_prompt_call(work, tried)
         said = self._post("completions", body)
         try:
             return _read(read, said)[0]
-        except Malformed as error:
+        except MalformedReplyError as error:
             does = "refuses" if isinstance(said, Failure) else "ignores"
-            raise Malformed(f"{does} {tried.scoring}: {error}") from None
+            raise MalformedReplyError(f"{does} {tried.scoring}: {error}") from None
 
     def _draw(self, ids: tuple[int, ...]) -> tuple[tuple[int, ...], float]:
         """Return tokens that the server draws after a prompt, and their log-probability as it draws them."""
@@ -332,10 +334,12 @@ class Probe:
             body |= {"return_token_ids": True, "return_tokens_as_token_ids": True, "ignore_eos": True}
         try:
             new, sums = _read(lambda said: self._drawn(ids, said), self._post("completions", body))
-        except Malformed as error:
-            raise Malformed(f"gives no log-probabilities of the tokens that it draws: {error}") from None
+        except MalformedReplyError as error:
+            raise MalformedReplyError(
+                f"gives no log-probabilities of the tokens that it draws: {error}"
+            ) from None
         if not new:
-            raise Malformed("does not say which tokens it draws, so its scores cannot be checked")
+            raise MalformedReplyError("does not say which tokens it draws, so its scores cannot be checked")
         return new, sums
 
     def _drawn(self, ids: tuple[int, ...], said: Any) -> tuple[tuple[int, ...], float]:
@@ -344,7 +348,7 @@ class Probe:
         told = choice.get("logprobs")
         values = told.get("token_logprobs") if isinstance(told, Mapping) else None
         if not isinstance(told, Mapping) or not isinstance(values, list) or not values:
-            raise Malformed("the reply has none")
+            raise MalformedReplyError("the reply has none")
         new = self._drawn_ids(ids, choice, told)
         return new, sum(logprob(value, "a token that it draws") for value in values[: len(new)])
 
@@ -376,7 +380,7 @@ class Probe:
         try:
             given = _read(read, self._post("completions", body))[0]
             known = self._score(TokenWork(ids[:-1], ids[-1:]), can)
-        except Malformed:
+        except MalformedReplyError:
             return
         same = abs(given.logprob - known.logprob) <= TOLERANCE
         block = _block(self._ask(METRICS, None)) if same else 0
@@ -454,9 +458,9 @@ def _block(said: Any) -> int:
 
 
 def _read(read: Callable[[Any], T], said: Any) -> T:
-    """Return what a reader makes of a reply. Raises ``Malformed``, for a failure too."""
+    """Return what a reader makes of a reply. Raises ``MalformedReplyError``, for a failure too."""
     if isinstance(said, Failure):
-        raise Malformed(said.reason)
+        raise MalformedReplyError(said.reason)
     return read(said)
 
 

@@ -1,7 +1,7 @@
 """The parts of a reply that readers need, each checked, and the words of a server about its own failure.
 
 Servers are believed in nothing: a list may be short, a number may be text, and another model may answer. What is not as
-asked for is ``Malformed``.
+asked for is ``MalformedReplyError``.
 
 A failure is explained in the form of OpenAI, of FastAPI, of a web page, or by any text. It may come with the status
 200, beside a text or in place of it, where a proxy has begun its reply before the model failed: such a text is no
@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from pytest_touchstone.engines.http.calls import Malformed
+from pytest_touchstone.engines.http.calls import MalformedReplyError
 
 Json = Mapping[str, Any]
 
@@ -29,42 +29,47 @@ def choices(data: Any, count: int) -> list[Json]:
     """Return the choices of a reply, in order."""
     found = data.get("choices") if isinstance(data, Mapping) else None
     if not isinstance(found, list) or not all(isinstance(one, Mapping) for one in found):
-        raise Malformed("the reply has no list of choices")
+        raise MalformedReplyError("the reply has no list of choices")
     if len(found) != count:
-        raise Malformed(f"the reply has {len(found)} choices where {count} were asked for")
+        raise MalformedReplyError(f"the reply has {len(found)} choices where {count} were asked for")
     places = [one.get("index", number) for number, one in enumerate(found)]
     if sorted(map(str, places)) != sorted(map(str, range(count))):
-        raise Malformed(f"the choices are numbered {places}")
+        raise MalformedReplyError(f"the choices are numbered {places}")
     return [found[place] for place in sorted(range(count), key=lambda number: int(places[number]))]
 
 
 def check_model(data: Any, answers_as: Sequence[str]) -> None:
-    """Raise ``Malformed`` where another model answers than the one that was probed."""
+    """Raise ``MalformedReplyError`` where another model answers than the one that was probed."""
     said = data.get("model") if isinstance(data, Mapping) else None
     if answers_as and isinstance(said, str) and said not in answers_as:
-        raise Malformed(f"the model {said!r} answered, and not {answers_as[0]!r}")
+        raise MalformedReplyError(f"the model {said!r} answered, and not {answers_as[0]!r}")
 
 
 def check_prompt(data: Any, tokens: int) -> None:
-    """Raise ``Malformed`` where the server counts another number of tokens than it was sent."""
+    """Raise ``MalformedReplyError`` where the server counts another number of tokens than it was sent."""
     said = usage_count(data, "prompt_tokens")
     if said is not None and said != tokens:
-        raise Malformed(f"the server counts {said} tokens in a prompt of {tokens}")
+        raise MalformedReplyError(f"the server counts {said} tokens in a prompt of {tokens}")
 
 
 def logprob(value: Any, what: str) -> float:
     """Return a log-probability; ``what`` names its place."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
-        raise Malformed(f"{what} has the log-probability {value!r}")
+        raise MalformedReplyError(f"{what} has the log-probability {value!r}")
     if value > _ABOVE_ZERO:
-        raise Malformed(f"{what} has the log-probability {value:g}, which is above 0")
+        raise MalformedReplyError(f"{what} has the log-probability {value:g}, which is above 0")
     return min(0.0, float(value))
 
 
 def check_not_all_zero(values: list[float], most: int = 1) -> None:
-    """Raise ``Malformed`` where more than ``most`` log-probabilities are all 0: a server that computes none says so."""
+    """Raise ``MalformedReplyError`` where more than ``most`` log-probabilities are all 0.
+
+    A server that computes none returns zeros.
+    """
     if len(values) > most and not any(values):
-        raise Malformed(f"all {len(values)} log-probabilities are 0, so the server has not computed them")
+        raise MalformedReplyError(
+            f"all {len(values)} log-probabilities are 0, so the server has not computed them"
+        )
 
 
 def token_number(text: Any) -> int | None:

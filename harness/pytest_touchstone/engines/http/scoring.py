@@ -5,7 +5,7 @@ gives those of chosen next tokens, sequences that differ in their last token alo
 a question are one prompt. Equal sequences are asked once.
 
 vLLM computes a whole prompt anew when its log-probabilities are asked for, and uses its prefix cache when next tokens
-are. So a short continuation of a long context is asked for token by token (``in_steps``).
+are. So a short continuation of a long context is asked for token by token (``split_into_token_steps``).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from pytest_touchstone.engines.http.abilities import NEUTRAL, Abilities, ServedModel
-from pytest_touchstone.engines.http.calls import Call, Malformed
+from pytest_touchstone.engines.http.calls import Call, MalformedReplyError
+from pytest_touchstone.engines.http.capabilities import NEUTRAL, ServedModel, ServerCapabilities
 from pytest_touchstone.engines.http.replies import (
     Json,
     check_not_all_zero,
@@ -45,7 +45,7 @@ class ScoreCall:
     works: tuple[int, ...]
 
 
-def in_steps(plans: Sequence[ScoringPlan], abilities: Abilities) -> list[ScoringPlan]:
+def split_into_token_steps(plans: Sequence[ScoringPlan], abilities: ServerCapabilities) -> list[ScoringPlan]:
     """Return the plans of choices with a step per token, where a prefix cache makes that less work for the server.
 
     Choices of one context are asked alike. Of a cached prompt, what fills no block is computed anew.
@@ -102,7 +102,7 @@ def _call(
         targets = [work.targets[0] for work in works]
         body, read = next_tokens(first.inputs, targets, asked.abilities)
     else:
-        body, read = whole(first, asked.abilities)
+        body, read = whole_prompt_call(first, asked.abilities)
 
     def scores(data: Any) -> dict[int, Score]:
         found = read(data)
@@ -116,7 +116,7 @@ Read = Callable[[Any], list[Score]]
 
 
 def next_tokens(
-    inputs: Sequence[int], targets: Sequence[int], abilities: Abilities
+    inputs: Sequence[int], targets: Sequence[int], abilities: ServerCapabilities
 ) -> tuple[dict[str, Any], Read]:
     """Return the body that asks for the log-probabilities of chosen next tokens, and the reader of its reply.
 
@@ -138,11 +138,11 @@ def next_tokens(
         told = choice.get("logprobs") or {}
         tokens, tops = told.get("tokens"), told.get("top_logprobs")
         if not isinstance(tokens, list) or not isinstance(tops, list) or not tokens or not tops:
-            raise Malformed("the reply has no log-probabilities of the next token")
+            raise MalformedReplyError("the reply has no log-probabilities of the next token")
         by_token = {token_number(name): value for name, value in (tops[0] or {}).items()}
         best = token_number(tokens[0])
         if missing := [token for token in targets if token not in by_token]:
-            raise Malformed(f"the reply has no log-probability of the next token {missing[0]}")
+            raise MalformedReplyError(f"the reply has no log-probability of the next token {missing[0]}")
         values = [logprob(by_token[token], f"the next token {token}") for token in targets]
         check_not_all_zero(values)
         return [Score(value, token == best) for token, value in zip(targets, values, strict=True)]
@@ -150,7 +150,7 @@ def next_tokens(
     return body, read
 
 
-def whole(work: TokenWork, abilities: Abilities) -> tuple[dict[str, Any], Read]:
+def whole_prompt_call(work: TokenWork, abilities: ServerCapabilities) -> tuple[dict[str, Any], Read]:
     """Return the body that asks for the log-probabilities of a whole sequence, and the reader of its reply."""
     ids = (*work.inputs, work.targets[-1])
     begin = len(ids) - len(work.targets)
@@ -168,7 +168,7 @@ def whole(work: TokenWork, abilities: Abilities) -> tuple[dict[str, Any], Read]:
         if abilities.scoring == "prompt_logprobs":
             places = prompt_logprobs(choice, ids)
         else:
-            places = echoed(choice, ids, abilities.new)
+            places = parse_echoed_logprobs(choice, ids, abilities.new)
         check_not_all_zero([value for value, _ in places[1:]])
         parts = places[begin:]
         return [Score(sum(value for value, _ in parts), all(best for _, best in parts))]
@@ -181,12 +181,12 @@ Place = tuple[float, bool]
 
 
 def most_probable(
-    work: TokenWork, abilities: Abilities, most: int
+    work: TokenWork, abilities: ServerCapabilities, most: int
 ) -> tuple[dict[str, Any], Callable[[Any], list[dict[int, float]]]]:
     """Return the body that asks for the ``most`` most probable tokens at each target, and the reader of its reply: the
     log-probabilities by token, that of the target among them."""
     ids = (*work.inputs, work.targets[-1])
-    body, _ = whole(work, abilities)
+    body, _ = whole_prompt_call(work, abilities)
 
     def read(data: Any) -> list[dict[int, float]]:
         check_prompt(data, len(ids))
@@ -201,12 +201,16 @@ def _by_token(known: Mapping[str, Any], most: int) -> dict[int, float]:
     found = {}
     for name, one in known.items():
         if not name.isdecimal() or not isinstance(one, Mapping):
-            raise Malformed("the reply has log-probabilities of no token")
+            raise MalformedReplyError("the reply has log-probabilities of no token")
         found[int(name)] = logprob(one.get("logprob"), f"token {name}")
     if not most <= len(found) <= most + 1:
-        raise Malformed(f"the reply has {len(found)} log-probabilities of a token, and {most} were asked for")
+        raise MalformedReplyError(
+            f"the reply has {len(found)} log-probabilities of a token, and {most} were asked for"
+        )
     if (total := sum(map(math.exp, found.values()))) > 1 + _ROUNDING:
-        raise Malformed(f"the probabilities of the {len(found)} most probable tokens add up to {total:.3f}")
+        raise MalformedReplyError(
+            f"the probabilities of the {len(found)} most probable tokens add up to {total:.3f}"
+        )
     return found
 
 
@@ -215,12 +219,12 @@ def prompt_logprobs(choice: Json, ids: Sequence[int]) -> list[Place]:
     told = choice.get("prompt_logprobs")
     if not isinstance(told, list) or len(told) != len(ids):
         found = f"{len(told)}" if isinstance(told, list) else "no"
-        raise Malformed(f"the reply has {found} prompt_logprobs for {len(ids)} tokens")
+        raise MalformedReplyError(f"the reply has {found} prompt_logprobs for {len(ids)} tokens")
     places: list[Place] = [(0.0, True)]
     for place, (token, known) in enumerate(zip(ids[1:], told[1:], strict=True), 1):
         one = known.get(str(token)) if isinstance(known, Mapping) else None
         if not isinstance(one, Mapping):
-            raise Malformed(
+            raise MalformedReplyError(
                 f"token {place} of the prompt has no log-probability: the server has another there"
             )
         value = logprob(one.get("logprob"), f"token {place} of the prompt")
@@ -228,17 +232,19 @@ def prompt_logprobs(choice: Json, ids: Sequence[int]) -> list[Place]:
     return places
 
 
-def echoed(choice: Json, ids: Sequence[int], new: int) -> list[Place]:
+def parse_echoed_logprobs(choice: Json, ids: Sequence[int], new: int) -> list[Place]:
     """Return what the log-probabilities of an echoed prompt say of each token, without the ``new`` ones after it."""
     told = choice.get("logprobs")
     values = told.get("token_logprobs") if isinstance(told, Mapping) else None
     if not isinstance(told, Mapping) or not isinstance(values, list):
-        raise Malformed("the reply echoes no log-probabilities")
+        raise MalformedReplyError("the reply echoes no log-probabilities")
     if len(values) != len(ids) + new:
-        raise Malformed(f"the reply echoes {len(values)} log-probabilities for {len(ids)} + {new} tokens")
+        raise MalformedReplyError(
+            f"the reply echoes {len(values)} log-probabilities for {len(ids)} + {new} tokens"
+        )
     tokens, tops = told.get("tokens"), told.get("top_logprobs")
     if not isinstance(tops, list) or len(tops) != len(values):
-        raise Malformed("the reply has no most probable tokens beside the echoed ones")
+        raise MalformedReplyError("the reply has no most probable tokens beside the echoed ones")
     if isinstance(tokens, list):
         _check_tokens(tokens, ids)
     places: list[Place] = [(0.0, True)]
@@ -246,14 +252,16 @@ def echoed(choice: Json, ids: Sequence[int], new: int) -> list[Place]:
         value = logprob(values[place], f"token {place} of the prompt")
         top = tops[place]
         if not isinstance(top, Mapping) or not top:
-            raise Malformed(f"token {place} of the prompt has no most probable token beside it")
+            raise MalformedReplyError(f"token {place} of the prompt has no most probable token beside it")
         best = max(logprob(one, f"token {place} of the prompt") for one in top.values())
         places.append((value, value >= best))
     return places
 
 
 def _check_tokens(tokens: Sequence[Any], ids: Sequence[int]) -> None:
-    """Raise ``Malformed`` where the server names other tokens than it was sent."""
+    """Raise ``MalformedReplyError`` where the server names other tokens than it was sent."""
     for place, (said, token) in enumerate(zip(tokens, ids, strict=False)):
         if (number := token_number(said)) is not None and number != token:
-            raise Malformed(f"token {place} of the prompt is {token}, and the server has {number} there")
+            raise MalformedReplyError(
+                f"token {place} of the prompt is {token}, and the server has {number} there"
+            )

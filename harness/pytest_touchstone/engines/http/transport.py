@@ -33,15 +33,15 @@ from pytest_touchstone.engines.http.calls import (
     Call,
     CallLimits,
     CallReply,
+    FailedAttempt,
     Failure,
     Receiver,
-    Trouble,
     ended_by,
     overdue,
     pause_after,
 )
+from pytest_touchstone.engines.http.http_client import Outcome, Wire
 from pytest_touchstone.engines.http.server import Key, key_of
-from pytest_touchstone.engines.http.wire import Outcome, Wire
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ CLOSE_SECONDS: Final = 5.0
 
 
 @dataclass(slots=True, kw_only=True)
-class Link:
+class ServerConnection:
     """Everything about a server that outlives one asking; times are those of the loop.
 
     ``counts`` say what asking has cost: ``requests`` that were sent, ``retries`` of them again, and tokens as the
@@ -102,7 +102,10 @@ class CallQueue:
     """
 
     def __init__(
-        self, calls: Sequence[Call[Any]], link: Link, hand_over: Callable[[tuple[int, End]], object]
+        self,
+        calls: Sequence[Call[Any]],
+        link: ServerConnection,
+        hand_over: Callable[[tuple[int, End]], object],
     ) -> None:
         self._calls, self._link, self._hand_over = calls, link, hand_over
         self._left = len(calls)
@@ -133,7 +136,7 @@ class CallQueue:
     async def _end_of(self, call: Call[Any]) -> End | None:
         """Send a call until it has its end; return that, and None where it drains before."""
         link, limits, now = self._link, self._link.limits, asyncio.get_running_loop().time
-        trouble: Trouble | None = None
+        trouble: FailedAttempt | None = None
         sent = counted = 0
         wake = begun = now()
         while await self._waited_until(wake):
@@ -175,13 +178,13 @@ class CallQueue:
             link.answered = asyncio.get_running_loop().time()
         else:
             link.troubles[outcome.text if outcome.what == "status" else outcome.what] += 1
-        if not (isinstance(outcome, Trouble) and outcome.away):
+        if not (isinstance(outcome, FailedAttempt) and outcome.away):
             link.silent_since = None
         elif link.silent_since is None:
             link.silent_since = asyncio.get_running_loop().time()
         return outcome
 
-    async def _nobody_answers(self, trouble: Trouble, *, last: bool) -> bool:
+    async def _nobody_answers(self, trouble: FailedAttempt, *, last: bool) -> bool:
         """Return whether nobody answers at the server, which is looked at where this would be a call's ``last``
         attempt: some break off the calls that they do not understand, but none that found no connection.
         Raises ``ServerError`` where it is gone."""
@@ -190,7 +193,7 @@ class CallQueue:
         if gone is None or not trouble.away or not (last or silent >= gone):
             return False
         there = await link.wire.send(Call("/", None, bool, text=True), LOOK_SECONDS)
-        if not (isinstance(there, Trouble) and there.away):
+        if not (isinstance(there, FailedAttempt) and there.away):
             link.silent_since = None
             return trouble.unsent  # it has just come back
         if silent >= gone:
@@ -216,7 +219,10 @@ class CallQueue:
 
 
 class HttpTransport:
-    """The connection to a server; used by one thread at a time. ``counts`` and ``troubles`` are those of ``Link``."""
+    """The connection to a server; used by one thread at a time.
+
+    ``counts`` and ``troubles`` are those of ``ServerConnection``.
+    """
 
     def __init__(self, base: str, limits: CallLimits | None = None, key: Key | None = None) -> None:
         """``base`` is the address below which paths are; ``key`` is the environment's where it is None.
@@ -224,7 +230,7 @@ class HttpTransport:
         Raises ``CheckpointError`` where the environment's key or proxy cannot be used.
         """
         wire = Wire(base, key_of(os.environ) if key is None else key)
-        self._link = Link(base=base, wire=wire, limits=limits or CallLimits())
+        self._link = ServerConnection(base=base, wire=wire, limits=limits or CallLimits())
         self.counts, self.troubles = self._link.counts, self._link.troubles
         self._queue: CallQueue | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

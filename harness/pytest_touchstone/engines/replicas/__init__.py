@@ -15,7 +15,7 @@ from pytest_touchstone.engines.settings import ModelSettings
 if TYPE_CHECKING:
     from pytest_touchstone.engines.registry import EnginePool
     from pytest_touchstone.engines.sandbox import SandboxSettings
-    from pytest_touchstone.engines.sandbox.soundness import CheckedSandbox
+    from pytest_touchstone.engines.sandbox.soundness import SelfCheckingSandbox
 
 
 def open_pool(settings: ModelSettings) -> EnginePool:
@@ -31,7 +31,7 @@ def open_pool(settings: ModelSettings) -> EnginePool:
 
 def open_programs(
     settings: SandboxSettings, model: ModelSettings, say: Callable[[str], object]
-) -> CheckedSandbox:
+) -> SelfCheckingSandbox:
     """Return the sandbox that programs run in: those of the cluster's nodes where replicas answer, else this machine's.
 
     ``say`` is told of nodes that are not used. Raises ``SandboxError`` where programs cannot be run safely.

@@ -73,13 +73,13 @@ MOST_DEATHS: Final = 3
 
 
 @dataclass(slots=True, eq=False)
-class Unit:
+class WorkUnit:
     """The numbers of the requests that a replica computes at once, and the deaths that they are blamed for."""
 
     numbers: tuple[int, ...]
     deaths: int = 0
 
-    def failed(self, *, died: bool) -> list[Unit]:
+    def failed(self, *, died: bool) -> list[WorkUnit]:
         """Return the units to send in its place, none where a single request is given up.
 
         An error that a replica raises, and lives on, is not tried again: the unit is halved at once.
@@ -91,7 +91,7 @@ class Unit:
             return []
         half = len(self.numbers) // 2
         parts = (self.numbers[:half], self.numbers[half:])
-        return [Unit(part, MOST_DEATHS - 1 if len(part) > 1 else 0) for part in parts]
+        return [WorkUnit(part, MOST_DEATHS - 1 if len(part) > 1 else 0) for part in parts]
 
 
 def cost_of(request: Request) -> float:
@@ -110,7 +110,7 @@ def cost_of(request: Request) -> float:
             return 1.0
 
 
-def plan_units(requests: Sequence[Request], replicas: int, together: int = TEXTS) -> list[Unit]:
+def plan_units(requests: Sequence[Request], replicas: int, together: int = TEXTS) -> list[WorkUnit]:
     """Return every request in one unit, the units in the order in which they are to be sent.
 
     An engine continues so many texts ``together``. A unit that has any has as many at least, but for the last, if there
@@ -118,16 +118,16 @@ def plan_units(requests: Sequence[Request], replicas: int, together: int = TEXTS
     as its longest text, so smaller units would even out nothing.
     """
     costs = [cost_of(request) for request in requests]
-    left, units, numbers, size, texts = math.fsum(costs), list[Unit](), list[int](), 0.0, 0
+    left, units, numbers, size, texts = math.fsum(costs), list[WorkUnit](), list[int](), 0.0, 0
     least = min(together, math.ceil(sum(map(_texts, requests)) / replicas))
     for number in _ordered(requests, costs):
         numbers.append(number)
         size += costs[number]
         texts += _texts(requests[number])
         if size >= max(LEAST, left / (SHARE * replicas)) and not 0 < texts < least:
-            units.append(Unit(tuple(numbers)))
+            units.append(WorkUnit(tuple(numbers)))
             left, numbers, size, texts = left - size, [], 0.0, 0
-    return units + ([Unit(tuple(numbers))] if numbers else [])
+    return units + ([WorkUnit(tuple(numbers))] if numbers else [])
 
 
 def _ordered(requests: Sequence[Request], costs: Sequence[float]) -> list[int]:
@@ -174,14 +174,14 @@ class _Call(NamedTuple):
     replica: int
     method: str
     checkpoint: WantedCheckpoint | None = None
-    unit: Unit | None = None
+    unit: WorkUnit | None = None
 
 
 class UnitEnd(NamedTuple):
     """The end of a unit: its answers; or the error that its replica has raised, or by which it has ``died``. None of
     them where the replica's process was started anew, and has not loaded."""
 
-    unit: Unit
+    unit: WorkUnit
     replica: int
     computed: Computed | None
     error: str | None
@@ -232,7 +232,7 @@ class Replicas:
             self._idle |= dict.fromkeys(self._left_out)
             self._left_out.clear()
 
-    def step(self, requests: Sequence[Request], waiting: deque[Unit]) -> list[UnitEnd]:
+    def step(self, requests: Sequence[Request], waiting: deque[WorkUnit]) -> list[UnitEnd]:
         """Send units to the replicas that are free, and return what has ended, perhaps nothing.
 
         Raises ``CheckpointError`` where no replica can load the checkpoint, or one finds another, and ``ServerError``
@@ -402,13 +402,13 @@ class ReplicatedEngine(Engine):
             self._replicas.forget()
         return [answers[number] for number in range(len(requests))]
 
-    def _step(self, requests: Sequence[Request], waiting: deque[Unit]) -> list[UnitEnd]:
+    def _step(self, requests: Sequence[Request], waiting: deque[WorkUnit]) -> list[UnitEnd]:
         try:
             return self._replicas.step(requests, waiting)
         except CheckpointError as error:
             raise CheckpointError(f"{self.info.name}: {error}") from None
 
-    def _answers(self, end: UnitEnd, waiting: deque[Unit]) -> list[tuple[int, Answer | Refusal]]:
+    def _answers(self, end: UnitEnd, waiting: deque[WorkUnit]) -> list[tuple[int, Answer | Refusal]]:
         """Return the numbers of the requests that are answered now; others wait again, behind what waits already."""
         if end.computed is not None:
             self._counts["units"] += 1

@@ -18,8 +18,8 @@ from pytest_touchstone.core.errors import CheckpointError, SandboxError
 from pytest_touchstone.core.requests import RunProgram, RunProgramAnswer
 from pytest_touchstone.engines.replicas.ray_cluster import RayTarget, nodes_with_cpus, start
 from pytest_touchstone.engines.sandbox import SandboxSettings
-from pytest_touchstone.engines.sandbox.cache import OnceByKey, judging_code
-from pytest_touchstone.engines.sandbox.soundness import CheckedSandbox, SandboxRunner
+from pytest_touchstone.engines.sandbox.cache import SingleFlight, judging_code
+from pytest_touchstone.engines.sandbox.soundness import SandboxRunner, SelfCheckingSandbox
 
 if TYPE_CHECKING:
     from pytest_touchstone.engines.sandbox.sandbox import Sandbox
@@ -91,7 +91,7 @@ class ClusterPrograms(SandboxRunner):
         except CheckpointError as error:
             raise SandboxError(str(error)) from error
         self._lock = threading.Lock()
-        self._known: OnceByKey[RunProgram, RunProgramAnswer] = OnceByKey()
+        self._known: SingleFlight[RunProgram, RunProgramAnswer] = SingleFlight()
         self._hosts: dict[str, _Host] = {}
         self._load: Counter[str] = Counter()
         left_out = self._open([self._host(node, settings, kind) for node in nodes_with_cpus(self._ray)])
@@ -172,9 +172,9 @@ def _first_line(error: BaseException) -> str:
 
 def open_on_nodes(
     settings: SandboxSettings, target: RayTarget, say: Callable[[str], object]
-) -> CheckedSandbox:
+) -> SelfCheckingSandbox:
     """Return the cluster's sandboxes, which try the tests of every task before programs are judged by them.
 
     Raises ``SandboxError`` where no node has one.
     """
-    return CheckedSandbox(ClusterPrograms(settings, target, say), settings.kind)
+    return SelfCheckingSandbox(ClusterPrograms(settings, target, say), settings.kind)

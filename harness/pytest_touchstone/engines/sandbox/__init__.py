@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from pytest_touchstone.engines.sandbox.sandbox import Sandbox
-    from pytest_touchstone.engines.sandbox.soundness import CheckedSandbox
+    from pytest_touchstone.engines.sandbox.soundness import SelfCheckingSandbox
 
 Kind: TypeAlias = Literal["bwrap", "docker", "none"]
 
@@ -44,9 +44,9 @@ def open_sandbox(kind: Kind = "bwrap", **more: Any) -> Sandbox:
     return start(SandboxSettings(kind=kind, **more))
 
 
-def open_checked(settings: SandboxSettings) -> CheckedSandbox:
+def open_checked(settings: SandboxSettings) -> SelfCheckingSandbox:
     """Do the same, and try the tests of every task before programs are judged by them."""
     from pytest_touchstone.engines.sandbox.sandbox import start
-    from pytest_touchstone.engines.sandbox.soundness import CheckedSandbox
+    from pytest_touchstone.engines.sandbox.soundness import SelfCheckingSandbox
 
-    return CheckedSandbox(start(settings), settings.kind)
+    return SelfCheckingSandbox(start(settings), settings.kind)

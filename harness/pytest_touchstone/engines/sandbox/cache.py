@@ -21,7 +21,7 @@ Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
 
-class OnceByKey(Generic[Key, Value]):
+class SingleFlight(Generic[Key, Value]):
     """Futures by key: whoever asks first computes the value, and all others wait for it."""
 
     def __init__(self) -> None:

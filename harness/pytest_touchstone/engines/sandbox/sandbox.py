@@ -26,7 +26,7 @@ from pytest_touchstone.checkpoints.builtin import cache_folder
 from pytest_touchstone.core.errors import SandboxError
 from pytest_touchstone.core.requests import CallTests, InputOutputTests, RunProgram, RunProgramAnswer
 from pytest_touchstone.engines.sandbox import Grader, SandboxSettings
-from pytest_touchstone.engines.sandbox.cache import OnceByKey, TextFiles, judging_code, key_of
+from pytest_touchstone.engines.sandbox.cache import SingleFlight, TextFiles, judging_code, key_of
 from pytest_touchstone.engines.sandbox.guest import framing
 from pytest_touchstone.engines.sandbox.isolation import (
     REMEDIES,
@@ -197,7 +197,7 @@ class PreparedValues:
 
     def __init__(self, client: WorkerClient, folder: Path | None) -> None:
         self._client, self._files = client, TextFiles(folder, _MOST_PREPARED)
-        self._known: OnceByKey[str, dict[str, Any]] = OnceByKey()
+        self._known: SingleFlight[str, dict[str, Any]] = SingleFlight()
 
     def of(self, tests: CallTests, done: Callable[[dict[str, Any]], None]) -> None:
         """Call ``done`` with ``texts``, the messages, or with ``detail``, the reason why they cannot be had."""
@@ -259,8 +259,8 @@ class Sandbox(SandboxRunner):
         self._program_seconds = program_seconds
         self._isolated = isolated
         self._grader = grader
-        self._known: OnceByKey[str, RunProgramAnswer] = OnceByKey()
-        self._references: OnceByKey[str, float | None] = OnceByKey()
+        self._known: SingleFlight[str, RunProgramAnswer] = SingleFlight()
+        self._references: SingleFlight[str, float | None] = SingleFlight()
         self._values = PreparedValues(client, cache_folder("outputs") if isolated else None)
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:

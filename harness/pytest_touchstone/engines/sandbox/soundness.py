@@ -20,8 +20,8 @@ from typing import Final, NamedTuple, Protocol, Self
 
 from pytest_touchstone.checkpoints.builtin import cache_folder
 from pytest_touchstone.core.requests import CallTests, RunProgram, RunProgramAnswer
-from pytest_touchstone.engines.sandbox.cache import OnceByKey, TextFiles, judging_code, key_of
-from pytest_touchstone.metrics.code.calling import asked_names, defined_classes
+from pytest_touchstone.engines.sandbox.cache import SingleFlight, TextFiles, judging_code, key_of
+from pytest_touchstone.metrics.code.test_scripts import asked_names, defined_classes
 
 EMPTY: Final = "an empty program"
 RAISES: Final = "a program that raises"
@@ -104,7 +104,7 @@ def _definition(name: str, does: str, a_class: bool) -> str:
     return f"def {name}(*given, **named):\n    {does}\n"
 
 
-class CheckedSandbox(SandboxRunner):
+class SelfCheckingSandbox(SandboxRunner):
     """A sandbox that tries a task's tests before it judges programs by them.
 
     Programs of a task whose tests are unsound have no verdict: their outcome is ``fault``. Every answer says in
@@ -122,7 +122,7 @@ class CheckedSandbox(SandboxRunner):
         self._sandbox, self._kind = sandbox, kind
         self._judged_by = judging_code() if judged_by is None else judged_by
         self._files = TextFiles(cache_folder("tests") if folder is None else folder, _MOST_TASKS)
-        self._tried: OnceByKey[RunProgram, tuple[str, ...]] = OnceByKey()
+        self._tried: SingleFlight[RunProgram, tuple[str, ...]] = SingleFlight()
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
         """Return a future that will hold the answer."""

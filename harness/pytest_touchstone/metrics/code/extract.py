@@ -52,8 +52,8 @@ from typing import Final, NamedTuple
 from pytest_touchstone.core.few_shot import ChatForm
 from pytest_touchstone.core.reasoning import unwrapped
 from pytest_touchstone.core.requests import earliest_stop
-from pytest_touchstone.metrics.code.calling import any_digits, read_names
 from pytest_touchstone.metrics.code.rows import unix_lines
+from pytest_touchstone.metrics.code.test_scripts import any_digits, read_names
 
 MOST_CHARACTERS: Final = 200_000
 """The rest of a longer text is ignored."""

@@ -28,7 +28,6 @@ from pytest_touchstone.core.requests import (
     RunProgram,
     RunProgramAnswer,
 )
-from pytest_touchstone.metrics.code.calling import asked_names, base_name, script
 from pytest_touchstone.metrics.code.extract import (
     MBPP_STOPS,
     Program,
@@ -47,6 +46,7 @@ from pytest_touchstone.metrics.code.rows import (
     reads_and_prints,
     unix_lines,
 )
+from pytest_touchstone.metrics.code.test_scripts import asked_names, base_name, build_test_script
 from pytest_touchstone.metrics.samples import KS, pass_at
 
 PROGRAM_METRICS: Final = (
@@ -149,7 +149,7 @@ def humaneval_request(row: Mapping[str, Any], program: str, benchmark: str = "hu
     return RunProgram(
         program,
         CallTests(
-            code=script(row["test"], row["entry_point"]),
+            code=build_test_script(row["test"], row["entry_point"]),
             trusted=right,
             names=(base_name(row["entry_point"]),),
         ),
@@ -178,7 +178,7 @@ def stdio_request(row: Mapping[str, Any], program: str, benchmark: str = "codeco
     )
     if code := row.get("test"):
         entry_point = row.get("entry_point", "")
-        code = script(code, entry_point)
+        code = build_test_script(code, entry_point)
         tests = CallTests(code=code, names=_names(entry_point, row["solution"]))
     return RunProgram(
         program,

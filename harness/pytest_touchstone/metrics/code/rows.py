@@ -24,12 +24,12 @@ from typing import Any, Final, NotRequired
 
 from typing_extensions import TypedDict
 
-from pytest_touchstone.metrics.code.calling import (
+from pytest_touchstone.metrics.code.test_scripts import (
     CANDIDATE,
     any_digits,
     base_name,
+    build_test_script,
     likely_entry_point,
-    script,
 )
 
 
@@ -97,7 +97,7 @@ def humaneval_row(row: dict[str, Any]) -> dict[str, Any]:
             "test": test,
         }
     if isinstance(row.get("test"), str) and isinstance(row.get("entry_point"), str):
-        script(row["test"], row["entry_point"])
+        build_test_script(row["test"], row["entry_point"])
     return row
 
 
@@ -137,7 +137,7 @@ def mbpp_tests(row: Mapping[str, Any]) -> str:
     """The script that tests a program of the task: its imports, its setup code, its assertions."""
     parts = (*row["test_imports"], row["test_setup_code"], *row["test_list"])
     text = "".join(unix_lines(part).rstrip("\n") + "\n" for part in parts if part)
-    return script(text, row.get("entry_point", ""))
+    return build_test_script(text, row.get("entry_point", ""))
 
 
 def contest_row(row: dict[str, Any]) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def _stdio_row(row: Mapping[str, Any], name: str, description: Any) -> dict[str,
     if code:
         called["test"] = "\n".join(code)
         called["entry_point"] = _entry_point(row, description, solution, called["test"])
-        script(called["test"], called["entry_point"])
+        build_test_script(called["test"], called["entry_point"])
     tests = [] if code else [pair for found in published for pair in _pairs(found)]
     if not code and not tests:
         raise ValueError("it has no tests")

@@ -81,10 +81,10 @@ def receive(descriptor: int, *, longest: int = LONGEST, wait: Wait | None = None
     (length,) = _HEAD.unpack(_read(descriptor, _HEAD.size, wait))
     if length > longest:
         raise Closed(f"a message of {length} bytes; {longest} at most")
-    return parsed(_read(descriptor, length, wait))
+    return parse_frame(_read(descriptor, length, wait))
 
 
-def parsed(body: bytes | str) -> Any:
+def parse_frame(body: bytes | str) -> Any:
     """Return the message of a JSON text. Raises ``Closed`` for a text that holds none.
 
     Long numbers are sent as hexadecimal texts (``values``). Reading decimal ones takes hours, so there are none.

@@ -91,7 +91,7 @@ class NotAskedError(TypeError):
     """Tests do something with an object of the program that nobody asks the program for."""
 
 
-class StandIn:
+class RemoteObject:
     """Stands for an object of the program.
 
     Calling, reading, changing and printing it asks the program; comparing it and computing with it does not. It is
@@ -101,8 +101,8 @@ class StandIn:
 
     __slots__ = ("_equal", "_judge", "_name", "_number", "_true")
 
-    def __init__(self, judge: ProgramJudge, number: int, name: str, true: bool, equal: bool) -> None:
-        for slot, value in zip(StandIn.__slots__, (equal, judge, name, number, true), strict=True):
+    def __init__(self, judge: TestProxy, number: int, name: str, true: bool, equal: bool) -> None:
+        for slot, value in zip(RemoteObject.__slots__, (equal, judge, name, number, true), strict=True):
             object.__setattr__(self, slot, value)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
@@ -111,8 +111,8 @@ class StandIn:
     def __each__(
         self, given: Sequence[str], seconds: Sequence[float], expected: Sequence[str]
     ) -> Iterator[tuple[bool, Any]]:
-        """Call it on many arguments (``ProgramJudge.each``)."""
-        judge: ProgramJudge = self._judge
+        """Call it on many arguments (``TestProxy.each``)."""
+        judge: TestProxy = self._judge
         return judge.each(self._number, given, seconds, expected)
 
     def __getattr__(self, name: str) -> Any:
@@ -137,7 +137,7 @@ class StandIn:
 
     def __iter__(self) -> Iterator[Any]:
         iterator = self._judge.ask("iter", self._number)
-        return iter(iterator) if not isinstance(iterator, StandIn) else iterator._values()
+        return iter(iterator) if not isinstance(iterator, RemoteObject) else iterator._values()
 
     def _values(self) -> Iterator[Any]:
         while (value := self._judge.ask("next", self._number)) is not END:
@@ -176,7 +176,7 @@ class StandIn:
 
 
 def _computing(name: str) -> Callable[..., Any]:
-    def method(self: StandIn, *_: Any) -> Any:
+    def method(self: RemoteObject, *_: Any) -> Any:
         self._judge.not_asked(f"{name} of", self._name, "")
 
     return method
@@ -192,10 +192,10 @@ for _name in (
     *(f"{side}{name}" for side in ("", "r") for name in ("lshift", "rshift", "and", "xor", "or")),
     *("enter", "exit", "delitem", "floor", "ceil", "trunc"),
 ):
-    setattr(StandIn, f"__{_name}__", _computing(f"__{_name}__"))
+    setattr(RemoteObject, f"__{_name}__", _computing(f"__{_name}__"))
 
 
-class Awaitable(StandIn):
+class Awaitable(RemoteObject):
     """Stands for a coroutine of the program; awaiting it makes the program run it to its end."""
 
     __slots__ = ()
@@ -226,12 +226,12 @@ class ProgramFailed(BaseException):
     """
 
 
-class ProgramJudge:
+class TestProxy:
     """Judges one program by tests that call its functions."""
 
     def __init__(self, descriptor: int, clock: ProgramClock) -> None:
         self._descriptor, self._clock = descriptor, clock
-        self._standins: dict[int, StandIn] = {}
+        self._standins: dict[int, RemoteObject] = {}
         self._functions: list[Any] = []
         self._missing: set[str] = set()
         self._last_raised: tuple[BaseException, str] | None = None
@@ -320,7 +320,7 @@ class ProgramJudge:
             texts, error = self._some(of, given[at:upto], seconds[at])
             for place, text in enumerate(texts, at):
                 same = text == expected[place] and '"nan"' not in text
-                yield same, None if same else self._decoded(framing.parsed(text))
+                yield same, None if same else self._decoded(framing.parse_frame(text))
             if error is not None:
                 self._last_raised = error, "call"
                 if isinstance(error, _ENDS):
@@ -451,7 +451,7 @@ class ProgramJudge:
     # Objects that are no plain data
 
     def _handle(self, value: Any) -> Any:
-        if isinstance(value, StandIn):
+        if isinstance(value, RemoteObject):
             return ["h", object.__getattribute__(value, "_number")]
         if value == [values.UNORDERED]:
             self._unordered = True
@@ -486,12 +486,12 @@ class ProgramJudge:
         number = message[1]
         if number not in self._standins:
             name, true, awaited, equal = (*message[2:6], None, None, None, None)[:4]
-            kind = Awaitable if awaited is True else StandIn
+            kind = Awaitable if awaited is True else RemoteObject
             self._standins[number] = kind(self, number, str(name)[:60], true is True, equal is True)
         return self._standins[number]
 
 
-_HERE: Final = ProgramJudge.ask.__code__.co_filename
+_HERE: Final = TestProxy.ask.__code__.co_filename
 
 
 _ENDS: Final = (framing.Closed, framing.TooLate, ProgramFailed)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from . import framing, jail, values
 from .jail import ProgramClock
-from .judge import ProgramJudge, compiled, plain_only, unanswered
+from .judge import TestProxy, compiled, plain_only, unanswered
 from .values import described, sentence, types_of
 
 
@@ -95,9 +95,7 @@ def _verdict(job: dict[str, Any], program: int) -> dict[str, Any]:
         if "compute" in job:
             return computed(job)
         clock = ProgramClock(program, job["wall"])
-        return (
-            reference(program, clock, job) if job["reference"] else ProgramJudge(program, clock).verdict(job)
-        )
+        return reference(program, clock, job) if job["reference"] else TestProxy(program, clock).verdict(job)
     except framing.Closed as error:
         return unanswered(error)
     except Exception as error:

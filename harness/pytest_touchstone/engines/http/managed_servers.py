@@ -5,9 +5,9 @@ and then is asked like any other. It lives as long as ``CheckpointRequest.lastin
 started keeps it, and workers of xdist ask the same server. Unlike that of other served models, the fingerprint is of
 the weights.
 
-Between this process and the server stands ``guard``, which ends the server when this process closes a pipe or dies, and
-all that the server has started with it. Ctrl-C in a terminal does not reach them: the answers under way are waited for
-first.
+Between this process and the server stands ``parent_watch``, which ends the server when this process closes a pipe or
+dies, and all that the server has started with it. Ctrl-C in a terminal does not reach them: the answers under way are
+waited for first.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pytest_touchstone.checkpoints.resolve import resolve
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.keys import MARK, masked, masked_value, values_of_keys
 from pytest_touchstone.core.text import one_line
-from pytest_touchstone.engines.http import guard
+from pytest_touchstone.engines.http import parent_watch
 from pytest_touchstone.engines.http.engine import inspect_server
 from pytest_touchstone.engines.http.server import NAMES, parse_address
 
@@ -56,7 +56,7 @@ _KEYS_OF_SERVERS: Final = ("VLLM_API_KEY", "LLAMA_API_KEY")
 """The variables by which servers demand a key."""
 
 
-class Child:
+class ManagedServer:
     """A server that was started; ``what`` names it in messages, ``log`` has all that it says."""
 
     def __init__(self, what: str, command: Sequence[str], port: int) -> None:
@@ -66,7 +66,7 @@ class Child:
         with tempfile.NamedTemporaryFile(prefix=f"touchstone-{what}-", suffix=".log", delete=False) as log:
             self.log = Path(log.name)
             self._guard = subprocess.Popen(
-                [sys.executable, "-I", "-S", guard.__file__, str(os.getpid()), *command],
+                [sys.executable, "-I", "-S", parent_watch.__file__, str(os.getpid()), *command],
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -94,7 +94,7 @@ class Child:
         """End the server, and all that it has started. Its log goes to the run's folder, if there is one."""
         code = self._guard.poll()
         with suppress(subprocess.TimeoutExpired):  # the guard goes on by itself
-            self._guard.communicate(timeout=guard.GRACE + _ASK_SECONDS)
+            self._guard.communicate(timeout=parent_watch.GRACE + _ASK_SECONDS)
         with suppress(OSError):
             self._keep_log(lasting.logs, wanted=self._failed or code is not None)
         if code is not None and not self._failed:
@@ -308,7 +308,9 @@ def _started(
     command: ServerCommand, start: ServerStart, asked: CheckpointRequest, lasting: Lasting
 ) -> CheckpointInfo:
     arguments, port = shlex.split(asked.options.get("args", "")), free_port()
-    child = Child(command.what, (*command.arguments, "--host", HOST, "--port", str(port), *arguments), port)
+    child = ManagedServer(
+        command.what, (*command.arguments, "--host", HOST, "--port", str(port), *arguments), port
+    )
     lasting.callback(child.end, lasting)
     child.wait(lasting)
     given = {

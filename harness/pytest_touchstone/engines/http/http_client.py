@@ -51,8 +51,8 @@ from pytest_touchstone.engines.http.calls import (
     TOKENS,
     Call,
     CallReply,
-    Malformed,
-    Trouble,
+    FailedAttempt,
+    MalformedReplyError,
     What,
     retry_after,
     status_text,
@@ -61,7 +61,7 @@ from pytest_touchstone.engines.http.server import Key
 
 T = TypeVar("T")
 
-Outcome: TypeAlias = CallReply[T] | Trouble
+Outcome: TypeAlias = CallReply[T] | FailedAttempt
 
 LARGEST_REPLY: Final = 64 << 20
 """The bytes that a reply may have: log-probabilities of a prompt of 100,000 tokens are about 10 MB."""
@@ -133,26 +133,26 @@ class Wire:
         try:
             async with asyncio.timeout(seconds):
                 return await self._sent(call)
-        except Malformed as error:
+        except MalformedReplyError as error:
             return self._trouble("final" if error.final else "malformed", str(error))
         except (ClientConnectorCertificateError, InvalidURL, UnicodeError) as error:
             return self._trouble("final", f"{type(error).__name__}: {error}")
         except (ClientError, OSError) as error:
             if type(error) is TimeoutError:  # ours: aiohttp has a class of its own
-                return Trouble("time", f"no reply within {seconds:.3g} s")
+                return FailedAttempt("time", f"no reply within {seconds:.3g} s")
             return replace(
                 self._trouble("connection", _why(error)), unsent=isinstance(error, ClientConnectorError)
             )
 
     async def _sent(self, call: Call[T]) -> Outcome[T]:
-        """Return the outcome of a reply; raise ``Malformed``, or what aiohttp does where there is none."""
+        """Return the outcome of a reply; raise ``MalformedReplyError``, or what aiohttp does where there is none."""
         method, data = ("GET", None) if call.body is None else ("POST", _packed(call.as_sent(call.body)))
         async with self._opened().request(
             method, self._base + call.path, data=data, allow_redirects=False, proxy=self._proxy
         ) as response:
             try:
                 body = await _content(response)
-            except (ClientError, OSError, Malformed):
+            except (ClientError, OSError, MalformedReplyError):
                 if response.status == 200:
                     raise
                 body = b""  # the status says enough
@@ -187,7 +187,7 @@ class Wire:
             return self._failed(told)
         try:
             value = call.read(found)
-        except Malformed as error:
+        except MalformedReplyError as error:
             said = replies.in_place_of(found)
             return self._trouble("final" if error.final else "malformed", str(error), said)
         except Exception as error:  # whatever a reader does not expect is not what was asked for
@@ -197,20 +197,20 @@ class Wire:
         usage = {name: count for name in TOKENS if (count := replies.usage_count(found, name)) is not None}
         return CallReply(value, usage, replies.text_of(found, "system_fingerprint") or None)
 
-    def _refused(self, status: int, headers: Mapping[str, str], body: bytes) -> Trouble:
+    def _refused(self, status: int, headers: Mapping[str, str], body: bytes) -> FailedAttempt:
         said, code = replies.of_refusal(from_json, body)
         said, text = self._shown(said), status_text(status)
         if 300 <= status < 400 or status < 200:
             where = self._shown(headers.get("location", "nowhere"))
-            return Trouble("final", f"{text}: the server redirects to {where}; give that address")
+            return FailedAttempt("final", f"{text}: the server redirects to {where}; give that address")
         if status == 429 and code == USED_UP:
-            return Trouble("final", f"{text}: the account's quota is used up", status, said)
+            return FailedAttempt("final", f"{text}: the account's quota is used up", status, said)
         if status < 300:
-            return Trouble("malformed", f"{text} where 200 was expected", status, said)
+            return FailedAttempt("malformed", f"{text} where 200 was expected", status, said)
         wait = retry_after(headers.get("retry-after"), headers.get("date"), time.time())
-        return Trouble("status", text, status, said, wait)
+        return FailedAttempt("status", text, status, said, wait)
 
-    def _failed(self, told: replies.Explanation) -> Trouble:
+    def _failed(self, told: replies.Explanation) -> FailedAttempt:
         """Return the trouble of a reply with the status 200 that holds an error: final where its code is."""
         status = int(told.code) if told.code.isdecimal() else 0
         final = told.code == USED_UP or (400 <= status < 500 and status not in AGAIN)
@@ -221,8 +221,8 @@ class Wire:
             told.said,
         )
 
-    def _trouble(self, what: What, text: str, said: str = "") -> Trouble:
-        return Trouble(what, self._shown(text), said=self._shown(said))
+    def _trouble(self, what: What, text: str, said: str = "") -> FailedAttempt:
+        return FailedAttempt(what, self._shown(text), said=self._shown(said))
 
     def _shown(self, text: str) -> str:
         # The key goes first: cut, it would not be found.
@@ -231,11 +231,11 @@ class Wire:
 
 
 async def _content(response: ClientResponse) -> bytes:
-    """Return the content of a reply. Raises ``Malformed`` where it is compressed or too large."""
+    """Return the content of a reply. Raises ``MalformedReplyError`` where it is compressed or too large."""
     encoding = response.headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":
         response.close()
-        raise Malformed(
+        raise MalformedReplyError(
             f"the reply is compressed ({encoding}), which was not asked for: switch that off at the server, or at the "
             "proxy before it",
             final=True,
@@ -246,7 +246,7 @@ async def _content(response: ClientResponse) -> bytes:
         size = max(size, len(body))
     if size > LARGEST_REPLY:
         response.close()
-        raise Malformed(f"the reply has more than {LARGEST_REPLY >> 20} MiB", final=True)
+        raise MalformedReplyError(f"the reply has more than {LARGEST_REPLY >> 20} MiB", final=True)
     return bytes(body)
 
 

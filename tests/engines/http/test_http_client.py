@@ -17,12 +17,12 @@ import pytest
 
 from pytest_touchstone.checkpoints.formats.base import CheckpointRequest
 from pytest_touchstone.core.errors import CheckpointError, ServerError
-from pytest_touchstone.engines.http import calls, wire
-from pytest_touchstone.engines.http.calls import Call, CallLimits, CallReply, Trouble
+from pytest_touchstone.engines.http import calls, http_client
+from pytest_touchstone.engines.http.calls import Call, CallLimits, CallReply, FailedAttempt
 from pytest_touchstone.engines.http.engine import HttpFactory
+from pytest_touchstone.engines.http.http_client import Outcome, Wire
 from pytest_touchstone.engines.http.server import Key, key_of
 from pytest_touchstone.engines.http.transport import HttpTransport
-from pytest_touchstone.engines.http.wire import Outcome, Wire
 from tests.support.asking import generated
 from tests.support.fault_server import LONG_WAIT, MODEL, FaultServer, Scripted, scripted, text_of
 
@@ -49,9 +49,9 @@ def sent(base: str, *calls: Call[Any], environment: Mapping[str, str] | None = N
     return asyncio.run(main())
 
 
-def trouble(base: str, call: Call[Any] = QUESTION, **options: Any) -> Trouble:
+def trouble(base: str, call: Call[Any] = QUESTION, **options: Any) -> FailedAttempt:
     (outcome,) = sent(base, call, **options)
-    assert isinstance(outcome, Trouble)
+    assert isinstance(outcome, FailedAttempt)
     return outcome
 
 
@@ -65,32 +65,34 @@ def test_a_reply_brings_its_usage_and_its_fingerprint() -> None:
 @pytest.mark.parametrize(
     ("fault", "outcome"),
     [
-        ("400", Trouble("status", "HTTP 400 (bad request)", 400, "too long for this model")),
-        ("500", Trouble("status", "HTTP 500 (internal server error)", 500, "Internal Server Error")),
-        ("529", Trouble("status", "HTTP 529", 529, "overloaded")),
-        ("429 seconds", Trouble("status", "HTTP 429 (too many requests)", 429, "slow down", 0.02)),
-        ("429 date", Trouble("status", "HTTP 429 (too many requests)", 429, "slow down", 1.0)),
-        ("429 long", Trouble("status", "HTTP 429 (too many requests)", 429, "tomorrow", LONG_WAIT)),
-        ("reset", Trouble("connection", "the connection broke before the reply")),
-        ("reset within", Trouble("connection", "the connection broke within the reply")),
-        ("no choices", Trouble("malformed", "the reply has no choices")),
-        ("null content", Trouble("malformed", "the reply has no text")),
-        ("other model", Trouble("malformed", "the reply is not of the model that was asked")),
-        ("no json", Trouble("malformed", "the reply is a web page and no JSON")),
-        ("truncated", Trouble("malformed", "the reply is no JSON (")),
+        ("400", FailedAttempt("status", "HTTP 400 (bad request)", 400, "too long for this model")),
+        ("500", FailedAttempt("status", "HTTP 500 (internal server error)", 500, "Internal Server Error")),
+        ("529", FailedAttempt("status", "HTTP 529", 529, "overloaded")),
+        ("429 seconds", FailedAttempt("status", "HTTP 429 (too many requests)", 429, "slow down", 0.02)),
+        ("429 date", FailedAttempt("status", "HTTP 429 (too many requests)", 429, "slow down", 1.0)),
+        ("429 long", FailedAttempt("status", "HTTP 429 (too many requests)", 429, "tomorrow", LONG_WAIT)),
+        ("reset", FailedAttempt("connection", "the connection broke before the reply")),
+        ("reset within", FailedAttempt("connection", "the connection broke within the reply")),
+        ("no choices", FailedAttempt("malformed", "the reply has no choices")),
+        ("null content", FailedAttempt("malformed", "the reply has no text")),
+        ("other model", FailedAttempt("malformed", "the reply is not of the model that was asked")),
+        ("no json", FailedAttempt("malformed", "the reply is a web page and no JSON")),
+        ("truncated", FailedAttempt("malformed", "the reply is no JSON (")),
         (
             "of us",
-            Trouble("final", "HTTP 429 (too many requests): the account's quota is used up", 429, "no money"),
+            FailedAttempt(
+                "final", "HTTP 429 (too many requests): the account's quota is used up", 429, "no money"
+            ),
         ),
-        ("created", Trouble("malformed", "HTTP 201 (created) where 200 was expected", 201, "{}")),
+        ("created", FailedAttempt("malformed", "HTTP 201 (created) where 200 was expected", 201, "{}")),
     ],
 )
-def test_each_fault_is_named(fault: str, outcome: Trouble) -> None:
+def test_each_fault_is_named(fault: str, outcome: FailedAttempt) -> None:
     used_up = {"error": {"message": "no money", "code": "insufficient_quota"}}
     with FaultServer(always=fault, replies={"of us": (429, used_up), "created": (201, {})}) as server:
         found = trouble(server.base)
     text = found.text[: len(outcome.text)]
-    assert Trouble(found.what, text, found.status, found.said, found.wait) == outcome
+    assert FailedAttempt(found.what, text, found.status, found.said, found.wait) == outcome
 
 
 def test_what_a_reader_does_not_expect_is_malformed_and_no_answer() -> None:
@@ -131,7 +133,7 @@ def test_an_error_with_status_200_is_no_answer_and_its_words_are_passed_on(
 def test_a_redirect_is_not_followed_and_the_key_stays_with_its_host() -> None:
     with FaultServer() as other, FaultServer(redirect=f"{other.base}/v1/completions") as server:
         found = trouble(server.base, environment={"OPENAI_API_KEY": SECRET})
-        assert found == Trouble(
+        assert found == FailedAttempt(
             "final",
             f"HTTP 307 (temporary redirect): the server redirects to {other.base}/v1/completions; give that address",
         )
@@ -153,7 +155,7 @@ def test_a_compressed_reply_is_not_unpacked() -> None:
 def test_a_refusal_that_cannot_be_read_keeps_its_status_and_how_long_to_wait(rest: bytes) -> None:
     with scripted(b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 7\r\n" + rest, b"") as server:
         found = trouble(server.base)
-    assert found == Trouble("status", "HTTP 429 (too many requests)", 429, wait=7.0)
+    assert found == FailedAttempt("status", "HTTP 429 (too many requests)", 429, wait=7.0)
 
 
 def test_half_a_surrogate_pair_reaches_the_server_as_it_is() -> None:
@@ -200,7 +202,9 @@ def test_a_key_is_in_no_failure_error_log_or_repr(
 def test_nothing_that_listens_is_said() -> None:
     with FaultServer() as server:
         base = server.base
-    assert trouble(base) == Trouble("connection", "connection refused: nothing listens there", unsent=True)
+    assert trouble(base) == FailedAttempt(
+        "connection", "connection refused: nothing listens there", unsent=True
+    )
 
 
 def test_a_server_on_this_machine_is_not_asked_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +222,7 @@ def test_other_servers_are_asked_through_the_proxy_of_the_environment(
         assert isinstance(sent(base, QUESTION)[0], CallReply)
         assert server.headers[0]["path"] == f"{base}/v1/completions"
         monkeypatch.setenv("no_proxy", "example")
-        assert trouble(base) == Trouble("connection", "the host's name is not known", unsent=True)
+        assert trouble(base) == FailedAttempt("connection", "the host's name is not known", unsent=True)
 
 
 def test_a_proxy_that_does_not_speak_http_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,11 +242,11 @@ def test_a_library_that_is_missing_is_named_with_how_to_install_it(monkeypatch: 
 
 def asked(
     server: Scripted, times: int = 1, environment: Mapping[str, str] | None = None
-) -> list[str | Trouble]:
+) -> list[str | FailedAttempt]:
     """The texts of replies to requests one after the other, or why there was none."""
     calls = [Call("/v1/it", None if number % 2 else {"n": 1}, str, text=True) for number in range(times)]
     outcomes = sent(server.base + "/pre fix", *calls, environment=environment)
-    return [outcome if isinstance(outcome, Trouble) else outcome.value for outcome in outcomes]
+    return [outcome if isinstance(outcome, FailedAttempt) else outcome.value for outcome in outcomes]
 
 
 def test_data_are_posted_and_without_any_it_is_a_get_on_the_same_connection() -> None:
@@ -290,7 +294,7 @@ def test_a_reply_that_breaks_off_is_none_and_the_next_request_has_another_connec
     part: bytes, why: str
 ) -> None:
     with scripted(part, b"", GOOD) as server:
-        assert asked(server, 2) == [Trouble("connection", why), "good"]
+        assert asked(server, 2) == [FailedAttempt("connection", why), "good"]
 
 
 @pytest.mark.parametrize(
@@ -302,10 +306,10 @@ def test_a_reply_that_breaks_off_is_none_and_the_next_request_has_another_connec
     ids=["said", "seen"],
 )
 def test_a_reply_beyond_the_limit_is_not_read(reply: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "LARGEST_REPLY", 1000)
+    monkeypatch.setattr(http_client, "LARGEST_REPLY", 1000)
     with scripted(reply, b"", GOOD) as server:
         large, good = asked(server, 2)
-    assert isinstance(large, Trouble)
+    assert isinstance(large, FailedAttempt)
     assert (large.what, large.text[:24], good) == ("final", "the reply has more than ", "good")
 
 
@@ -321,17 +325,17 @@ def test_a_reply_beyond_the_limit_is_not_read(reply: bytes, monkeypatch: pytest.
 def test_what_is_no_http_or_has_a_head_without_end_is_no_reply(reply: bytes) -> None:
     with scripted(reply, b"", GOOD) as server:
         first, second = asked(server, 2)
-    assert isinstance(first, Trouble)
+    assert isinstance(first, FailedAttempt)
     assert (first.what, first.text[:21], second) == ("connection", "the reply is no HTTP ", "good")
     assert first.text.isprintable()
-    assert len(first.text) <= wire.LONGEST_SAID + 1
+    assert len(first.text) <= http_client.LONGEST_SAID + 1
 
 
 @pytest.mark.parametrize("more", [GOOD, b"HTTP/1.1 2", b"\x00"])
 def test_bytes_that_nobody_asked_for_are_no_reply_to_the_next_request(more: bytes) -> None:
     with scripted(GOOD + more, GOOD.replace(b"good", b"next")) as server:
         first, second = asked(server, 2)
-    assert first == "good" or isinstance(first, Trouble)  # then it is asked again
+    assert first == "good" or isinstance(first, FailedAttempt)  # then it is asked again
     assert second == "next"
 
 
@@ -362,7 +366,7 @@ def test_a_reply_that_comes_while_the_connection_is_idle_is_none_to_the_next_req
 
 
 def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wire, "IDLE_SECONDS", 0.001)
+    monkeypatch.setattr(http_client, "IDLE_SECONDS", 0.001)
     with scripted(GOOD, GOOD) as server:
         asked(server, 2)
     assert server.connections == 2

@@ -1,4 +1,4 @@
-"""Runs a server for another process, and ends it when that is gone: ``python guard.py PID COMMAND...``.
+"""Runs a server for another process, and ends it when that is gone: ``python parent_watch.py PID COMMAND...``.
 
 The other process, number PID, holds the writing end of the pipe that is this one's standard input. When it closes the
 pipe, or dies in whatever way, the server is asked to end (SIGTERM), and killed after ``GRACE`` seconds, together with

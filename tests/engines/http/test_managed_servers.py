@@ -16,8 +16,8 @@ from pytest_touchstone.checkpoints.formats.base import Lasting
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.keys import masked_value
 from pytest_touchstone.core.requests import Generate, Loglikelihood
-from pytest_touchstone.engines.http import children, guard
-from pytest_touchstone.engines.http.children import Child, free_port
+from pytest_touchstone.engines.http import managed_servers, parent_watch
+from pytest_touchstone.engines.http.managed_servers import ManagedServer, free_port
 from pytest_touchstone.engines.registry import identity
 from tests.support.gguf_files import model_keys, write
 from tests.support.model_server import gone, install, starts
@@ -158,7 +158,7 @@ def test_the_key_of_a_server_is_in_none_of_its_words(logs: bool, tmp_path: Path)
     program = f"print({words!r}); exit(3)"
     said: list[str] = []
     with Lasting(said.append, tmp_path if logs else None) as lasting:
-        one = Child("vllm", (sys.executable, "-c", program, "--api-key", KEY), free_port())
+        one = ManagedServer("vllm", (sys.executable, "-c", program, "--api-key", KEY), free_port())
         lasting.callback(one.end, lasting)
         with pytest.raises(CheckpointError, match=r"its last words: args: api_key=.* / I ask for") as raised:
             one.wait(lasting)
@@ -184,11 +184,11 @@ def test_a_server_that_does_not_answer_in_time_is_an_error_and_is_ended(
     notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MODEL_SERVER_FAULT", "hangs")
-    monkeypatch.setattr(children, "SILENT_SECONDS", 0.1)
+    monkeypatch.setattr(managed_servers, "SILENT_SECONDS", 0.1)
     said: list[str] = []
     with Lasting(said.append) as lasting:
         port = free_port()
-        one = Child("vllm", (str(notes.parent / "vllm"), "serve", "x", "--port", str(port)), port)
+        one = ManagedServer("vllm", (str(notes.parent / "vllm"), "serve", "x", "--port", str(port)), port)
         lasting.callback(one.end, lasting)
         with pytest.raises(CheckpointError, match="vllm does not answer 2 s after its start"):
             one.wait(lasting, seconds=2)
@@ -202,10 +202,10 @@ def test_a_server_that_does_not_want_to_end_is_killed_with_helpers_that_have_lef
     notes: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MODEL_SERVER_FAULT", "stubborn")
-    source = Path(guard.__file__).read_text(encoding="utf-8")
-    quick = notes.parent / "guard.py"
+    source = Path(parent_watch.__file__).read_text(encoding="utf-8")
+    quick = notes.parent / "parent_watch.py"
     quick.write_text(source.replace("GRACE: Final = 10.0", "GRACE: Final = 0.3"), encoding="utf-8")
-    monkeypatch.setattr(guard, "__file__", str(quick))
+    monkeypatch.setattr(parent_watch, "__file__", str(quick))
     with Lasting() as lasting:
         started(f"vllm:{model}", lasting)
         (start,) = starts(notes)

@@ -64,7 +64,7 @@ _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def script(tests: str, entry_point: str = "") -> str:
+def build_test_script(tests: str, entry_point: str = "") -> str:
     """The text of tests, followed by the calls that run them; the text itself if it runs them.
 
     ``entry_point`` is the name of the tested object, or an expression such as ``Solution().add``. Raises ``ValueError``

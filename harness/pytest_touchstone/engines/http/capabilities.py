@@ -28,7 +28,7 @@ HELLO: Final = "Hi"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Abilities:
+class ServerCapabilities:
     """The abilities of a server, beside answering at all.
 
     ``completions`` and ``chat`` are the endpoints that it has. ``tokens``: it takes prompts as token ids.
@@ -82,10 +82,12 @@ class Abilities:
         return asdict(self)
 
 
-def abilities_of(row: Mapping[str, Any]) -> Abilities:
-    """Return the abilities that ``Abilities.plain`` described, now or in an earlier version."""
-    known = {one.name: row[one.name] for one in fields(Abilities) if one.name in row}
-    return Abilities(**{**known, **{name: tuple(known.get(name, ())) for name in ("answers_as", "ends")}})
+def capabilities_from_plain(row: Mapping[str, Any]) -> ServerCapabilities:
+    """Return the abilities that ``ServerCapabilities.plain`` described, now or in an earlier version."""
+    known = {one.name: row[one.name] for one in fields(ServerCapabilities) if one.name in row}
+    return ServerCapabilities(
+        **{**known, **{name: tuple(known.get(name, ())) for name in ("answers_as", "ends")}}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class ServedModel:
 
     api: str
     model: str
-    abilities: Abilities
+    abilities: ServerCapabilities
 
     def call(
         self,
