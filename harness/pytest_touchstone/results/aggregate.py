@@ -89,10 +89,8 @@ def summarize(
 ) -> Summary:
     """Return the whole run's numbers.
 
-    ``drifts`` says of checkpoints why their answers were not those of one model.
-
-    Raises ``BenchmarkError`` when an item's benchmark is not declared. Of several records of an item the last counts,
-    except that "lost" never replaces "scored"; or there is one for each, by item.
+    ``drifts`` says of checkpoints why their answers were not those of one model. Of several records of an item the last
+    counts, except that "lost" never replaces "scored"; or there is one for each, by item. Raises ``BenchmarkError``.
     """
     by_item = records if isinstance(records, Mapping) else latest(records)
     items = {item.item: item for item in collected}
@@ -110,10 +108,13 @@ def summarize(
         buckets[key].records.append(record)
     faults = []
     for bucket in buckets.values():
-        faults += [record for record in bucket.records if record.status in FAULTS]
+        faults += [
+            {"item": record.item, "status": record.status, "message": record.message or ""}
+            for record in bucket.records
+            if record.status in FAULTS
+        ]
         # The soft score of a record depends on the margins of all the others.
-        scored = [record for record in bucket.records if record.status == "scored"]
-        scored = _having(LOGPROB_MARGIN, scored)
+        scored = _having(LOGPROB_MARGIN, _scored(bucket.records))
         for record, rank in zip(scored, signed_ranks(_values(LOGPROB_MARGIN, scored)), strict=True):
             record.scores[SOFT] = rank
     return Summary(
@@ -127,10 +128,7 @@ def summarize(
         ),
         composites=_composites(buckets.values()),
         deselected=list(deselected),
-        faults=[
-            {"item": record.item, "status": record.status, "message": record.message or ""}
-            for record in faults
-        ],
+        faults=faults,
         uncollected=len(by_item) - sum(item in by_item for item in items),
         seconds=seconds,
         effort=list(usage),
