@@ -91,7 +91,7 @@ APART = {
     "core.files": "appends to what is no file, such as /dev/stdout",
     "checkpoints.builtin": "unpacks a fetched file beside its place, and checks it",
     "cli.watch": "locks an empty file",
-    "engines.http.children": "keeps the log of a server",
+    "engines.http.managed_servers": "keeps the log of a server",
     "engines.replicas.replica": "has a copy of a checkpoint for a while",
     "engines.transformers.cpu.kernels": "has a compiler write beside the place",
     "engines.transformers.live": "has an empty copy of a model for a while",
