@@ -27,6 +27,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+from pytest_touchstone.compare.benchmark_comparison import REFERENCES
 from pytest_touchstone.compare.candidate import NO_ITEMS, BenchmarkScores
 from pytest_touchstone.compare.judge import ItemDifferences, item_differences, rows_of, score_name
 from pytest_touchstone.compare.prompts import OTHERS, PROMPTS, changed_text
@@ -41,9 +42,6 @@ ROWS: Final = ("version", "data")
 FIRST_ON_ITEMS: Final = "no baseline yet on these items: this result is the first"
 
 HASH_SHOWN: Final = 8
-
-REFERENCES: Final = ("better", "not worse", "first", "accepted", "no baseline", "not compared")
-"""The findings of a gate after which a result may be the best that others are compared with."""
 
 NO_REFERENCE: Final = "higher, and no reference, since the gate of its own run could not tell"
 """The beginning of the note on such results."""

@@ -19,6 +19,9 @@ from pytest_touchstone.statistics.comparison import POINTS, Comparison
 WITHOUT: Final = {"first": "first", "apart": "not compared"}
 """The kind of a line without a comparison, by the state of its baseline."""
 
+REFERENCES: Final = ("better", "not worse", "first", "accepted", "no baseline", "not compared")
+"""The findings of a gate after which a result may be the best that others are compared with."""
+
 STRICT: Final = "inconclusive, and the gate is strict"
 
 
@@ -72,7 +75,8 @@ class BenchmarkComparison:
     ``part``: how many of an earlier result's items it has, where it lacks some, such as "2 of 400 items". ``early``:
     settled by an interim analysis, whose p is not corrected. ``about``: what must be known beside the value, its mark.
     ``accepted``: what would make it fail, and who has accepted that. ``sees`` is the smallest true drop that such a
-    line calls worse with power 0.8, where known.
+    line calls worse with power 0.8, where known. ``together``: over all items, these included, the checkpoint is better
+    or not worse.
     """
 
     checkpoint: str
@@ -94,6 +98,7 @@ class BenchmarkComparison:
     early: bool = False
     accepted: str = ""
     sees: float | None = field(default=None, compare=False)
+    together: bool = field(default=False, compare=False)
 
     @property
     def label(self) -> str:
@@ -125,6 +130,11 @@ class BenchmarkComparison:
         if any(reason != STRICT for reason in self.fails):
             return "failed"
         return verdict or WITHOUT.get(self.state, "no baseline")
+
+    @property
+    def is_reference(self) -> bool:
+        """Return whether later runs may be compared with the result."""
+        return self.kind in REFERENCES or (self.kind == "inconclusive" and self.together)
 
     @property
     def place(self) -> int:
@@ -192,7 +202,7 @@ def plain_line(line: BenchmarkComparison) -> dict[str, Any]:
     return {
         name: value
         for name, value in row.items()
-        if name not in ("comparison", "counts", "primary", "baseline")
+        if name not in ("comparison", "counts", "primary", "baseline", "together")
     }
 
 

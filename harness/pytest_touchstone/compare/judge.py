@@ -38,6 +38,7 @@ from pytest_touchstone.core.errors import BenchmarkError, GateError
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult
 from pytest_touchstone.statistics.best_of_many import (
+    Choice,
     Selection,
     compare_composite_with_best,
     compare_with_best,
@@ -191,21 +192,22 @@ def compare(
     baselines: Sequence[BenchmarkScores],
     metric: str | None = None,
     *,
-    chosen: int | None = None,
+    chosen: int | Choice | None = None,
     level: float = LEVEL,
 ) -> BenchmarkComparison:
     """The new result against the only baseline or the best of several, by the benchmark's primary metric or another.
 
-    ``chosen`` is the place of a baseline that was chosen by something else. Raises ``GateError`` for a metric
-    that there is not, ``ValueError`` without baselines.
+    ``chosen`` is the baseline that was chosen by something else, or by more than these items. Raises ``GateError`` for
+    a metric that there is not, ``ValueError`` without baselines.
     """
     metric = metric or new.saved.primary
     score, how = score_name(new.saved, metric), new.saved.aggregation(metric)
+    place = chosen.place if isinstance(chosen, Choice) else chosen
     if how.is_corpus_level:
-        return _compare_corpus_metric(new, baselines, metric, chosen=chosen, level=level)
+        return _compare_corpus_metric(new, baselines, metric, chosen=place, level=level)
     aligned = columns(new.items, [baseline.items for baseline in baselines], score)
     if lacking := aligned.lacking:
-        return _not_compared(new, baselines, metric, lacking, chosen=chosen, level=level)
+        return _not_compared(new, baselines, metric, lacking, chosen=place, level=level)
     selection = compare_aligned(aligned, higher=how.higher_score_is_better, chosen=chosen, level=level)
     identical = _identical(new, baselines[selection.chosen], aligned, selection.chosen)
     return record_of(new, baselines, metric, selection, unit=how.unit, identical=identical)
@@ -272,7 +274,7 @@ def compare_aligned(
     found: AlignedScores,
     *,
     higher: bool,
-    chosen: int | None = None,
+    chosen: int | Choice | None = None,
     level: float = LEVEL,
 ) -> Selection:
     """The new scores against the others'. Where lower is better, the distances of the scores from the largest possible
@@ -301,8 +303,12 @@ def check_means(parts: Iterable[tuple[BenchmarkScores, str]]) -> None:
             )
 
 
-def compare_composite(name: str, parts: Sequence[Weighed], *, level: float = LEVEL) -> BenchmarkComparison:
+def compare_composite(
+    name: str, parts: Sequence[Weighed], *, chosen: int | None = None, level: float = LEVEL
+) -> BenchmarkComparison:
     """The new composite against the best of the baselines', which stand in the same order in every part.
+
+    ``chosen`` is the place of a baseline that was chosen by something else.
 
     Raises as ``compare`` does, and for a part that is no mean of its items' scores.
     """
@@ -324,6 +330,7 @@ def compare_composite(name: str, parts: Sequence[Weighed], *, level: float = LEV
             )
             for same in by_benchmark.values()
         ],
+        chosen=chosen,
         level=level,
     )
     identical = all(
@@ -417,12 +424,19 @@ class Pooled(NamedTuple):
 
 def pool(parts: Mapping[str, PooledPart], *, level: float) -> Pooled | None:
     """The benchmarks as one; None for fewer than two, and where no earlier checkpoint has all of them."""
-    kept = {name: part for name, part in parts.items() if _is_share(part)}
+    kept = {
+        name: part
+        for name, part in parts.items()
+        if are_pooled((part.new, *part.baselines), part.compared.metric)
+    }
     if len(kept) < 2:
         return None
     shared = of_the_same_checkpoints([part.baselines for part in kept.values()])
     if not shared[0]:
         return None
+    references = {part.baselines[part.compared.place].saved.checkpoint_key for part in kept.values()}
+    keys = [one.saved.checkpoint_key for one in shared[0]]
+    chosen = keys.index(*references) if len(references) == 1 and references <= {*keys} else None
     if all(part.is_flips for part in kept.values()):
         compared = _by_flips([*kept.values()], level)
     else:
@@ -431,7 +445,7 @@ def pool(parts: Mapping[str, PooledPart], *, level: float) -> Pooled | None:
             Weighed(size / sum(sizes), part.compared.metric, part.new, baselines)
             for size, part, baselines in zip(sizes, kept.values(), shared, strict=True)
         ]
-        compared = compare_composite(POOLED, weighed, level=level)
+        compared = compare_composite(POOLED, weighed, chosen=chosen, level=level)
     compared = replace(compared, benchmark=count(len(kept), "benchmark"), metric=POOLED)
     return Pooled(tuple(kept), compared)
 
@@ -463,16 +477,14 @@ def _size(part: PooledPart) -> int:
     return sum(value is not None for value in column)
 
 
-def _is_share(part: PooledPart) -> bool:
-    """Return whether all scores lie in [0, 1], without a unit, and higher ones are better."""
+def are_pooled(results: Sequence[BenchmarkScores], metric: str) -> bool:
+    """Return whether the metric's scores may be pooled: within [0, 1], without a unit, higher being better."""
     try:
-        score = score_name(part.new.saved, part.compared.metric)
+        score = score_name(results[0].saved, metric)
     except GateError:  # a mean over groups
         return False
-    how = part.new.saved.aggregation(part.compared.metric)
+    how = results[0].saved.aggregation(metric)
     if not how.is_mean or not how.higher_score_is_better or how.unit:
         return False
-    if part.compared.comparison.flips is not None and len(part.baselines) == 1:
-        return True
-    columns = [one.items.scores.get(score) for one in (part.new, *part.baselines)]
+    columns = [result.items.scores.get(score) for result in results]
     return all(column and all(value is None or 0 <= value <= 1 for value in column) for column in columns)

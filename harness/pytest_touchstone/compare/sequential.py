@@ -12,9 +12,9 @@ so every process that has their records comes to the same end.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from pytest_touchstone.compare.baselines import BaselineChoice, BaselineSource, find
@@ -22,7 +22,9 @@ from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import GateConfig
 from pytest_touchstone.compare.gate.decide import Early, margin_of, metrics_of
-from pytest_touchstone.compare.judge import columns, compare, score_name
+from pytest_touchstone.compare.judge import compare
+from pytest_touchstone.compare.prompts import PROMPTS
+from pytest_touchstone.compare.standings import Reference, choose_references
 from pytest_touchstone.core.aggregation import facts_beside
 from pytest_touchstone.results.journal import Following, latest
 from pytest_touchstone.results.records import Record
@@ -92,6 +94,7 @@ class SequentialMonitor:
     _analyses: dict[Series, InterimAnalyses | None] = field(default_factory=dict)
     _records: dict[str, Record] = field(default_factory=dict)
     _places: dict[str, tuple[Series, int]] = field(default_factory=dict)
+    _baselines: dict[Series, BaselineChoice] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for series, schedule in self.schedules.items():
@@ -138,9 +141,29 @@ class SequentialMonitor:
                 self._records[item] = record
 
     def _begin(self, series: Series, records: Sequence[Record]) -> InterimAnalyses | None:
-        """The interim analyses of a benchmark whose first items have these records; None where it has no baseline."""
-        saved = self._saved(series, records)
-        return interim_analyses(self.schedules[series], saved, self.source, self.plan, self.family(series))
+        """Begin the interim analyses of a benchmark whose first items have these records.
+
+        None where it has no baseline. The baselines of the checkpoint's other benchmarks are found without their
+        records, which any process may have or not.
+        """
+        for key, schedule in self.schedules.items():
+            if key[0] == series[0] and key not in self._baselines:
+                other = self._saved(key, ())
+                new = BenchmarkScores(other, _all_items(schedule, other))
+                allowed = {*self.plan.allow, "template", PROMPTS}
+                self._baselines[key] = find(new, self.source, metric=other.primary, allow=allowed)
+        return interim_analyses(
+            self.schedules[series],
+            self._saved(series, records),
+            self.source,
+            self.plan,
+            self.family(series),
+            others={
+                name: choice
+                for (checkpoint, name), choice in self._baselines.items()
+                if checkpoint == series[0]
+            },
+        )
 
     def _saved(self, series: Series, records: Sequence[Record]) -> StoredResult:
         """The coming result, as far as it is known: without numbers."""
@@ -159,16 +182,28 @@ class SequentialMonitor:
             directory=str(self.directory.path),
             checkpoint=checkpoint,
             chat=any(record.chat for record in records),
-            metrics={name: _unknown(name) for name in (*scores, *declaration.aggregate)},
+            metrics={
+                name: Metric(name=name, value=None, low=None, high=None, stderr=None, n=0, method="none")
+                for name in (declaration.primary, *scores, *declaration.aggregate)
+            },
             collected=len(self.schedules[series].items),
         )
 
 
 def interim_analyses(
-    schedule: InterimSchedule, saved: StoredResult, source: BaselineSource, plan: GateConfig, family: int
+    schedule: InterimSchedule,
+    saved: StoredResult,
+    source: BaselineSource,
+    plan: GateConfig,
+    family: int,
+    *,
+    others: Mapping[str, BaselineChoice] = MappingProxyType({}),
 ) -> InterimAnalyses | None:
-    """The interim analyses of a benchmark in a gate over ``family`` of them; None where it has no baseline. ``saved``
-    is its coming result without numbers."""
+    """Return the interim analyses of a benchmark in a gate over ``family`` of them; None where it has no baseline.
+
+    ``saved`` is its coming result without numbers. ``others`` are the baselines of the checkpoint's other benchmarks:
+    all go with the checkpoint that is the best over all items.
+    """
     new = BenchmarkScores(saved, _all_items(schedule, saved))
     metric = metrics_of(new, plan)[0]
     found = find(new, source, metric=metric, allow=plan.allow)
@@ -183,7 +218,14 @@ def interim_analyses(
         alpha=plan.alpha,
         strict=plan.mode == "strict",
     )
-    return InterimAnalyses(schedule, analyses, saved, found, metric, family)
+    earlier = {name: choice.baselines for name, choice in others.items() if choice.state == "chosen"}
+    metrics = {name: baselines[0].saved.primary for name, baselines in earlier.items()}
+    references = choose_references(
+        {**earlier, saved.benchmark: found.baselines}, {**metrics, saved.benchmark: metric}
+    )
+    reference = references[saved.benchmark]
+    found = replace(found, baselines=reference.results)
+    return InterimAnalyses(schedule, analyses, saved, found, reference, metric, family)
 
 
 def _all_items(schedule: InterimSchedule, saved: StoredResult) -> ItemScores:
@@ -200,19 +242,16 @@ def _all_items(schedule: InterimSchedule, saved: StoredResult) -> ItemScores:
     )
 
 
-def _unknown(name: str) -> Metric:
-    return Metric(name=name, value=None, low=None, high=None, stderr=None, n=0, method="none")
-
-
 @dataclass(slots=True)
 class InterimAnalyses:
     """The interim analyses of one benchmark of one checkpoint, by one metric. ``saved`` is its result without
-    numbers, ``found`` its baselines."""
+    numbers, ``found`` its baselines, ``reference`` the best of them over all their items."""
 
     schedule: InterimSchedule
     plan: AnalysisPlan
     saved: StoredResult
     found: BaselineChoice
+    reference: Reference
     metric: str
     family: int
     settled: Early | None = None
@@ -230,7 +269,7 @@ class InterimAnalyses:
                 new,
                 self.found.baselines,
                 self.metric,
-                chosen=self._best(new),
+                chosen=self.reference.chosen,
                 level=self.plan.levels[self._next],
             )
             stop = decide_at(self.plan, self._next, compared.comparison, compared.as_measured)
@@ -250,18 +289,6 @@ class InterimAnalyses:
             why=_why(compared.comparison, stop),
         )
         return replace(compared, comparison=comparison)
-
-    def _best(self, new: BenchmarkScores) -> int | None:
-        """The baseline that is best over all its items: a later analysis must not choose another one. None where there
-        is none but the last."""
-        if len(self.schedule.analyses) == 1:
-            return None
-        score = score_name(new.saved, self.metric)
-        baselines = self.found.baselines
-        found = columns(baselines[0].items, [one.items for one in baselines], score)
-        means = [math.fsum(column) / len(column) for column in found.baselines]
-        better = max if self.saved.aggregation(self.metric).higher_score_is_better else min
-        return means.index(better(means))
 
 
 def _why(one: Comparison, stop: EarlyStop) -> str:

@@ -7,6 +7,8 @@ standing, nor where fewer than two checkpoints have a whole result.
 
 **Over all items**, those of all benchmarks with a standing are taken as one (``judge.pool``), of the checkpoints that
 have all of them. Benchmarks whose scores are no shares, or better when lower, take no part.
+
+A gate against the best, and its interim analyses, ask the same rule for the **reference** (``choose_references``).
 """
 
 from __future__ import annotations
@@ -23,15 +25,19 @@ from pytest_touchstone.compare.judge import (
     POOLED,
     PooledPart,
     Weighed,
+    are_pooled,
+    columns,
     compare,
     compare_composite,
+    of_the_same_checkpoints,
     pool,
+    score_name,
 )
 from pytest_touchstone.compare.metric import conditions_apart
 from pytest_touchstone.core.composite import COMPOSITE, Composite, composite_value
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.results.store_entry import composites_of
-from pytest_touchstone.statistics.best_of_many import corrected_for_choice
+from pytest_touchstone.statistics.best_of_many import Choice, choose_over_all, corrected_for_choice
 from pytest_touchstone.statistics.verdicts import ALPHA
 
 ALL: Final = ""
@@ -116,32 +122,27 @@ def _over_all(compared: Mapping[str, Sequence[BenchmarkScores]], alpha: float) -
     """Return the standing over all items of two or more benchmarks."""
     if len(compared) < 2:
         return None
-    have = _of_all(compared, compared)
-    first, *others = have.values() or [{}]
-
-    def parts(
-        one: Mapping[str, BenchmarkScores], other: Mapping[str, BenchmarkScores]
-    ) -> dict[str, PooledPart]:
-        found = {}
-        for name, entry in one.items():
-            try:
-                compared = compare(entry, [other[name]], level=1 - alpha)
-            except GateError:  # a mean over groups has no items to compare
-                continue
-            found[name] = PooledPart(entry, [other[name]], compared)
-        return found
-
-    def difference(one: Mapping[str, BenchmarkScores], other: Mapping[str, BenchmarkScores]) -> Any:
-        pooled = pool(parts(one, other), level=1 - alpha)
-        return None if pooled is None else pooled.compared.comparison
-
-    # The means over all items are told by their differences from one and the same checkpoint.
-    leads = [difference(other, first) for other in others]
-    if not others or any(one is None or one.difference is None for one in leads):
+    results = _of_all(compared, compared)
+    if len(results) < 2:
         return None
-    values = [0.0, *(one.difference for one in leads)]
-    runners = {name: (value, one) for value, (name, one) in zip(values, have.items(), strict=True)}
-    return _standing(ALL, POOLED, runners, lambda best, other: difference(best, other).p, alpha, every=True)
+    benchmarks = [[entries[name] for entries in results.values()] for name in compared]
+    choice = choose_best((same, same[0].saved.primary) for same in benchmarks)
+    if choice is None:
+        return None
+    runners = {
+        name: (mean, entries) for mean, (name, entries) in zip(choice.means, results.items(), strict=True)
+    }
+
+    def against(best: Mapping[str, BenchmarkScores], other: Mapping[str, BenchmarkScores]) -> float | None:
+        parts = {
+            name: PooledPart(entry, [other[name]], compare(entry, [other[name]], level=1 - alpha))
+            for name, entry in best.items()
+            if are_pooled((entry, other[name]), entry.saved.primary)
+        }
+        pooled = pool(parts, level=1 - alpha)
+        return None if pooled is None else pooled.compared.comparison.p
+
+    return _standing(ALL, POOLED, runners, against, alpha, every=True)
 
 
 def _of_all(
@@ -212,6 +213,59 @@ def best_checkpoint(standings: Sequence[Standing]) -> Standing | None:
         return benchmarks[0]
     overall = [row for row in standings if row.benchmark == ALL]
     return next(iter([*overall, *(row for row in standings if row.metric == COMPOSITE)]), None)
+
+
+def choose_best(benchmarks: Iterable[tuple[Sequence[BenchmarkScores], str]]) -> Choice | None:
+    """Choose the checkpoint that is the best over all items of those benchmarks that can be pooled.
+
+    A benchmark is given by its results, which stand in one order of checkpoints, and its metric. None for fewer than
+    two that can be pooled.
+    """
+    scores = []
+    for results, metric in benchmarks:
+        if are_pooled(results, metric):
+            items = [result.items for result in results]
+            aligned = columns(items[0], items, score_name(results[0].saved, metric))
+            scores.append((aligned.baselines, aligned.clusters))
+    return choose_over_all(scores) if len(scores) > 1 else None
+
+
+class Reference(NamedTuple):
+    """The earlier results that a benchmark is compared with, one per checkpoint, and which of them is the best."""
+
+    results: tuple[BenchmarkScores, ...]
+    chosen: Choice | int
+
+
+def choose_references(
+    earlier: Mapping[str, Sequence[BenchmarkScores]], metrics: Mapping[str, str]
+) -> dict[str, Reference]:
+    """Choose what each benchmark is compared with among its earlier results: the best over all items.
+
+    Where not all checkpoints have all benchmarks, one checkpoint is chosen for those benchmarks that form the largest
+    block, of checkpoints times benchmarks; then another for the rest. Benchmarks of a block that cannot be pooled go
+    with those that can: nothing of them was chosen. Where fewer than two can, each has the best by its own metric.
+    """
+    references: dict[str, Reference] = {}
+    while waiting := {name: results for name, results in earlier.items() if name not in references}:
+        having: dict[str, set[str]] = {}
+        for name, results in waiting.items():
+            for result in results:
+                having.setdefault(result.saved.checkpoint_key, set()).add(name)
+        sets = Counter(map(frozenset, having.values()))
+        block = max(sets, key=lambda names: len(names) * sum(sets[other] for other in sets if names <= other))
+        names = [name for name in waiting if name in block]
+        shared = of_the_same_checkpoints([waiting[name] for name in names])
+        choice = choose_best((results, metrics[name]) for name, results in zip(names, shared, strict=True))
+        for name, results in zip(names, shared, strict=True):
+            if choice is None:
+                values = [worth(result.saved, metrics[name]) for result in results]
+                references[name] = Reference(results, values.index(max(values)))
+            elif are_pooled(results, metrics[name]):
+                references[name] = Reference(results, choice)
+            else:
+                references[name] = Reference((results[choice.place],), 0)
+    return references
 
 
 def leads_of(standings: Iterable[Standing]) -> Counter[str]:

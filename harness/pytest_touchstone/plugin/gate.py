@@ -23,7 +23,7 @@ import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.compare.baseline_source import open_source
-from pytest_touchstone.compare.baselines import ITEMS, REFERENCES, BaselineSource, refused_before
+from pytest_touchstone.compare.baselines import ITEMS, BaselineSource, refused_before
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import (
     GateConfig,
@@ -315,7 +315,7 @@ def decided(
         gate = decide(cases_of(entries, summary.composites), source(), plan, early())
         unsettled: dict[Series, dict[str, str]] = {}
         for line in gate.lines:
-            if line.kind not in REFERENCES:
+            if not line.is_reference:
                 unsettled.setdefault((line.checkpoint, line.benchmark), {})[line.metric] = line.kind
         store = ResultStore(Path(summary.directory).parent)
         for entry in entries:

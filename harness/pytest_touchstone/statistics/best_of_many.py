@@ -28,6 +28,8 @@ lie. So a new run just as good looks worse than "the best", and a plain paired t
   far ahead (Bonferroni), which is nearly exact where they are small.
 - **Interval**: the upper limit is widened to match that test; the lower one stays the one against the best *as
   measured*, so that shrinking makes "not worse" no easier.
+- **Chosen by more items**: the run that is best over several benchmarks is chosen by these items in part. In each draw
+  the noise of its mean on these items is that of the run which is ahead over all of them.
 - **Composites**: the noise of the runs' composites is the sum, over the benchmarks, of that of their weighted items.
   Metrics of the same items are added up item by item; different benchmarks are independent.
 
@@ -53,7 +55,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_touchstone.statistics.comparison import LEVEL, Comparison
-from pytest_touchstone.statistics.composites import SharedItems, compare_composites
+from pytest_touchstone.statistics.composites import SharedItems, WeightedPart, compare_composites
 from pytest_touchstone.statistics.contrasts import JointNoise, NoiseDraws, noise_of, noise_of_sum, sample_of
 from pytest_touchstone.statistics.curves import CURVE_DRAWS
 from pytest_touchstone.statistics.intervals import Clusters
@@ -82,27 +84,61 @@ class Selection:
     as_measured: Comparison
 
 
+class Choice(NamedTuple):
+    """A run that was chosen by its mean over several benchmarks, with the means of all runs over these ``items``.
+
+    ``noise`` is that of these means, None where it is not known.
+    """
+
+    place: int
+    means: Sequence[float]
+    noise: JointNoise | None
+    items: int
+
+
+def choose_over_all(benchmarks: Sequence[tuple[Sequence[Sequence[float]], Clusters | None]]) -> Choice:
+    """Choose the best run over all items of several benchmarks, the first of equals.
+
+    A benchmark is given by the scores of each run on its items, and the clusters of these.
+    """
+    sizes = [len(runs[0]) for runs, _ in benchmarks]
+    items, count = sum(sizes), len(benchmarks[0][0])
+    means = [
+        math.fsum(math.fsum(runs[run]) for runs, _ in benchmarks) / max(1, items) for run in range(count)
+    ]
+    parts = [
+        SharedItems([WeightedPart(size / items, runs[:-1], runs[-1])], clusters)
+        for size, (runs, clusters) in zip(sizes, benchmarks, strict=True)
+        if size
+    ]
+    noise = noise_of_composite(parts, count - 1) if count > 1 and parts else None
+    return Choice(means.index(max(means)), means, noise, items)
+
+
 def compare_with_best(
     runs: Sequence[Sequence[float]],
     new: Sequence[float],
     clusters: Clusters | None = None,
     *,
-    chosen: int | None = None,
+    chosen: int | Choice | None = None,
     level: float = LEVEL,
     draws: int = DRAWS,
 ) -> Selection:
-    """The new run against the best of ``runs``, all on the same items in the same order.
+    """Compare the new run with the best of ``runs``, all on the same items in the same order.
 
-    ``chosen`` is the run that was chosen by another metric; by default the one with the highest mean, the first of
-    equals. What another metric chose is allowed for as if this one had: that bounds its effect.
+    ``chosen`` is the run that was chosen by more items than these, or by another metric; by default the one with the
+    highest mean, the first of equals. What another metric chose is allowed for as if this one had: that bounds its
+    effect.
     """
     means = [math.fsum(run) / len(run) for run in runs]
-    best = means.index(max(means)) if chosen is None else chosen
+    choice = chosen if isinstance(chosen, Choice) else None
+    place = choice.place if isinstance(chosen, Choice) else chosen
+    best = means.index(max(means)) if place is None else place
     plain = compare_paired(runs[best], new, clusters, level=level)
     noise = noise_of(runs, new, clusters) if len(runs) > 1 else None
     if noise is None:
         return nothing_chosen(best, len(runs), plain)
-    return select(best, means, plain, noise, draws=draws)
+    return select(best, means, plain, noise, choice=choice, draws=draws)
 
 
 def nothing_chosen(best: int, runs: int, plain: Comparison) -> Selection:
@@ -122,20 +158,37 @@ def select(
     plain: Comparison,
     noise: JointNoise,
     *,
+    choice: Choice | None = None,
     draws: int = DRAWS,
     sample: NoiseDraws | None = None,
 ) -> Selection:
-    """The run at ``best`` against the new one, whose plain comparison is given, allowing for the choice; ``sample``
-    are draws of the noise, if there are any yet."""
-    drawn = sample_of(noise.covariance, draws) if sample is None else sample
+    """Compare the run at ``best`` with the new one, whose plain comparison is given, allowing for the choice.
+
+    ``choice`` says how it was chosen, where these items alone did not decide that; ``sample`` are draws of the noise,
+    if there are any yet.
+    """
+    import numpy as np
+
     new = len(means)
-    runs = CandidateRuns(means, JointNoise(noise.covariance[:new, :new], noise.units), drawn.values[:new])
-    squares = runs.squares_to(noise.covariance[new, :new], noise.covariance[new, new])
+    covariance = noise.covariance
+    if choice is None or choice.noise is None:
+        drawn = (sample or sample_of(covariance, draws)).values
+        runs = CandidateRuns(means, JointNoise(covariance[:new, :new], noise.units), drawn[:new])
+    else:
+        # The other items that chose are independent of these, which have this weight among them.
+        weight = plain.n / choice.items
+        joint = np.zeros((2 * new + 1, 2 * new + 1))
+        joint[: new + 1, : new + 1] = covariance
+        joint[new + 1 :, new + 1 :] = choice.noise.covariance - weight**2 * covariance[:new, :new]
+        drawn = sample_of(joint, draws).values
+        ahead = weight * drawn[:new] + drawn[new + 1 :]
+        runs = CandidateRuns(choice.means, choice.noise, ahead, drawn[:new])
+    squares = np.diag(covariance)[:new] + covariance[new, new] - 2 * covariance[new, :new]
     return Selection(
         chosen=best,
         candidates=runs.candidates,
         runs=new,
-        comparison=runs.against(plain, drawn.values[new], squares),
+        comparison=runs.against(plain, drawn[new], squares),
         as_measured=plain,
     )
 
@@ -143,11 +196,18 @@ def select(
 class CandidateRuns:
     """Several runs of which the best is compared with others, and what all these comparisons need of their noise.
 
-    ``candidates`` are the places of those that may be the best. ``leads`` has, for each draw, the maximum over the runs
-    of their noise above the truth of the candidates.
+    ``means``, ``noise`` and the ``drawn`` noise are those by which the best is chosen. ``compared`` is the drawn noise
+    of the means that are compared, where these are others. ``candidates`` are the places of those that may be the best.
+    ``leads`` has, for each draw, the noise of the run that is ahead, above the truth of the candidates.
     """
 
-    def __init__(self, means: Sequence[float], noise: JointNoise, drawn: np.ndarray) -> None:
+    def __init__(
+        self,
+        means: Sequence[float],
+        noise: JointNoise,
+        drawn: np.ndarray,
+        compared: np.ndarray | None = None,
+    ) -> None:
         import numpy as np
 
         best = list(means).index(max(means))
@@ -158,11 +218,14 @@ class CandidateRuns:
         growth = math.log(max(noise.units, 3))
         near, rival = (behind <= math.sqrt(2 * size) * errors for size in (math.log(growth), growth))
         self.candidates = tuple(np.flatnonzero(rival).tolist())
-        self._behind = np.where(rival, 0.0, behind)
-        self.leads: np.ndarray = (drawn - self._behind[:, None]).max(axis=0)
+        # What is compared bounds nothing by how far a run is behind in what chose it.
+        self._behind = np.where(rival, 0.0, behind) if compared is None else np.zeros(len(behind))
+        self.leads, highest = (
+            _noise_ahead(drawn - np.where(equal, 0.0, behind)[:, None], compared) for equal in (rival, near)
+        )
         self._own: np.ndarray = drawn[best]
-        self._highest = float((drawn - np.where(near, 0.0, behind)[:, None]).max(axis=0).mean())
-        self._shared = float(drawn.mean(axis=1).sum())
+        self._highest = float(highest.mean())
+        self._shared = float((drawn if compared is None else compared).mean(axis=1).sum())
 
     def squares_to(self, covariances: np.ndarray, variance: float) -> np.ndarray:
         """The variances of the differences of each run from one with these covariances and this variance."""
@@ -221,6 +284,17 @@ class CandidateRuns:
         return min(1.0, 2 * float(alone), 2 * (1 + extreme) / (1 + len(self.leads)))
 
 
+def _noise_ahead(leads: np.ndarray, compared: np.ndarray | None) -> np.ndarray:
+    """Return for each draw the lead of the run that is ahead, or its noise on what is compared."""
+    import numpy as np
+
+    if compared is None:
+        highest: np.ndarray = leads.max(axis=0)
+        return highest
+    noise: np.ndarray = np.take_along_axis(compared, leads.argmax(axis=0)[None], axis=0)[0]
+    return noise
+
+
 class BestChoice(NamedTuple):
     """The best of several runs: its place, its value before and after allowing for the choice, and the places of all
     that may be the best. ``depth``: the lower limit of its interval is so much lower for the choice."""
@@ -255,16 +329,20 @@ def corrected_for_choice(p: float, runs: int) -> float:
 
 
 def compare_composite_with_best(
-    benchmarks: Sequence[SharedItems], *, level: float = LEVEL, draws: int = DRAWS
+    benchmarks: Sequence[SharedItems],
+    *,
+    chosen: int | None = None,
+    level: float = LEVEL,
+    draws: int = DRAWS,
 ) -> Selection:
-    """The new run's composite against that of the run whose composite is the highest, the first of equals."""
+    """Compare the new run's composite with the highest of the runs', or with the run that is ``chosen`` otherwise."""
     parts = [part for one in benchmarks for part in one.parts]
     count = len(parts[0].runs)
     means = [
         math.fsum(part.weight * math.fsum(part.runs[run]) / len(part.new) for part in parts)
         for run in range(count)
     ]
-    best = means.index(max(means))
+    best = means.index(max(means)) if chosen is None else chosen
     plain = compare_composites(benchmarks, best, level=level)
     noise = noise_of_composite(benchmarks, count) if count > 1 else None
     if noise is None:

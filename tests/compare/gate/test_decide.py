@@ -16,6 +16,7 @@ from pytest_touchstone.compare.gate.config import BenchmarkRules, Floor, GateCon
 from pytest_touchstone.compare.gate.decide import Early, cases_of, decide
 from pytest_touchstone.compare.gate.result import GateResult, gate_json, lines_from_json, ordered
 from pytest_touchstone.compare.judge import compare, judge
+from pytest_touchstone.compare.standings import best_checkpoint, standings_of
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.reports.gate import baseline_text, decision_text, difference_text, heading
 from pytest_touchstone.statistics.verdicts import P_DECIDES
@@ -344,8 +345,41 @@ def test_the_best_by_a_composite_is_one_checkpoint_for_all_its_benchmarks() -> N
     found = gate(*korean(200, 200, "new", 9.0), old=(*balanced, *one_sided), metrics=("score_wiki",))
     assert {line.against.checkpoint for line in found.lines if line.against} == {"balanced"}
     assert [line.benchmark for line in found.lines] == [REAL, LAMBADA, "score_wiki"]
-    plain = gate(*korean(200, 200, "new", 9.0), old=(*balanced, *one_sided))
-    assert {line.against.checkpoint for line in plain.lines if line.against} == {"balanced", "one-sided"}
+
+
+def test_all_benchmarks_go_with_the_checkpoint_that_is_the_best_over_all_items() -> None:
+    balanced, one_sided = korean(200, 200, "balanced"), korean(150, 290, "one-sided")
+    found = gate(*korean(200, 200, "new", 9.0), old=(*balanced, *one_sided))
+    assert {line.against.checkpoint for line in (*found.lines, *found.pooled) if line.against} == {
+        "one-sided"
+    }
+    best = best_checkpoint(standings_of((*balanced, *one_sided)))
+    assert best is not None
+    assert best.checkpoint == "one-sided"
+
+
+def test_a_trial_of_one_benchmark_does_not_change_the_best_of_the_others() -> None:
+    earlier = [*korean(200, 200, "low"), *korean(220, 210, "high"), korean(300, 0, "trial")[0]]
+    found = gate(*korean(200, 200, "new", 9.0), old=tuple(earlier))
+    assert {line.against.checkpoint for line in found.lines if line.against} == {"high"}
+
+
+def test_benchmarks_that_no_checkpoint_has_both_of_each_have_their_best() -> None:
+    earlier = [korean(count, 0, f"real-{count}")[0] for count in (200, 210)]
+    earlier += [korean(0, count, f"lambada-{count}")[1] for count in (220, 190, 180)]
+    found = gate(*korean(200, 200, "new", 9.0), old=tuple(earlier))
+    chosen = [line.against.checkpoint for line in found.lines if line.against]
+    assert chosen == ["real-210", "lambada-220"]
+    assert found.pooled == ()
+
+
+def test_a_benchmark_that_only_the_first_runs_have_does_not_make_one_of_them_the_reference_of_all() -> None:
+    former = entry(right(390, N), benchmark="former", checkpoint="first", run_id="r-first")
+    earlier = [*korean(100, 100, "first"), former, *korean(200, 210, "second"), *korean(210, 230, "third")]
+    new = entry(right(390, N), benchmark="former", checkpoint="new", run_id="r-new", began=9.0)
+    found = gate(*korean(200, 200, "new", 9.0), new, old=tuple(earlier))
+    chosen = {line.benchmark: line.against.checkpoint for line in found.lines if line.against}
+    assert chosen == {REAL: "third", LAMBADA: "third", "former": "first"}
 
 
 def test_a_composite_without_a_baseline_is_the_first_too() -> None:
@@ -431,12 +465,12 @@ def test_a_benchmark_may_name_several_metrics_of_its_own() -> None:
     ]
 
 
-def test_a_composite_may_stand_beside_its_metrics_each_with_its_own_best() -> None:
+def test_a_composite_may_stand_beside_its_metrics() -> None:
     earlier = (*korean(200, 200, "balanced"), *korean(210, 100, "one-sided"))
     found = gate(*korean(200, 200, "new", 9.0), old=earlier, metrics=("score_wiki", "real@1"))
     chosen = {(line.benchmark, line.metric): line.against.checkpoint for line in found.lines if line.against}
     assert chosen == {
-        (REAL, "real@1"): "one-sided",
+        (REAL, "real@1"): "balanced",
         (LAMBADA, "lambada@1"): "balanced",
         ("score_wiki", "composite"): "balanced",
     }
@@ -554,3 +588,25 @@ def test_the_pooled_verdict_names_what_it_lacks_and_says_where_there_is_none() -
         found = decide(cases_of(mine, []), apart, GateConfig(mode="plain", pooled=decides))
         assert found.pooled == ()
         assert any("nothing is pooled" in note for note in found.notes) is decides
+
+
+def test_what_all_items_together_tell_makes_a_reference_of_a_benchmark_that_is_inconclusive_alone() -> None:
+    earlier = [old(200, name) for name in ("b", "c", "d", "e", "f", "g", "h")]
+    scores = [0.0] * 18 + right(206, N - 18)  # 18 items lost, 24 gained
+    entries = [
+        entry(scores, checkpoint="new", benchmark=one.saved.benchmark, run_id="now", began=99.0)
+        for one in earlier
+    ]
+    found = gate(*entries, old=tuple(earlier))
+    assert set(kinds(found)) == {"inconclusive"}
+    assert [line.kind for line in found.pooled] == ["better"]
+    assert all(line.is_reference for line in found.lines)
+    assert not any("stays the reference" in note for line in found.lines for note in line.notes)
+
+
+def test_an_inconclusive_benchmark_alone_makes_no_reference_and_its_line_says_which_one_stays() -> None:
+    scores = [0.0] * 18 + right(206, N - 18)
+    found = gate(entry(scores, checkpoint="new", run_id="now", began=99.0), old=(old(200),))
+    assert kinds(found) == ["inconclusive"]
+    assert not found.lines[0].is_reference
+    assert any("old stays the reference" in note for note in found.lines[0].notes)

@@ -24,7 +24,13 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from pytest_touchstone.compare.baselines import NO_REFERENCE, BaselineChoice, BaselineSource, find, incomplete
+from pytest_touchstone.compare.baselines import (
+    NO_REFERENCE,
+    BaselineChoice,
+    BaselineSource,
+    find,
+    incomplete,
+)
 from pytest_touchstone.compare.benchmark_comparison import STRICT, BenchmarkComparison
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.accepted import AcceptedDrop, held
@@ -46,6 +52,7 @@ from pytest_touchstone.compare.judge import (
     score_name,
 )
 from pytest_touchstone.compare.prompts import EDITED, OTHER, OTHERS, changed_text, edited_text
+from pytest_touchstone.compare.standings import Reference, choose_references
 from pytest_touchstone.core.aggregation import LOG_ODDS, SOFT, SOFT_METRICS
 from pytest_touchstone.core.composite import COMPOSITE, Composite
 from pytest_touchstone.core.errors import GateError
@@ -189,6 +196,8 @@ def judge_case(
     }
     judged = judge(compared, margin=plan.margin, margins=margins, alpha=plan.alpha)
     judged |= {key: settled[key[0]].judged for key in keys if key[0] in settled}
+    whole = _pooled_line(case, pooled, judged, plan) if pooled is not None else None
+    told = pooled.benchmarks if pooled and whole and whole.kind in ("better", "not worse") else ()
     lines = [
         benchmark_line(
             case.entries[name],
@@ -197,6 +206,7 @@ def judge_case(
             judged.get((name, metric)),
             plan,
             early=name in settled,
+            together=name in told,
         )
         for name, metric in keys
     ]
@@ -209,7 +219,6 @@ def judge_case(
         )
         for one in wholes
     ]
-    whole = _pooled_line(case, pooled, judged, plan) if pooled is not None else None
     lines += [whole] if whole is not None and plan.pooled else []
     return lines + _composite_floors(case, plan), whole
 
@@ -257,20 +266,16 @@ def _compare(
     settled: Mapping[str, Early],
     plan: GateConfig,
 ) -> dict[tuple[str, str], BenchmarkComparison]:
-    """The comparisons that can be made, by benchmark and metric; where only composites are asked for, their benchmarks
-    go with the checkpoint that the first of them chose."""
+    """Compare what can be compared, by benchmark and metric."""
     level = 1 - plan.alpha
     compared: dict[tuple[str, str], BenchmarkComparison] = {}
-    # Of several composites with a benchmark the first counts.
-    by_benchmark = {name: one for one in reversed(wholes) for name in one.parts}
-    together = {} if plan.plain_metrics else by_benchmark
-    for key in [key for key, one in found.items() if one.state == "chosen" and key[0] not in settled]:
+    references = _references(wholes, found, plan)
+    for key in [key for key in references if key[0] not in settled]:
         name, metric = key
-        chosen = None
-        if (whole := together.get(name)) is not None and whole.compared is not None:
-            found[key] = replace(found[key], baselines=whole.parts[name])
-            chosen = whole.compared.place
-        one = compare(case.entries[name], found[key].baselines, metric, chosen=chosen, level=level)
+        found[key] = replace(found[key], baselines=references[key].results)
+        one = compare(
+            case.entries[name], found[key].baselines, metric, chosen=references[key].chosen, level=level
+        )
         if one.comparison.why.startswith(NOT_COMPARED):
             found[key] = replace(found[key], state="apart", reason=one.comparison.why)
         else:
@@ -278,6 +283,36 @@ def _compare(
     return compared | {
         (one.composite.name, COMPOSITE): one.compared for one in wholes if one.compared is not None
     }
+
+
+def _references(
+    wholes: Sequence[_Whole], found: Mapping[tuple[str, str], BaselineChoice], plan: GateConfig
+) -> dict[tuple[str, str], Reference]:
+    """Choose what each benchmark and metric is compared with.
+
+    The first metrics of all benchmarks go with the checkpoint that is the best over all items, and so do their second
+    ones. Where only composites are asked for, their benchmarks go with the checkpoint that the first of them chose.
+    """
+    rounds: list[dict[str, str]] = []
+    for name, metric in (key for key, choice in found.items() if choice.state == "chosen"):
+        metrics = next((metrics for metrics in rounds if name not in metrics), None)
+        if metrics is None:
+            rounds.append(metrics := {})
+        metrics[name] = metric
+    references: dict[tuple[str, str], Reference] = {}
+    for metrics in rounds:
+        earlier = {name: found[name, metric].baselines for name, metric in metrics.items()}
+        references |= {
+            (name, metrics[name]): reference
+            for name, reference in choose_references(earlier, metrics).items()
+        }
+    # Of several composites with a benchmark the first counts.
+    by_benchmark = {name: one for one in reversed(wholes) for name in one.parts}
+    for name, metric in () if plan.plain_metrics else references:
+        whole = by_benchmark.get(name)
+        if whole is not None and whole.compared is not None:
+            references[name, metric] = Reference(whole.parts[name], whole.compared.place)
+    return references
 
 
 # Composites
@@ -458,8 +493,12 @@ def benchmark_line(
     plan: GateConfig,
     *,
     early: bool = False,
+    together: bool = False,
 ) -> BenchmarkComparison:
-    """The line of one metric of a benchmark; one that was settled ``early`` may have items that were not asked."""
+    """The line of one metric of a benchmark; one that was settled ``early`` may have items that were not asked.
+
+    ``together``: over all items, these included, the checkpoint is better or not worse.
+    """
     saved = entry.saved
     # What it skips and an earlier result has scored may be what got worse.
     saved = replace(
@@ -486,7 +525,7 @@ def benchmark_line(
         *_without(saved, plan),
         *dict.fromkeys(
             filter(
-                None, (told(one, entry) for one in found.baselines for told in (changed_text, edited_text))
+                None, (text(one, entry) for one in found.baselines for text in (changed_text, edited_text))
             )
         ),
     )
@@ -497,7 +536,15 @@ def benchmark_line(
         metric=metric,
         comparison=undefined(found.reason or FIRST, new=value),
     )
-    line = replace(line, notes=notes, state=found.state, part=found.part, early=early, about=saved.about)
+    line = replace(
+        line,
+        notes=notes,
+        state=found.state,
+        part=found.part,
+        early=early,
+        about=saved.about,
+        together=together,
+    )
     if judged is None:
         return _reasoned(line, reasons)
     _note_verdict(line, plan, reasons)
@@ -509,7 +556,8 @@ def benchmark_line(
         comparison = replace(comparison, why=f"{comparison.why}; {same}")
     stands_in = how.compared(metric) if how.is_perplexity else ""
     baseline = found.baselines[line.place]
-    line = replace(line, notes=(*line.notes, *_contradictions(entry, baseline, comparison, metric)))
+    contradictions = _contradictions(entry, baseline, comparison, metric, together=together)
+    line = replace(line, notes=(*line.notes, *contradictions))
     return _reasoned(replace(line, comparison=comparison, stands_in=stands_in), reasons)
 
 
@@ -524,7 +572,7 @@ ALSO_FELL: Final = -1.0
 
 
 def _contradictions(
-    entry: BenchmarkScores, baseline: BenchmarkScores, comparison: Comparison, metric: str
+    entry: BenchmarkScores, baseline: BenchmarkScores, comparison: Comparison, metric: str, *, together: bool
 ) -> Iterable[str]:
     """Yield what speaks against taking the checkpoint for as good: its soft scores, and that nothing is settled."""
     both = [name for name in (SOFT, LOG_ODDS) if all(name in one.saved.metrics for one in (entry, baseline))]
@@ -533,7 +581,7 @@ def _contradictions(
         name = min(z, key=z.__getitem__, default="")
         if name and z[name] < LEAST_Z and z.get(SOFT, 0.0) < ALSO_FELL:
             yield f"{SOFT_FELL} ({name}, z {z[name]:.1f})"
-    if comparison.verdict == "inconclusive" and (comparison.oriented.difference or 0) > 0:
+    if comparison.verdict == "inconclusive" and not together and (comparison.oriented.difference or 0) > 0:
         yield f"{REFERENCE_STAYS}: {baseline.saved.checkpoint} stays the reference"
 
 
