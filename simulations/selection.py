@@ -5,7 +5,7 @@ python -m simulations.selection [--runs 2000] [--seed 1] [--only NAME]
 Every gate is the product's: the saved results of 11 checkpoints in memory, ``compare.gate.decide`` against the
 best of them. *plain*: the same gates judged by the plain paired test against the measured best, for comparison.
 
-Every benchmark takes its own best of 11 earlier checkpoints on the same items. *equal*: the 11 and the new one are
+All benchmarks take the best of 11 earlier checkpoints over all their items. *equal*: the 11 and the new one are
 equally good, each with its own luck (the items as in ``simulate_gate``), on 10 benchmarks of 200 to 2400 items, on 3 of
 2400, and on one. *one ahead*: one of the 11 is 4 points better than the others, and so is the new one.
 *spread*: the 11 lie up to 3 points apart, and the new one is as good as the truly best. *drop*: the new one is 3 or 5
@@ -93,8 +93,9 @@ def _first(gate: GateResult) -> tuple[str, float, float]:
 def _fails_plainly(values: Sequence[np.ndarray]) -> bool:
     """Return whether a gate without the allowance would fail."""
     compared = {}
+    chosen = sum(one[:-1].sum(axis=1) for one in values).argmax()
     for place, one in enumerate(values):
-        best = one[:-1][one[:-1].mean(axis=1).argmax()]
+        best = one[chosen]
         compared[str(place)] = compare_paired(best.astype(float).tolist(), one[-1].astype(float).tolist())
     return any(verdict.verdict == "worse" for verdict in judge(compared).values())
 

@@ -18,7 +18,7 @@ from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.checkpoints.resolve import FoundCheckpoints
 from pytest_touchstone.cli import main
 from pytest_touchstone.compare import fidelity as module
-from pytest_touchstone.compare.fidelity import verdict_at_limit
+from pytest_touchstone.compare.fidelity import FidelityConditions, verdict_at_limit
 from pytest_touchstone.engines.transformers import divergence
 from pytest_touchstone.statistics.intervals import Estimate
 from tests.support.model_server import serving
@@ -65,8 +65,16 @@ def test_a_checkpoint_diverges_by_exactly_0_from_itself(whole: Path, texts: Path
         1,
         0,
     )
-    assert (found.documents, found.units, found.notes) == (len(CORPUS), "document", ())
-    assert (found.reference_dtype, found.candidate_dtype, found.length) == ("float32", "float32", 128)
+    assert (found.conditions.documents, found.conditions.units, found.conditions.notes) == (
+        len(CORPUS),
+        "document",
+        (),
+    )
+    assert (found.conditions.reference_dtype, found.conditions.candidate_dtype, found.conditions.length) == (
+        "float32",
+        "float32",
+        128,
+    )
 
 
 def test_divergences_are_those_of_the_formula(whole: Path, texts: Path, tmp_path: Path) -> None:
@@ -91,7 +99,7 @@ def test_divergences_are_those_of_the_formula(whole: Path, texts: Path, tmp_path
     p, q = logs
     kl = (np.exp(p) * (p - q)).sum(1)
     found = fidelity(whole, other, text=texts)
-    assert found.tokens == len(kl)
+    assert found.conditions.tokens == len(kl)
     told = [found.kl_mean.value, found.kl_median.value, found.kl_p99.value, found.kl_p999.value, found.kl_max]
     expected = [kl.mean(), *np.quantile(kl, [0.5, 0.99, 0.999]), kl.max()]
     assert told == pytest.approx(expected, rel=1e-3, abs=1e-7)
@@ -116,7 +124,8 @@ def test_an_error_of_38_per_cent_in_one_layer_is_found_and_one_of_rounding_is_no
     assert passed["verdicts"]["max_kl"] == {"limit": 0.01, "verdict": "not worse"}
     assert failed["verdicts"]["max_kl"] == {"limit": 0.01, "verdict": "worse"}
     assert failed["kl_mean"]["low"] > 10 * passed["kl_mean"]["high"]
-    assert {one.name for one in fields(Fidelity)} < failed.keys()
+    estimates = {one.name for one in fields(Fidelity)} - {"conditions"}
+    assert estimates | {one.name for one in fields(FidelityConditions)} < failed.keys()
 
 
 def test_without_room_for_both_the_reference_waits_on_disk_and_nothing_is_rounded(
@@ -144,7 +153,7 @@ def test_embeddings_that_are_no_tokens_are_left_out(texts: Path, tmp_path: Path)
     config = json.loads((larger / "config.json").read_text(encoding="utf-8"))
     (larger / "config.json").write_text(json.dumps({**config, "vocab_size": size + 2}), encoding="utf-8")
     found = fidelity(one, larger, text=texts)
-    assert (found.vocabulary, found.left_out) == (size, 2)
+    assert (found.conditions.vocabulary, found.conditions.left_out) == (size, 2)
     assert found.kl_max < 1e-9
 
 
@@ -159,7 +168,11 @@ def _two_rows_more(name: str, tensor: Any) -> Any:
 def test_a_single_document_has_intervals_by_its_windows(whole: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("\n".join(CORPUS), encoding="utf-8")
     found = fidelity(whole, whole, text=tmp_path / "a.txt", candidate_dtype="bfloat16", length=32)
-    assert (found.documents, found.units, found.candidate_dtype) == (1, "window", "bfloat16")
+    assert (found.conditions.documents, found.conditions.units, found.conditions.candidate_dtype) == (
+        1,
+        "window",
+        "bfloat16",
+    )
     assert found.kl_mean.low is not None
     assert 0 < found.kl_mean.low < found.kl_mean.high < 0.05  # type: ignore[operator]
 
@@ -170,8 +183,8 @@ def test_a_folder_is_read_by_name_and_limited(whole: Path, tmp_path: Path) -> No
     for name, text in {"b.txt": "the boat", "a.md": "the river", "c.bin": "\0", "d.txt": " \n"}.items():
         (folder / name).write_text(text, encoding="utf-8")
     both, one = (fidelity(whole, whole, text=folder, limit=limit) for limit in (None, 1))
-    assert (both.documents, one.documents) == (2, 1)
-    assert both.sha256 != one.sha256
+    assert (both.conditions.documents, one.conditions.documents) == (2, 1)
+    assert both.conditions.sha256 != one.conditions.sha256
 
 
 def test_other_tokenizers_are_refused_before_a_model_is_loaded(
@@ -221,7 +234,11 @@ def test_the_divergence_of_a_served_model_is_a_lower_bound_of_the_true_one(
         true = fidelity(whole, other, text=texts, length=64)
         with serving(other) as server:
             found = fidelity(whole, f"{server.url}/v1", text=texts, length=64)
-        assert (found.most_probable, found.tokens, found.sha256) == (20, true.tokens, true.sha256)
+        assert (found.conditions.most_probable, found.conditions.tokens, found.conditions.sha256) == (
+            20,
+            true.conditions.tokens,
+            true.conditions.sha256,
+        )
         assert found.kl_mean.value is not None
         assert true.kl_mean.value is not None
         assert least * true.kl_mean.value < found.kl_mean.value <= true.kl_mean.value

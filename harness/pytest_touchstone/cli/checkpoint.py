@@ -7,7 +7,7 @@ touchstone checkpoint diff models/a models/b --text docs.jsonl --max-kl 0.01
 touchstone checkpoint noise models/a                      the same one in the other number type
 
 Of the shipped benchmarks ``show`` names those that the checkpoint can answer. ``--format json`` of a distance has the
-fields of ``compare.fidelity.Fidelity``, and ``verdicts`` by option.
+fields of ``compare.fidelity.Fidelity`` and its conditions, and ``verdicts`` by option.
 """
 
 from __future__ import annotations
@@ -230,32 +230,45 @@ def diff_run(options: argparse.Namespace) -> Output:
         if limit is None:
             continue
         kind = verdict_at_limit(getattr(found, field), limit, higher_is_better=higher)
-        if found.most_probable and field == "kl_mean" and kind == "not worse":
+        if found.conditions.most_probable and field == "kl_mean" and kind == "not worse":
             kind = "inconclusive"  # it is a lower bound
         verdicts[option] = {"limit": limit, "verdict": kind}
-    facts = {"schema": SCHEMA, "kind": "fidelity", **finite(asdict(found)), "verdicts": verdicts}
+    plain = asdict(found)
+    facts = {
+        "schema": SCHEMA,
+        "kind": "fidelity",
+        **plain.pop("conditions"),
+        **finite(plain),
+        "verdicts": verdicts,
+    }
     worse = any(verdict["verdict"] == "worse" for verdict in verdicts.values())
     return Output(facts, lambda: _text(found, verdicts), ExitCode.WORSE if worse else ExitCode.OK)
 
 
 def _text(found: Fidelity, verdicts: dict[str, dict[str, Any]]) -> str:
-    size = f"{count(found.documents, 'document')}, {found.tokens:,} tokens"
-    vocabulary = f"{found.vocabulary:,} tokens"
-    if found.left_out:
-        vocabulary += f"; {found.left_out:,} more of one model are left out"
+    conditions = found.conditions
+    size = f"{count(conditions.documents, 'document')}, {conditions.tokens:,} tokens"
+    vocabulary = f"{conditions.vocabulary:,} tokens"
+    if conditions.left_out:
+        vocabulary += f"; {conditions.left_out:,} more of one model are left out"
     rows = [
-        ("reference", f"{found.reference} ({found.reference_dtype})"),
-        ("candidate", f"{found.candidate} ({found.candidate_dtype})"),
-        ("text", f"{found.text}, sha256 {found.sha256[:8]}: {size}, windows of {found.length}"),
+        ("reference", f"{found.reference} ({conditions.reference_dtype})"),
+        ("candidate", f"{found.candidate} ({conditions.candidate_dtype})"),
+        (
+            "text",
+            f"{conditions.text}, sha256 {conditions.sha256[:8]}: {size}, windows of {conditions.length}",
+        ),
         ("vocabulary", vocabulary),
-        *(("note", note) for note in found.notes),
+        *(("note", note) for note in conditions.notes),
     ]
-    if found.most_probable:
-        told_tokens = f"at least: from the server's {found.most_probable} most probable tokens at each place"
+    if conditions.most_probable:
+        told_tokens = (
+            f"at least: from the server's {conditions.most_probable} most probable tokens at each place"
+        )
         rows.append(("divergences", told_tokens))
     values = {label: getattr(found, name) for name, label in _ROWS.items()}
     table = Table(
-        header=("", "", f"95 % interval, by {found.units}"),
+        header=("", "", f"95 % interval, by {conditions.units}"),
         rows=tuple(
             (label, _number(value), "")
             if isinstance(value, float)

@@ -42,21 +42,15 @@ _ENDINGS: Final = (".txt", ".md", *OWN_FILES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fidelity:
-    """The distance of a candidate's distributions of the next token from those of a reference, in nats.
+class FidelityConditions:
+    """What a fidelity was measured on.
 
-    ``kl_mean``, ``kl_median``, ``kl_p99`` and ``kl_p999`` (percentiles) and ``kl_max`` are of the Kullback-Leibler
-    divergence of the candidate from the reference, per token. ``top_agreement`` is the share of tokens for which both
-    find the same token most probable; ``perplexity_ratio`` is the candidate's perplexity over the reference's, and
-    ``logprob_difference`` the mean of the candidate's log-probability less the reference's. Where ``most_probable`` is
-    not None, the candidate is served, and its divergences are lower bounds, from so many tokens at each place.
-
-    The rest are conditions: ``text`` and the SHA-256 of the documents taken from it, ``units`` ("document", "window")
-    of which the intervals are, ``length`` of windows, ``vocabulary`` (``left_out`` are tokens of one model only).
+    ``sha256`` is that of the documents taken from ``text``, ``units`` ("document", "window") are those of which the
+    intervals are, ``length`` is that of windows; of the ``vocabulary``, ``left_out`` are tokens of one model only.
+    Where ``most_probable`` is not None, the candidate is served, and its divergences are lower bounds, from so many
+    tokens at each place.
     """
 
-    reference: str
-    candidate: str
     reference_dtype: str
     candidate_dtype: str
     text: str
@@ -69,6 +63,21 @@ class Fidelity:
     left_out: int
     most_probable: int | None
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fidelity:
+    """The distance of a candidate's distributions of the next token from those of a reference, in nats.
+
+    ``kl_mean``, ``kl_median``, ``kl_p99`` and ``kl_p999`` (percentiles) and ``kl_max`` are of the Kullback-Leibler
+    divergence of the candidate from the reference, per token. ``top_agreement`` is the share of tokens for which both
+    find the same token most probable; ``perplexity_ratio`` is the candidate's perplexity over the reference's, and
+    ``logprob_difference`` the mean of the candidate's log-probability less the reference's.
+    """
+
+    reference: str
+    candidate: str
+    conditions: FidelityConditions
     kl_mean: Estimate
     kl_median: Estimate
     kl_p99: Estimate
@@ -195,9 +204,7 @@ def _measured(sides: Sequence[Side], place: Path, documents: Sequence[str]) -> F
     units, clusters = ("document", found.documents) if len(documents) > 1 else ("window", found.windows)
     change = [new - old for old, new in zip(found.reference, found.candidate, strict=True)]
     mean = mean_estimate(found.kl, clusters, bounded=False) if any(found.kl) else _exactly(0.0)
-    return Fidelity(
-        reference=sides[0].info.source,
-        candidate=sides[1].info.source,
+    conditions = FidelityConditions(
         reference_dtype=found.dtypes[0],
         candidate_dtype=found.dtypes[1],
         text=shown_path(place),
@@ -210,6 +217,11 @@ def _measured(sides: Sequence[Side], place: Path, documents: Sequence[str]) -> F
         left_out=found.left_out,
         most_probable=MOST if sides[1].info.served else None,
         notes=found.notes,
+    )
+    return Fidelity(
+        reference=sides[0].info.source,
+        candidate=sides[1].info.source,
+        conditions=conditions,
         kl_mean=replace(mean, low=None if mean.low is None else max(0.0, mean.low)),
         kl_median=quantile_estimate(found.kl, 0.5, clusters),
         kl_p99=quantile_estimate(found.kl, 0.99, clusters),
