@@ -167,22 +167,6 @@ def _moved(value: float, before: float, how: Aggregation) -> tuple[float, str]:
     return unit.factor * (value - before), unit.name
 
 
-def _composite_change(
-    composite: Composite, checkpoint: str, mine: Mapping[str, StoredResult], earlier: _Earlier
-) -> BestSoFarChange | None:
-    value = composite_value(composite, values_of(mine.values()))
-    known = None if value is None else earlier.best_composite(composite, mine)
-    if value is None or known is None:
-        return None
-    before, best, of = known
-    moved = _moved(value, before, mean(COMPOSITE))
-    name = (composite.name, COMPOSITE)
-    apart = other_model(next(iter(mine.values())), best)
-    return BestSoFarChange(
-        checkpoint, *name, value, before, *moved, best.checkpoint, best.run_id, of, other_model=apart
-    )
-
-
 def values_of(results: Iterable[StoredResult]) -> dict[tuple[str, str], float | None]:
     """All values by benchmark and metric."""
     return {
