@@ -6,10 +6,14 @@ import csv
 import dataclasses
 import html
 import io
+import random
 import re
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from pytest_touchstone.compare.baseline_source import open_source
 from pytest_touchstone.compare.candidate import BenchmarkScores
@@ -25,11 +29,13 @@ from pytest_touchstone.reports.best import best_line, best_sections, in_summary
 from pytest_touchstone.reports.page.builder import run_page, study_page
 from pytest_touchstone.reports.score_table import table_of_study
 from pytest_touchstone.reports.terminal import render
+from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.summary import Summary, load_summary, results_csv, summary_json, wholes
 from pytest_touchstone.study.advice import advice
 from pytest_touchstone.study.reading import study_of
 from pytest_touchstone.study.sections import sections_of
+from tests.support import summaries
 from tests.support.runs import run
 
 NAMES = ("one-100", "two-200", "three-300")
@@ -40,8 +46,62 @@ def results_in(output: Path, run_id: str) -> list[BenchmarkScores]:
     return [BenchmarkScores(saved, store.items(saved)) for saved in store.find() if saved.run_id == run_id]
 
 
-def summary_of(output: Path, seed: int) -> Summary:
-    folder = run(output, "one", *NAMES, seed=seed, when=1000)
+DECLARED = {
+    **{name: summaries.DECLARATIONS[name] for name in ("winogrande", "real_coref", "ko_lambada_wiki")},
+    "lambada_openai": dataclasses.replace(summaries.DECLARATIONS["lambada_openai"], primary="perplexity"),
+}
+"""Two benchmarks of a composite, one that lies in no composite, and one of which lower values are better."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawn:
+    """What a run is made of: two checkpoints may score alike on some benchmarks, and one benchmark be not valid."""
+
+    seed: int
+    tied: frozenset[str]
+    invalid: str | None
+
+    def change(self, records: list[Record]) -> list[Record]:
+        broken = next((record.item for record in records if record.benchmark == self.invalid), None)
+
+        def changed(record: Record) -> Record:
+            if record.item == broken:
+                return dataclasses.replace(record, status="error", scores={}, message="no answer")
+            if record.benchmark not in self.tied or record.checkpoint not in NAMES[:2]:
+                return record
+            draw = random.Random(f"{self.seed} {record.example}")
+            scores = {
+                name: -draw.expovariate(0.4) if name == "logprob" else float(draw.random() < 0.6)
+                for name in record.scores
+            }
+            return dataclasses.replace(record, scores=scores)
+
+        return [changed(record) for record in records]
+
+    def run(self, output: Path, run_id: str, *names: str, when: int = 1000) -> Path:
+        return run(
+            output,
+            run_id,
+            *names,
+            seed=self.seed + when,
+            when=when,
+            declarations=DECLARED,
+            change=self.change,
+        )
+
+
+RUNS = st.builds(
+    Drawn,
+    seed=st.integers(0, 10**6),
+    tied=st.frozensets(st.sampled_from([*DECLARED])),
+    invalid=st.none() | st.sampled_from([*DECLARED]),
+)
+WHOLE = RUNS.map(lambda drawn: dataclasses.replace(drawn, invalid=None))
+FEW = settings(max_examples=max(4, settings().max_examples // 10))
+
+
+def summary_of(output: Path, drawn: Drawn) -> Summary:
+    folder = drawn.run(output, "one", *NAMES)
     leaders = [standing._asdict() for standing in standings_of(results_in(output, "one"))]
     return dataclasses.replace(load_summary(folder), leaders=leaders)
 
@@ -51,10 +111,16 @@ def words(page: str) -> str:
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_values_and_the_best_checkpoint_are_the_same_in_every_form(tmp_path: Path, seed: int) -> None:
-    summary = summary_of(tmp_path, seed)
-    study = study_of(["one"], output=tmp_path)
+@FEW
+@given(drawn=RUNS)
+def test_values_and_the_best_checkpoint_are_the_same_in_every_form(drawn: Drawn) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        hold_all_forms_together(Path(folder), drawn)
+
+
+def hold_all_forms_together(output: Path, drawn: Drawn) -> None:
+    summary = summary_of(output, drawn)
+    study = study_of(["one"], output=output)
     texts = {
         "terminal": " ".join(render(summary, 200, False, details=True).split()),
         "Markdown": html.unescape(ci.markdown_page(summary)),
@@ -80,9 +146,13 @@ def test_values_and_the_best_checkpoint_are_the_same_in_every_form(tmp_path: Pat
             cell = of_study[result.checkpoint][place]
             assert cell is not None
             expected = pytest.approx((metric.value, metric.low, metric.high))
+            # A study has a perplexity as the log-probability by which it is compared.
+            compared = result.metrics[table_of_study(study).columns[place].metric]
             assert tuple(float(row[field]) for field in ("value", "low", "high")) == expected
             assert tuple(told[field] for field in ("value", "low", "high")) == expected
-            assert (cell.value, cell.low, cell.high) == expected
+            assert (cell.value, cell.low, cell.high) == pytest.approx(
+                (compared.value, compared.low, compared.high)
+            )
     standings = in_summary(summary)
     best, line = best_checkpoint(standings), best_line(standings)
     assert best is not None
@@ -92,12 +162,22 @@ def test_values_and_the_best_checkpoint_are_the_same_in_every_form(tmp_path: Pat
     chosen = study.once(advice).checkpoint
     assert chosen is not None
     assert (chosen.point.name, {point.name for point in chosen.rivals}) == (best.checkpoint, set(best.rivals))
+    dataclasses.replace(drawn, invalid=None).run(output, "next", "four-400", when=2000)
+    source = open_source("best", output, folder=output)
+    gate = decide(cases_of(results_in(output, "next"), []), source, GateConfig(mode="plain"))
+    assert {line.against.checkpoint for line in gate.lines if line.against is not None} == {best.checkpoint}
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_compare_and_the_gate_judge_alike(tmp_path: Path, seed: int) -> None:
-    run(tmp_path, "old", "checkpoint-100", seed=seed, when=1000)
-    run(tmp_path, "new", "checkpoint-200", seed=seed + 50, when=2000)
+@FEW
+@given(drawn=WHOLE)
+def test_compare_and_the_gate_judge_alike(drawn: Drawn) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        hold_compare_and_the_gate_together(Path(folder), drawn)
+
+
+def hold_compare_and_the_gate_together(tmp_path: Path, drawn: Drawn) -> None:
+    Drawn(drawn.seed, drawn.tied, None).run(tmp_path, "old", NAMES[0])
+    drawn.run(tmp_path, "new", NAMES[1], when=2000)
     source = open_source("old", tmp_path, folder=tmp_path)
     gate = decide(cases_of(results_in(tmp_path, "new"), []), source, GateConfig(mode="plain"))
     pair = compare_pair(*find_candidates(["old", "new"], output=tmp_path))

@@ -4,27 +4,44 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pytest_touchstone.reports.files import write_results
 from pytest_touchstone.results.aggregate import summarize
 from pytest_touchstone.results.journal import Journal
+from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.store_entry import saved_of
+from pytest_touchstone.results.summary import Declaration
 from tests.support import summaries
 
 
-def run(output: Path, run_id: str, *names: str, seed: int = 0, when: int = 0, **settings: Any) -> Path:
-    """The folder of a made-up run of two benchmarks, with its journal and its saved results."""
+def run(
+    output: Path,
+    run_id: str,
+    *names: str,
+    seed: int = 0,
+    when: int = 0,
+    declarations: Mapping[str, Declaration] | None = None,
+    change: Callable[[list[Record]], list[Record]] = list,
+    **settings: Any,
+) -> Path:
+    """The folder of a made-up run, with its journal and its saved results: of two benchmarks, or those declared.
+
+    ``change`` returns the records that the run has in place of the made-up ones.
+    """
+    declared = declarations or {name: summaries.DECLARATIONS[name] for name in ("winogrande", "real_coref")}
     folder = output / run_id
     folder.mkdir(parents=True)
-    items = summaries.collect(["winogrande", "real_coref"], list(names))
+    items = summaries.collect([*declared], list(names))
     records = [dataclasses.replace(one, row=f"row of {one.example}") for one in summaries.score(items, seed)]
+    records = change(records)
     summary = summarize(
         records,
-        summaries.DECLARATIONS,
+        declared,
         items,
         run_id=run_id,
         directory=str(folder),

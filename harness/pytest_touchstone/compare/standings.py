@@ -242,9 +242,10 @@ def choose_references(
 ) -> dict[str, Reference]:
     """Choose what each benchmark is compared with among its earlier results: the best over all items.
 
-    Where not all checkpoints have all benchmarks, one checkpoint is chosen for those benchmarks that form the largest
-    block, of checkpoints times benchmarks; then another for the rest. Benchmarks of a block that cannot be pooled go
-    with those that can: nothing of them was chosen. Where fewer than two can, each has the best by its own metric.
+    Where no two checkpoints have all benchmarks that several have, one checkpoint is chosen for those benchmarks that
+    form the largest block, of checkpoints times benchmarks; then another for the rest. Benchmarks of a block that
+    cannot be pooled go with those that can: nothing of them was chosen. Where fewer than two can, each has the best by
+    its own metric.
     """
     references: dict[str, Reference] = {}
     while waiting := {name: results for name, results in earlier.items() if name not in references}:
@@ -253,7 +254,11 @@ def choose_references(
             for result in results:
                 having.setdefault(result.saved.checkpoint_key, set()).add(name)
         sets = Counter(map(frozenset, having.values()))
-        block = max(sets, key=lambda names: len(names) * sum(sets[other] for other in sets if names <= other))
+        counts = {names: sum(sets[other] for other in sets if names <= other) for names in sets}
+        several = frozenset(name for name, results in waiting.items() if len(results) > 1)
+        block = max(counts, key=lambda names: len(names) * counts[names])
+        if several and sum(sets[other] for other in sets if several <= other) > 1:
+            block = several
         names = [name for name in waiting if name in block]
         shared = of_the_same_checkpoints([waiting[name] for name in names])
         choice = choose_best((results, metrics[name]) for name, results in zip(names, shared, strict=True))
