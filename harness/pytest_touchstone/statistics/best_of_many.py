@@ -131,13 +131,13 @@ def compare_with_best(
     effect.
     """
     means = [math.fsum(run) / len(run) for run in runs]
-    choice = chosen if isinstance(chosen, Choice) else None
-    place = choice.place if isinstance(chosen, Choice) else chosen
+    place = chosen.place if isinstance(chosen, Choice) else chosen
     best = means.index(max(means)) if place is None else place
     plain = compare_paired(runs[best], new, clusters, level=level)
     noise = noise_of(runs, new, clusters) if len(runs) > 1 else None
     if noise is None:
         return nothing_chosen(best, len(runs), plain)
+    choice = chosen if isinstance(chosen, Choice) else None
     return select(best, means, plain, noise, choice=choice, draws=draws)
 
 
