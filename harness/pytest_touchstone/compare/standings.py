@@ -170,7 +170,7 @@ def _standing(
     tested first, up to the first that it is not told from, or with ``every`` all."""
     if len(runners) < 2:
         return None
-    best, *others = sorted(runners, key=lambda name: -runners[name][0])
+    best, *others = sorted(runners, key=lambda name: (-runners[name][0], name))  # whatever order they came in
     count = len(runners)
     nearest, largest = others[0], 0.0
     rivals: dict[str, float | None] = {}
@@ -260,7 +260,8 @@ def choose_references(
         if several and sum(sets[other] for other in sets if several <= other) > 1:
             block = several
         names = [name for name in waiting if name in block]
-        shared = of_the_same_checkpoints([waiting[name] for name in names])
+        by_name = [sorted(waiting[name], key=lambda result: result.saved.checkpoint) for name in names]
+        shared = of_the_same_checkpoints(by_name)
         choice = choose_best((results, metrics[name]) for name, results in zip(names, shared, strict=True))
         for name, results in zip(names, shared, strict=True):
             if choice is None:
