@@ -38,7 +38,7 @@ from pytest_touchstone.core.errors import BenchmarkError, GateError
 from pytest_touchstone.core.text import count, listed
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult
 from pytest_touchstone.statistics.best_of_many import (
-    Choice,
+    PooledChoice,
     Selection,
     compare_composite_with_best,
     compare_with_best,
@@ -192,7 +192,7 @@ def compare(
     baselines: Sequence[BenchmarkScores],
     metric: str | None = None,
     *,
-    chosen: int | Choice | None = None,
+    chosen: int | PooledChoice | None = None,
     level: float = LEVEL,
 ) -> BenchmarkComparison:
     """The new result against the only baseline or the best of several, by the benchmark's primary metric or another.
@@ -202,7 +202,7 @@ def compare(
     """
     metric = metric or new.saved.primary
     score, how = score_name(new.saved, metric), new.saved.aggregation(metric)
-    place = chosen.place if isinstance(chosen, Choice) else chosen
+    place = chosen.place if isinstance(chosen, PooledChoice) else chosen
     if how.is_corpus_level:
         return _compare_corpus_metric(new, baselines, metric, chosen=place, level=level)
     aligned = columns(new.items, [baseline.items for baseline in baselines], score)
@@ -274,7 +274,7 @@ def compare_aligned(
     found: AlignedScores,
     *,
     higher: bool,
-    chosen: int | Choice | None = None,
+    chosen: int | PooledChoice | None = None,
     level: float = LEVEL,
 ) -> Selection:
     """The new scores against the others'. Where lower is better, the distances of the scores from the largest possible

@@ -37,7 +37,7 @@ from pytest_touchstone.compare.metric import conditions_apart
 from pytest_touchstone.core.composite import COMPOSITE, Composite, composite_value
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.results.store_entry import composites_of
-from pytest_touchstone.statistics.best_of_many import Choice, choose_over_all, corrected_for_choice
+from pytest_touchstone.statistics.best_of_many import PooledChoice, choose_over_all, corrected_for_choice
 from pytest_touchstone.statistics.verdicts import ALPHA
 
 ALL: Final = ""
@@ -215,7 +215,7 @@ def best_checkpoint(standings: Sequence[Standing]) -> Standing | None:
     return next(iter([*overall, *(row for row in standings if row.metric == COMPOSITE)]), None)
 
 
-def choose_best(benchmarks: Iterable[tuple[Sequence[BenchmarkScores], str]]) -> Choice | None:
+def choose_best(benchmarks: Iterable[tuple[Sequence[BenchmarkScores], str]]) -> PooledChoice | None:
     """Choose the checkpoint that is the best over all items of those benchmarks that can be pooled.
 
     A benchmark is given by its results, which stand in one order of checkpoints, and its metric. None for fewer than
@@ -234,7 +234,7 @@ class Reference(NamedTuple):
     """The earlier results that a benchmark is compared with, one per checkpoint, and which of them is the best."""
 
     results: tuple[BenchmarkScores, ...]
-    chosen: Choice | int
+    chosen: PooledChoice | int
 
 
 def choose_references(

@@ -84,7 +84,7 @@ class Selection:
     as_measured: Comparison
 
 
-class Choice(NamedTuple):
+class PooledChoice(NamedTuple):
     """A run that was chosen by its mean over several benchmarks, with the means of all runs over these ``items``.
 
     ``noise`` is that of these means, None where it is not known.
@@ -96,7 +96,7 @@ class Choice(NamedTuple):
     items: int
 
 
-def choose_over_all(benchmarks: Sequence[tuple[Sequence[Sequence[float]], Clusters | None]]) -> Choice:
+def choose_over_all(benchmarks: Sequence[tuple[Sequence[Sequence[float]], Clusters | None]]) -> PooledChoice:
     """Choose the best run over all items of several benchmarks, the first of equals.
 
     A benchmark is given by the scores of each run on its items, and the clusters of these.
@@ -112,7 +112,7 @@ def choose_over_all(benchmarks: Sequence[tuple[Sequence[Sequence[float]], Cluste
         if size
     ]
     noise = noise_of_composite(parts, count - 1) if count > 1 and parts else None
-    return Choice(means.index(max(means)), means, noise, items)
+    return PooledChoice(means.index(max(means)), means, noise, items)
 
 
 def compare_with_best(
@@ -120,7 +120,7 @@ def compare_with_best(
     new: Sequence[float],
     clusters: Clusters | None = None,
     *,
-    chosen: int | Choice | None = None,
+    chosen: int | PooledChoice | None = None,
     level: float = LEVEL,
     draws: int = DRAWS,
 ) -> Selection:
@@ -131,13 +131,13 @@ def compare_with_best(
     effect.
     """
     means = [math.fsum(run) / len(run) for run in runs]
-    place = chosen.place if isinstance(chosen, Choice) else chosen
+    place = chosen.place if isinstance(chosen, PooledChoice) else chosen
     best = means.index(max(means)) if place is None else place
     plain = compare_paired(runs[best], new, clusters, level=level)
     noise = noise_of(runs, new, clusters) if len(runs) > 1 else None
     if noise is None:
         return nothing_chosen(best, len(runs), plain)
-    choice = chosen if isinstance(chosen, Choice) else None
+    choice = chosen if isinstance(chosen, PooledChoice) else None
     return select(best, means, plain, noise, choice=choice, draws=draws)
 
 
@@ -158,7 +158,7 @@ def select(
     plain: Comparison,
     noise: JointNoise,
     *,
-    choice: Choice | None = None,
+    choice: PooledChoice | None = None,
     draws: int = DRAWS,
     sample: NoiseDraws | None = None,
 ) -> Selection:
