@@ -436,7 +436,7 @@ def pool(parts: Mapping[str, PooledPart], *, level: float) -> Pooled | None:
         return None
     references = {part.baselines[part.compared.place].saved.checkpoint_key for part in kept.values()}
     keys = [one.saved.checkpoint_key for one in shared[0]]
-    chosen = keys.index(*references) if len(references) == 1 and references <= {*keys} else None
+    chosen = keys.index(next(iter(references))) if len(references) == 1 and references <= {*keys} else None
     if all(part.is_flips for part in kept.values()):
         compared = _by_flips([*kept.values()], level)
     else:
