@@ -140,17 +140,22 @@ def test_a_stored_answer_comes_back() -> None:
 @pytest.mark.parametrize(
     ("how", "why"),
     [
-        ({"choices": ("yes",)}, "1 choices"),
-        ({}, "0 choices"),
+        ({"choices": ("yes",)}, "('yes',)"),
+        ({}, "()"),
         ({"choices": ("yes", "Yes")}, "the same"),
         ({"choices": ("8", "８")}, "the same"),
         ({"choices": ("not  so", "not so")}, "the same"),
         ({"choices": ("yes", "［no］")}, "brackets"),
         ({"choices": ("yes", "[no]")}, "brackets"),
         ({"choices": ("yes", " no")}, "brackets"),
-        ({"scale": (1, 1)}, "1 choices"),
-        ({"scale": (0, 10**9)}, "102 choices"),
-        ({"choices": ("a", "b"), "scale": (1, 3)}, "choices"),
+        ({"scale": 5}, "two whole numbers"),
+        ({"scale": (1, 2, 3)}, "two whole numbers"),
+        ({"scale": (1, 5.5)}, "two whole numbers"),
+        ({"scale": (1, 1)}, "below the last"),
+        ({"scale": (10, 1)}, "below the last"),
+        ({"scale": (0, 101)}, "102 grades"),
+        ({"scale": (0, 10**9)}, "1,000,000,001 grades"),
+        ({"choices": ("a", "b"), "scale": (1, 3)}, "both"),
     ],
 )
 def test_a_question_without_proper_choices_is_refused(how: dict[str, Any], why: str) -> None:

@@ -294,6 +294,21 @@ def choice_key(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
+def _grades(scale: object) -> tuple[str, ...]:
+    """Return the grades of a judge's scale as choices, from its first whole number to its last."""
+    ends = scale if isinstance(scale, (list, tuple)) else ()
+    if len(ends) != 2 or any(type(end) is not int for end in ends):
+        raise BenchmarkError(f"Judge: scale is {_shown(scale)}; give two whole numbers, such as (1, 10)")
+    first, last = ends
+    if first >= last:
+        raise BenchmarkError(f"Judge: scale is {_shown(scale)}; its first number must be below the last")
+    if last - first >= MOST_GRADES:
+        raise BenchmarkError(
+            f"Judge: scale={_shown(scale)} has {last - first + 1:,} grades; use at most {MOST_GRADES}"
+        )
+    return tuple(str(grade) for grade in range(first, last + 1))
+
+
 @dataclass(frozen=True, slots=True)
 class Judge:
     """A request to the judge of the run (``--eval-judge``), a checkpoint or server that is not the one under test.
@@ -302,7 +317,8 @@ class Judge:
     these in. The verdict is one of ``choices``, or a whole number of ``scale``, both ends included. The benchmark
     declares the question without texts (``@benchmark(judge=...)``).
 
-    Raises ``BenchmarkError`` for choices that are none, or alike.
+    Raises ``BenchmarkError`` for choices that are no texts or alike, for a scale that is not two whole numbers in
+    ascending order, and for choices and a scale together.
     """
 
     prompt: str
@@ -312,16 +328,13 @@ class Judge:
     texts: Sequence[tuple[str, str]] = ()
 
     def __post_init__(self, scale: tuple[int, int] | None) -> None:
-        choices: tuple[str, ...] = _texts("Judge: choices", self.choices)
-        if scale is not None:
-            first, last = scale
-            choices = (
-                *choices,
-                *(str(number) for number in range(first, min(last, first + MOST_GRADES) + 1)),
-            )
-        if not 2 <= len(choices) <= MOST_GRADES or (scale is not None and self.choices):
+        if scale is not None and self.choices:
+            raise BenchmarkError("Judge: both choices and scale are given; give one of them")
+        choices = _texts("Judge: choices", self.choices) if scale is None else _grades(scale)
+        if not 2 <= len(choices) <= MOST_GRADES:
             raise BenchmarkError(
-                f"Judge: {len(choices)} choices; give choices=('yes', 'no') or scale=(1, 10), of 2 to {MOST_GRADES}"
+                f"Judge: choices is {_shown(choices)}; give 2 to {MOST_GRADES} of them, such as ('yes', 'no'), "
+                "or scale=(1, 10)"
             )
         for one in choices:
             if not re.fullmatch(
