@@ -14,6 +14,8 @@ from pytest_touchstone.core.settings import settings_table
 
 PAGE: Final = Path(__file__).resolve().parents[1] / "options.md"
 
+BACKSLASH: Final = "\\"
+
 TITLES: Final[Mapping[str, str]] = {
     "checkpoints": "What is scored",
     "items": "On which items",
@@ -45,7 +47,8 @@ def options_page() -> str:
         lines += ["", f"## {title}", "", "| option | | affects |", "| --- | --- | --- |"]
         for row in (row for row in settings_table().values() if row.option and row.section == section):
             text = row.help[0].upper() + row.help[1:]
-            lines.append(f"| `{row.usage}` | {text.replace('|', chr(92) + '|')}. | {row.affects} |")
+            cells = (f"`{row.usage}`", f"{text}.", row.affects)
+            lines.append(f"| {' | '.join(cell.replace('|', BACKSLASH + '|') for cell in cells)} |")
     lines += ["", "## Exit codes", "", "| code | |", "| --- | --- |"]
     lines += [f"| {int(code)} | {code.sentence} |" for code in ExitCode]
     return "\n".join(lines) + "\n"

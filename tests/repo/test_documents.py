@@ -29,6 +29,19 @@ def place(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
+def test_no_row_of_a_table_is_broken_by_a_bar() -> None:
+    broken = []
+    for path in PAGES:
+        text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+        for table in re.findall(r"(?:^\|[^\n]*\n)+", text, re.MULTILINE):
+            head, *rows = table.splitlines()
+            bars = [len(re.findall(r"(?<!\\)\|", row)) for row in (head, *rows)]
+            broken += [
+                f"{place(path)}: {row}" for row, count in zip(rows, bars[1:], strict=True) if count != bars[0]
+            ]
+    assert not broken
+
+
 def test_links_lead_somewhere() -> None:
     astray = []
     for path in PAGES:
