@@ -46,10 +46,7 @@ def texts_of_the_code() -> str:
 SPEAKING = (
     *(f"reports/{name}.py" for name in ("comparison", "gate", "notes", "best")),
     *("document/formatting.py", "reports/terminal.py", "reports/next_steps.py"),
-    *(
-        f"study/{name}.py"
-        for name in ("advice", "curve_sections", "forgetting", "overview", "points", "pool")
-    ),
+    *(f"study/{name}.py" for name in ("advice", "curve_sections", "forgetting", "overview", "pool")),
     *(f"study/{name}.py" for name in ("sections", "sparklines", "versus")),
     *("compare/baselines.py", "compare/prompts.py", "compare/gate/decide.py", "compare/gate/accepted.py"),
 )
