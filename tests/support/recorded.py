@@ -22,7 +22,7 @@ from pytest_touchstone.engines.http.engine import canary_requests, served_checkp
 from pytest_touchstone.engines.http.planning import Planner
 from pytest_touchstone.engines.http.probe import METRICS, Probe
 from pytest_touchstone.engines.http.server import parse_address
-from pytest_touchstone.engines.http.tokens import named_tokens
+from pytest_touchstone.engines.http.tokens import tokenizer_by_name
 from pytest_touchstone.engines.settings import ModelSettings
 
 FOLDER = Path(__file__).parents[1] / "engines" / "http" / "recorded"
@@ -77,7 +77,7 @@ def _planner(info: CheckpointInfo, ask: Ask) -> Planner:
         return [None if isinstance(said, Failure) else said for said in found]
 
     name = info.served["tokenizer"]
-    return Planner(info, ModelSettings(), None if name is None else named_tokens(name, remote))
+    return Planner(info, ModelSettings(), None if name is None else tokenizer_by_name(name, remote))
 
 
 def _key(path: str, body: Mapping[str, Any] | None) -> str:

@@ -15,8 +15,8 @@ from pytest_touchstone.engines.http.calls import (
     CallLimits,
     FailedAttempt,
     Failure,
-    ended_by,
-    overdue,
+    deadline_failure,
+    failure_after,
     pause_after,
     retry_after,
     status_text,
@@ -32,12 +32,12 @@ def status(number: int, wait: float | None = None) -> FailedAttempt:
 
 @pytest.mark.parametrize("number", [408, 409, 425, 429, 500, 502, 503, 504, 529])
 def test_these_statuses_are_asked_again(number: int) -> None:
-    assert ended_by(status(number), 3, 1.0, 100.0, LIMITS) is None
+    assert failure_after(status(number), 3, 1.0, 100.0, LIMITS) is None
 
 
 @pytest.mark.parametrize("number", [400, 401, 403, 404, 405, 413, 418, 422, 451])
 def test_most_statuses_of_4xx_are_final(number: int) -> None:
-    failure = ended_by(FailedAttempt("status", status_text(number), number, "no"), 1, 1.0, 100.0, LIMITS)
+    failure = failure_after(FailedAttempt("status", status_text(number), number, "no"), 1, 1.0, 100.0, LIMITS)
     reason = f"{status_text(number)}; not asked again; the server says: no"
     assert failure == Failure(reason, "refused", number, "no")
 
@@ -88,18 +88,18 @@ def test_a_call_that_ends_says_why(
     trouble: FailedAttempt, attempts: int, left: float, kind: str, reason: str
 ) -> None:
     pause = pause_after(trouble, attempts)
-    failure = ended_by(trouble, attempts, pause, left, LIMITS)
+    failure = failure_after(trouble, attempts, pause, left, LIMITS)
     assert failure is not None
     assert (failure.kind, failure.status) == (kind, trouble.status)
     assert failure.reason.startswith(reason)
     if attempts == LIMITS.attempts:
-        assert ended_by(trouble, attempts - 1, pause, left, LIMITS) is None
+        assert failure_after(trouble, attempts - 1, pause, left, LIMITS) is None
 
 
 def test_a_call_that_never_got_its_turn_says_so_with_its_last_trouble() -> None:
     waited = "the item's 100 s (--eval-set item_timeout) passed while the call waited for its turn"
-    assert overdue(None, LIMITS) == Failure(waited, "deadline")
-    assert overdue(status(429), LIMITS).kind == "limited"
+    assert deadline_failure(None, LIMITS) == Failure(waited, "deadline")
+    assert deadline_failure(status(429), LIMITS).kind == "limited"
 
 
 def test_pauses_double_up_to_the_longest_and_a_wait_takes_their_place() -> None:

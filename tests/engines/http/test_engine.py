@@ -21,7 +21,7 @@ from pytest_touchstone.engines.http.engine import (
     MOST_PER_TOKEN,
     HttpEngine,
     canary_requests,
-    drift,
+    describe_drift,
     planner_of,
 )
 from pytest_touchstone.engines.http.transport import HttpTransport
@@ -44,29 +44,29 @@ def test_scores_are_asked_where_a_server_gives_them_and_texts_elsewhere() -> Non
 
 def test_rounding_is_no_drift_and_another_model_is() -> None:
     near = 10 * MOST_PER_TOKEN * 0.9
-    assert drift([score(-20.0)], [score(-20.0 - near)]) is None
-    found = drift([score(-20.0), score(-5.0)], [score(-20.0), score(-9.0)])
+    assert describe_drift([score(-20.0)], [score(-20.0 - near)]) is None
+    found = describe_drift([score(-20.0), score(-5.0)], [score(-20.0), score(-9.0)])
     assert found is not None
     assert "-5.00 then and -9.00 at the end" in found
-    assert drift([score(-20.0)], [score(-20.0, tokens=11)]) is not None
+    assert describe_drift([score(-20.0)], [score(-20.0, tokens=11)]) is not None
 
 
 def test_most_of_the_texts_must_differ() -> None:
     before = [text("a"), text("b"), text("c"), text("d")]
-    assert drift(before, [text("a"), text("b"), text("x"), text("y")]) is None
-    found = drift(before, [text("a"), text("x"), text("x"), text("y")])
+    assert describe_drift(before, [text("a"), text("b"), text("x"), text("y")]) is None
+    found = describe_drift(before, [text("a"), text("x"), text("x"), text("y")])
     assert found is not None
     assert "3 of 4 known prompts" in found
 
 
 def test_a_text_that_is_taken_for_a_reasoning_by_the_end_has_not_changed() -> None:
     reasoned = GenerateAnswer((Generated("", "length", 8, "a b"),), 4)
-    assert drift([text(" a b")], [reasoned]) is None
-    assert drift([text("a c")], [reasoned]) is not None
+    assert describe_drift([text(" a b")], [reasoned]) is None
+    assert describe_drift([text("a c")], [reasoned]) is not None
 
 
 def test_a_question_without_an_answer_says_nothing() -> None:
-    assert drift([score(-1.0)], [Refusal("gone")]) is None
+    assert describe_drift([score(-1.0)], [Refusal("gone")]) is None
 
 
 SETTINGS = ModelSettings()

@@ -12,13 +12,13 @@ from pytest_touchstone.core.requests import Generate, Generated, Refusal, Turn
 from pytest_touchstone.engines.http.calls import MalformedReplyError
 from pytest_touchstone.engines.http.capabilities import ServedModel, ServerCapabilities
 from pytest_touchstone.engines.http.generating import (
-    Prompted,
+    ExpectedTexts,
+    ServerPrompt,
     TextSettings,
-    WantedTexts,
-    answer_of,
-    fewest_tokens,
-    prompted,
-    read_texts,
+    build_prompt,
+    merge_samples,
+    min_tokens,
+    parse_samples,
     text_calls,
 )
 from pytest_touchstone.engines.transformers.token_work import ChatMode
@@ -85,7 +85,7 @@ def test_a_missing_text_at_the_limit_is_empty_and_elsewhere_no_answer() -> None:
 )
 def test_what_is_no_text_is_malformed(wrong: Any, said: str) -> None:
     with pytest.raises(MalformedReplyError, match=said):
-        read_texts(wrong, WantedTexts())
+        parse_samples(wrong, ExpectedTexts())
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
@@ -149,8 +149,8 @@ def test_the_ends_of_other_apis_are_known_by_their_names(name: str, reason: str)
 def test_where_the_name_of_an_end_says_nothing_the_tokens_tell(said: str | None) -> None:
     data = reply({"text": "a", "finish_reason": said})
     for limit, reason in ((3, "length"), (4, "eos")):
-        wanted = WantedTexts(limit=limit, ends=(str(said),))
-        assert read_texts(data, wanted)[0].finish_reason == reason
+        wanted = ExpectedTexts(limit=limit, ends=(str(said),))
+        assert parse_samples(data, wanted)[0].finish_reason == reason
 
 
 QUESTION = "Question: how many legs have three cats?\nAnswer:"
@@ -159,21 +159,22 @@ QUESTION = "Question: how many legs have three cats?\nAnswer:"
 @pytest.mark.parametrize("before", ["", "<s> ", "<|begin_of_text|>", " "])
 def test_a_text_that_begins_with_the_prompt_is_no_answer(before: str) -> None:
     choice = {"text": f"{before}{QUESTION} 12"}
-    wanted = WantedTexts(prompt=QUESTION, limit=64)
+    wanted = ExpectedTexts(prompt=QUESTION, limit=64)
     for counted in (3, 100):
         with pytest.raises(MalformedReplyError, match="begins with the prompt"):
-            read_texts(reply(choice, tokens=counted), wanted)
+            parse_samples(reply(choice, tokens=counted), wanted)
     with pytest.raises(MalformedReplyError, match="begins with the prompt"):
-        read_texts({"choices": [{"finish_reason": "stop", **choice}]}, wanted)
+        parse_samples({"choices": [{"finish_reason": "stop", **choice}]}, wanted)
 
 
 def test_a_model_may_repeat_its_prompt_where_the_server_counts_that() -> None:
     choice = {"text": f"{QUESTION} 12"}
     assert (
-        read_texts(reply(choice, tokens=20), WantedTexts(prompt=QUESTION, limit=64))[0].text == choice["text"]
+        parse_samples(reply(choice, tokens=20), ExpectedTexts(prompt=QUESTION, limit=64))[0].text
+        == choice["text"]
     )
     chat = {"choices": [{"finish_reason": "stop", "message": {"content": choice["text"]}}]}
-    assert read_texts(chat, WantedTexts(prompt=QUESTION, limit=64, chat=True))[0].text == choice["text"]
+    assert parse_samples(chat, ExpectedTexts(prompt=QUESTION, limit=64, chat=True))[0].text == choice["text"]
 
 
 @pytest.mark.parametrize(
@@ -181,13 +182,13 @@ def test_a_model_may_repeat_its_prompt_where_the_server_counts_that() -> None:
     [("", 0), ("one", 0), ("one two three four", 3), ("=" * 400, 0), ("人" * 100, 15), ("Hi " * 8, 6)],
 )
 def test_no_tokenizer_has_fewer_tokens_than_three_for_four_words(text: str, least: int) -> None:
-    assert fewest_tokens(text) == least
+    assert min_tokens(text) == least
 
 
 def texts(
     data: Any, count: int, stops: tuple[str, ...], tokenizer: TextTokenizer | None = None
 ) -> list[Generated]:
-    return read_texts(data, WantedTexts(count=count, stops=stops, limit=64), tokenizer)
+    return parse_samples(data, ExpectedTexts(count=count, stops=stops, limit=64), tokenizer)
 
 
 VLLM = ServerCapabilities(
@@ -199,12 +200,12 @@ REQUEST = Generate("The answer", max_new_tokens=8, stop=("\n",))
 
 def asking(can: ServerCapabilities, tokenizer: TextTokenizer | None = None, **how: Any) -> TextSettings:
     given: dict[str, Any] = {"mode": ChatMode(), "limit": 64, "cut": False} | how
-    return TextSettings(asked=ServedModel("/v1", "m", can), tokenizer=tokenizer, **given)
+    return TextSettings(served_model=ServedModel("/v1", "m", can), tokenizer=tokenizer, **given)
 
 
 def bodies(request: Generate, how: TextSettings) -> list[dict[str, Any]]:
-    made = prompted(request, how)
-    assert isinstance(made, Prompted), made
+    made = build_prompt(request, how)
+    assert isinstance(made, ServerPrompt), made
     return [dict(one.body or {}) | {"path": one.path} for one in text_calls(made, 0, how)]
 
 
@@ -236,7 +237,7 @@ def test_turns_go_to_chats_and_a_begun_answer_is_gone_on_from() -> None:
     (body,) = bodies(request, how)
     assert (body["path"], body["max_tokens"], body["stop"]) == ("/v1/chat/completions", 30, ["!"])
     assert (body["continue_final_message"], body["add_generation_prompt"]) == (True, False)
-    refused = prompted(
+    refused = build_prompt(
         request, asking(ServerCapabilities(completions=True, chat=True), mode=ChatMode(chat=True))
     )
     assert isinstance(refused, Refusal)
@@ -252,9 +253,9 @@ def test_samples_come_of_one_call_or_of_one_each(tokenizer: TextTokenizer) -> No
     assert all("n" not in one for one in each)
     greedy = Generate("a", max_new_tokens=4, samples=3)
     (body,) = bodies(greedy, asking(PLAIN, tokenizer))
-    made = prompted(greedy, asking(PLAIN, tokenizer))
-    assert isinstance(made, Prompted)
-    answer = answer_of(made, [[Generated("x", "eos", 1)]], [2])
+    made = build_prompt(greedy, asking(PLAIN, tokenizer))
+    assert isinstance(made, ServerPrompt)
+    answer = merge_samples(made, [[Generated("x", "eos", 1)]], [2])
     assert not isinstance(answer, Refusal)
     assert len(answer.samples) == 3
 
@@ -263,16 +264,16 @@ def test_a_prompt_that_is_too_long_is_refused_with_the_numbers_and_cut_only_wher
     tokenizer: TextTokenizer,
 ) -> None:
     long = Generate("the answer is " * 40, max_new_tokens=8)
-    refused = prompted(long, asking(PLAIN, tokenizer))
+    refused = build_prompt(long, asking(PLAIN, tokenizer))
     assert isinstance(refused, Refusal)
     assert "and 8 may follow, and the server takes 64 in all; --eval-seq-len 64" in refused.reason
-    cut = prompted(long, asking(PLAIN, tokenizer, cut=True))
-    assert isinstance(cut, Prompted)
+    cut = build_prompt(long, asking(PLAIN, tokenizer, cut=True))
+    assert isinstance(cut, ServerPrompt)
     assert (cut.tokens, cut.truncated > 0) == (56, True)
 
 
 def test_a_draw_from_top_k_tokens_is_refused_where_the_server_may_not_know_it() -> None:
-    refused = prompted(Generate("a", max_new_tokens=4, temperature=1.0, top_k=5), asking(PLAIN))
+    refused = build_prompt(Generate("a", max_new_tokens=4, temperature=1.0, top_k=5), asking(PLAIN))
     assert isinstance(refused, Refusal)
     assert "top_k" in refused.reason
 
@@ -284,8 +285,8 @@ def test_a_prompt_that_the_server_cut_is_no_answer(can: ServerCapabilities) -> N
     long = "one two three four five six seven eight nine ten " * 20
     request = Generate(long, max_new_tokens=8, turns=(Turn("user", long),))
     how = asking(can, mode=ChatMode(chat=can.chat), limit=None)
-    made = prompted(request, how)
-    assert isinstance(made, Prompted)
+    made = build_prompt(request, how)
+    assert isinstance(made, ServerPrompt)
     (one,) = text_calls(made, 0, how)
     choice = {"index": 0, "text": "11", "message": {"content": "11"}, "finish_reason": "stop"}
     for counted in (None, 0, 150, 260):
@@ -297,8 +298,8 @@ def test_a_prompt_that_the_server_cut_is_no_answer(can: ServerCapabilities) -> N
 def test_tokens_that_are_known_here_show_a_smaller_cut(tokenizer: TextTokenizer) -> None:
     request = Generate("The answer is seven. " * 40, max_new_tokens=8)
     how = asking(ServerCapabilities(completions=True), tokenizer, limit=None)
-    made = prompted(request, how)
-    assert isinstance(made, Prompted)
+    made = build_prompt(request, how)
+    assert isinstance(made, ServerPrompt)
     assert made.tokens is not None
     (one,) = text_calls(made, 0, how)
     choice = {"index": 0, "text": "11", "finish_reason": "stop"}
@@ -327,16 +328,16 @@ def chat(text: str | None, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_a_reasoning_in_a_reply_is_no_part_of_the_text(choice: dict[str, Any], expected: Generated) -> None:
-    wanted = WantedTexts(stops=("\n\n",), limit=50, delimiters=delimiters_of("auto"), chat=True)
-    (found,) = read_texts(reply({"stop_reason": None, **choice}), wanted)
+    wanted = ExpectedTexts(stops=("\n\n",), limit=50, delimiters=delimiters_of("auto"), chat=True)
+    (found,) = parse_samples(reply({"stop_reason": None, **choice}), wanted)
     assert found == expected
 
 
 @pytest.mark.parametrize("one", REPLIES, ids=lambda one: one.name)
 def test_a_reply_is_split_as_any_text_is_and_what_the_server_has_put_apart_is_closed(one: Reply) -> None:
     choice = chat(one.text, **({"reasoning_content": one.apart} if one.apart else {}))
-    wanted = WantedTexts(limit=50, delimiters=delimiters_of("auto"), chat=True, opened=None)
-    (found,) = read_texts(reply({**choice, "finish_reason": "length" if one.limit else "stop"}), wanted)
+    wanted = ExpectedTexts(limit=50, delimiters=delimiters_of("auto"), chat=True, opened=None)
+    (found,) = parse_samples(reply({**choice, "finish_reason": "length" if one.limit else "stop"}), wanted)
     assert (found.text, found.reasoning is not None) == (one.answer, one.traced)
     assert not one.apart or found.reasoning == one.apart
 
@@ -344,19 +345,21 @@ def test_a_reply_is_split_as_any_text_is_and_what_the_server_has_put_apart_is_cl
 @pytest.mark.parametrize("opened", [False, True, None])
 def test_a_reasoning_apart_leaves_a_text_without_delimiters_whole(opened: bool | None) -> None:
     choice = {**chat("So 4", reasoning_content="a"), "finish_reason": "length"}
-    wanted = WantedTexts(limit=50, delimiters=delimiters_of("</think>"), chat=True, opened=opened, opens=True)
-    assert read_texts(reply(choice), wanted) == [Generated("So 4", "length", 3, "a")]
+    wanted = ExpectedTexts(
+        limit=50, delimiters=delimiters_of("</think>"), chat=True, opened=opened, opens=True
+    )
+    assert parse_samples(reply(choice), wanted) == [Generated("So 4", "length", 3, "a")]
 
 
 def test_a_text_that_is_cut_off_is_a_trace_where_the_servers_template_is_known_to_open_one() -> None:
-    wanted = WantedTexts(limit=50, delimiters=delimiters_of("auto"), chat=True, opened=None)
-    (closed,) = read_texts(reply(chat("a</think>4")), wanted)
-    (begun,) = read_texts(reply(chat("<think>a</think>4")), wanted)
+    wanted = ExpectedTexts(limit=50, delimiters=delimiters_of("auto"), chat=True, opened=None)
+    (closed,) = parse_samples(reply(chat("a</think>4")), wanted)
+    (begun,) = parse_samples(reply(chat("<think>a</think>4")), wanted)
     assert (closed.unopened, begun.unopened) == (True, False)
     cut = {**chat("4 or"), "finish_reason": "length"}
-    texts = [read_texts(reply(cut), replace(wanted, opens=opens))[0].text for opens in (False, True)]
+    texts = [parse_samples(reply(cut), replace(wanted, opens=opens))[0].text for opens in (False, True)]
     assert texts == ["4 or", ""]
-    (ended,) = read_texts(reply(chat("4")), replace(wanted, opens=True))
+    (ended,) = parse_samples(reply(chat("4")), replace(wanted, opens=True))
     assert ended.text == "4"
 
 
@@ -371,8 +374,8 @@ def test_a_model_that_reasons_is_sent_no_stops_which_its_reasoning_may_hold(toke
         asking = texts_of(
             tokenizer.with_reasoning(think_end, thinking), think_end=think_end, thinking=thinking
         )
-        made = prompted(request, asking)
-        assert isinstance(made, Prompted)
+        made = build_prompt(request, asking)
+        assert isinstance(made, ServerPrompt)
         (call,) = text_calls(made, 0, asking)
         assert call.body is not None
         assert call.body.get("stop") == stops
@@ -382,15 +385,15 @@ def test_a_model_that_reasons_is_sent_no_stops_which_its_reasoning_may_hold(toke
 
 def test_a_system_prompt_stands_before_each_chat_and_nothing_else_is_asked(tokenizer: TextTokenizer) -> None:
     asking = texts_of(tokenizer, mode=ChatMode(chat=True, system="Be brief."))
-    made = prompted(Generate("q", max_new_tokens=5, turns=(Turn("user", "q"),)), asking)
-    assert isinstance(made, Prompted)
+    made = build_prompt(Generate("q", max_new_tokens=5, turns=(Turn("user", "q"),)), asking)
+    assert isinstance(made, ServerPrompt)
     assert made.request.turns == (Turn("system", "Be brief."), Turn("user", "q"))
-    own = prompted(
+    own = build_prompt(
         Generate("q", max_new_tokens=5, turns=(Turn("system", "You add."), Turn("user", "q"))), asking
     )
-    assert isinstance(own, Prompted)
+    assert isinstance(own, ServerPrompt)
     assert own.request.turns[0] == Turn("system", "Be brief.\n\nYou add.")
-    plain = prompted(Generate("q", max_new_tokens=5), asking)
+    plain = build_prompt(Generate("q", max_new_tokens=5), asking)
     assert isinstance(plain, Refusal)
     assert "which a system prompt needs" in plain.reason
 
@@ -402,5 +405,10 @@ def texts_of(tokenizer: TextTokenizer, mode: ChatMode | None = None, **more: Any
     )
     asked = ServedModel("/v1", "m", can)
     return TextSettings(
-        asked=asked, mode=mode or ChatMode(chat=True), tokenizer=tokenizer, limit=None, cut=False, **more
+        served_model=asked,
+        mode=mode or ChatMode(chat=True),
+        tokenizer=tokenizer,
+        limit=None,
+        cut=False,
+        **more,
     )

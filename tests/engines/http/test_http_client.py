@@ -20,8 +20,8 @@ from pytest_touchstone.core.errors import CheckpointError, ServerError
 from pytest_touchstone.engines.http import calls, http_client
 from pytest_touchstone.engines.http.calls import Call, CallLimits, CallReply, FailedAttempt
 from pytest_touchstone.engines.http.engine import HttpFactory
-from pytest_touchstone.engines.http.http_client import Outcome, Wire
-from pytest_touchstone.engines.http.server import Key, key_of
+from pytest_touchstone.engines.http.http_client import HttpClient, Outcome
+from pytest_touchstone.engines.http.server import Key, key_from_environment
 from pytest_touchstone.engines.http.transport import HttpTransport
 from tests.support.asking import generated
 from tests.support.fault_server import LONG_WAIT, MODEL, FaultServer, Scripted, scripted, text_of
@@ -38,7 +38,7 @@ def sent(base: str, *calls: Call[Any], environment: Mapping[str, str] | None = N
     """The outcomes of calls that are sent once, one after the other."""
 
     async def main() -> list[Outcome[Any]]:
-        attempts = Wire(base, key_of(environment or {}))
+        attempts = HttpClient(base, key_from_environment(environment or {}))
         outcomes = []
         for call in calls:
             outcomes.append(await attempts.send(call, 10))
@@ -92,7 +92,7 @@ def test_each_fault_is_named(fault: str, outcome: FailedAttempt) -> None:
     with FaultServer(always=fault, replies={"of us": (429, used_up), "created": (201, {})}) as server:
         found = trouble(server.base)
     text = found.text[: len(outcome.text)]
-    assert FailedAttempt(found.what, text, found.status, found.said, found.wait) == outcome
+    assert FailedAttempt(found.kind, text, found.status, found.server_message, found.wait) == outcome
 
 
 def test_what_a_reader_does_not_expect_is_malformed_and_no_answer() -> None:
@@ -100,7 +100,7 @@ def test_what_a_reader_does_not_expect_is_malformed_and_no_answer() -> None:
         found = trouble(
             server.base, Call("/v1/completions", {"prompt": "x"}, lambda reply: reply["choices"][3])
         )
-    assert found.what == "malformed"
+    assert found.kind == "malformed"
     assert found.text.startswith("the reply is not as expected (IndexError")
 
 
@@ -124,10 +124,10 @@ def test_an_error_with_status_200_is_no_answer_and_its_words_are_passed_on(
     reply = {"choices": [{"index": 0, "text": "", "finish_reason": "stop"}], "error": error}
     with FaultServer(always="400", replies={"400": (200, reply)}) as server:
         found = trouble(server.base, environment={"OPENAI_API_KEY": SECRET})
-    assert (found.what, found.text) == (what, text)
-    assert 0 < len(found.said) < 400
-    assert found.said.isprintable()
-    assert SECRET not in found.said
+    assert (found.kind, found.text) == (what, text)
+    assert 0 < len(found.server_message) < 400
+    assert found.server_message.isprintable()
+    assert SECRET not in found.server_message
 
 
 def test_a_redirect_is_not_followed_and_the_key_stays_with_its_host() -> None:
@@ -145,7 +145,7 @@ def test_a_compressed_reply_is_not_unpacked() -> None:
     with FaultServer(extra={"content-encoding": "gzip"}) as server:
         found = trouble(server.base)
         assert server.headers[0]["accept-encoding"] == "identity"
-    assert found.what == "final"
+    assert found.kind == "final"
     assert found.text.startswith(
         "the reply is compressed (gzip), which was not asked for: switch that off at the"
     )
@@ -183,7 +183,7 @@ def test_a_key_is_in_no_failure_error_log_or_repr(
 ) -> None:
     monkeypatch.setattr(calls, "FIRST_PAUSE", 0.01)
     caplog.set_level(logging.DEBUG)
-    key = key_of({"OPENAI_API_KEY": SECRET})
+    key = key_from_environment({"OPENAI_API_KEY": SECRET})
     texts: list[object] = []
     with FaultServer(key="another") as server:
         asking = HttpTransport(server.base, CallLimits(gone_seconds=0.2), key)
@@ -228,7 +228,7 @@ def test_other_servers_are_asked_through_the_proxy_of_the_environment(
 def test_a_proxy_that_does_not_speak_http_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("all_proxy", "socks5://127.0.0.1:9")
     with pytest.raises(CheckpointError, match="a socks5 proxy, and only http ones can be used"):
-        Wire("http://models.example", Key())
+        HttpClient("http://models.example", Key())
 
 
 def test_a_library_that_is_missing_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -306,11 +306,11 @@ def test_a_reply_that_breaks_off_is_none_and_the_next_request_has_another_connec
     ids=["said", "seen"],
 )
 def test_a_reply_beyond_the_limit_is_not_read(reply: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_client, "LARGEST_REPLY", 1000)
+    monkeypatch.setattr(http_client, "MAX_REPLY_BYTES", 1000)
     with scripted(reply, b"", GOOD) as server:
         large, good = asked(server, 2)
     assert isinstance(large, FailedAttempt)
-    assert (large.what, large.text[:24], good) == ("final", "the reply has more than ", "good")
+    assert (large.kind, large.text[:24], good) == ("final", "the reply has more than ", "good")
 
 
 @pytest.mark.parametrize(
@@ -326,9 +326,9 @@ def test_what_is_no_http_or_has_a_head_without_end_is_no_reply(reply: bytes) -> 
     with scripted(reply, b"", GOOD) as server:
         first, second = asked(server, 2)
     assert isinstance(first, FailedAttempt)
-    assert (first.what, first.text[:21], second) == ("connection", "the reply is no HTTP ", "good")
+    assert (first.kind, first.text[:21], second) == ("connection", "the reply is no HTTP ", "good")
     assert first.text.isprintable()
-    assert len(first.text) <= http_client.LONGEST_SAID + 1
+    assert len(first.text) <= http_client.MAX_SHOWN + 1
 
 
 @pytest.mark.parametrize("more", [GOOD, b"HTTP/1.1 2", b"\x00"])
@@ -353,7 +353,7 @@ def test_a_reply_that_comes_while_the_connection_is_idle_is_none_to_the_next_req
             writer.close()
 
         async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-            own = Wire(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", Key())
+            own = HttpClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", Key())
             found = [await own.send(Call("/", None, str, text=True), 10)]
             more.set()
             await asyncio.sleep(0.05)
@@ -379,7 +379,7 @@ def test_a_request_that_is_given_up_at_any_turn_leaves_no_connection_open() -> N
         async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
             for turns in range(30):
-                own = Wire(f"http://127.0.0.1:{port}", Key())
+                own = HttpClient(f"http://127.0.0.1:{port}", Key())
                 asking = asyncio.create_task(own.send(Call("/", {}, str, text=True), 10))
                 for _ in range(turns):
                     await asyncio.sleep(0.0002 if turns % 2 else 0)

@@ -12,7 +12,7 @@ from pytest_touchstone.checkpoints.formats.base import CheckpointRequest
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Generate, Loglikelihood
 from pytest_touchstone.engines.http.engine import planner_of, served_checkpoint
-from pytest_touchstone.engines.http.planning import estimate, money, parse_price
+from pytest_touchstone.engines.http.planning import estimate, parse_price, token_cost
 from pytest_touchstone.engines.http.probe import Probe
 from pytest_touchstone.engines.http.server import parse_address
 from pytest_touchstone.engines.settings import ModelSettings
@@ -37,8 +37,8 @@ def test_what_is_no_price_is_told_with_an_example(text: str) -> None:
 
 
 def test_money_is_counted_by_the_million() -> None:
-    assert money(2_000_000, 500_000, (0.5, 2.0)) == 2.0
-    assert money(1, 1, None) is None
+    assert token_cost(2_000_000, 500_000, (0.5, 2.0)) == 2.0
+    assert token_cost(1, 1, None) is None
 
 
 def info_of(server: ModelServer, tokenizer: str | None) -> CheckpointInfo:

@@ -16,7 +16,7 @@ from pytest_touchstone.engines.http.calls import Failure
 from pytest_touchstone.engines.http.capabilities import capabilities_from_plain
 from pytest_touchstone.engines.http.probe import Probe, ProbedServer
 from pytest_touchstone.engines.http.server import parse_address
-from pytest_touchstone.engines.http.tokens import KNOWN, named_tokens
+from pytest_touchstone.engines.http.tokens import PROBE_TEXT, tokenizer_by_name
 from pytest_touchstone.engines.transformers.tokenizer import TokenPair
 from tests.support.model_server import ModelServer
 
@@ -220,7 +220,7 @@ def test_the_name_of_an_end_that_says_nothing_is_taken_where_tokens_are_counted(
 
 
 def test_texts_that_begin_with_the_prompt_are_not_asked_for(whole: Path) -> None:
-    found = answering(choice={"text": f"<s> {KNOWN} x"})
+    found = answering(choice={"text": f"<s> {PROBE_TEXT} x"})
     assert (found.abilities.completions, found.abilities.chat) == (False, True)
     assert found.notes[0].startswith("completions are not asked for: the reply's text begins with the prompt")
 
@@ -249,7 +249,7 @@ def test_the_texts_of_many_requests_are_tokenized_together_and_each_once() -> No
         asked.append([body["prompt"] for body in bodies])
         return [{"tokens": list(body["prompt"].encode())} for body in bodies]
 
-    tokens = named_tokens("/tokenize", ask_all)
+    tokens = tokenizer_by_name("/tokenize", ask_all)
     assert tokens.remote is not None
     asked.clear()
     found: list[object] = []

@@ -13,7 +13,7 @@ from pytest_touchstone.core.requests import (
     Refusal,
 )
 from pytest_touchstone.engines.http.capabilities import capabilities_from_plain
-from pytest_touchstone.engines.http.engine import canary_requests, drift
+from pytest_touchstone.engines.http.engine import canary_requests, describe_drift
 from tests.support.recorded import FOLDER, SCORES, TEXTS, RecordedServer, answers, probed
 
 
@@ -59,4 +59,4 @@ def test_a_server_that_stays_the_same_has_not_drifted(name: str) -> None:
     server = RecordedServer(name)
     info = probed(server.ask)
     asked = canary_requests(info.serves)
-    assert drift(answers(info, server.ask, asked), answers(info, server.ask, asked)) is None
+    assert describe_drift(answers(info, server.ask, asked), answers(info, server.ask, asked)) is None

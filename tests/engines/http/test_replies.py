@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.engines.http.replies import Explanation, in_place_of, not_json, of_refusal, within
+from pytest_touchstone.engines.http.replies import (
+    Explanation,
+    describe_non_json,
+    explain_missing_choices,
+    explain_refusal,
+    find_error,
+)
 
 CHOICE = {"index": 0, "message": {"role": "assistant", "content": ""}, "finish_reason": "stop"}
 
@@ -25,21 +31,23 @@ CHOICE = {"index": 0, "message": {"role": "assistant", "content": ""}, "finish_r
     ],
 )
 def test_an_error_is_found_wherever_it_stands_in_a_reply(reply: Any, said: str, code: str) -> None:
-    assert within(reply) == Explanation(said, code)
-    assert of_refusal(json.loads, json.dumps(reply).encode()) == Explanation(said, code)
+    assert find_error(reply) == Explanation(said, code)
+    assert explain_refusal(json.loads, json.dumps(reply).encode()) == Explanation(said, code)
 
 
 @pytest.mark.parametrize(
     "reply", [{"choices": [CHOICE]}, {"error": None}, {"error": {}, "data": []}, [], "x"]
 )
 def test_a_reply_without_an_error_has_none(reply: Any) -> None:
-    assert within(reply) is None
+    assert find_error(reply) is None
 
 
 def test_the_words_of_a_reply_in_place_of_choices_are_found() -> None:
-    assert in_place_of({"detail": [{"msg": "field required"}]}) == '[{"msg": "field required"}]'
-    assert in_place_of({"message": "no such model"}) == "no such model"
-    assert in_place_of({"choices": [], "message": "x"}) == in_place_of({"id": 1}) == ""
+    assert explain_missing_choices({"detail": [{"msg": "field required"}]}) == '[{"msg": "field required"}]'
+    assert explain_missing_choices({"message": "no such model"}) == "no such model"
+    assert (
+        explain_missing_choices({"choices": [], "message": "x"}) == explain_missing_choices({"id": 1}) == ""
+    )
 
 
 PAGE = b"\n<!DOCTYPE html><html><head><title>Sign &amp; in</title></head></html>"
@@ -57,9 +65,9 @@ PAGE = b"\n<!DOCTYPE html><html><head><title>Sign &amp; in</title></head></html>
     ],
 )
 def test_what_is_no_json_is_named(body: bytes, said: str) -> None:
-    assert not_json(body, ValueError("why")).startswith(said)
+    assert describe_non_json(body, ValueError("why")).startswith(said)
 
 
 def test_a_web_page_with_a_status_of_failure_is_told_by_its_title() -> None:
-    assert of_refusal(json.loads, PAGE) == Explanation("a web page titled 'Sign & in'")
-    assert of_refusal(json.loads, b"Bad Gateway") == Explanation("Bad Gateway")
+    assert explain_refusal(json.loads, PAGE) == Explanation("a web page titled 'Sign & in'")
+    assert explain_refusal(json.loads, b"Bad Gateway") == Explanation("Bad Gateway")

@@ -16,7 +16,7 @@ from pytest_touchstone.engines.http.capabilities import (
     ServerCapabilities,
     capabilities_from_plain,
 )
-from pytest_touchstone.engines.http.scoring import most_probable, score_calls, split_into_token_steps
+from pytest_touchstone.engines.http.scoring import score_calls, split_into_token_steps, top_tokens_call
 from pytest_touchstone.engines.transformers.token_work import Score, ScoringPlan, TokenWork
 
 WORK = TokenWork((5, 6, 7), (7, 8))
@@ -221,7 +221,7 @@ TOLD: list[Any] = [
 
 
 def test_the_most_probable_tokens_are_read_at_each_target() -> None:
-    body, read = most_probable(WORK, OWN, 2)
+    body, read = top_tokens_call(WORK, OWN, 2)
     assert (body["prompt"], body["prompt_logprobs"], body["max_tokens"]) == ([5, 6, 7, 8], 2, 1)
     reply = copy.deepcopy(VLLM)
     reply["choices"][0]["prompt_logprobs"] = TOLD
@@ -244,4 +244,4 @@ def test_most_probable_tokens_that_cannot_be_are_malformed(change: dict[str, Any
     reply = copy.deepcopy(VLLM)
     reply["choices"][0]["prompt_logprobs"] = [*TOLD[:3], change]
     with pytest.raises(MalformedReplyError, match=said):
-        most_probable(WORK, OWN, 2)[1](reply)
+        top_tokens_call(WORK, OWN, 2)[1](reply)

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.engines.http.server import (
+    MIN_KEY_LENGTH,
     NAMES,
-    SHORTEST,
     Address,
     Key,
     choose_model,
-    key_of,
+    key_from_environment,
     parse_address,
 )
 
@@ -75,27 +75,33 @@ SECRET = "tk/very+secret=01"
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_key_comes_from_the_environment(name: str) -> None:
-    key = key_of({name: f" {SECRET}\n"})
+    key = key_from_environment({name: f" {SECRET}\n"})
     assert key.name == name
     assert key.headers() == {"Authorization": f"Bearer {SECRET}"}
 
 
 def test_our_own_variable_comes_first_and_an_empty_one_is_none() -> None:
-    assert key_of({"OPENAI_API_KEY": "theirs-1", "TOUCHSTONE_API_KEY": "ours-1"}).name == "TOUCHSTONE_API_KEY"
-    assert key_of({"OPENAI_API_KEY": "theirs-1", "TOUCHSTONE_API_KEY": " "}).name == "OPENAI_API_KEY"
-    assert not key_of({})
-    assert key_of({}).headers() == {}
+    assert (
+        key_from_environment({"OPENAI_API_KEY": "theirs-1", "TOUCHSTONE_API_KEY": "ours-1"}).name
+        == "TOUCHSTONE_API_KEY"
+    )
+    assert (
+        key_from_environment({"OPENAI_API_KEY": "theirs-1", "TOUCHSTONE_API_KEY": " "}).name
+        == "OPENAI_API_KEY"
+    )
+    assert not key_from_environment({})
+    assert key_from_environment({}).headers() == {}
 
 
 @pytest.mark.parametrize("value", ["two words", "line\nbreak", "schlüssel-1", "tab\tinside"])
 def test_a_key_that_no_header_can_hold_is_refused_without_being_shown(value: str) -> None:
     with pytest.raises(CheckpointError, match="OPENAI_API_KEY holds a character") as raised:
-        key_of({"OPENAI_API_KEY": value})
+        key_from_environment({"OPENAI_API_KEY": value})
     assert value not in str(raised.value)
 
 
 def test_a_key_shows_its_name_only_and_stays_in_its_process() -> None:
-    key = key_of({"OPENAI_API_KEY": SECRET})
+    key = key_from_environment({"OPENAI_API_KEY": SECRET})
     assert repr(key) == str(key) == f"{key}" == "Key(OPENAI_API_KEY)"
     with pytest.raises(TypeError):
         pickle.dumps(key)
@@ -104,7 +110,7 @@ def test_a_key_shows_its_name_only_and_stays_in_its_process() -> None:
 @settings(max_examples=50)
 @given(before=st.text(), after=st.text(), form=st.sampled_from([str, quote, lambda one: quote(one, safe="")]))
 def test_a_key_is_removed_from_any_text_in_the_forms_it_takes_in_addresses(before, after, form) -> None:
-    shown = key_of({"OPENAI_API_KEY": SECRET}).removed(f"{before}{form(SECRET)}{after}")
+    shown = key_from_environment({"OPENAI_API_KEY": SECRET}).removed(f"{before}{form(SECRET)}{after}")
     assert SECRET not in shown
     assert form(SECRET) not in shown
     assert "\n" not in shown
@@ -124,10 +130,12 @@ def test_what_looks_like_a_key_goes_too(text: str, shown: str) -> None:
 
 
 def test_a_placeholder_is_not_looked_for_in_texts() -> None:
-    short = "x" * (SHORTEST - 1)
-    assert key_of({"OPENAI_API_KEY": short}).removed(f"six {short} boxes") == f"six {short} boxes"
+    short = "x" * (MIN_KEY_LENGTH - 1)
+    assert (
+        key_from_environment({"OPENAI_API_KEY": short}).removed(f"six {short} boxes") == f"six {short} boxes"
+    )
 
 
 def test_a_key_in_json_is_removed_as_it_stands_there() -> None:
-    key = key_of({"OPENAI_API_KEY": SECRET})
+    key = key_from_environment({"OPENAI_API_KEY": SECRET})
     assert SECRET not in key.removed(json.dumps({"key": SECRET}))

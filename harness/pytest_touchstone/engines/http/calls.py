@@ -1,9 +1,8 @@
-"""The agreement between those who ask a server and the transport: calls, and what becomes of each.
+"""Calls to a server, their ends, and the retry policy. Independent of any HTTP library.
 
-Every call that is given to the transport ends exactly once: as a ``CallReply``, or as a ``Failure``, unless the run
-stops. Nothing here depends on a library for HTTP, and all times are given.
+Every call that is given to the transport ends exactly once, as a ``CallReply`` or a ``Failure``, unless the run stops.
 
-Of attempts that fail the rules say which are made again and when, and in which failure a call ends:
+The retry policy decides after a failed attempt whether and when the call is sent again:
 
 ==========================  ======================================================================================
 failure                     rule
@@ -16,8 +15,8 @@ reply not usable            again as after a 5xx
 other 4xx, redirects        final
 ==========================  ======================================================================================
 
-``Retry-After`` takes the place of the pause, and is obeyed in full. What cannot be sent again before the deadline of
-the item fails at once, and says so: waiting for nothing helps nobody.
+``Retry-After`` replaces the pause and is obeyed in full. A call that cannot be sent again before the deadline of its
+item fails at once.
 """
 
 from __future__ import annotations
@@ -37,21 +36,20 @@ T = TypeVar("T")
 
 Json: TypeAlias = Mapping[str, Any]
 
-Kind: TypeAlias = Literal["refused", "gone", "deadline", "malformed", "limited", "server"]
-"""The kinds of failure.
+FailureKind: TypeAlias = Literal["refused", "gone", "deadline", "malformed", "limited", "server"]
+"""The kinds of failure of a call.
 
-``refused``: the server will not answer this call (most of 4xx), or cannot be reached as asked (redirects, TLS).
-``gone``: there was no connection, or it broke. ``deadline``: time ran out, of the attempt, the item or the run.
-``malformed``: the last reply was not what was asked for. ``limited``: 429 to the end, or a wait beyond the deadline.
-``server``: 5xx or 408, 409, 425 to the end.
+``refused``: the server rejects the call (most of 4xx), or the address is wrong (redirects, TLS). ``gone``: there was no
+connection, or it broke. ``deadline``: the time of the attempt, the item or the run ran out. ``malformed``: the last
+reply was not usable. ``limited``: the last status was 429, or the server asked for a wait beyond the deadline.
+``server``: the last status was 5xx, 408, 409 or 425.
 """
 
 
 class MalformedReplyError(Exception):
-    """A reply is not what was asked for; the text says in what, in a few words without a full stop.
+    """A reply that is not usable, with a short reason.
 
-    Raised by ``Call.read``. The call is asked again, as after a 5xx, unless it is ``final``: the server would reply
-    with the same.
+    ``Call.read`` raises it. The call is sent again, as after a 5xx, unless the error is ``final``.
     """
 
     def __init__(self, text: str, *, final: bool = False) -> None:
@@ -61,13 +59,16 @@ class MalformedReplyError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallLimits:
-    """The limits of asking.
+    """The limits of time, concurrency and retries.
 
-    ``attempt_seconds``: from sending a request to the end of its reply. ``item_seconds``: for all calls of one owner,
-    from the first that is sent, waits included. ``run_seconds``: from the transport's first call, None for no limit.
-    ``gone_seconds``: how long a server may be away before the run stops, None where that ends calls alone.
-    ``concurrency_most``: calls under way at once.
-    ``attempts``: how often a call is sent that fails for other reasons than 429.
+    Attributes:
+        attempt_seconds: From sending a request to the end of its reply.
+        item_seconds: For all calls of one owner, from the first that is sent, waits included.
+        run_seconds: From the transport's first call; None for no limit.
+        gone_seconds: The time that a server may be away before the run stops; None to fail only the calls.
+        concurrency_most: The calls in flight at once.
+        attempts: The attempts of a call, those that end with 429 not counted.
+
     """
 
     attempt_seconds: float = 600.0
@@ -80,13 +81,16 @@ class CallLimits:
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """A question to the server.
+    """A request to the server.
 
-    ``path`` follows the server's base (``/v1/completions``). The method is POST with ``body`` as JSON, and GET where
-    that is None. ``read`` makes the wanted value of the reply's JSON, of its text where ``text`` is set; it runs in
-    another thread, and raises ``MalformedReplyError`` where the reply is not what was asked for. ``owner`` numbers the
-    item's request: calls with the same owner share a deadline. ``as_sent`` makes the body at the moment of
-    sending, in that thread too.
+    Attributes:
+        path: The path below the server's base (``/v1/completions``).
+        body: The JSON to POST; None for GET.
+        read: Parses the reply's JSON in another thread; raises ``MalformedReplyError`` if it is not usable.
+        owner: The index of the item's request; calls with the same owner share a deadline.
+        text: Whether ``read`` gets the reply's text in place of its JSON.
+        as_sent: Adapts the body at the moment of sending, in that thread too.
+
     """
 
     path: str
@@ -99,9 +103,9 @@ class Call(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class CallReply(Generic[T]):
-    """The end of a call that was answered.
+    """The end of an answered call.
 
-    ``usage`` has ``prompt_tokens`` and ``completion_tokens`` as far as the server says them, ``fingerprint`` is its
+    ``usage`` has ``prompt_tokens`` and ``completion_tokens`` if the server reports them, ``fingerprint`` is its
     ``system_fingerprint``; ``attempts`` counts how often the call was sent.
     """
 
@@ -115,17 +119,17 @@ class CallReply(Generic[T]):
 class Failure:
     """The end of a call without an answer: one line for people, without keys, and its kind.
 
-    ``status`` is that of the last reply, None where there was none. ``said`` is what the server said then, shortened.
+    ``status`` is that of the last reply, None if there was none; ``server_message`` is its explanation, shortened.
     """
 
     reason: str
-    kind: Kind
+    kind: FailureKind
     status: int | None = None
-    said: str = ""
+    server_message: str = ""
 
 
 Receiver: TypeAlias = Callable[[int, CallReply[T] | Failure], None]
-"""Called with the place of a call in the sequence given, and its end."""
+"""Receives the index of a call, and its end."""
 
 TOKENS: Final = ("prompt_tokens", "completion_tokens")
 """The counts of ``CallReply.usage``."""
@@ -134,120 +138,130 @@ TOKENS: Final = ("prompt_tokens", "completion_tokens")
 # Attempts that fail
 
 
-What: TypeAlias = Literal["status", "connection", "time", "malformed", "final"]
-"""The kinds of trouble: a status that is no success, no connection or a broken one, no reply in time, a reply that is
-not usable, and what no further attempt would change."""
+AttemptFailureKind: TypeAlias = Literal["status", "connection", "time", "malformed", "final"]
+"""The kinds of failed attempts: an error status, a missing or broken connection, no reply in time, an unusable reply,
+and failures that no further attempt would change."""
 
 FIRST_PAUSE: Final = 0.5
 LONGEST_PAUSE: Final = 30.0
 """The seconds before the second attempt, and the most before any."""
 
-AGAIN: Final = (408, 409, 425, 429)
-"""The statuses below 500 that may be another one the next time."""
+RETRIED_STATUSES: Final = (408, 409, 425, 429)
+"""The statuses below 500 that are worth another attempt."""
 
-LIMITED: Final = 429
+RATE_LIMITED: Final = 429
 
-AWAY: Final = (502, 503, 504)
-"""The statuses by which a proxy, or a server that starts, says that nobody answers behind it."""
+UNAVAILABLE_STATUSES: Final = (502, 503, 504)
+"""The statuses of a proxy, or of a starting server, while nobody answers behind it."""
 
 LONGEST_WAIT: Final = 10.0**9
-"""The seconds that stand for any longer wait."""
+"""The upper limit of ``Retry-After``, in seconds."""
 
 REQUEST_OPTION: Final = "--eval-set request_timeout"
 ITEM_OPTION: Final = "--eval-set item_timeout"
 """The options of the deadlines."""
 
-_KINDS: Final[Mapping[What, Kind]] = {"connection": "gone", "time": "deadline", "malformed": "malformed"}
+_KINDS: Final[Mapping[AttemptFailureKind, FailureKind]] = {
+    "connection": "gone",
+    "time": "deadline",
+    "malformed": "malformed",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class FailedAttempt:
-    """An attempt without a usable reply: its kind, and a few words about it.
+    """An attempt without a usable reply: its kind, and a short reason.
 
-    ``status`` is that of the reply, ``said`` the server's explanation, and ``wait`` the seconds of its
-    ``Retry-After``; ``unsent`` is true where there was no connection that the call could be sent over.
+    ``status`` is that of the reply, ``server_message`` the server's explanation, and ``wait`` the seconds of its
+    ``Retry-After``; ``unsent`` is true if no connection was made, so that the server has not seen the call.
     """
 
-    what: What
+    kind: AttemptFailureKind
     text: str
     status: int | None = None
-    said: str = ""
+    server_message: str = ""
     wait: float | None = None
     unsent: bool = False
 
     @property
     def away(self) -> bool:
-        """True where no server was met that answers."""
-        return self.what in ("connection", "time") or self.status in AWAY
+        """True if no server answered."""
+        return self.kind in ("connection", "time") or self.status in UNAVAILABLE_STATUSES
 
     @property
     def final(self) -> bool:
-        """True where asking again is of no use."""
-        if self.what == "status":
-            return (self.status or 0) < 500 and self.status not in AGAIN
-        return self.what == "final"
+        """True if another attempt is of no use."""
+        if self.kind == "status":
+            return (self.status or 0) < 500 and self.status not in RETRIED_STATUSES
+        return self.kind == "final"
 
 
-def pause_after(trouble: FailedAttempt, attempts: int) -> float:
-    """Return the seconds before the next attempt: those that the server asks for, else twice those before the last."""
-    if trouble.wait:  # 0 says nothing, and such a server would be asked without a breath
-        return trouble.wait
+def pause_after(attempt: FailedAttempt, attempts: int) -> float:
+    """Return the seconds before the next attempt: the server's ``Retry-After``, else exponential backoff."""
+    if attempt.wait:  # 0 says nothing, and such a server would be asked without a breath
+        return attempt.wait
     return min(FIRST_PAUSE * 2.0 ** min(attempts - 1, 16), LONGEST_PAUSE) * random.uniform(0.5, 1.0)
 
 
-def ended_by(
-    trouble: FailedAttempt, attempts: int, pause: float, left: float, limits: CallLimits
+def failure_after(
+    attempt: FailedAttempt, attempts: int, pause: float, left: float, limits: CallLimits
 ) -> Failure | None:
-    """Return the failure in which a call ends; None where it is sent again after the pause.
+    """Return the failure that ends a call, or None if it is sent again after the pause.
 
-    ``attempts`` are those that count, the present one among them; ``left`` are the seconds to the item's deadline.
+    Args:
+        attempt: The last attempt.
+        attempts: The attempts that count towards the limit, the last one included.
+        pause: The seconds before the next attempt.
+        left: The seconds to the item's deadline.
+        limits: The limits of the run.
+
     """
-    if trouble.final:
-        return _failure("refused", trouble, f"{trouble.text}; not asked again")
-    if left <= 0 and trouble.what == "time":
+    if attempt.final:
+        return _failure("refused", attempt, f"{attempt.text}; not asked again")
+    if left <= 0 and attempt.kind == "time":
         return _failure(
-            "deadline", trouble, f"{_item(limits)} passed before the server replied ({ITEM_OPTION})"
+            "deadline", attempt, f"{_item(limits)} passed before the server replied ({ITEM_OPTION})"
         )
-    if trouble.status != LIMITED and attempts >= limits.attempts:
-        option = f" ({REQUEST_OPTION})" if trouble.what == "time" else ""
-        reason = f"{trouble.text}, after {count(attempts, 'attempt')}{option}"
-        return _failure(_KINDS.get(trouble.what, "server"), trouble, reason)
+    if attempt.status != RATE_LIMITED and attempts >= limits.attempts:
+        option = f" ({REQUEST_OPTION})" if attempt.kind == "time" else ""
+        reason = f"{attempt.text}, after {count(attempts, 'attempt')}{option}"
+        return _failure(_KINDS.get(attempt.kind, "server"), attempt, reason)
     if pause < left:
         return None
     asks = f"; the server asks to wait {_seconds(pause)}, which is past {_item(limits)} ({ITEM_OPTION})"
     passed = f", and no time is left of {_item(limits)} ({ITEM_OPTION}) for another attempt"
-    return _failure(_late(trouble), trouble, trouble.text + (asks if trouble.wait else passed))
+    return _failure(_deadline_kind(attempt), attempt, attempt.text + (asks if attempt.wait else passed))
 
 
-def overdue(trouble: FailedAttempt | None, limits: CallLimits) -> Failure:
-    """Return the failure of a call whose item's deadline passed before it could be sent, or sent again.
+def deadline_failure(attempt: FailedAttempt | None, limits: CallLimits) -> Failure:
+    """Return the failure of a call that waited past its item's deadline.
 
-    ``trouble`` is that of its last attempt.
+    ``attempt`` is the last attempt, None if the call was never sent.
     """
     waited = f"{_item(limits)} ({ITEM_OPTION}) passed while the call waited for its turn"
-    if trouble is None:
+    if attempt is None:
         return Failure(waited, "deadline")
-    return _failure(_late(trouble), trouble, f"{trouble.text}; {waited}")
+    return _failure(_deadline_kind(attempt), attempt, f"{attempt.text}; {waited}")
 
 
 def retry_after(value: str | None, date: str | None, wall: float) -> float | None:
-    """Return the seconds that a ``Retry-After`` asks to wait, None where there is none that can be read.
+    """Parse a ``Retry-After`` header (seconds or an HTTP date) into seconds to wait, or None.
 
-    It is a number of seconds or an HTTP date. A date is seen from the reply's own ``Date``, since the clocks of two
-    machines differ, and from ``wall`` (seconds since 1970) where there is none.
+    A date is compared with the reply's own ``Date``, since the clocks of two machines differ, else with ``wall``
+    (seconds since 1970).
     """
     try:
         seconds = float(value or "")
     except ValueError:
-        then, now = _moment(value or ""), _moment(date or "")
-        if then is None:
+        wanted_time, server_time = _moment(value or ""), _moment(date or "")
+        if wanted_time is None:
             return None
-        seconds = then - (wall if now is None else now)
+        seconds = wanted_time - (wall if server_time is None else server_time)
     return None if math.isnan(seconds) else min(max(seconds, 0.0), LONGEST_WAIT)
 
 
 def _moment(text: str) -> float | None:
-    """Return an HTTP date, in any of its three forms, as seconds since 1970."""
+    """Return an HTTP date, in any of its three forms, in seconds since 1970."""
     try:
         moment = parsedate_to_datetime(text)
         # The form of C's asctime has no zone; all HTTP dates are UTC.
@@ -257,18 +271,18 @@ def _moment(text: str) -> float | None:
 
 
 def status_text(status: int) -> str:
-    """Return a status in words: ``HTTP 429 (too many requests)``."""
+    """Describe a status: ``HTTP 429 (too many requests)``."""
     phrase = responses.get(status, "").lower()
     return f"HTTP {status} ({phrase})" if phrase else f"HTTP {status}"
 
 
-def _failure(kind: Kind, trouble: FailedAttempt, text: str) -> Failure:
-    said = f"; the server says: {trouble.said}" if trouble.said else ""
-    return Failure(text + said, kind, trouble.status, trouble.said)
+def _failure(kind: FailureKind, attempt: FailedAttempt, text: str) -> Failure:
+    explanation = f"; the server says: {attempt.server_message}" if attempt.server_message else ""
+    return Failure(text + explanation, kind, attempt.status, attempt.server_message)
 
 
-def _late(trouble: FailedAttempt) -> Kind:
-    return "limited" if trouble.status == LIMITED else "deadline"
+def _deadline_kind(attempt: FailedAttempt) -> FailureKind:
+    return "limited" if attempt.status == RATE_LIMITED else "deadline"
 
 
 def _item(limits: CallLimits) -> str:

@@ -1,4 +1,4 @@
-"""The abilities of a server, as its probe found them: plain values, which travel to the processes that ask it."""
+"""The capabilities of a server: plain values that can be sent to other processes."""
 
 from __future__ import annotations
 
@@ -10,46 +10,54 @@ from pytest_touchstone.core.requests import Generate, Loglikelihood, Request, Ro
 from pytest_touchstone.engines.http.calls import Call, Json
 from pytest_touchstone.engines.http.replies import check_model
 
-Way: TypeAlias = Literal["prompt_logprobs", "echo"]
-"""The ways to the log-probabilities of a prompt: a list of vLLM's own, or the echo of OpenAI's first API."""
+ScoringMethod: TypeAlias = Literal["prompt_logprobs", "echo"]
+"""The methods to get the log-probabilities of a prompt: vLLM's ``prompt_logprobs``, or OpenAI's ``echo``."""
 
 Family: TypeAlias = Literal["vllm", "llama.cpp", "other"]
-"""The kinds of servers whose parameters of sampling go beyond OpenAI's."""
+"""The kinds of servers, by the sampling parameters that they have beyond OpenAI's."""
 
 NEUTRAL: Final[Mapping[Family, Mapping[str, float]]] = {
     "vllm": {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0},
     "llama.cpp": {"top_k": 0, "min_p": 0.0, "typical_p": 1.0, "repeat_penalty": 1.0},
     "other": {},
 }
-"""The values that switch off what such a server does to probabilities by default."""
+"""The values that switch off a server's default changes to the probabilities."""
 
 HELLO: Final = "Hi"
-"""The message that shows what a chat template adds."""
+"""The message that shows how many tokens a chat template adds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerCapabilities:
-    """The abilities of a server, beside answering at all.
+    """The capabilities of a server, as its probe found them.
 
-    ``completions`` and ``chat`` are the endpoints that it has. ``tokens``: it takes prompts as token ids.
-    ``scoring`` is the way to log-probabilities of a prompt; with ``new`` tokens generated after it, which the server
-    wants, and ``why`` says why there is no way. ``whole_texts``: the tokenizer has a token to begin a text with.
-    ``choices``: it gives the log-probabilities of chosen next tokens; ``block`` is the number of tokens in a block of
-    its prefix cache, 0 where there is none or it is not known.
+    Attributes:
+        family: The kind of server.
+        completions: It has the endpoint ``completions``.
+        chat: It has the endpoint ``chat/completions``.
+        tokens: It accepts prompts as token ids.
+        scoring: The method to get the log-probabilities of a prompt, None if there is none.
+        new: The new tokens that it must generate when it scores a prompt.
+        prompt_logprobs: The value of vLLM's parameter of that name.
+        why: The reason why it scores no prompts, or no whole texts.
+        whole_texts: The tokenizer has a token to begin a text with.
+        choices: It gives the log-probabilities of chosen next tokens.
+        block: The tokens per block of its prefix cache, 0 if there is none or it is not reported.
+        token_ids: Its texts come with their token ids.
+        several: It gives several samples for one request.
+        stops: The maximum number of stop sequences, None if no limit was met.
+        limit: Its name for the limit of new tokens.
+        continues: A chat may continue a text that the assistant has begun.
+        answers_as: The names under which the model answers.
+        ends: Its values of ``finish_reason`` that no known API has.
 
-    Of texts: ``token_ids`` come with them; ``several`` samples come of one request; ``stops`` is the most stop
-    sequences that it takes, None where no limit was met; ``limit`` is its name for the limit of new tokens.
-    ``continues``: a chat may go on from a text that the assistant has begun.
-
-    ``answers_as`` are the names under which the model answers. ``ends`` are names for the end of a text that no API is
-    known to have.
     """
 
     family: Family = "other"
     completions: bool = False
     chat: bool = False
     tokens: bool = False
-    scoring: Way | None = None
+    scoring: ScoringMethod | None = None
     new: int = 0
     prompt_logprobs: int = 0
     why: str = ""
@@ -66,7 +74,7 @@ class ServerCapabilities:
 
     @property
     def serves(self) -> tuple[type[Request], ...]:
-        """The kinds of request that it can answer."""
+        """The types of requests that it can answer."""
         return tuple(
             kind
             for kind, can in (
@@ -83,16 +91,16 @@ class ServerCapabilities:
 
 
 def capabilities_from_plain(row: Mapping[str, Any]) -> ServerCapabilities:
-    """Return the abilities that ``ServerCapabilities.plain`` described, now or in an earlier version."""
-    known = {one.name: row[one.name] for one in fields(ServerCapabilities) if one.name in row}
+    """Return the capabilities from the output of ``plain``, of this or an earlier version."""
+    values = {field.name: row[field.name] for field in fields(ServerCapabilities) if field.name in row}
     return ServerCapabilities(
-        **{**known, **{name: tuple(known.get(name, ())) for name in ("answers_as", "ends")}}
+        **{**values, **{name: tuple(values.get(name, ())) for name in ("answers_as", "ends")}}
     )
 
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A model at a server: the path of its API, its name, and what the server can do."""
+    """A model at a server: the path of its API, its name, and the server's capabilities."""
 
     api: str
     model: str
@@ -106,10 +114,12 @@ class ServedModel:
         owner: int,
         as_sent: Callable[[Json], Json] = lambda body: body,
     ) -> Call[Any]:
-        """Return a call whose reply must be of this model; ``as_sent`` is that of ``Call``."""
+        """Return a call whose reply must come from this model; for the arguments see ``Call``."""
 
-        def checked(data: Any) -> Any:
-            check_model(data, self.abilities.answers_as)
-            return read(data)
+        def read_checked(reply: Any) -> Any:
+            check_model(reply, self.abilities.answers_as)
+            return read(reply)
 
-        return Call(f"{self.api}/{endpoint}", {"model": self.model, **body}, checked, owner, as_sent=as_sent)
+        return Call(
+            f"{self.api}/{endpoint}", {"model": self.model, **body}, read_checked, owner, as_sent=as_sent
+        )

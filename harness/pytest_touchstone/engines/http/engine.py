@@ -1,15 +1,15 @@
-"""Served models as checkpoints, ``--checkpoint http://HOST:PORT/v1``, and the engine that asks their servers.
+"""Served models as checkpoints (``--checkpoint http://HOST:PORT/v1``), and the engine that queries their servers.
 
-``inspect`` asks the server what it can do (``probe``), and everything found is in ``CheckpointInfo.served``, as plain
-data: the processes that share a run ask with the same knowledge. Little is imported before that.
+``inspect`` probes the server; all findings are in ``CheckpointInfo.served`` as plain data, so that all processes of a
+run plan their calls alike. Little is imported before that.
 
-A served model has no files to be known by. Its fingerprint is made of what the server says of itself, and marked weak
-(``WEAK``): the same may be said of other weights. Where the server was started here (``managed_servers``), it is of the
-weights, the server and its version.
+A served model has no files to hash. Its fingerprint is made of what the server reports about itself, and marked weak
+(``WEAK``), since other weights may give the same report. For a server that was started here (``managed_servers``), the
+fingerprint is that of the weights, the server and its version.
 
-Known questions are asked at the beginning and at the end: a server may have another model by then. Where it gives
-log-probabilities, those of known texts are compared; they differ by rounding alone, which is far less than between two
-models. Else short greedy texts are compared, some of which rounding may change.
+Canary requests are sent at the beginning and at the end, since a server may change its model in between. If the server
+gives log-probabilities, those of known texts are compared; rounding changes them far less than another model does.
+Otherwise short greedy texts are compared, some of which rounding may change.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ if TYPE_CHECKING:
 
 PROBE_ATTEMPTS: Final = 3
 PROBE_SECONDS: Final = 120.0
-"""The attempts at a probe's request, and the seconds of each: a server may compile something first."""
+"""The attempts at a probe's request, and the seconds for each; a server may compile something first."""
 
 GONE_SECONDS: Final = 120.0
 GONE_HERE_SECONDS: Final = 15.0
 """The seconds that a server may be away before the run stops; one that was started here does not come back."""
 
-_TOLD: Final = ("model", "server", "version", "system_fingerprint", "tokens")
-_STARTED: Final = ("server", "version", "arguments")
-"""The parts of a weak fingerprint, and those beside the weights, by the names in ``CheckpointInfo.served``."""
+_IDENTITY_FIELDS: Final = ("model", "server", "version", "system_fingerprint", "tokens")
+_MANAGED_FIELDS: Final = ("server", "version", "arguments")
+"""The fields of ``CheckpointInfo.served`` in a weak fingerprint, and those beside the weights."""
 
 
 class HttpFactory(EngineFactory):
-    """Opens models at servers."""
+    """The factory of engines for served models."""
 
     name = "http"
     targets = TARGETS
@@ -75,22 +75,21 @@ class HttpFactory(EngineFactory):
     )
 
     def inspect(self, path: Path, asked: CheckpointRequest) -> CheckpointInfo:
-        """Describe a served model. Raises ``CheckpointError`` where it cannot be asked."""
+        """Describe a served model. Raises ``CheckpointError`` if the server cannot be used."""
         del path  # in which two slashes are one
         return inspect_server(parse_address(asked.source), asked)
 
     def fingerprint(self, info: CheckpointInfo) -> str:
-        """Return the fingerprint of the weights and their server, where they are here, else the weak one of what the
-        server says of itself."""
+        """Return the fingerprint of local weights and their server, else a weak one of the server's own report."""
         if info.served.get("weights"):
             weights = fingerprint(info_from_plain(info.served["weights"]))
-            told = [weights, *(info.served.get(name) for name in _STARTED)]
-            return hashlib.sha256(json.dumps(told).encode()).hexdigest()
-        told = [info.served.get(name) for name in _TOLD]
-        return WEAK + hashlib.sha256(json.dumps(told).encode()).hexdigest()
+            identity = [weights, *(info.served.get(name) for name in _MANAGED_FIELDS)]
+            return hashlib.sha256(json.dumps(identity).encode()).hexdigest()
+        identity = [info.served.get(name) for name in _IDENTITY_FIELDS]
+        return WEAK + hashlib.sha256(json.dumps(identity).encode()).hexdigest()
 
     def open(self, info: CheckpointInfo, settings: ModelSettings) -> HttpEngine:
-        """Return the model, ready to be asked. Raises ``CheckpointError``."""
+        """Return an engine for the model. Raises ``CheckpointError``."""
         limits = CallLimits(
             attempt_seconds=settings.request_timeout,
             item_seconds=settings.item_timeout,
@@ -105,19 +104,19 @@ class HttpFactory(EngineFactory):
 def planner_of(
     info: CheckpointInfo, settings: ModelSettings, transport: HttpTransport | None = None
 ) -> Planner:
-    """Return what plans calls for a model; ``transport`` is needed for a tokenizer at the server."""
+    """Return the planner of calls for a model; a tokenizer at the server needs a ``transport``."""
     from pytest_touchstone.engines.http.planning import Planner
-    from pytest_touchstone.engines.http.tokens import named_tokens
+    from pytest_touchstone.engines.http.tokens import tokenizer_by_name
 
     name = info.served["tokenizer"]
-    ask: AskAll = (lambda _, bodies: [None] * len(bodies)) if transport is None else _remote(transport)
-    return Planner(info, settings, None if name is None else named_tokens(name, ask))
+    ask: AskAll = (lambda _, bodies: [None] * len(bodies)) if transport is None else _asker(transport)
+    return Planner(info, settings, None if name is None else tokenizer_by_name(name, ask))
 
 
 def inspect_server(address: Address, asked: CheckpointRequest, limit: int | None = None) -> CheckpointInfo:
-    """Describe the model at an address. Raises ``CheckpointError`` where it cannot be asked.
+    """Probe the server at an address and describe its model. Raises ``CheckpointError``.
 
-    ``limit`` is the most tokens that it takes, for a server that does not say it itself.
+    ``limit`` is the maximum number of tokens for a server that does not report one.
     """
     from pytest_touchstone.engines.http.probe import METRICS, Probe
 
@@ -125,7 +124,7 @@ def inspect_server(address: Address, asked: CheckpointRequest, limit: int | None
     transport = _transport(address.base, limits)
 
     def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:
-        (end,) = transport.ask([Call(path, body, lambda data: data, text=path == METRICS)])
+        (end,) = transport.ask([Call(path, body, lambda reply: reply, text=path == METRICS)])
         return end if isinstance(end, Failure) else end.value
 
     try:
@@ -137,12 +136,12 @@ def inspect_server(address: Address, asked: CheckpointRequest, limit: int | None
 
 
 def served_checkpoint(address: Address, server: ProbedServer, asked: CheckpointRequest) -> CheckpointInfo:
-    """Return the checkpoint that a probe found."""
-    from pytest_touchstone.engines.http.planning import ASSUMED
+    """Return the checkpoint for a probed server."""
+    from pytest_touchstone.engines.http.planning import DEFAULT_LIMIT
 
-    place = Path(f"{address.url}?model={server.model}")
+    path_and_model = Path(f"{address.url}?model={server.model}")
     limit = server.limit
-    seq_len = asked.limited(address.url, limit or asked.seq_len or ASSUMED)
+    seq_len = asked.limited(address.url, limit or asked.seq_len or DEFAULT_LIMIT)
     notes = list(server.notes)
     if limit is None and asked.seq_len is None:
         notes.append(
@@ -151,7 +150,7 @@ def served_checkpoint(address: Address, server: ProbedServer, asked: CheckpointR
     return CheckpointInfo(
         name=Path(server.model.rstrip("/")).name,
         source=asked.source,
-        path=place,
+        path=path_and_model,
         kind="causal",
         format="served",
         model_type=f"served by {' '.join(filter(None, (server.server, server.version))) or 'an unknown server'}",
@@ -189,10 +188,10 @@ def _transport(base: str, limits: CallLimits) -> HttpTransport:
     return HttpTransport(base, limits)
 
 
-def _remote(transport: HttpTransport) -> AskAll:
+def _asker(transport: HttpTransport) -> AskAll:
     def ask_all(path: str, bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
         ends = transport.ask(
-            [Call(path, body, lambda data: data, number) for number, body in enumerate(bodies)]
+            [Call(path, body, lambda reply: reply, number) for number, body in enumerate(bodies)]
         )
         return [end.value if isinstance(end, CallReply) else None for end in ends]
 
@@ -200,7 +199,7 @@ def _remote(transport: HttpTransport) -> AskAll:
 
 
 MOST_PER_TOKEN: Final = 0.05
-"""Nats by which the mean log-probability of a text's tokens may differ."""
+"""Nats by which the mean log-probability of a text's tokens may differ between the beginning and the end."""
 
 _TEXTS: Final = (
     ("The capital of France", " is Paris, and the capital of Italy is Rome."),
@@ -219,16 +218,16 @@ _GREEDY: Final[tuple[Request, ...]] = tuple(
 
 
 def canary_requests(serves: Sequence[type[Request]]) -> tuple[Request, ...]:
-    """Return the questions for a server that answers these kinds of request."""
+    """Return the canary requests for a server that answers these types of requests."""
     return _SCORES if Loglikelihood in serves else _GREEDY
 
 
-def drift(before: Sequence[Answer | Refusal], after: Sequence[Answer | Refusal]) -> str | None:
-    """Return in words how the answers at the end differ from those at the beginning; None where they agree.
+def describe_drift(before: Sequence[Answer | Refusal], after: Sequence[Answer | Refusal]) -> str | None:
+    """Describe how the canary answers at the end differ from those at the beginning; None if they agree.
 
-    A question without an answer says nothing.
+    Refusals are not compared.
     """
-    pairs, apart = 0, 0
+    pairs, different = 0, 0
     for old, new in zip(before, after, strict=True):
         if isinstance(old, LoglikelihoodAnswer) and isinstance(new, LoglikelihoodAnswer):
             nats = abs(old.logprob - new.logprob)
@@ -238,24 +237,24 @@ def drift(before: Sequence[Answer | Refusal], after: Sequence[Answer | Refusal])
                     f"{old.logprob:.2f} then and {new.logprob:.2f} at the end"
                 )
         elif isinstance(old, GenerateAnswer) and isinstance(new, GenerateAnswer):
-            pairs, apart = pairs + 1, apart + (_whole(old) != _whole(new))
-    if apart > pairs / 2:
+            pairs, different = pairs + 1, different + (_full_text(old) != _full_text(new))
+    if different > pairs / 2:
         return (
-            f"the server answers otherwise than at the beginning: {apart} of {pairs} known prompts, asked "
+            f"the server answers otherwise than at the beginning: {different} of {pairs} known prompts, asked "
             "greedily, have other texts at the end"
         )
     return None
 
 
-def _whole(answer: GenerateAnswer) -> str:
-    """Return a text with its reasoning: what is known of a server's texts by the end may take that away."""
+def _full_text(answer: GenerateAnswer) -> str:
+    """Return a text with its reasoning, since the two may be split differently at the end of a run."""
     return (answer.samples[0].reasoning or "") + answer.text.strip()
 
 
 class HttpEngine(Engine):
-    """Answers ``Loglikelihood``, ``RollingLoglikelihood`` and ``Generate``, as far as its server does.
+    """An engine for ``Loglikelihood``, ``RollingLoglikelihood`` and ``Generate``, as far as its server answers them.
 
-    Before the first answer, and when it is told that no more is asked, it asks known questions (``canary``).
+    Canary requests are sent before the first answer, and again by ``check``.
     """
 
     def __init__(
@@ -272,12 +271,11 @@ class HttpEngine(Engine):
 
     @property
     def usage(self) -> dict[str, Any]:
-        """The cost of answering so far: requests, tokens as the server counts them, money; and what speaks against the
-        answers."""
-        from pytest_touchstone.engines.http.planning import money
+        """The cost so far (requests, tokens as the server counts them, money), and notes on doubtful answers."""
+        from pytest_touchstone.engines.http.planning import token_cost
 
         counts = {name: self._transport.counts[name] for name in ("requests", "retries", *TOKENS)}
-        cost = money(counts["prompt_tokens"], counts["completion_tokens"], self._price)
+        cost = token_cost(counts["prompt_tokens"], counts["completion_tokens"], self._price)
         return {
             **counts,
             "troubles": dict(self._transport.troubles),
@@ -287,9 +285,9 @@ class HttpEngine(Engine):
         }
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
-        """Return one answer per request, in the order asked; each is passed to ``done`` when it is there.
+        """Return one answer per request, in order; each is passed to ``done`` as soon as it is complete.
 
-        Raises ``ServerError`` where the server is gone.
+        Raises ``ServerError`` if the server is gone.
         """
         if self._before is None:
             self._before = self._ask(self._planner.plan(self._canaries))
@@ -297,31 +295,39 @@ class HttpEngine(Engine):
         return self._ask(self._planner.plan(requests), done)
 
     def conversation(self, turns: Sequence[Turn]) -> str | Refusal | None:
-        """Return turns as the model's chat template writes them; None where that is not known here."""
+        """Render turns with the model's chat template; None if there is no template here."""
         return self._planner.conversation(turns)
 
     @property
     def marks(self) -> frozenset[str]:
-        """The texts that are special tokens, as far as the tokenizer is here."""
+        """The special tokens of the tokenizer, as texts; empty if the tokenizer is at the server."""
         return self._planner.marks
 
     def most_probable(self, works: Sequence[TokenWork], most: int) -> list[list[dict[int, float]]]:
-        """Return, for each work, the log-probabilities of the ``most`` most probable tokens and of the target, by
-        token, at each target.
+        """Return the log-probabilities of the most probable tokens at each target.
 
-        Raises ``CheckpointError`` where the server does not give them.
+        Args:
+            works: The token sequences.
+            most: The number of tokens per target; the target itself is added to them.
+
+        Returns:
+            For each work and each of its targets, the log-probabilities by token id.
+
+        Raises:
+            CheckpointError: If the server does not report them.
+
         """
-        from pytest_touchstone.engines.http.scoring import most_probable
+        from pytest_touchstone.engines.http.scoring import top_tokens_call
 
-        asked = self._planner.asked
-        if asked.abilities.scoring != "prompt_logprobs":
-            why = asked.abilities.why or "it has no prompt_logprobs, as vLLM has them"
+        served_model = self._planner.served_model
+        if served_model.abilities.scoring != "prompt_logprobs":
+            why = served_model.abilities.why or "it has no prompt_logprobs, as vLLM has them"
             raise CheckpointError(
                 f"{self.info.source}: does not say which tokens it finds most probable in a prompt: {why}"
             )
         calls = [
-            asked.call("completions", *most_probable(work, asked.abilities, most), number)
-            for number, work in enumerate(works)
+            served_model.call("completions", *top_tokens_call(work, served_model.abilities, most), index)
+            for index, work in enumerate(works)
         ]
         rows = []
         for end in self._transport.ask(calls):
@@ -331,22 +337,21 @@ class HttpEngine(Engine):
         return rows
 
     def check(self) -> None:
-        """Ask the known questions again, unless nothing was asked since; ``usage`` says what was found."""
+        """Send the canary requests again, unless nothing was sent since; ``usage`` has the outcome."""
         if self._before is None or not self._since:
             return
         self._since, self._unchecked = 0, True
         after = self._ask(self._planner.plan(self._canaries))
-        self._drift = self._drift or drift(self._before, after)
+        self._drift = self._drift or describe_drift(self._before, after)
         self._unchecked = all(isinstance(answer, Refusal) for answer in after)
 
     def expect_traces(self, *, opened: bool) -> None:
-        """Send no stop sequences from now on; with ``opened``, a text that is cut off without a delimiter is a
-        trace."""
+        """Send no stop sequences from now on; with ``opened``, a text cut off before a delimiter is a trace."""
         self._planner.traces.shown = True
         self._planner.traces.opened |= opened
 
     def progress(self) -> EngineProgress:
-        """Return the work so far, as the server counts it."""
+        """Return the progress so far, in tokens as the server counts them."""
         return EngineProgress(
             tokens=sum(self._transport.counts[name] for name in TOKENS), trouble=self._transport.trouble
         )

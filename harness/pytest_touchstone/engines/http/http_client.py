@@ -1,14 +1,14 @@
-"""One attempt: a call over HTTP, and a value or a trouble for it. Everything that needs aiohttp is here.
+"""Send one call over HTTP with aiohttp and parse its reply.
 
-Facts about aiohttp (3.14) by which this is as it is:
+These facts about aiohttp (3.14) explain the code:
 
 - ``ClientSession(trust_env=True)`` reads ``~/.netrc`` and the proxies again for each request, each in another thread.
-  It also fails where netrc has a password for a host and a key is sent. So the proxy is looked up once, and netrc is
-  not read.
-- Its time-outs are rounded up to whole seconds beyond five; ours are kept by the event loop.
-- It follows redirects, and takes the key off where they lead to another origin. None is followed here: the key goes to
-  the host that was named, and the message says where the server wants one to go.
-- It would unpack compressed replies of any size. None is asked for, and none is taken.
+  It also fails if netrc has a password for a host and a key is sent. So the proxy is looked up once, and netrc is not
+  read.
+- aiohttp rounds time-outs of more than five seconds up to whole seconds; ours are kept by the event loop.
+- aiohttp follows redirects, and removes the key if they lead to another origin. Here none is followed: the key goes
+  only to the host that the user named, and the message shows the new address.
+- aiohttp would unpack compressed replies of any size. None is requested, and none is accepted.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from pydantic_core import from_json, to_json
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.engines.http import replies
 from pytest_touchstone.engines.http.calls import (
-    AGAIN,
+    RETRIED_STATUSES,
     TOKENS,
+    AttemptFailureKind,
     Call,
     CallReply,
     FailedAttempt,
     MalformedReplyError,
-    What,
     retry_after,
     status_text,
 )
@@ -63,16 +63,16 @@ T = TypeVar("T")
 
 Outcome: TypeAlias = CallReply[T] | FailedAttempt
 
-LARGEST_REPLY: Final = 64 << 20
-"""The bytes that a reply may have: log-probabilities of a prompt of 100,000 tokens are about 10 MB."""
+MAX_REPLY_BYTES: Final = 64 << 20
+"""The maximum bytes of a reply; the log-probabilities of a prompt of 100,000 tokens are about 10 MB."""
 
-LONGEST_SAID: Final = 300
-"""The characters of a server's explanation that are kept."""
+MAX_SHOWN: Final = 300
+"""The maximum characters of a server's explanation in a message."""
 
 IDLE_SECONDS: Final = 3.0
 CONNECT_SECONDS: Final = 15.0
-"""The seconds that an idle connection is kept, and that a new one may take. Servers close idle ones too, uvicorn and so
-vLLM after five seconds, and a request that is just then sent fails."""
+"""The seconds that an idle connection is kept, and that a new one may take. Servers also close idle connections
+(uvicorn, and so vLLM, after five seconds); a request that is sent at that moment fails."""
 
 _BROKE_BEFORE: Final = "the connection broke before the reply"
 
@@ -90,16 +90,16 @@ _BY_NUMBER: Final[Mapping[int, str]] = {
     errno.EHOSTUNREACH: "the host cannot be reached",
     errno.ENETUNREACH: "the network cannot be reached",
 }
-"""The errors of connections, in words."""
+"""The messages for errors of connections."""
 
-USED_UP: Final = "insufficient_quota"
-"""The code by which a 429 says that the account has no money left: waiting does not help."""
+QUOTA_CODE: Final = "insufficient_quota"
+"""The code of a 429 for an account without money; waiting does not help."""
 
 
 class _Connector(TCPConnector):
-    """Connections that are used again only where nothing came while they were idle.
+    """A connector that reuses a connection only if nothing arrived while it was idle.
 
-    aiohttp would take a reply that nobody asked for, such as a late one, as that to the next request.
+    aiohttp would take an unexpected reply, such as a late one, as the reply to the next request.
     """
 
     async def connect(self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout) -> Connection:
@@ -110,13 +110,14 @@ class _Connector(TCPConnector):
             connection.close()
 
 
-class Wire:
-    """The connections to one server, in one event loop."""
+class HttpClient:
+    """A client of one server, in one event loop."""
 
     def __init__(self, base: str, key: Key) -> None:
-        """``base`` is the address below which paths are, without a slash at the end (``http://h:8000``).
+        """Look up the proxy of a server.
 
-        Raises ``CheckpointError`` where the environment's proxy cannot be used.
+        ``base`` is the address before all paths, without a slash at the end (``http://h:8000``). Raises
+        ``CheckpointError`` if the environment's proxy cannot be used.
         """
         self._base, self._key = base, key
         self._proxy = _proxy(base)
@@ -129,38 +130,40 @@ class Wire:
             self._session = None
 
     async def send(self, call: Call[T], seconds: float) -> Outcome[T]:
-        """Return what came of sending a call once, within so many seconds. Raises nothing."""
+        """Send a call once and return its reply or failed attempt. Raises nothing."""
         try:
             async with asyncio.timeout(seconds):
-                return await self._sent(call)
+                return await self._send_once(call)
         except MalformedReplyError as error:
-            return self._trouble("final" if error.final else "malformed", str(error))
+            return self._failed_attempt("final" if error.final else "malformed", str(error))
         except (ClientConnectorCertificateError, InvalidURL, UnicodeError) as error:
-            return self._trouble("final", f"{type(error).__name__}: {error}")
+            return self._failed_attempt("final", f"{type(error).__name__}: {error}")
         except (ClientError, OSError) as error:
             if type(error) is TimeoutError:  # ours: aiohttp has a class of its own
                 return FailedAttempt("time", f"no reply within {seconds:.3g} s")
             return replace(
-                self._trouble("connection", _why(error)), unsent=isinstance(error, ClientConnectorError)
+                self._failed_attempt("connection", _explain(error)),
+                unsent=isinstance(error, ClientConnectorError),
             )
 
-    async def _sent(self, call: Call[T]) -> Outcome[T]:
-        """Return the outcome of a reply; raise ``MalformedReplyError``, or what aiohttp does where there is none."""
-        method, data = ("GET", None) if call.body is None else ("POST", _packed(call.as_sent(call.body)))
-        async with self._opened().request(
-            method, self._base + call.path, data=data, allow_redirects=False, proxy=self._proxy
+    async def _send_once(self, call: Call[T]) -> Outcome[T]:
+        """Return the outcome of a reply. Raises ``MalformedReplyError``, and aiohttp's errors if there is no reply."""
+        method, payload = ("GET", None) if call.body is None else ("POST", _encode(call.as_sent(call.body)))
+        async with self._open_session.request(
+            method, self._base + call.path, data=payload, allow_redirects=False, proxy=self._proxy
         ) as response:
             try:
-                body = await _content(response)
+                body = await _read_body(response)
             except (ClientError, OSError, MalformedReplyError):
                 if response.status == 200:
                     raise
                 body = b""  # the status says enough
             if response.status != 200:
-                return self._refused(response.status, response.headers, body)
-            return self._read(call, body)
+                return self._status_failure(response.status, response.headers, body)
+            return self._parse_reply(call, body)
 
-    def _opened(self) -> ClientSession:
+    @property
+    def _open_session(self) -> ClientSession:
         if self._session is None:
             self._session = ClientSession(
                 connector=_Connector(limit=0, keepalive_timeout=IDLE_SECONDS),  # calls are limited elsewhere
@@ -178,60 +181,60 @@ class Wire:
             )
         return self._session
 
-    def _read(self, call: Call[T], body: bytes) -> Outcome[T]:
+    def _parse_reply(self, call: Call[T], body: bytes) -> Outcome[T]:
         try:
-            found = body.decode() if call.text else from_json(body.removeprefix(replies.BOM))
+            reply = body.decode() if call.text else from_json(body.removeprefix(replies.BOM))
         except ValueError as error:
-            return self._trouble("malformed", replies.not_json(body, error))
-        if (told := replies.within(found)) is not None:
-            return self._failed(told)
+            return self._failed_attempt("malformed", replies.describe_non_json(body, error))
+        if (error_reply := replies.find_error(reply)) is not None:
+            return self._failure_in_reply(error_reply)
         try:
-            value = call.read(found)
+            value = call.read(reply)
         except MalformedReplyError as error:
-            said = replies.in_place_of(found)
-            return self._trouble("final" if error.final else "malformed", str(error), said)
+            message = replies.explain_missing_choices(reply)
+            return self._failed_attempt("final" if error.final else "malformed", str(error), message)
         except Exception as error:  # whatever a reader does not expect is not what was asked for
-            return self._trouble(
+            return self._failed_attempt(
                 "malformed", f"the reply is not as expected ({type(error).__name__}: {error})"
             )
-        usage = {name: count for name in TOKENS if (count := replies.usage_count(found, name)) is not None}
-        return CallReply(value, usage, replies.text_of(found, "system_fingerprint") or None)
+        usage = {name: count for name in TOKENS if (count := replies.usage_count(reply, name)) is not None}
+        return CallReply(value, usage, replies.text_of(reply, "system_fingerprint") or None)
 
-    def _refused(self, status: int, headers: Mapping[str, str], body: bytes) -> FailedAttempt:
-        said, code = replies.of_refusal(from_json, body)
-        said, text = self._shown(said), status_text(status)
+    def _status_failure(self, status: int, headers: Mapping[str, str], body: bytes) -> FailedAttempt:
+        message, code = replies.explain_refusal(from_json, body)
+        message, text = self._redact(message), status_text(status)
         if 300 <= status < 400 or status < 200:
-            where = self._shown(headers.get("location", "nowhere"))
-            return FailedAttempt("final", f"{text}: the server redirects to {where}; give that address")
-        if status == 429 and code == USED_UP:
-            return FailedAttempt("final", f"{text}: the account's quota is used up", status, said)
+            location = self._redact(headers.get("location", "nowhere"))
+            return FailedAttempt("final", f"{text}: the server redirects to {location}; give that address")
+        if status == 429 and code == QUOTA_CODE:
+            return FailedAttempt("final", f"{text}: the account's quota is used up", status, message)
         if status < 300:
-            return FailedAttempt("malformed", f"{text} where 200 was expected", status, said)
+            return FailedAttempt("malformed", f"{text} where 200 was expected", status, message)
         wait = retry_after(headers.get("retry-after"), headers.get("date"), time.time())
-        return FailedAttempt("status", text, status, said, wait)
+        return FailedAttempt("status", text, status, message, wait)
 
-    def _failed(self, told: replies.Explanation) -> FailedAttempt:
-        """Return the trouble of a reply with the status 200 that holds an error: final where its code is."""
-        status = int(told.code) if told.code.isdecimal() else 0
-        final = told.code == USED_UP or (400 <= status < 500 and status not in AGAIN)
-        code = f" (code {told.code})" if told.code else ""
-        return self._trouble(
+    def _failure_in_reply(self, explanation: replies.Explanation) -> FailedAttempt:
+        """Return the failed attempt for an error in a reply with status 200; its code decides whether it is final."""
+        status = int(explanation.code) if explanation.code.isdecimal() else 0
+        final = explanation.code == QUOTA_CODE or (400 <= status < 500 and status not in RETRIED_STATUSES)
+        code = f" (code {explanation.code})" if explanation.code else ""
+        return self._failed_attempt(
             "final" if final else "malformed",
             f"HTTP 200 with an error{code} in place of an answer",
-            told.said,
+            explanation.message,
         )
 
-    def _trouble(self, what: What, text: str, said: str = "") -> FailedAttempt:
-        return FailedAttempt(what, self._shown(text), said=self._shown(said))
+    def _failed_attempt(self, kind: AttemptFailureKind, text: str, message: str = "") -> FailedAttempt:
+        return FailedAttempt(kind, self._redact(text), server_message=self._redact(message))
 
-    def _shown(self, text: str) -> str:
+    def _redact(self, text: str) -> str:
         # The key goes first: cut, it would not be found.
-        found = self._key.removed(text)
-        return found if len(found) <= LONGEST_SAID else found[:LONGEST_SAID] + "…"
+        shown = self._key.removed(text)
+        return shown if len(shown) <= MAX_SHOWN else shown[:MAX_SHOWN] + "…"
 
 
-async def _content(response: ClientResponse) -> bytes:
-    """Return the content of a reply. Raises ``MalformedReplyError`` where it is compressed or too large."""
+async def _read_body(response: ClientResponse) -> bytes:
+    """Read the body of a reply. Raises ``MalformedReplyError`` if it is compressed or too large."""
     encoding = response.headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":
         response.close()
@@ -241,24 +244,24 @@ async def _content(response: ClientResponse) -> bytes:
             final=True,
         )
     body, size = bytearray(), response.content_length or 0
-    while size <= LARGEST_REPLY and (part := await response.content.readany()):
-        body += part
+    while size <= MAX_REPLY_BYTES and (chunk := await response.content.readany()):
+        body += chunk
         size = max(size, len(body))
-    if size > LARGEST_REPLY:
+    if size > MAX_REPLY_BYTES:
         response.close()
-        raise MalformedReplyError(f"the reply has more than {LARGEST_REPLY >> 20} MiB", final=True)
+        raise MalformedReplyError(f"the reply has more than {MAX_REPLY_BYTES >> 20} MiB", final=True)
     return bytes(body)
 
 
-def _packed(body: Any) -> bytes:
+def _encode(body: Any) -> bytes:
     try:
         return to_json(body)
     except ValueError:  # half a surrogate pair, which is no UTF-8; escaped it can be sent
         return json.dumps(body).encode()
 
 
-def _why(error: Exception) -> str:
-    """Return in a few words why there was no reply, without the library's words for it where they say less."""
+def _explain(error: Exception) -> str:
+    """Explain briefly why there was no reply, in aiohttp's words only if there are no better ones."""
     if isinstance(error, ClientResponseError):  # of the parser: statuses raise nothing here
         return f"the reply is no HTTP ({error.message})"
     number = getattr(getattr(error, "os_error", error), "errno", None)
@@ -267,28 +270,27 @@ def _why(error: Exception) -> str:
 
 
 def _proxy(base: str) -> str | None:
-    """Return the proxy that the environment names for a server (``https_proxy``, ``all_proxy``, ``no_proxy``).
+    """Return the proxy for a server from the environment (``https_proxy``, ``all_proxy``, ``no_proxy``).
 
-    A server on this machine is never asked through a proxy, which could not reach it. Raises ``CheckpointError`` for a
-    proxy that does not speak HTTP.
+    A server on this machine is always asked directly. Raises ``CheckpointError`` for a proxy that does not speak HTTP.
     """
     from urllib import request
 
-    place, known = urlsplit(base), request.getproxies_environment()
-    proxy = known.get(place.scheme) or known.get("all")
-    around: Callable[[str, dict[str, str]], bool] = request.proxy_bypass_environment  # type: ignore[attr-defined]
-    if not proxy or _local(place.hostname or "") or around(place.netloc, known):
+    url, proxies = urlsplit(base), request.getproxies_environment()
+    proxy = proxies.get(url.scheme) or proxies.get("all")
+    bypasses: Callable[[str, dict[str, str]], bool] = request.proxy_bypass_environment  # type: ignore[attr-defined]
+    if not proxy or _is_local(url.hostname or "") or bypasses(url.netloc, proxies):
         return None
     if "://" not in proxy:
         proxy = f"http://{proxy}"
     if (kind := urlsplit(proxy).scheme) not in ("http", "https"):
         raise CheckpointError(
-            f"{place.scheme}_proxy names a {kind} proxy, and only http ones can be used: unset it, or set no_proxy"
+            f"{url.scheme}_proxy names a {kind} proxy, and only http ones can be used: unset it, or set no_proxy"
         )
     return proxy
 
 
-def _local(host: str) -> bool:
+def _is_local(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
     except ValueError:

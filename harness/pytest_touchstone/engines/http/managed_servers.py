@@ -145,9 +145,9 @@ def without_secrets(text: str, secrets: Sequence[str]) -> str:
     return masked(text)
 
 
-def _environment(given: Mapping[str, str]) -> dict[str, str]:
+def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the environment without keys: the server is asked by this process alone, and needs none."""
-    return {name: value for name, value in given.items() if name not in (*NAMES, *_KEYS_OF_SERVERS)}
+    return {name: value for name, value in environ.items() if name not in (*NAMES, *_KEYS_OF_SERVERS)}
 
 
 def _status(port: int, path: str) -> int | None:
@@ -215,8 +215,8 @@ def vllm_command(start: ServerStart) -> ServerCommand:
 
 def sglang_command(start: ServerStart) -> ServerCommand:
     """Return the command that starts SGLang. Raises ``CheckpointError`` where it is not there."""
-    for python in _pythons():
-        if (version := _installed(python, "sglang", "sglang")) is not None:
+    for python in _find_pythons():
+        if (version := _installed_version(python, "sglang", "sglang")) is not None:
             module = (python, "-m", "sglang.launch_server", "--model-path", start.path)
             return ServerCommand("sglang", (*module, *start.options("--context-length")), version)
     raise CheckpointError(
@@ -242,8 +242,8 @@ def llama_command(start: ServerStart) -> ServerCommand:
     if (program := shutil.which("llama-server")) is not None:
         size = () if context is None else ("--parallel", str(SLOTS), "--ctx-size", str(SLOTS * context))
         return ServerCommand("llama-server", (program, "--model", start.path, *size))
-    for python in _pythons():
-        if (version := _installed(python, "llama-cpp-python", "llama_cpp", "uvicorn")) is not None:
+    for python in _find_pythons():
+        if (version := _installed_version(python, "llama-cpp-python", "llama_cpp", "uvicorn")) is not None:
             module = (python, "-m", "llama_cpp.server", "--model", start.path, "--n_ctx", str(context or 0))
             return ServerCommand("llama_cpp.server", module, version)
     raise CheckpointError(
@@ -273,38 +273,38 @@ class LocalServers:
     def inspect(self, path: Path, asked: CheckpointRequest) -> CheckpointInfo:
         """Start the server of a model, and describe it. Raises ``CheckpointError`` where it does not start."""
         del path  # in which two slashes are one
-        target = next(one for one in COMMANDS if asked.source.startswith(one))
+        target = next(prefix for prefix in COMMANDS if asked.source.startswith(prefix))
         name = asked.source.removeprefix(target).partition("?")[0]
         if asked.lasting is None:
             raise CheckpointError(
                 f"{asked.source}: no server is started for this; give the checkpoint {name} itself"
             )
         try:
-            local, where = _local(name, asked)
+            local, model_path = _find_model(name, asked)
             dtype = asked.options.get("dtype")
-            start = ServerStart(where, local, asked.seq_len, None if dtype == "auto" else dtype)
-            info = _started(COMMANDS[target](start), start, asked, asked.lasting)
+            start = ServerStart(model_path, local, asked.seq_len, None if dtype == "auto" else dtype)
+            info = _start_server(COMMANDS[target](start), start, asked, asked.lasting)
         except CheckpointError as error:
             raise CheckpointError(f"{asked.source}: {error}") from None
-        return replace(info, name=f"{Path(where).name if local is None else local.name}-{target[:-1]}")
+        return replace(info, name=f"{Path(model_path).name if local is None else local.name}-{target[:-1]}")
 
 
-def _local(name: str, asked: CheckpointRequest) -> tuple[CheckpointInfo | None, str]:
+def _find_model(name: str, asked: CheckpointRequest) -> tuple[CheckpointInfo | None, str]:
     """Return the checkpoint that a name means, and what the server is told; a file or folder that is not known here may
     be known to the server."""
     try:
-        found = resolve(name, seq_len=asked.seq_len, served=True)
+        checkpoints = resolve(name, seq_len=asked.seq_len, served=True)
     except CheckpointError:
         path = Path(name).expanduser()
         if not name or not path.exists():
             raise
         return None, str(path.absolute())
-    if len(found) > 1:
-        raise CheckpointError(f"{name} means {len(found)} checkpoints, and a server has one; name it")
-    return found[0], str(found[0].path.absolute())
+    if len(checkpoints) > 1:
+        raise CheckpointError(f"{name} means {len(checkpoints)} checkpoints, and a server has one; name it")
+    return checkpoints[0], str(checkpoints[0].path.absolute())
 
 
-def _started(
+def _start_server(
     command: ServerCommand, start: ServerStart, asked: CheckpointRequest, lasting: Lasting
 ) -> CheckpointInfo:
     arguments, port = shlex.split(asked.options.get("args", "")), free_port()
@@ -313,11 +313,11 @@ def _started(
     )
     lasting.callback(child.end, lasting)
     child.wait(lasting)
-    given = {
+    model_options = {
         "model": asked.options.get("model"),
         "tokenizer": asked.options.get("tokenizer") or _tokenizer(start),
     }
-    options = {name: value for name, value in given.items() if value is not None}
+    options = {name: value for name, value in model_options.items() if value is not None}
     address = parse_address(f"http://{HOST}:{port}")
     info = inspect_server(address, replace(asked, options=options), start.context)
     return _described(info, command, start, masked_value(arguments))
@@ -352,14 +352,14 @@ def _described(
     )
 
 
-def _pythons() -> Iterator[str]:
+def _find_pythons() -> Iterator[str]:
     """Yield this Python, then those on PATH."""
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    found = (shutil.which(name, path=folder) for folder in folders for name in ("python3", "python"))
-    yield from dict.fromkeys((sys.executable, *filter(None, found)))
+    pythons = (shutil.which(name, path=folder) for folder in folders for name in ("python3", "python"))
+    yield from dict.fromkeys((sys.executable, *filter(None, pythons)))
 
 
-def _installed(python: str, distribution: str, *modules: str) -> str | None:
+def _installed_version(python: str, distribution: str, *modules: str) -> str | None:
     """Return the version of a distribution that a Python has with all these modules, None where it lacks one."""
     code = (
         "import importlib.metadata as m, importlib.util as u; "

@@ -1,9 +1,9 @@
-"""Requests -> calls to a server, and their replies -> answers; and what they cost. Asks nothing itself.
+"""Turn requests into calls to a server and replies into answers, and estimate their cost. Sends nothing itself.
 
-Each request becomes one call or several, and calls are shared by requests where they ask the same.
-``PlannedCalls.take`` is given what came of each call, in any order, and says which requests are answered by it.
+A request becomes one call or several; equal calls are shared by requests. ``PlannedCalls.take`` receives the end of
+each call, in any order, and yields the answers that are complete with it.
 
-Tokens and money are estimated before a run from the calls it would make, and counted in it from what the server says.
+Before a run, tokens and money are estimated from the planned calls; during it, they are counted by the server.
 """
 
 from __future__ import annotations
@@ -34,43 +34,43 @@ from pytest_touchstone.engines.http.capabilities import (
 from pytest_touchstone.engines.http.generating import (
     ANY_VOCABULARY,
     TAKES,
-    Prompted,
-    ServedTraces,
+    ObservedTraces,
+    ServerPrompt,
     TextSettings,
-    answer_of,
-    prompted,
+    build_prompt,
+    merge_samples,
     text_calls,
 )
 from pytest_touchstone.engines.http.scoring import score_calls, split_into_token_steps
-from pytest_touchstone.engines.http.tokens import Tokens
+from pytest_touchstone.engines.http.tokens import ServedTokenizer
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.token_work import ChatMode, ScoringPlan, plan
 
-Made: TypeAlias = ScoringPlan | Prompted | Refusal
+RequestPlan: TypeAlias = ScoringPlan | ServerPrompt | Refusal
 
-ASSUMED: Final = 2048
-"""The tokens that a server takes where neither it nor --eval-seq-len says it: the longest window of a text."""
+DEFAULT_LIMIT: Final = 2048
+"""The window of a text, in tokens, if neither the server nor --eval-seq-len gives a limit."""
 
 
 class Planner:
-    """Plans for one served model, from what its probe found."""
+    """A planner of the calls for one served model."""
 
-    def __init__(self, info: CheckpointInfo, settings: ModelSettings, tokens: Tokens | None) -> None:
-        """Raise ``CheckpointError`` where a chat template is demanded and missing."""
+    def __init__(self, info: CheckpointInfo, settings: ModelSettings, tokens: ServedTokenizer | None) -> None:
+        """Read what the probe found. Raises ``CheckpointError`` if a chat template is demanded and missing."""
         served = info.served
-        can = capabilities_from_plain(served["abilities"])
+        abilities = capabilities_from_plain(served["abilities"])
         if tokens is not None and tokens.remote is None:
             tokens = replace(tokens, text=tokens.text.with_reasoning(settings.think_end, settings.thinking))
         self._tokens = tokens
         self._limit: int | None = served["limit"]
         self._cut: bool = served["cut"]
         self._seq_len = info.seq_len
-        # A price is of all tokens, cached or not.
-        self._steps = can.choices and can.block > 0 and settings.price is None
-        self.asked = ServedModel(served["api"], served["model"], can)
-        self._asking = TextSettings(
-            asked=self.asked,
-            mode=_mode(info, can, tokens, settings),
+        # Providers charge for all tokens, cached or not.
+        self._uses_steps = abilities.choices and abilities.block > 0 and settings.price is None
+        self.served_model = ServedModel(served["api"], served["model"], abilities)
+        self._text_settings = TextSettings(
+            served_model=self.served_model,
+            mode=_chat_mode(info, abilities, tokens, settings),
             tokenizer=None if tokens is None else tokens.text,
             limit=info.seq_len if self._cut else self._limit,
             cut=self._cut,
@@ -80,89 +80,89 @@ class Planner:
         )
 
     @property
-    def traces(self) -> ServedTraces:
-        """What the server's texts have shown of traces."""
-        return self._asking.traces
+    def traces(self) -> ObservedTraces:
+        """The reasoning traces that the server's texts have shown."""
+        return self._text_settings.traces
 
     def plan(self, requests: Sequence[Request]) -> PlannedCalls:
         """Return the calls that answer the requests."""
         if self._tokens is not None and self._tokens.remote is not None:
-            self._tokens.remote.ahead(lambda: [self._made(request) for request in requests])
-        made = [self._made(request) for request in requests]
-        return PlannedCalls(self._stepped(made) if self._steps else made, self._asking)
+            self._tokens.remote.ahead(lambda: [self._plan_request(request) for request in requests])
+        planned = [self._plan_request(request) for request in requests]
+        return PlannedCalls(self._split_steps(planned) if self._uses_steps else planned, self._text_settings)
 
     def too_long(self, requests: Sequence[Request]) -> list[int]:
-        """Return the numbers of the requests that would be refused, or cut, for their length."""
-        made = enumerate(self._made(request) for request in requests)
+        """Return the indices of the requests that would be refused, or cut, for their length."""
+        planned = enumerate(self._plan_request(request) for request in requests)
         return [
             number
-            for number, planned in made
+            for number, planned in planned
             if (TAKES in planned.reason if isinstance(planned, Refusal) else planned.truncated)
         ]
 
     def conversation(self, turns: Sequence[Turn]) -> str | Refusal | None:
-        """Return turns as the model's chat template writes them; None where it is not used, or not known here."""
-        known = self._tokens is not None and self._tokens.template and self._asking.mode.chat
-        return self._tokens.text.conversation(turns) if known and self._tokens is not None else None
+        """Render turns with the model's chat template; None if there is no template, or it is not used."""
+        has_template = self._tokens is not None and self._tokens.template and self._text_settings.mode.chat
+        return self._tokens.text.conversation(turns) if has_template and self._tokens is not None else None
 
     @property
     def marks(self) -> frozenset[str]:
-        """The texts that are special tokens, as far as the tokenizer is here."""
+        """The special tokens of the tokenizer, as texts; empty if the tokenizer is at the server."""
         if self._tokens is None or self._tokens.remote is not None:
             return frozenset()
         return self._tokens.text.marks
 
-    def _stepped(self, made: list[Made]) -> list[Made]:
+    def _split_steps(self, planned: list[RequestPlan]) -> list[RequestPlan]:
+        """Replace the scoring plans by plans with a step per token, where that costs the server less."""
         plans = {
             number: planned
-            for number, planned in enumerate(made)
+            for number, planned in enumerate(planned)
             if isinstance(planned, ScoringPlan) and not planned.rolling
         }
         stepped = dict(
-            zip(plans, split_into_token_steps(list(plans.values()), self.asked.abilities), strict=True)
+            zip(plans, split_into_token_steps(list(plans.values()), self.served_model.abilities), strict=True)
         )
-        return [stepped.get(number, planned) for number, planned in enumerate(made)]
+        return [stepped.get(index, request_plan) for index, request_plan in enumerate(planned)]
 
-    def _made(self, request: Request) -> Made:
+    def _plan_request(self, request: Request) -> RequestPlan:
         try:
             if isinstance(request, Generate):
-                return prompted(request, self._asking)
+                return build_prompt(request, self._text_settings)
             if isinstance(request, (Loglikelihood, RollingLoglikelihood)):
-                return self._scored(request)
+                return self._plan_scoring(request)
         except CheckpointError as error:  # of a tokenizer at the server
             return Refusal(str(error))
         return Refusal(f"a served model does not answer {type(request).__name__}")
 
-    def _scored(self, request: Loglikelihood | RollingLoglikelihood) -> ScoringPlan | Refusal:
-        if self._tokens is None or self.asked.abilities.scoring is None:
-            return Refusal(self.asked.abilities.why)
+    def _plan_scoring(self, request: Loglikelihood | RollingLoglikelihood) -> ScoringPlan | Refusal:
+        if self._tokens is None or self.served_model.abilities.scoring is None:
+            return Refusal(self.served_model.abilities.why)
         rolling = isinstance(request, RollingLoglikelihood)
         # All tokens of a sequence are sent, and a server wants room for one more.
         room = ANY_VOCABULARY if self._limit is None else self._limit - 2
-        most = min(self._seq_len, room) if rolling or self._cut else room
-        made = plan(request, self._tokens.text, seq_len=most, rows=ANY_VOCABULARY)
-        if isinstance(made, ScoringPlan) and made.truncated and not self._cut:
-            (work,) = made.work
-            tokens = len(work.inputs) + 1 + made.truncated
+        max_length = min(self._seq_len, room) if rolling or self._cut else room
+        scoring = plan(request, self._tokens.text, seq_len=max_length, rows=ANY_VOCABULARY)
+        if isinstance(scoring, ScoringPlan) and scoring.truncated and not self._cut:
+            (work,) = scoring.work
+            tokens = len(work.inputs) + 1 + scoring.truncated
             return Refusal(
-                f"context and continuation have {tokens} tokens, {TAKES} {most + 1} with room for an "
-                f"answer; --eval-seq-len {most} cuts contexts on their left"
+                f"context and continuation have {tokens} tokens, {TAKES} {max_length + 1} with room for an "
+                f"answer; --eval-seq-len {max_length} cuts contexts on their left"
             )
-        return made
+        return scoring
 
 
-def _mode(
-    info: CheckpointInfo, can: ServerCapabilities, tokens: Tokens | None, settings: ModelSettings
+def _chat_mode(
+    info: CheckpointInfo, can: ServerCapabilities, tokens: ServedTokenizer | None, settings: ModelSettings
 ) -> ChatMode:
-    """Return the way in which texts are asked for: as chats where the model's own files have a template, or, where they
-    are not known here, the server has chats."""
-    known = tokens is not None and tokens.remote is None
-    template = can.chat and (tokens.template if known and tokens is not None else True)
+    """Return how texts are generated: as chats if the model's files (or else the server) have a chat template."""
+    is_local = tokens is not None and tokens.remote is None
+    has_chats = can.chat and (tokens.template if is_local and tokens is not None else True)
     if settings.chat == "on" and not can.chat:
         raise CheckpointError(
             f"{info.source}: --eval-chat on, but the server answers no chats; use --eval-chat off"
         )
-    chat = settings.chat == "on" or (settings.chat == "auto" and (template or not can.completions))
+    chat = settings.chat == "on" or (settings.chat == "auto" and (has_chats or not can.completions))
     return ChatMode(
         chat=chat,
         only_chat=settings.chat == "on",
@@ -172,85 +172,96 @@ def _mode(
 
 
 @dataclass(slots=True)
-class _Open:
-    """A request whose calls have not all ended: the values of its parts so far, in any order, and how many there are;
-    ``said`` are the prompt tokens that the server has counted."""
+class _PendingRequest:
+    """A request whose calls have not all ended.
 
-    made: ScoringPlan | Prompted
+    ``parts`` has the values of ended calls by their index below ``count``; ``counted`` the server's counts of prompt
+    tokens.
+    """
+
+    plan: ScoringPlan | ServerPrompt
     count: int
     parts: dict[int, Any] = field(default_factory=dict)
-    said: list[int] = field(default_factory=list)
+    counted: list[int] = field(default_factory=list)
 
     def answer(self) -> Answer | Refusal:
-        parts = [self.parts[part] for part in range(self.count)]
-        if isinstance(self.made, Prompted):
-            return answer_of(self.made, parts, self.said)
-        return self.made.answer(parts)
+        parts = [self.parts[part_index] for part_index in range(self.count)]
+        if isinstance(self.plan, ServerPrompt):
+            return merge_samples(self.plan, parts, self.counted)
+        return self.plan.answer(parts)
 
 
 class PlannedCalls:
-    """The calls of some requests, in order, and the answers that can be made so far.
+    """The calls of several requests, and the parts of their answers that have arrived.
 
-    ``ready`` are the requests that are answered without a call.
+    ``ready`` has the refusals of requests that need no call, by the index of the request.
     """
 
-    def __init__(self, made: Sequence[Made], asking: TextSettings) -> None:
-        self.ready = {number: planned for number, planned in enumerate(made) if isinstance(planned, Refusal)}
-        plans = [(number, planned) for number, planned in enumerate(made) if isinstance(planned, ScoringPlan)]
-        self._open = {number: _Open(planned, len(planned.work)) for number, planned in plans}
-        parts = [(number, part, work) for number, planned in plans for part, work in enumerate(planned.work)]
-        scored = score_calls([work for *_, work in parts], [number for number, *_ in parts], asking.asked)
-        self.calls: list[Call[Any]] = [asked.call for asked in scored]
-        # Of each call: the requests and parts that it answers, and under which key of its value, if not by all of it.
-        self._places: list[list[tuple[int, int, int | None]]] = [
-            [(*parts[work][:2], work) for work in asked.works] for asked in scored
+    def __init__(self, request_plans: Sequence[RequestPlan], settings: TextSettings) -> None:
+        self.ready = {index: plan for index, plan in enumerate(request_plans) if isinstance(plan, Refusal)}
+        scoring = [(index, plan) for index, plan in enumerate(request_plans) if isinstance(plan, ScoringPlan)]
+        self._pending = {index: _PendingRequest(plan, len(plan.work)) for index, plan in scoring}
+        works = [
+            (index, part_index, work) for index, plan in scoring for part_index, work in enumerate(plan.work)
         ]
-        for number, planned in enumerate(made):
-            if isinstance(planned, Prompted):
-                calls = text_calls(planned, number, asking)
-                self._open[number] = _Open(planned, len(calls))
-                self._places += [[(number, part, None)] for part in range(len(calls))]
+        shared = score_calls(
+            [work for *_, work in works], [index for index, *_ in works], settings.served_model
+        )
+        self.calls: list[Call[Any]] = [score_call.call for score_call in shared]
+        # For each call: the requests and parts that it answers, and the key of its value (None: the whole value).
+        self._targets: list[list[tuple[int, int, int | None]]] = [
+            [(*works[work][:2], work) for work in score_call.works] for score_call in shared
+        ]
+        for index, prompt in enumerate(request_plans):
+            if isinstance(prompt, ServerPrompt):
+                calls = text_calls(prompt, index, settings)
+                self._pending[index] = _PendingRequest(prompt, len(calls))
+                self._targets += [[(index, part_index, None)] for part_index in range(len(calls))]
                 self.calls += calls
 
-    def take(self, number: int, ended: CallReply[Any] | Failure) -> Iterator[tuple[int, Answer | Refusal]]:
-        """Yield the requests that the end of a call answers, each with its answer."""
-        for request, part, work in self._places[number]:
-            state = self._open.get(request)
-            if state is None:
+    def take(
+        self, call_index: int, outcome: CallReply[Any] | Failure
+    ) -> Iterator[tuple[int, Answer | Refusal]]:
+        """Yield the indices and answers of the requests that the end of a call completes."""
+        for index, part_index, work in self._targets[call_index]:
+            request = self._pending.get(index)
+            if request is None:
                 continue
-            if isinstance(ended, Failure):
-                del self._open[request]
-                yield request, Refusal(ended.reason)
+            if isinstance(outcome, Failure):
+                del self._pending[index]
+                yield index, Refusal(outcome.reason)
                 continue
-            state.parts[part] = ended.value if work is None else ended.value[work]
-            if (said := ended.usage.get("prompt_tokens")) is not None:
-                state.said.append(said)
-            if len(state.parts) == state.count:
-                del self._open[request]
-                yield request, state.answer()
+            request.parts[part_index] = outcome.value if work is None else outcome.value[work]
+            if (counted := outcome.usage.get("prompt_tokens")) is not None:
+                request.counted.append(counted)
+            if len(request.parts) == request.count:
+                del self._pending[index]
+                yield index, request.answer()
 
 
-PER: Final = 1_000_000
-"""The tokens of a price."""
+TOKENS_PER_PRICE: Final = 1_000_000
+"""The number of tokens that a price is for."""
 
 
 def parse_price(text: str) -> tuple[float, float]:
-    """Return the prices of a million prompt tokens and of a million new ones; raise ``ValueError`` for another text."""
+    """Parse the prices of a million prompt tokens and of a million new ones. Raises ``ValueError``."""
     if not re.fullmatch(r"\s*\d*\.?\d+\s*,\s*\d*\.?\d+\s*", text):
         raise ValueError("two prices per million tokens, of prompts and of texts, such as 0.15,0.6")
     first, _, second = text.partition(",")
     return float(first), float(second)
 
 
-def money(prompt: int, new: int, price: tuple[float, float] | None) -> float | None:
-    """Return what tokens cost at a price; None without one."""
-    return None if price is None else (prompt * price[0] + new * price[1]) / PER
+def token_cost(prompt: int, new: int, price: tuple[float, float] | None) -> float | None:
+    """Return the cost of tokens, or None without a price."""
+    return None if price is None else (prompt * price[0] + new * price[1]) / TOKENS_PER_PRICE
 
 
 @dataclass(frozen=True, slots=True)
 class CostEstimate:
-    """The cost of requests: calls, prompt tokens, and new tokens at most. ``exact`` says that prompt tokens are
-    counted and not guessed by characters."""
+    """The cost of requests: calls, prompt tokens, and at most ``new_tokens``.
+
+    ``exact``: prompt tokens are counted, and not estimated from characters.
+    """
 
     calls: int
     prompt_tokens: int
@@ -262,16 +273,18 @@ class CostEstimate:
 def estimate(
     requests: Iterable[Request], planner: Planner, price: tuple[float, float] | None = None
 ) -> CostEstimate:
-    """Return what it would cost to answer requests, without asking anything."""
+    """Estimate the cost of requests without sending anything."""
     calls = planner.plan(list(requests)).calls
     counts = [_prompt_tokens(call.body or {}) for call in calls]
     prompt = sum(tokens for tokens, _ in counts)
     new = sum(_new_tokens(call.body or {}) for call in calls)
-    return CostEstimate(len(calls), prompt, new, all(exact for _, exact in counts), money(prompt, new, price))
+    return CostEstimate(
+        len(calls), prompt, new, all(exact for _, exact in counts), token_cost(prompt, new, price)
+    )
 
 
 def _prompt_tokens(body: Mapping[str, Any]) -> tuple[int, bool]:
-    """Return the number of prompt tokens, and whether it is counted."""
+    """Return the number of prompt tokens, and whether it is exact."""
     prompt = body.get("prompt")
     if isinstance(prompt, list):
         return len(prompt), True

@@ -1,11 +1,11 @@
-"""Token sequences to score -> calls, and replies -> scores.
+"""Turn token sequences into calls, and the replies into scores.
 
-A sequence is asked for whole, as token ids, and the server gives the log-probability of each of its tokens. Where it
-gives those of chosen next tokens, sequences that differ in their last token alone take one call: the choices A to D of
-a question are one prompt. Equal sequences are asked once.
+A sequence is sent whole, as token ids, and the server returns the log-probability of each token. If the server scores
+chosen next tokens, sequences that differ only in the last token share a call: the choices A to D of a question are one
+prompt. Equal sequences are sent once.
 
-vLLM computes a whole prompt anew when its log-probabilities are asked for, and uses its prefix cache when next tokens
-are. So a short continuation of a long context is asked for token by token (``split_into_token_steps``).
+vLLM recomputes a whole prompt for its log-probabilities, but uses its prefix cache for next tokens. So a short
+continuation of a long context is scored token by token (``split_into_token_steps``).
 """
 
 from __future__ import annotations
@@ -21,106 +21,105 @@ from pytest_touchstone.engines.http.replies import (
     Json,
     check_not_all_zero,
     check_prompt,
-    choices,
-    logprob,
-    token_number,
+    parse_choices,
+    parse_logprob,
+    parse_token_id,
 )
 from pytest_touchstone.engines.transformers.token_work import Score, ScoringPlan, TokenWork
 
 STEP_COSTS: Final = 64
-"""The tokens of a prompt that cost a server about as much as a request does, beside its own tokens."""
+"""The overhead of a request, in prompt tokens of equal cost."""
 
 MOST_CHOICES: Final = 16
-"""The most next tokens that one call asks for; servers have a limit, which is often 20."""
+"""The maximum next tokens per call; servers have a limit, which is often 20."""
 
 _ROUNDING: Final = 0.01
-"""The excess of a sum of probabilities over 1 that a server's number type may explain."""
+"""The excess of a sum of probabilities over 1 that a server's rounding may explain."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreCall:
-    """A call whose reply has the scores of several works, by their numbers; all have the same."""
+    """A call whose reply has the scores of several works, by their indices."""
 
     call: Call[dict[int, Score]]
     works: tuple[int, ...]
 
 
 def split_into_token_steps(plans: Sequence[ScoringPlan], abilities: ServerCapabilities) -> list[ScoringPlan]:
-    """Return the plans of choices with a step per token, where a prefix cache makes that less work for the server.
+    """Split plans into a step per token where a prefix cache makes that cheaper for the server.
 
-    Choices of one context are asked alike. Of a cached prompt, what fills no block is computed anew.
+    All choices of one context are scored the same way. The server recomputes the part of a cached prompt after its last
+    full block.
     """
-    together: dict[tuple[int, ...], list[int]] = {}
-    steps = [tuple(step for work in made.work for step in _steps(work)) for made in plans]
-    for number, parts in enumerate(steps):
-        together.setdefault(parts[0].inputs, []).append(number)
-    found = list(plans)
-    for same in together.values():
-        prompts = {step.inputs for number in same for step in steps[number]}
+    by_context: dict[tuple[int, ...], list[int]] = {}
+    steps = [tuple(step for work in plan.work for step in _steps(work)) for plan in plans]
+    for index, plan_steps in enumerate(steps):
+        by_context.setdefault(plan_steps[0].inputs, []).append(index)
+    cheapest = list(plans)
+    for indices in by_context.values():
+        prompts = {step.inputs for index in indices for step in steps[index]}
         cost = sum((len(prompt) - 1) % abilities.block + 1 + STEP_COSTS for prompt in prompts)
-        if cost < sum(len(work.inputs) + 1 for number in same for work in plans[number].work):
-            for number in same:
-                found[number] = replace(found[number], work=steps[number])
-    return found
+        if cost < sum(len(work.inputs) + 1 for index in indices for work in plans[index].work):
+            for index in indices:
+                cheapest[index] = replace(plans[index], work=steps[index])
+    return cheapest
 
 
 def _steps(work: TokenWork) -> Iterator[TokenWork]:
+    """Yield a work of one target for each target of a work."""
     begin = len(work.inputs) - len(work.targets) + 1
-    for place, target in enumerate(work.targets, begin):
-        yield TokenWork(work.inputs[:place], (target,))
+    for position, target in enumerate(work.targets, begin):
+        yield TokenWork(work.inputs[:position], (target,))
 
 
-def score_calls(works: Sequence[TokenWork], owners: Sequence[int], asked: ServedModel) -> list[ScoreCall]:
-    """Return the calls for works of these owners, in the order of the works."""
-    numbers: dict[TokenWork, list[int]] = {}
-    for number, work in enumerate(works):
-        numbers.setdefault(work, []).append(number)
-    together: dict[tuple[int, ...], list[TokenWork]] = {}
-    for work in numbers:
-        single = asked.abilities.choices and len(work.targets) == 1
-        # All targets are a key only where they are scored together.
-        together.setdefault(work.inputs if single else (*work.inputs, -1, *work.targets), []).append(work)
+def score_calls(works: Sequence[TokenWork], owners: Sequence[int], served: ServedModel) -> list[ScoreCall]:
+    """Return the calls for works, in their order; ``owners`` has the request of each work."""
+    indices: dict[TokenWork, list[int]] = {}
+    for index, work in enumerate(works):
+        indices.setdefault(work, []).append(index)
+    groups: dict[tuple[int, ...], list[TokenWork]] = {}
+    for work in indices:
+        single = served.abilities.choices and len(work.targets) == 1
+        # All targets are in the key only if they are scored in one call.
+        groups.setdefault(work.inputs if single else (*work.inputs, -1, *work.targets), []).append(work)
     return [
-        _call(part, {work: numbers[work] for work in part}, owners, asked)
-        for same in together.values()
-        for part in _parts(same)
+        _score_call(group[begin : begin + MOST_CHOICES], indices, owners, served)
+        for group in groups.values()
+        for begin in range(0, len(group), MOST_CHOICES)
     ]
 
 
-def _parts(works: Sequence[TokenWork]) -> Iterator[Sequence[TokenWork]]:
-    return (works[begin : begin + MOST_CHOICES] for begin in range(0, len(works), MOST_CHOICES))
-
-
-def _call(
+def _score_call(
     works: Sequence[TokenWork],
-    numbers: Mapping[TokenWork, Sequence[int]],
+    indices: Mapping[TokenWork, Sequence[int]],
     owners: Sequence[int],
-    asked: ServedModel,
+    served: ServedModel,
 ) -> ScoreCall:
+    """Return the call for works that share a prompt; ``indices`` has those of all equal works."""
     first = works[0]
-    if asked.abilities.choices and len(first.targets) == 1:
+    if served.abilities.choices and len(first.targets) == 1:
         targets = [work.targets[0] for work in works]
-        body, read = next_tokens(first.inputs, targets, asked.abilities)
+        body, read = next_token_call(first.inputs, targets, served.abilities)
     else:
-        body, read = whole_prompt_call(first, asked.abilities)
+        body, read = whole_prompt_call(first, served.abilities)
 
-    def scores(data: Any) -> dict[int, Score]:
-        found = read(data)
-        return {number: score for work, score in zip(works, found, strict=True) for number in numbers[work]}
+    def read_by_index(reply: Any) -> dict[int, Score]:
+        scores = read(reply)
+        return {index: score for work, score in zip(works, scores, strict=True) for index in indices[work]}
 
-    mine = tuple(number for work in works for number in numbers[work])
-    return ScoreCall(asked.call("completions", body, scores, owners[mine[0]]), mine)
-
-
-Read = Callable[[Any], list[Score]]
+    answered = tuple(index for work in works for index in indices[work])
+    return ScoreCall(served.call("completions", body, read_by_index, owners[answered[0]]), answered)
 
 
-def next_tokens(
+ReadScores = Callable[[Any], list[Score]]
+
+
+def next_token_call(
     inputs: Sequence[int], targets: Sequence[int], abilities: ServerCapabilities
-) -> tuple[dict[str, Any], Read]:
-    """Return the body that asks for the log-probabilities of chosen next tokens, and the reader of its reply.
+) -> tuple[dict[str, Any], ReadScores]:
+    """Return the body to score chosen next tokens, and the reader of its reply.
 
-    The token that the server draws, greedily, is the most probable one.
+    The server samples greedily, so the token that it generates is the most probable one.
     """
     body = {
         "prompt": list(inputs),
@@ -132,26 +131,35 @@ def next_tokens(
         **NEUTRAL[abilities.family],
     }
 
-    def read(data: Any) -> list[Score]:
-        check_prompt(data, len(inputs))
-        (choice,) = choices(data, 1)
-        told = choice.get("logprobs") or {}
-        tokens, tops = told.get("tokens"), told.get("top_logprobs")
-        if not isinstance(tokens, list) or not isinstance(tops, list) or not tokens or not tops:
+    def read(reply: Any) -> list[Score]:
+        check_prompt(reply, len(inputs))
+        (choice,) = parse_choices(reply, 1)
+        logprobs = choice.get("logprobs") or {}
+        tokens, top_logprobs = logprobs.get("tokens"), logprobs.get("top_logprobs")
+        if (
+            not isinstance(tokens, list)
+            or not isinstance(top_logprobs, list)
+            or not tokens
+            or not top_logprobs
+        ):
             raise MalformedReplyError("the reply has no log-probabilities of the next token")
-        by_token = {token_number(name): value for name, value in (tops[0] or {}).items()}
-        best = token_number(tokens[0])
+        by_token = {
+            parse_token_id(name): alternative for name, alternative in (top_logprobs[0] or {}).items()
+        }
+        most_probable_token = parse_token_id(tokens[0])
         if missing := [token for token in targets if token not in by_token]:
             raise MalformedReplyError(f"the reply has no log-probability of the next token {missing[0]}")
-        values = [logprob(by_token[token], f"the next token {token}") for token in targets]
+        values = [parse_logprob(by_token[token], f"the next token {token}") for token in targets]
         check_not_all_zero(values)
-        return [Score(value, token == best) for token, value in zip(targets, values, strict=True)]
+        return [
+            Score(value, token == most_probable_token) for token, value in zip(targets, values, strict=True)
+        ]
 
     return body, read
 
 
-def whole_prompt_call(work: TokenWork, abilities: ServerCapabilities) -> tuple[dict[str, Any], Read]:
-    """Return the body that asks for the log-probabilities of a whole sequence, and the reader of its reply."""
+def whole_prompt_call(work: TokenWork, abilities: ServerCapabilities) -> tuple[dict[str, Any], ReadScores]:
+    """Return the body to score a whole sequence, and the reader of its reply."""
     ids = (*work.inputs, work.targets[-1])
     begin = len(ids) - len(work.targets)
     body = {"prompt": list(ids), "max_tokens": abilities.new, "temperature": 0.0}
@@ -162,106 +170,138 @@ def whole_prompt_call(work: TokenWork, abilities: ServerCapabilities) -> tuple[d
     if abilities.family == "vllm":
         body["return_tokens_as_token_ids"] = True
 
-    def read(data: Any) -> list[Score]:
-        check_prompt(data, len(ids))
-        (choice,) = choices(data, 1)
+    def read(reply: Any) -> list[Score]:
+        check_prompt(reply, len(ids))
+        (choice,) = parse_choices(reply, 1)
         if abilities.scoring == "prompt_logprobs":
-            places = prompt_logprobs(choice, ids)
+            token_scores = parse_prompt_logprobs(choice, ids)
         else:
-            places = parse_echoed_logprobs(choice, ids, abilities.new)
-        check_not_all_zero([value for value, _ in places[1:]])
-        parts = places[begin:]
-        return [Score(sum(value for value, _ in parts), all(best for _, best in parts))]
+            token_scores = parse_echoed_logprobs(choice, ids, abilities.new)
+        check_not_all_zero([token_logprob for token_logprob, _ in token_scores[1:]])
+        target_scores = token_scores[begin:]
+        total = sum(token_logprob for token_logprob, _ in target_scores)
+        return [Score(total, all(is_best for _, is_best in target_scores))]
 
     return body, read
 
 
-Place = tuple[float, bool]
+TokenScore = tuple[float, bool]
 """The log-probability of a token, and whether it is the most probable one."""
 
 
-def most_probable(
+def top_tokens_call(
     work: TokenWork, abilities: ServerCapabilities, most: int
 ) -> tuple[dict[str, Any], Callable[[Any], list[dict[int, float]]]]:
-    """Return the body that asks for the ``most`` most probable tokens at each target, and the reader of its reply: the
-    log-probabilities by token, that of the target among them."""
+    """Return the body for the ``most`` most probable tokens at each target, and the reader of its reply.
+
+    The reader returns log-probabilities by token for each target; the target is among the tokens.
+    """
     ids = (*work.inputs, work.targets[-1])
     body, _ = whole_prompt_call(work, abilities)
 
-    def read(data: Any) -> list[dict[int, float]]:
-        check_prompt(data, len(ids))
-        (choice,) = choices(data, 1)
-        prompt_logprobs(choice, ids)  # raises where the target is missing
-        return [_by_token(known, most) for known in choice["prompt_logprobs"][-len(work.targets) :]]
+    def read(reply: Any) -> list[dict[int, float]]:
+        check_prompt(reply, len(ids))
+        (choice,) = parse_choices(reply, 1)
+        parse_prompt_logprobs(choice, ids)  # raises where the target is missing
+        return [
+            _logprobs_by_token(alternatives, most)
+            for alternatives in choice["prompt_logprobs"][-len(work.targets) :]
+        ]
 
     return body | {"prompt_logprobs": most}, read
 
 
-def _by_token(known: Mapping[str, Any], most: int) -> dict[int, float]:
-    found = {}
-    for name, one in known.items():
-        if not name.isdecimal() or not isinstance(one, Mapping):
+def _logprobs_by_token(alternatives: Mapping[str, Any], most: int) -> dict[int, float]:
+    logprobs = {}
+    for name, alternative in alternatives.items():
+        if not name.isdecimal() or not isinstance(alternative, Mapping):
             raise MalformedReplyError("the reply has log-probabilities of no token")
-        found[int(name)] = logprob(one.get("logprob"), f"token {name}")
-    if not most <= len(found) <= most + 1:
+        logprobs[int(name)] = parse_logprob(alternative.get("logprob"), f"token {name}")
+    if not most <= len(logprobs) <= most + 1:
         raise MalformedReplyError(
-            f"the reply has {len(found)} log-probabilities of a token, and {most} were asked for"
+            f"the reply has {len(logprobs)} log-probabilities of a token, and {most} were asked for"
         )
-    if (total := sum(map(math.exp, found.values()))) > 1 + _ROUNDING:
+    if (total := sum(map(math.exp, logprobs.values()))) > 1 + _ROUNDING:
         raise MalformedReplyError(
-            f"the probabilities of the {len(found)} most probable tokens add up to {total:.3f}"
+            f"the probabilities of the {len(logprobs)} most probable tokens add up to {total:.3f}"
         )
-    return found
+    return logprobs
 
 
-def prompt_logprobs(choice: Json, ids: Sequence[int]) -> list[Place]:
-    """Return what vLLM's ``prompt_logprobs`` say of each token; the first, which nothing predicts, counts as 0."""
-    told = choice.get("prompt_logprobs")
-    if not isinstance(told, list) or len(told) != len(ids):
-        found = f"{len(told)}" if isinstance(told, list) else "no"
-        raise MalformedReplyError(f"the reply has {found} prompt_logprobs for {len(ids)} tokens")
-    places: list[Place] = [(0.0, True)]
-    for place, (token, known) in enumerate(zip(ids[1:], told[1:], strict=True), 1):
-        one = known.get(str(token)) if isinstance(known, Mapping) else None
-        if not isinstance(one, Mapping):
+def parse_prompt_logprobs(choice: Json, ids: Sequence[int]) -> list[TokenScore]:
+    """Parse vLLM's ``prompt_logprobs``.
+
+    Returns:
+        For each prompt token its log-probability, and whether it is the most probable one. The first token has no
+        context; it counts as ``(0.0, True)``.
+
+    Raises:
+        MalformedReplyError: If the reply lacks log-probabilities, or has those of other tokens.
+
+    """
+    rows = choice.get("prompt_logprobs")
+    if not isinstance(rows, list) or len(rows) != len(ids):
+        length = f"{len(rows)}" if isinstance(rows, list) else "no"
+        raise MalformedReplyError(f"the reply has {length} prompt_logprobs for {len(ids)} tokens")
+    scores: list[TokenScore] = [(0.0, True)]
+    for position, (token, alternatives) in enumerate(zip(ids[1:], rows[1:], strict=True), 1):
+        alternative = alternatives.get(str(token)) if isinstance(alternatives, Mapping) else None
+        if not isinstance(alternative, Mapping):
             raise MalformedReplyError(
-                f"token {place} of the prompt has no log-probability: the server has another there"
+                f"token {position} of the prompt has no log-probability: the server has another there"
             )
-        value = logprob(one.get("logprob"), f"token {place} of the prompt")
-        places.append((value, one.get("rank") == 1))
-    return places
+        value = parse_logprob(alternative.get("logprob"), f"token {position} of the prompt")
+        scores.append((value, alternative.get("rank") == 1))
+    return scores
 
 
-def parse_echoed_logprobs(choice: Json, ids: Sequence[int], new: int) -> list[Place]:
-    """Return what the log-probabilities of an echoed prompt say of each token, without the ``new`` ones after it."""
-    told = choice.get("logprobs")
-    values = told.get("token_logprobs") if isinstance(told, Mapping) else None
-    if not isinstance(told, Mapping) or not isinstance(values, list):
+def parse_echoed_logprobs(choice: Json, prompt_ids: Sequence[int], new_tokens: int) -> list[TokenScore]:
+    """Parse the log-probabilities of a completion with ``echo=True``.
+
+    Args:
+        choice: One choice of the reply.
+        prompt_ids: The token ids that were sent.
+        new_tokens: The number of generated tokens after the prompt; they are dropped.
+
+    Returns:
+        For each prompt token its log-probability, and whether it is the most probable one. The first token has no
+        context; it counts as ``(0.0, True)``.
+
+    Raises:
+        MalformedReplyError: If the reply lacks log-probabilities, or has those of other tokens.
+
+    """
+    logprobs = choice.get("logprobs")
+    token_logprobs = logprobs.get("token_logprobs") if isinstance(logprobs, Mapping) else None
+    if not isinstance(logprobs, Mapping) or not isinstance(token_logprobs, list):
         raise MalformedReplyError("the reply echoes no log-probabilities")
-    if len(values) != len(ids) + new:
+    if len(token_logprobs) != len(prompt_ids) + new_tokens:
         raise MalformedReplyError(
-            f"the reply echoes {len(values)} log-probabilities for {len(ids)} + {new} tokens"
+            f"the reply echoes {len(token_logprobs)} log-probabilities for {len(prompt_ids)} + {new_tokens} tokens"
         )
-    tokens, tops = told.get("tokens"), told.get("top_logprobs")
-    if not isinstance(tops, list) or len(tops) != len(values):
+    tokens, top_logprobs = logprobs.get("tokens"), logprobs.get("top_logprobs")
+    if not isinstance(top_logprobs, list) or len(top_logprobs) != len(token_logprobs):
         raise MalformedReplyError("the reply has no most probable tokens beside the echoed ones")
     if isinstance(tokens, list):
-        _check_tokens(tokens, ids)
-    places: list[Place] = [(0.0, True)]
-    for place in range(1, len(ids)):
-        value = logprob(values[place], f"token {place} of the prompt")
-        top = tops[place]
-        if not isinstance(top, Mapping) or not top:
-            raise MalformedReplyError(f"token {place} of the prompt has no most probable token beside it")
-        best = max(logprob(one, f"token {place} of the prompt") for one in top.values())
-        places.append((value, value >= best))
-    return places
+        _check_tokens(tokens, prompt_ids)
+    scores: list[TokenScore] = [(0.0, True)]
+    for position in range(1, len(prompt_ids)):
+        token_logprob = parse_logprob(token_logprobs[position], f"token {position} of the prompt")
+        alternatives = top_logprobs[position]
+        if not isinstance(alternatives, Mapping) or not alternatives:
+            raise MalformedReplyError(f"token {position} of the prompt has no most probable token beside it")
+        highest = max(
+            parse_logprob(alternative, f"token {position} of the prompt")
+            for alternative in alternatives.values()
+        )
+        scores.append((token_logprob, token_logprob >= highest))
+    return scores
 
 
 def _check_tokens(tokens: Sequence[Any], ids: Sequence[int]) -> None:
-    """Raise ``MalformedReplyError`` where the server names other tokens than it was sent."""
-    for place, (said, token) in enumerate(zip(tokens, ids, strict=False)):
-        if (number := token_number(said)) is not None and number != token:
+    """Raise ``MalformedReplyError`` if the server names other tokens than were sent."""
+    for position, (name, token) in enumerate(zip(tokens, ids, strict=False)):
+        if (server_token := parse_token_id(name)) is not None and server_token != token:
             raise MalformedReplyError(
-                f"token {place} of the prompt is {token}, and the server has {number} there"
+                f"token {position} of the prompt is {token}, and the server has {server_token} there"
             )

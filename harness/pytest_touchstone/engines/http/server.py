@@ -60,32 +60,32 @@ def parse_address(text: str) -> Address:
         parts = urlsplit(plain)
         port = parts.port
     except ValueError as error:
-        raise CheckpointError(f"{hidden(plain)}: no address ({error}); {_EXAMPLE}") from None
+        raise CheckpointError(f"{without_credentials(plain)}: no address ({error}); {_EXAMPLE}") from None
     if parts.username is not None or parts.password is not None:
         raise CheckpointError(
-            f"{hidden(plain)}: a user or key in the address would end up in results; "
+            f"{without_credentials(plain)}: a user or key in the address would end up in results; "
             "give the key in OPENAI_API_KEY or TOUCHSTONE_API_KEY"
         )
     if not parts.hostname or parts.fragment:
         raise CheckpointError(f"{plain}: no address of a server; {_EXAMPLE}")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    place = f"{parts.scheme.lower()}://{host}" + (f":{port}" if port is not None else "")
+    origin = f"{parts.scheme.lower()}://{host}" + (f":{port}" if port is not None else "")
     path, only = parts.path.rstrip("/"), None
     for ending, endpoint in _ENDINGS:
         if path.endswith(ending):
             path, only = path.removesuffix(ending), endpoint
             break
     if path.endswith("/v1"):
-        return Address(place + path.removesuffix("/v1"), "/v1", only)
+        return Address(origin + path.removesuffix("/v1"), "/v1", only)
     # A whole endpoint without /v1 is what the server has; anything else is a prefix.
-    return Address(place + path, "" if only else "/v1", only)
+    return Address(origin + path, "" if only else "/v1", only)
 
 
-def hidden(text: str) -> str:
+def without_credentials(text: str) -> str:
     """Return an address without the user and password in it."""
     scheme, between, rest = text.partition("://")
-    place, slash, path = rest.partition("/")
-    return f"{scheme}{between}{place.rpartition('@')[2]}{slash}{path}"
+    authority, slash, path = rest.partition("/")
+    return f"{scheme}{between}{authority.rpartition('@')[2]}{slash}{path}"
 
 
 def choose_model(address: Address, wanted: str | None, listing: Sequence[str]) -> str:
@@ -114,7 +114,7 @@ def choose_model(address: Address, wanted: str | None, listing: Sequence[str]) -
 NAMES: Final = ("TOUCHSTONE_API_KEY", "OPENAI_API_KEY")
 """The variables that may hold a key; the first that is set counts."""
 
-SHORTEST: Final = 6
+MIN_KEY_LENGTH: Final = 6
 """The characters of a key that is looked for: a shorter one stands for none (``EMPTY``, ``x``) and is in many texts."""
 
 _LIKE_A_KEY: Final = re.compile(
@@ -159,14 +159,14 @@ class Key:
     def removed(self, text: str) -> str:
         """Return a text, on one line that a terminal can show, with the variable's name where the key was, and nothing
         that looks like one."""
-        if len(self._value) >= SHORTEST:
+        if len(self._value) >= MIN_KEY_LENGTH:
             for form in {self._value, quote(self._value, safe=""), quote(self._value)}:
                 text = text.replace(form, f"[{self.name}]")
         shown = masked(_LIKE_A_KEY.sub("[a key]", text))
         return _BETWEEN.sub(" ", "".join(sign if sign.isprintable() else " " for sign in shown)).strip()
 
 
-def key_of(environ: Mapping[str, str]) -> Key:
+def key_from_environment(environ: Mapping[str, str]) -> Key:
     """Return the key of an environment. Raises ``CheckpointError`` for one that cannot be sent."""
     for name in NAMES:
         if environ.get(name, "").strip():

@@ -1,7 +1,7 @@
-"""The tokenizer of a served model: of the same files as in this process, or the server's own ``/tokenize``.
+"""Find the tokenizer of a served model: its files, or the server's own ``/tokenize``.
 
-Sought in this order: ``--eval-set tokenizer`` (a folder, a Hub id, or any checkpoint), the folder or Hub id that the
-server says its model is, and the server's ``/tokenize``. Without one only texts can be asked for, as text.
+The order is: ``--eval-set tokenizer`` (a folder, a Hub id, or any checkpoint), the folder or Hub id that the server
+reports for its model, and the server's ``/tokenize``. Without any, only texts can be generated, from prompts as text.
 """
 
 from __future__ import annotations
@@ -24,27 +24,28 @@ from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Turn
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer, Vocabulary
 
-KNOWN: Final = "The quick brown fox jumps over the lazy dog. 서울은 대한민국의 수도이다.\n\n  x = 42"
-"""The text by which tokenizers are compared."""
+PROBE_TEXT: Final = "The quick brown fox jumps over the lazy dog. 서울은 대한민국의 수도이다.\n\n  x = 42"
+"""The text on which tokenizers are compared."""
 
 REMOTE: Final = "/tokenize"
 """The name of a server's own tokenizer."""
 
 AskAll = Callable[[str, Sequence[Mapping[str, Any]]], list[Any]]
-"""Posts bodies to a path of the server, several at once; returns the JSON of the replies in order, None where there
-is none."""
+"""Posts several bodies to a path of the server at once; returns the JSON of the replies, None for a failure."""
 
-ROUNDS: Final = 3
-"""The most times that texts are asked for together: which ones are needed may depend on the tokens of others."""
+MAX_ROUNDS: Final = 3
+"""The maximum rounds of a prefetch; which texts are needed may depend on the tokens of others."""
 
-MOST_KNOWN: Final = 10_000
-"""The most texts whose tokens are kept."""
+MAX_CACHED_TEXTS: Final = 10_000
+"""The maximum number of texts whose tokens are kept."""
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
-    """A tokenizer with the name by which it is found again, and whether it has a chat template. ``remote`` is that
-    of the server, if it is that one."""
+class ServedTokenizer:
+    """The tokenizer of a served model, and the ``name`` to find it again.
+
+    ``template`` says whether it has a chat template; ``remote`` is set if the tokenizer is the server's own.
+    """
 
     name: str
     text: TextTokenizer
@@ -53,40 +54,42 @@ class Tokens:
 
     @property
     def identity(self) -> str:
-        """A hash of what it does: equal for two copies of one tokenizer."""
-        made = self.text.prompt(KNOWN)
-        said = self.text.conversation((Turn("user", "x"),)) if self.template else ""
-        plain = [list(made) if isinstance(made, tuple) else str(made), said if isinstance(said, str) else ""]
-        return hashlib.sha256(json.dumps(plain).encode("utf-8", "backslashreplace")).hexdigest()[:16]
+        """A hash of its outputs on known texts, equal for two copies of one tokenizer."""
+        prompt = self.text.prompt(PROBE_TEXT)
+        chat = self.text.conversation((Turn("user", "x"),)) if self.template else ""
+        outputs = [
+            list(prompt) if isinstance(prompt, tuple) else str(prompt),
+            chat if isinstance(chat, str) else "",
+        ]
+        return hashlib.sha256(json.dumps(outputs).encode("utf-8", "backslashreplace")).hexdigest()[:16]
 
 
-def find_tokens(wanted: str | None, names: Sequence[str], ask: AskAll) -> Tokens | None:
-    """Return the tokenizer that is wanted, else that of the first of the model's ``names`` that has one here, else the
-    server's, else None.
+def find_tokenizer(wanted: str | None, names: Sequence[str], ask: AskAll) -> ServedTokenizer | None:
+    """Return the wanted tokenizer, else the first found by a name of the model, else the server's, else None.
 
-    Raises ``CheckpointError`` where the one that is wanted cannot be loaded.
+    Raises ``CheckpointError`` if the wanted tokenizer cannot be loaded.
     """
     if wanted is not None:
-        return named_tokens(wanted, ask)
+        return tokenizer_by_name(wanted, ask)
     for name in names:
         try:
-            if Path(name).is_dir() or (is_hub_id(name) and (_cached(name) or _hub_is_there())):
-                return named_tokens(name, ask)
+            if Path(name).is_dir() or (is_hub_id(name) and (_is_cached(name) or _is_hub_reachable())):
+                return tokenizer_by_name(name, ask)
         except (CheckpointError, OSError):
-            continue  # it is only the server's word for its model
+            continue  # the name is only what the server calls its model
     remote = RemoteTokenizer(ask)
-    return _remote(remote) if remote.works() else None
+    return _from_server(remote) if remote.works() else None
 
 
-def named_tokens(name: str, ask: AskAll) -> Tokens:
-    """Return the tokenizer of a name that ``find_tokens`` gave, or of what a person wrote."""
+def tokenizer_by_name(name: str, ask: AskAll) -> ServedTokenizer:
+    """Load a tokenizer by ``ServedTokenizer.name``, or by what a user wrote."""
     if name == REMOTE:
-        return _remote(RemoteTokenizer(ask))
-    found = _loaded(name)
-    return Tokens(name, TextTokenizer(found), bool(getattr(found, "chat_template", None)))
+        return _from_server(RemoteTokenizer(ask))
+    tokenizer = _load(name)
+    return ServedTokenizer(name, TextTokenizer(tokenizer), bool(getattr(tokenizer, "chat_template", None)))
 
 
-def _loaded(name: str) -> Any:
+def _load(name: str) -> Any:
     from pytest_touchstone.engines.transformers.loading import load_tokenizer, tokenizer_at
     from pytest_touchstone.engines.transformers.mtp import load_tokenizer as load_mtp_tokenizer
 
@@ -102,8 +105,8 @@ def _loaded(name: str) -> Any:
     return load_mtp_tokenizer(info) if info.format == "mtp" else load_tokenizer(info)
 
 
-def _cached(name: str) -> bool:
-    """Return whether the tokenizer of a Hub id is in the cache here."""
+def _is_cached(name: str) -> bool:
+    """Return whether the tokenizer of a Hub id is in the local cache."""
     from pytest_touchstone.engines.transformers.loading import tokenizer_at
 
     try:
@@ -112,19 +115,21 @@ def _cached(name: str) -> bool:
         return False
 
 
-def _hub_is_there() -> bool:
-    """Return whether the Hub's name is known here: without a network its library tries for minutes."""
-    place = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
+def _is_hub_reachable() -> bool:
+    """Return whether the Hub's host resolves; without a network the Hub's library retries for minutes."""
+    url = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
     if getproxies().keys() - {"no"}:
         return True
     try:
-        return bool(socket.getaddrinfo(place.hostname, place.port or 443))
+        return bool(socket.getaddrinfo(url.hostname, url.port or 443))
     except OSError:
         return False
 
 
-def _remote(tokenizer: RemoteTokenizer) -> Tokens:
-    return Tokens(REMOTE, TextTokenizer(tokenizer, Vocabulary(tokenizer)), template=False, remote=tokenizer)
+def _from_server(tokenizer: RemoteTokenizer) -> ServedTokenizer:
+    return ServedTokenizer(
+        REMOTE, TextTokenizer(tokenizer, Vocabulary(tokenizer)), template=False, remote=tokenizer
+    )
 
 
 _Text: TypeAlias = tuple[str, bool]
@@ -132,12 +137,12 @@ _Text: TypeAlias = tuple[str, bool]
 
 
 class RemoteTokenizer:
-    """A server's ``/tokenize``, as far as ``TextTokenizer`` needs a tokenizer.
+    """A server's ``/tokenize`` with the interface of a tokenizer that ``TextTokenizer`` needs.
 
-    A text is asked for once, and those of many requests together (``ahead``).
+    Each text is sent once, those of many requests together (``ahead``).
 
-    It does not say which bytes a token stands for. So where a continuation begins is known by the tokens of the
-    context alone, as in lm-evaluation-harness, and texts of tokens cannot be read.
+    The server does not report the bytes of a token. So the start of a continuation is found by tokenizing the context
+    alone, as in lm-evaluation-harness, and tokens cannot be decoded.
     """
 
     is_fast = False
@@ -149,14 +154,14 @@ class RemoteTokenizer:
 
     def __init__(self, ask: AskAll) -> None:
         self._ask = ask
-        self._known: dict[_Text, list[int]] = {}
+        self._token_ids: dict[_Text, list[int]] = {}
         self._wanted: dict[_Text, None] | None = None
         self.bos_token_id: int | None = None
 
     def works(self) -> bool:
-        """Return whether the server has a tokenizer, and note the token that it puts before texts."""
+        """Return whether the server has a tokenizer; store the token that it puts before texts."""
         try:
-            bare, whole = self.encode(KNOWN, add_special_tokens=False), self.encode(KNOWN)
+            bare, whole = self.encode(PROBE_TEXT, add_special_tokens=False), self.encode(PROBE_TEXT)
         except CheckpointError:
             return False
         if whole != bare and whole[1 : len(bare) + 1] == bare:
@@ -164,20 +169,20 @@ class RemoteTokenizer:
         return bool(bare)
 
     def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
-        """Return the ids of a text's tokens. Raises ``CheckpointError`` where the server gives none."""
+        """Return the token ids of a text. Raises ``CheckpointError`` if the server gives none."""
         key = text, add_special_tokens
-        if key not in self._known:
+        if key not in self._token_ids:
             if self._wanted is not None:
                 self._wanted[key] = None
                 return [0]
-            self._known[key] = _ids(self._ask(REMOTE, [_body(key)])[0], text)
-        return self._known[key]
+            self._token_ids[key] = _ids(self._ask(REMOTE, [_body(key)])[0], text)
+        return self._token_ids[key]
 
     def ahead(self, use: Callable[[], object]) -> None:
-        """Ask together for the tokens that ``use`` needs: it is called without them to find out which."""
-        if len(self._known) > MOST_KNOWN:
-            self._known.clear()
-        for _ in range(ROUNDS):
+        """Prefetch the tokens that ``use`` needs; ``use`` runs with dummy tokens to find out which."""
+        if len(self._token_ids) > MAX_CACHED_TEXTS:
+            self._token_ids.clear()
+        for _ in range(MAX_ROUNDS):
             wanted: dict[_Text, None] = {}
             self._wanted = wanted
             try:
@@ -186,9 +191,9 @@ class RemoteTokenizer:
                 self._wanted = None
             if not wanted:
                 return
-            for key, said in zip(wanted, self._ask(REMOTE, [_body(key) for key in wanted]), strict=True):
+            for key, reply in zip(wanted, self._ask(REMOTE, [_body(key) for key in wanted]), strict=True):
                 with suppress(CheckpointError):  # which ``encode`` raises when it asks again
-                    self._known[key] = _ids(said, key[0])
+                    self._token_ids[key] = _ids(reply, key[0])
 
     def convert_ids_to_tokens(self, token: int) -> str:
         """Return a text that stands for no bytes."""
@@ -201,8 +206,8 @@ def _body(key: _Text) -> dict[str, Any]:
     return {"prompt": text, "content": text, "add_special_tokens": special, "add_special": special}
 
 
-def _ids(said: Any, text: str) -> list[int]:
-    found = said.get("tokens") if isinstance(said, Mapping) else None
-    if not isinstance(found, list) or not all(isinstance(one, int) for one in found):
+def _ids(reply: Any, text: str) -> list[int]:
+    ids = reply.get("tokens") if isinstance(reply, Mapping) else None
+    if not isinstance(ids, list) or not all(isinstance(token_id, int) for token_id in ids):
         raise CheckpointError(f"the server's {REMOTE} gives no tokens for {text[:40]!r}")
-    return found
+    return ids

@@ -36,12 +36,12 @@ from pytest_touchstone.engines.http.calls import (
     FailedAttempt,
     Failure,
     Receiver,
-    ended_by,
-    overdue,
+    deadline_failure,
+    failure_after,
     pause_after,
 )
-from pytest_touchstone.engines.http.http_client import Outcome, Wire
-from pytest_touchstone.engines.http.server import Key, key_of
+from pytest_touchstone.engines.http.http_client import HttpClient, Outcome
+from pytest_touchstone.engines.http.server import Key, key_from_environment
 
 T = TypeVar("T")
 
@@ -49,10 +49,10 @@ End: TypeAlias = CallReply[Any] | Failure
 
 RUN_OPTION: Final = "--eval-set run_timeout"
 
-GIVES_UP_AFTER: Final = 8
+MAX_UNANSWERED_ITEMS: Final = 8
 """The number of items in a row without an answer after which a server is not asked on."""
 
-LOOK_SECONDS: Final = 15.0
+ALIVE_SECONDS: Final = 15.0
 """The seconds in which a server replies, if anybody answers there."""
 
 CLOSE_SECONDS: Final = 5.0
@@ -72,7 +72,7 @@ class ServerConnection:
     """
 
     base: str
-    wire: Wire
+    wire: HttpClient
     limits: CallLimits
     counts: Counter[str] = field(default_factory=Counter)
     troubles: Counter[str] = field(default_factory=Counter)
@@ -142,7 +142,7 @@ class CallQueue:
         while await self._waited_until(wake):
             deadline = self._deadlines.setdefault(call.owner, now() + limits.item_seconds)
             if now() >= deadline:
-                return overdue(trouble, limits)
+                return deadline_failure(trouble, limits)
             link.counts["retries"] += sent > 0
             sent, counted = sent + 1, counted + 1
             outcome = await self._attempt(call, min(limits.attempt_seconds, deadline - now()))
@@ -151,7 +151,7 @@ class CallQueue:
             trouble = outcome
             counted -= await self._nobody_answers(trouble, last=counted >= limits.attempts)
             pause = pause_after(trouble, sent)
-            failure = ended_by(trouble, counted, pause, deadline - now(), limits)
+            failure = failure_after(trouble, counted, pause, deadline - now(), limits)
             if failure is not None:
                 self._note_failure(failure, call.owner, begun)
                 return failure
@@ -177,7 +177,7 @@ class CallQueue:
             link.unanswered.clear()
             link.answered = asyncio.get_running_loop().time()
         else:
-            link.troubles[outcome.text if outcome.what == "status" else outcome.what] += 1
+            link.troubles[outcome.text if outcome.kind == "status" else outcome.kind] += 1
         if not (isinstance(outcome, FailedAttempt) and outcome.away):
             link.silent_since = None
         elif link.silent_since is None:
@@ -192,7 +192,7 @@ class CallQueue:
         silent = link.silent(asyncio.get_running_loop().time())
         if gone is None or not trouble.away or not (last or silent >= gone):
             return False
-        there = await link.wire.send(Call("/", None, bool, text=True), LOOK_SECONDS)
+        there = await link.wire.send(Call("/", None, bool, text=True), ALIVE_SECONDS)
         if not (isinstance(there, FailedAttempt) and there.away):
             link.silent_since = None
             return trouble.unsent  # it has just come back
@@ -207,7 +207,7 @@ class CallQueue:
             link.unanswered.clear()
         elif begun > link.answered:
             link.unanswered.add((self, owner))
-        if link.limits.gone_seconds is not None and len(link.unanswered) >= GIVES_UP_AFTER:
+        if link.limits.gone_seconds is not None and len(link.unanswered) >= MAX_UNANSWERED_ITEMS:
             items = len(link.unanswered)
             raise self._given_up(f"{link.base} answers none of {items} items in a row ({failure.reason})")
 
@@ -229,7 +229,7 @@ class HttpTransport:
 
         Raises ``CheckpointError`` where the environment's key or proxy cannot be used.
         """
-        wire = Wire(base, key_of(os.environ) if key is None else key)
+        wire = HttpClient(base, key_from_environment(os.environ) if key is None else key)
         self._link = ServerConnection(base=base, wire=wire, limits=limits or CallLimits())
         self.counts, self.troubles = self._link.counts, self._link.troubles
         self._queue: CallQueue | None = None
