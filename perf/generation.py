@@ -23,8 +23,8 @@ from perf.measure import OURS, ROOT, Cost, in_turn, mebibytes, ratios, run, spre
 from perf.our_side import model_folder, threads
 from perf.prompts import SEED, Place, load_benchmark
 from pytest_touchstone.checkpoints import resolve
-from pytest_touchstone.core.dataset import load_dataset, load_shots, take_first
-from pytest_touchstone.core.draws import draw_shots
+from pytest_touchstone.core.dataset import apply_limit, load_dataset, load_shots
+from pytest_touchstone.core.few_shot_sampling import draw_shots
 from pytest_touchstone.core.requests import Generate, GenerateAnswer
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
@@ -116,7 +116,7 @@ def write_task(folder: Path, data: str | None, limit: int) -> None:
     drawn = draw_shots(spec, spec.shots.count, SEED, dataset, source)
     rows = folder / "rows.jsonl"
     with rows.open("w", encoding="utf-8") as file:
-        for example in take_first(dataset.examples, limit):
+        for example in apply_limit(dataset.examples, limit):
             context = f"{drawn.few_shot(spec, example).text}Question: {example.row['question']}\nAnswer:"
             file.write(
                 json.dumps({"item": example.id, "context": context, "answer": example.row["answer"]}) + "\n"

@@ -12,7 +12,7 @@ from typing import Any
 from perf.measure import growth, spread, table
 from perf.our_side import Asked, score
 from perf.prompts import PLACES, load_benchmark
-from pytest_touchstone.core.dataset import load_dataset, load_shots, take_first
+from pytest_touchstone.core.dataset import apply_limit, load_dataset, load_shots
 
 SHOTS = (0, 1, 5, 25)
 CHOICES = (1, 2, 4, 8, 16)
@@ -58,7 +58,7 @@ def _with_choices(asked: Asked, count: int, folder: Path) -> Asked:
         raise SystemExit("--growth choices needs --benchmark arc_easy or arc_challenge")
     spec, _ = load_benchmark(PLACES[asked.benchmark])
     dataset, source = load_dataset(spec, asked.data), load_shots(spec, asked.data) if asked.shots else None
-    rows = [example.row for example in take_first(dataset.examples, None)]
+    rows = [example.row for example in apply_limit(dataset.examples, None)]
     data = folder / f"choices-{count}"
     _write(data / f"{spec.data.name}.jsonl", [_widened(rows, number, count) for number in range(len(rows))])
     if source is not None and (shots := spec.data.shots) is not None:

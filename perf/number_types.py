@@ -22,8 +22,8 @@ from perf.generation import GSM8K
 from perf.measure import table
 from perf.prompts import SEED, Item, items_of, load_benchmark
 from pytest_touchstone.checkpoints import CheckpointInfo, resolve
-from pytest_touchstone.core.dataset import load_dataset, load_shots, take_first
-from pytest_touchstone.core.draws import draw_shots
+from pytest_touchstone.core.dataset import apply_limit, load_dataset, load_shots
+from pytest_touchstone.core.few_shot_sampling import draw_shots
 from pytest_touchstone.core.requests import Generate, GenerateAnswer, Loglikelihood, LoglikelihoodAnswer
 from pytest_touchstone.engines.settings import Dtype, ModelSettings
 from pytest_touchstone.engines.transformers.causal import CausalEngine
@@ -165,7 +165,7 @@ def compare_texts(info: CheckpointInfo, options: argparse.Namespace) -> dict[str
             f"{drawn.few_shot(spec, example).text}Question: {example.row['question']}\nAnswer:",
             max_new_tokens=options.tokens,
         )
-        for example in take_first(dataset.examples, options.texts)
+        for example in apply_limit(dataset.examples, options.texts)
     ]
     exact = engine(info, "float32", options, plain=True)
     many = engine(info, options.dtype, options)

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from perf.measure import ROOT
 from pytest_touchstone.core.benchmark import Benchmark, declared, generator_function
-from pytest_touchstone.core.dataset import load_dataset, load_shots, take_first
-from pytest_touchstone.core.draws import draw_shots
+from pytest_touchstone.core.dataset import apply_limit, load_dataset, load_shots
 from pytest_touchstone.core.few_shot import GREEDY, FewShot, Sampling
+from pytest_touchstone.core.few_shot_sampling import draw_shots
 from pytest_touchstone.core.files import load_module
 from pytest_touchstone.core.requests import Loglikelihood, LoglikelihoodAnswer
 
@@ -63,7 +63,7 @@ def items_of(
     count = spec.shots.count if shots is None else shots
     source = load_shots(spec, data) if count else None
     drawn = draw_shots(spec, count, SEED, dataset, source)
-    examples = take_first(dataset.examples, limit)
+    examples = apply_limit(dataset.examples, limit)
     if subjects:
         examples = [example for example in examples if example.group in subjects]
     return [
@@ -82,7 +82,7 @@ def asked_first(
     drawn = draw_shots(spec, spec.shots.count, SEED, dataset, source)
     return {
         one.id: next(start(example=one.row, fewshot=drawn.few_shot(spec, one, sampling)))
-        for one in take_first(dataset.examples, limit)
+        for one in apply_limit(dataset.examples, limit)
     }
 
 

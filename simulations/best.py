@@ -2,11 +2,11 @@
 
 python -m simulations.best [--runs 2000] [--seed 1] [--only NAME]
 
-Every cost and choice is the product's: a study in memory, ``study.choice.costs_of``. The items are the same for
-all checkpoints, which find them easy or hard. *plain* and *cover* are the shares of 95 % intervals, the best's own one
-and the one after allowing for the choice, that hold the true value of the checkpoint that was chosen. *high* and
-*after* are the mean excess of the best value over its truth, as measured and as expected, in points. *below* is by how
-many points the chosen checkpoint lies below the truly best.
+Every cost and choice is the product's: a study in memory, ``study.choice.selection_estimates``. The items are the
+same for all checkpoints, which find them easy or hard. *plain* and *cover* are the shares of 95 % intervals, the
+best's own one and the one after allowing for the choice, that hold the true value of the checkpoint that was chosen.
+*high* and *after* are the mean excess of the best value over its truth, as measured and as expected, in points.
+*below* is by how many points the chosen checkpoint lies below the truly best.
 
 *equal*: the checkpoints are equally good. *ahead*: one is 6 points better. *rises*: by 10 points in all. *peak*: up to
 15 points are gained until 60 % of the training, and lost again as fast. *walk*: each differs from the one before by 1
@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 
 import numpy as np
 
-from pytest_touchstone.study.choice import costs_of
+from pytest_touchstone.study.selection_bias import selection_estimates
 from simulations.gate import choose
 from simulations.series import EASE, study_of
 
@@ -53,7 +53,7 @@ def bests(runs: int, seed: int, truth: Truth, items: int) -> Rates:
         right = generator.random(chances.shape) < chances
         true = np.clip(levels + EASE * (GRID - 0.5), 0, 1).mean(axis=1)
         study = study_of([right], totals=False)
-        one = costs_of(study)[0]
+        one = selection_estimates(study)[0]
         point = next(point for point in study.points if point.name == one.standing.checkpoint)
         value = study.value(point, one.measure)
         assert value is not None

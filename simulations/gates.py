@@ -14,7 +14,7 @@ import numpy as np
 from pytest_touchstone.compare.baselines import BaselineSource
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import GateConfig
-from pytest_touchstone.compare.gate.decide import Early, cases_of, decide
+from pytest_touchstone.compare.gate.decide import EarlyVerdict, cases_of, decide
 from pytest_touchstone.compare.gate.result import GateResult
 from pytest_touchstone.core.dataset import DatasetInfo
 from pytest_touchstone.core.errors import ExitCode
@@ -117,7 +117,7 @@ def gate_of(
     new: Sequence[BenchmarkScores],
     earlier: Sequence[BenchmarkScores],
     plan: GateConfig = PLAIN,
-    early: Mapping[tuple[str, str], Early] | None = None,
+    early: Mapping[tuple[str, str], EarlyVerdict] | None = None,
 ) -> GateResult:
     """The decision of ``pytest --gate`` on these results."""
     return decide(cases_of(new, []), source_of(earlier), plan, early or {})

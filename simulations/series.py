@@ -2,7 +2,7 @@
 
 python -m simulations.series [--runs 1000] [--seed 1] [--only NAME]
 
-Every matrix is the product's: a study in memory, ``study.between`` over its series, and Holm's correction over
+Every matrix is the product's: a study in memory, ``study.compare_series`` over its series, and Holm's correction over
 all pairs. The items are 1,000, the same for all, which find them easy or hard. *equal*: all checkpoints of all series
 are equally good, each with its own luck. *totals*: the same known by totals alone. *ahead*: all checkpoints of one
 series are 6 points better than those of the others. *one peak*: a single one of them is.
@@ -27,15 +27,15 @@ from pytest_touchstone.compare.candidate import (
     CheckpointResults,
     ResultSource,
     published,
-    published_entry,
+    result_from_totals,
 )
 from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.results.store_entry import ItemScores
-from pytest_touchstone.study.between import Between, between
 from pytest_touchstone.study.curves import curves_of
 from pytest_touchstone.study.points import Study
 from pytest_touchstone.study.pool import MORE
 from pytest_touchstone.study.reading import TablesRead, make_study
+from pytest_touchstone.study.series_comparison import SeriesComparison, compare_series
 from simulations.gate import choose
 
 ITEMS: Final = 1000
@@ -115,9 +115,9 @@ def curves(
     return {kind: Rates(runs, *(count / runs for count in found)) for kind, found in counts.items()}
 
 
-def _matrix(right: Sequence[np.ndarray], totals: bool) -> Between:
+def _matrix(right: Sequence[np.ndarray], totals: bool) -> SeriesComparison:
     study = study_of(right, totals)
-    return between(study)[0]
+    return compare_series(study)[0]
 
 
 def study_of(right: Sequence[np.ndarray], totals: bool) -> Study:
@@ -131,7 +131,7 @@ def study_of(right: Sequence[np.ndarray], totals: bool) -> Study:
 
 def _candidate(series: str, number: int, scores: np.ndarray, totals: bool) -> CheckpointResults:
     n, name = len(scores), f"{series}/{number}"
-    saved = published_entry(
+    saved = result_from_totals(
         "b",
         {"acc": published("acc", float(scores.mean()), n=n)},
         primary="acc",

@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 
 from pytest_touchstone.compare.candidate import BenchmarkScores
-from pytest_touchstone.compare.judge import columns
+from pytest_touchstone.compare.comparison_verdicts import columns
 from pytest_touchstone.compare.load import read_file
 from pytest_touchstone.core.aggregation import LOGPROB_MARGIN
 from pytest_touchstone.core.aggregation import SOFT as SOFT_SCORE

@@ -120,7 +120,7 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
             try:
                 with self._live(args, state, more) as live:
                     run = evaluate_with(self._given, self._benchmarks, live)
-                self._count(is_worse(run.summary))
+                self._count(gate_failed(run.summary))
                 for problem in run.problems[:1]:
                     LOG.warning("%s", one_line(f"{run.directory}: {problem}"))
                 values = dict(values_of(run))
@@ -180,7 +180,7 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
             for row in summary.checkpoints:
                 step = step_of_row(row)
                 if step is not None and Path(str(row.get("path"))).parent == Path(args.output_dir):
-                    yield int(step), is_worse(summary)
+                    yield int(step), gate_failed(summary)
 
     def _best_metric(self, args: Any) -> str | None:
         """Return the value by which the trainer chooses its best checkpoint, if it is one of this callback."""
@@ -206,7 +206,7 @@ def logged_name(benchmark: str, metric: str) -> str:
     return PREFIX + re.sub(r"[^\w-]+", "_", f"{benchmark}_{metric}")
 
 
-def is_worse(summary: Summary) -> bool | None:
+def gate_failed(summary: Summary) -> bool | None:
     """Return whether the gate found the checkpoint worse; None where it found nothing, or was not asked."""
     return {"failed": True, "passed": False}.get((summary.gate or {}).get("decision", ""))
 

@@ -91,9 +91,9 @@ def test_a_glob_of_folders_that_are_none_says_so_and_goes_on(runs: Path) -> None
 def test_files_of_epochs_are_a_series_with_the_best_one_last(tmp_path: Path) -> None:
     for name in ("checkpoint_epoch_10.pt", "checkpoint_best.pt", "checkpoint_epoch_9.pt", "optimizer.pt"):
         (tmp_path / name).write_bytes(b"x")
-    from pytest_touchstone.checkpoints.resolve import held_by
+    from pytest_touchstone.checkpoints.resolve import checkpoints_below
 
-    assert [path.name for path in held_by(tmp_path)] == [
+    assert [path.name for path in checkpoints_below(tmp_path)] == [
         "checkpoint_best.pt",
         "checkpoint_epoch_9.pt",
         "checkpoint_epoch_10.pt",

@@ -19,7 +19,7 @@ from pytest_touchstone.compare.formats.run import read_run
 from pytest_touchstone.compare.load import read_file
 from pytest_touchstone.document.formatting import cell_width
 from pytest_touchstone.reports.items import rendered, shortened
-from pytest_touchstone.results.item_view import AnswerChoice, ItemView, Question, Said
+from pytest_touchstone.results.item_view import AnswerChoice, ItemView, Question, ResponseView
 from pytest_touchstone.results.journal import Journal, read_journal
 from tests.support.every_eval_ever_schema import problems
 from tests.support.places import ROOT
@@ -192,7 +192,11 @@ def test_no_line_of_text_or_choice_is_wider_than_the_terminal(text: str, choice:
         scores={},
         right=None,
         message=text or None,
-        asked=(Question("choices", text, (AnswerChoice(choice, -1.0, chosen=True),), (Said(text, "done"),)),),
+        asked=(
+            Question(
+                "choices", text, (AnswerChoice(choice, -1.0, chosen=True),), (ResponseView(text, "done"),)
+            ),
+        ),
     )
     lines = rendered(view, width).split("\n")
     assert all(cell_width(line) <= width for line in lines if line.isprintable())

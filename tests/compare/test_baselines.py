@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.compare.baselines import FIRST_ON_ITEMS, BaselineChoice, find, one_each
+from pytest_touchstone.compare.baselines import (
+    FIRST_ON_ITEMS,
+    BaselineChoice,
+    best_per_checkpoint,
+    find_baselines,
+)
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from tests.support.entries import entry, right, source
 
@@ -19,7 +24,7 @@ def new(**more: Any) -> BenchmarkScores:
 def found(
     mine: BenchmarkScores, *entries: BenchmarkScores, allow: tuple[str, ...] = (), kind: Any = "best"
 ) -> BaselineChoice:
-    return find(mine, source(*entries, kind=kind), metric="acc", allow=allow)
+    return find_baselines(mine, source(*entries, kind=kind), metric="acc", allow=allow)
 
 
 def test_without_any_result_this_one_is_the_first() -> None:
@@ -42,7 +47,7 @@ def test_of_perplexities_the_lowest_is_the_best() -> None:
     low, high = (entry({"logprob": [-x]}, run_id=f"r{x}", aggregate=how).saved for x in (1.0, 2.0))
     for saved, value in ((low, 2.7), (high, 7.4)):
         saved.metrics["ppl"] = dataclasses.replace(saved.metrics["ppl"], value=value)
-    assert one_each([low, high], "ppl") == [low]
+    assert best_per_checkpoint([low, high], "ppl") == [low]
 
 
 def test_a_result_that_its_own_gate_could_not_settle_is_no_reference() -> None:
@@ -255,7 +260,9 @@ def test_a_run_is_held_against_whatever_checkpoints_it_has_whenever_it_began() -
 
 
 def test_a_run_without_the_benchmark_is_said() -> None:
-    absent = find(new(), source(entry(right(1, 2), benchmark="other"), kind="run", name="r7"), metric="acc")
+    absent = find_baselines(
+        new(), source(entry(right(1, 2), benchmark="other"), kind="run", name="r7"), metric="acc"
+    )
     assert (absent.state, absent.reason) == ("absent", "r7 has no result of it")
 
 
@@ -272,4 +279,4 @@ def test_checkpoints_without_a_fingerprint_are_others_of_each_other() -> None:
 
 def test_results_without_a_fingerprint_go_by_the_checkpoints_name() -> None:
     plain = [dataclasses.replace(entry([1.0], checkpoint=name).saved, fingerprint="") for name in "ab"]
-    assert len(one_each(plain, "acc")) == 2
+    assert len(best_per_checkpoint(plain, "acc")) == 2

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.compare.benchmark_comparison import line_of, plain_line
-from pytest_touchstone.compare.judge import compare, judge
+from pytest_touchstone.compare.comparison_verdicts import compare, compute_verdicts
 from pytest_touchstone.reports.gate import baseline_text, difference_text
 from tests.support.entries import entry, right
 
@@ -75,7 +75,7 @@ def test_a_line_of_a_former_version_has_the_same_numbers_and_texts() -> None:
 def test_a_comparison_is_the_same_once_it_is_written_and_read() -> None:
     new = entry(right(30, 100), checkpoint="new")
     earlier = [entry(right(n, 100), checkpoint=f"old{n}") for n in (50, 52)]
-    line = judge({"b": compare(new, earlier)})["b"]
+    line = compute_verdicts({"b": compare(new, earlier)})["b"]
     assert line_of(json.loads(json.dumps(plain_line(line)))) == line
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_touchstone.compare import changes
 from pytest_touchstone.compare.baselines import comparable
-from pytest_touchstone.compare.candidate import ResultSource, published, published_entry
+from pytest_touchstone.compare.candidate import ResultSource, published, result_from_totals
 from pytest_touchstone.compare.changes import changes_of, composite_of_items
 from pytest_touchstone.results.store_entry import StoredResult, composites_of
 from tests.support.entries import entry, right
@@ -149,7 +149,7 @@ def test_a_series_looks_through_the_saved_results_once(monkeypatch: pytest.Monke
 
 def test_results_of_a_named_file_stand_for_the_best_so_far() -> None:
     metrics = {"real@1": published("real@1", 0.6, n=400), "real@5": published("real@5", 0.7, n=400)}
-    named = published_entry(
+    named = result_from_totals(
         "real_coref", metrics, primary="real@1", source=ResultSource("f.json", "0"), name="checkpoint-655"
     )
     found = changes_of([NEW], [saved(64, 70, "a")], [named])

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults
+from pytest_touchstone.compare.comparison_verdicts import NOT_COMPARED, compare
 from pytest_touchstone.compare.corpus_metrics import draws_of
 from pytest_touchstone.compare.formats.lm_eval import read_lm_eval
 from pytest_touchstone.compare.gate.accepted import drop_of
 from pytest_touchstone.compare.gate.config import BenchmarkRules, Floor, GateConfig
 from pytest_touchstone.compare.gate.decide import cases_of, decide
 from pytest_touchstone.compare.gate.result import GateResult
-from pytest_touchstone.compare.judge import NOT_COMPARED, compare
 from pytest_touchstone.compare.pair import by_group, compare_pair
 from pytest_touchstone.compare.plan import make_plan, targets_of
 from pytest_touchstone.compare.sequential import draw_schedule, interim_analyses

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.cli.baseline import save
-from pytest_touchstone.compare.baselines import BaselineSource, find
+from pytest_touchstone.compare.baselines import BaselineSource, find_baselines
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.formats.run import read_run
 from pytest_touchstone.compare.load import find_candidates, parse_sizes, read_file
@@ -186,8 +186,8 @@ def test_an_imported_result_is_never_the_best_of_the_saved_ones(results: Path, t
     (table,) = [found for found in saved if found.published]
     source = BaselineSource(name="best", kind="best", saved=[table], items=store.items)
     mine = BenchmarkScores(new, store.items(saved[-1]))
-    assert find(mine, source, metric="real@1").state == "first"
-    named = find(mine, dataclasses.replace(source, name="t.csv", kind="run"), metric="real@1")
+    assert find_baselines(mine, source, metric="real@1").state == "first"
+    named = find_baselines(mine, dataclasses.replace(source, name="t.csv", kind="run"), metric="real@1")
     assert (named.state, "`touchstone compare` compares totals" in named.reason) == ("refused", True)
 
 

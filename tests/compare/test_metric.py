@@ -23,7 +23,7 @@ from pytest_touchstone.results.journal import Journal, journalled
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import Metric
 from pytest_touchstone.statistics.comparison import Comparison
-from pytest_touchstone.statistics.unpaired import Total, compare_means, compare_rates
+from pytest_touchstone.statistics.unpaired import SummaryStatistics, compare_means, compare_rates
 from tests.support.compared import ran
 from tests.support.entries import right
 from tests.support.known import known
@@ -50,7 +50,7 @@ def test_errors_as_those_of_right_and_wrong_items_make_a_share_also_where_they_a
 
 def test_other_errors_make_means() -> None:
     found = compared(of(0.3, 0.08, 100), of(0.4, 0.02, 120))
-    assert found == compare_means(Total(0.3, 0.08, 100), Total(0.4, 0.02, 120))
+    assert found == compare_means(SummaryStatistics(0.3, 0.08, 100), SummaryStatistics(0.4, 0.02, 120))
 
 
 def test_errors_without_sizes_make_a_normal_approximation() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.compare.baselines import BaselineSource, find, refused_before
+from pytest_touchstone.compare.baselines import BaselineSource, find_baselines, refused_before
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from tests.support.entries import entry, right, source
 
@@ -47,7 +47,7 @@ def test_what_is_refused_before_is_refused_at_the_end(
     ]
     where: BaselineSource = source(*saved, kind="run" if named else "best") if saved else source()
     before = refused_before(expected(new).saved, new.items.examples, where, allow)
-    at_the_end = find(new, where, metric="acc", allow=allow)
+    at_the_end = find_baselines(new, where, metric="acc", allow=allow)
     assert not before or (at_the_end.state, at_the_end.reason) == ("refused", before)
 
 

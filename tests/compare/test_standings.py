@@ -15,7 +15,7 @@ from pytest_touchstone.compare.standings import (
     ALL,
     Standing,
     best_checkpoint,
-    leading,
+    clear_leaders,
     leads_of,
     standings_of,
 )
@@ -154,8 +154,8 @@ def test_all_that_the_best_over_all_items_cannot_be_told_from_are_named() -> Non
 
 def test_only_those_that_are_told_lead() -> None:
     found = [one._asdict() for one in standings_of(rows(200, 300, 298))]
-    assert leading(found) == set()
-    assert leading([*found, {**found[0], "checkpoint": "c1", "told": True}]) == {
+    assert clear_leaders(found) == set()
+    assert clear_leaders([*found, {**found[0], "checkpoint": "c1", "told": True}]) == {
         (found[0]["benchmark"], "c1")
     }
     assert best_checkpoint([]) is None

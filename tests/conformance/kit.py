@@ -42,7 +42,12 @@ from pytest_touchstone.core.grade import scores_of
 from pytest_touchstone.core.requests import Answer, Judge, Request, RunProgram, RunProgramAnswer, to_plain
 from pytest_touchstone.engines.fake import FakeEngine
 from pytest_touchstone.metrics.code.rows import unix_lines
-from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, Given, LoadedBenchmark, load_benchmark
+from pytest_touchstone.plugin.collection import (
+    OWN_ARGUMENTS,
+    CollectedExample,
+    LoadedBenchmark,
+    load_benchmark,
+)
 from tests.support.places import ROOT
 
 PINS = Path(__file__).with_name("pins.json")
@@ -70,7 +75,7 @@ class Kit(NamedTuple):
 
     def begin(self, example: Example, loaded: LoadedBenchmark) -> tuple[Any, list[Request], bool]:
         """The started generator, what it asks, and whether that is a list."""
-        given, code = Given(example, loaded), self.function.__code__
+        given, code = CollectedExample(example, loaded), self.function.__code__
         names = code.co_varnames[: code.co_argcount]
         own = {name: OWN_ARGUMENTS[name](given) if name in OWN_ARGUMENTS else self.info for name in names}
         generator = self.function(**own)

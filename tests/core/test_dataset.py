@@ -16,22 +16,22 @@ from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
 from pytest_touchstone.core.benchmark import Benchmark, Dataset, Published, RowRules, Shots
+from pytest_touchstone.core.coverage import SHIPPED, BenchmarkSize
 from pytest_touchstone.core.dataset import (
     DatasetInfo,
     DatasetRows,
     Example,
+    apply_limit,
+    count_rows,
     data_files,
-    extents_of,
     load_dataset,
     load_shots,
     nearest,
     read_lines,
-    take_first,
 )
-from pytest_touchstone.core.draws import draw_shots
 from pytest_touchstone.core.errors import DataError, MissingDataError, ShotsError
 from pytest_touchstone.core.few_shot import Shot
-from pytest_touchstone.core.marks import SHIPPED, Extent
+from pytest_touchstone.core.few_shot_sampling import draw_shots
 from pytest_touchstone.core.requests import Loglikelihood, Turn
 
 
@@ -256,7 +256,7 @@ def test_rows_of_several_sets_are_groups_and_keep_their_ids(tmp_path: Path) -> N
     assert dataset.info == plain.info
     for one, other in zip(dataset.examples, plain.examples, strict=True):
         assert replace(one, group=None) == other
-    assert {name: extent.of for name, extent in extents_of(spec(subsets="source"), dataset, 0).items()} == {
+    assert {name: extent.of for name, extent in count_rows(spec(subsets="source"), dataset, 0).items()} == {
         "wiki": 2,
         "klue_nli": 1,
         "": 3,
@@ -309,7 +309,7 @@ EXAMPLES = [
 
 @given(st.none() | st.integers(1, 30) | st.floats(0.001, 0.999))
 def test_a_limit_takes_the_first_of_each_group(limit: float | int | None) -> None:
-    kept = take_first(EXAMPLES, limit)
+    kept = apply_limit(EXAMPLES, limit)
     for group in ("a", "b"):
         members = [example for example in EXAMPLES if example.group == group]
         mine = [example for example in kept if example.group == group]
@@ -432,17 +432,17 @@ def test_a_benchmark_knows_how_many_items_it_has_with_its_data(tmp_path: Path) -
     rows = [json.dumps({"question": "q", "answer": index, "kind": "ab"[index % 2]}) for index in range(7)]
     folder = write(tmp_path, "sums/test", *rows)
     grouped = spec(group="kind", row=None, published=Published({"a": 10, "b": 20}))
-    assert extents_of(grouped, load_dataset(grouped, folder), 0) == {
-        "a": Extent(of=4, rows=4, published=10),
-        "b": Extent(of=3, rows=3, published=20),
-        "": Extent(of=7, rows=7, published=30),
+    assert count_rows(grouped, load_dataset(grouped, folder), 0) == {
+        "a": BenchmarkSize(of=4, rows=4, published=10),
+        "b": BenchmarkSize(of=3, rows=3, published=20),
+        "": BenchmarkSize(of=7, rows=7, published=30),
     }
     own = spec(published=Published(30, own_rows="rows of our own"))
     of_the_project = load_dataset(own, folder)
-    assert extents_of(own, of_the_project, 0)[""].published == 30
+    assert count_rows(own, of_the_project, 0)[""].published == 30
     shipped_rows = replace(of_the_project, info=replace(of_the_project.info, origin=SHIPPED))
-    assert extents_of(own, shipped_rows, 0)[""] == Extent(
+    assert count_rows(own, shipped_rows, 0)[""] == BenchmarkSize(
         of=7, rows=7
     )  # they are no part of what was published
     few = spec(row_rules=RowRules(most_rows=5))
-    assert extents_of(few, load_dataset(few, folder), 0) == {"": Extent(of=5, rows=7)}
+    assert count_rows(few, load_dataset(few, folder), 0) == {"": BenchmarkSize(of=5, rows=7)}

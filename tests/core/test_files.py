@@ -30,14 +30,14 @@ from pytest_touchstone.core.errors import DataError, HarnessError, JournalError
 from pytest_touchstone.core.eval_config import read_eval_config
 from pytest_touchstone.core.files import (
     check_kind,
+    from_plain,
     has_checksum,
     load_module,
-    parsed,
+    parse_json,
     read_checked,
     read_regular,
     shown_path,
     text_with_checksum,
-    typed,
     unwritable,
     with_checksum,
     write_atomic,
@@ -237,11 +237,11 @@ def test_what_gzip_has_packed_is_bounded(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_json_of_usual_depth_is_read_whatever_its_size() -> None:
-    assert parsed("[" * 100 + "]" * 100)
-    assert parsed('{"a": "' + "[" * 1000 + '"}') == {"a": "[" * 1000}
-    assert len(parsed("[" + ",".join(["[]"] * 1000) + "]")) == 1000
+    assert parse_json("[" * 100 + "]" * 100)
+    assert parse_json('{"a": "' + "[" * 1000 + '"}') == {"a": "[" * 1000}
+    assert len(parse_json("[" + ",".join(["[]"] * 1000) + "]")) == 1000
     with pytest.raises(ValueError, match="nests deeper than 100"):
-        parsed("[" * 102 + "]" * 102)
+        parse_json("[" * 102 + "]" * 102)
 
 
 def test_a_checkout_has_them_in_fixtures() -> None:
@@ -268,6 +268,6 @@ def test_fields_may_have_their_former_names() -> None:
         "rows": 3,
         "sha256": "0" * 64,
     }
-    assert typed(Source, {"pack": row}) == Source(dataset=DatasetInfo(**row))
+    assert from_plain(Source, {"pack": row}) == Source(dataset=DatasetInfo(**row))
     with pytest.raises(ValueError, match=r"dataset\.rows"):
-        typed(Source, {"pack": row | {"rows": "many"}})
+        from_plain(Source, {"pack": row | {"rows": "many"}})

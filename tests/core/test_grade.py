@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone import Graded
-from pytest_touchstone.core.grade import Grade, scores_of, told_by
+from pytest_touchstone.core.grade import Grade, grade_details, scores_of
 from pytest_touchstone.metrics import ChoiceScores
 
 
@@ -39,4 +39,4 @@ def test_anything_else_is_left_as_it_is(returned: Any) -> None:
 def test_a_benchmark_tells_what_it_read_what_was_due_and_which_choice_is_right(
     returned: Any, told: Any
 ) -> None:
-    assert told_by(returned) == told
+    assert grade_details(returned) == told

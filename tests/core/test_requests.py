@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_touchstone.core.errors import WireError
-from pytest_touchstone.core.requests import Generate, plain_scores, scrub, to_plain
+from pytest_touchstone.core.requests import Generate, make_serializable, plain_scores, to_plain
 
 
 class Colour(IntEnum):
@@ -108,7 +108,7 @@ def test_scores_of_any_numeric_type_become_floats() -> None:
 
 def test_scrub_keeps_what_execnet_knows_and_refuses_the_rest() -> None:
     report = {"a": (1, {2}, b"x"), "path": Path("x"), "text": "\ud800", "name": Text("t")}
-    assert execnet.loads(execnet.dumps(scrub(report))) == {
+    assert execnet.loads(execnet.dumps(make_serializable(report))) == {
         "a": (1, {2}, b"x"),
         "path": "x",
         "text": "\\ud800",
@@ -116,5 +116,5 @@ def test_scrub_keeps_what_execnet_knows_and_refuses_the_rest() -> None:
     }
     for value in (object(), np.float32(1.0), OrderedDict(), Colour.RED, -(2**31) - 1):
         with pytest.raises(WireError, match="user_properties"):
-            scrub({"user_properties": [("x", value)]})
-        execnet.dumps(scrub({"user_properties": [("x", value)]}, replace=True))
+            make_serializable({"user_properties": [("x", value)]})
+        execnet.dumps(make_serializable({"user_properties": [("x", value)]}, replace=True))

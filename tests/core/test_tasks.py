@@ -22,7 +22,7 @@ from pytest_touchstone.core.files import load_module, shipped_evals
 from pytest_touchstone.core.requests import FillMask, Generate, Loglikelihood, RunProgram
 from pytest_touchstone.core.tasks import (
     TAGS,
-    Tasks,
+    TaskSelection,
     declared_groups,
     declared_in,
     shipped_groups,
@@ -61,7 +61,7 @@ KNOWN = [(spec, declared_groups(spec, None)) for spec in BENCHMARKS]
 
 
 def chosen(*texts: str) -> list[str]:
-    tasks = Tasks.of(texts, names=NAMES)
+    tasks = TaskSelection.of(texts, names=NAMES)
     return [spec.name for spec in BENCHMARKS if tasks.chosen(spec)]
 
 
@@ -89,7 +89,7 @@ def chosen(*texts: str) -> list[str]:
 )
 def test_a_term_is_a_name_a_tag_or_a_pattern(text: str, names: list[str]) -> None:
     assert chosen(text) == names
-    assert Tasks.of([text]).unknown(KNOWN) is None
+    assert TaskSelection.of([text]).unknown(KNOWN) is None
 
 
 def test_without_terms_every_benchmark_is_chosen_and_several_options_add_up() -> None:
@@ -99,7 +99,10 @@ def test_without_terms_every_benchmark_is_chosen_and_several_options_add_up() ->
 
 def test_of_a_benchmark_only_the_named_groups_are_taken() -> None:
     mmlu = BENCHMARKS[2]
-    within, without = Tasks.of(["mmlu_stem/astro*"]), Tasks.of(["mmlu*", "-mmlu_stem/astronomy"])
+    within, without = (
+        TaskSelection.of(["mmlu_stem/astro*"]),
+        TaskSelection.of(["mmlu*", "-mmlu_stem/astronomy"]),
+    )
     assert [group for group in SUBJECTS if within.takes(mmlu, group)] == ["astronomy"]
     assert [group for group in SUBJECTS if without.takes(mmlu, group)] == ["machine_learning"]
     assert not within.takes(mmlu, None)
@@ -108,14 +111,14 @@ def test_of_a_benchmark_only_the_named_groups_are_taken() -> None:
 
 def test_a_subject_of_mmlu_is_meant_by_its_name_as_a_task_too() -> None:
     mmlu = one("mmlu", group="subject", published=Published({"virology": 2, "marketing": 3}))
-    tasks = Tasks.of(["mmlu_virology"])
+    tasks = TaskSelection.of(["mmlu_virology"])
     assert tasks.unknown([(mmlu, ("virology", "marketing"))]) is None
     assert (tasks.chosen(mmlu), tasks.takes(mmlu, "virology"), tasks.takes(mmlu, "marketing")) == (
         True,
         True,
         False,
     )
-    without = Tasks.of(["mmlu", "-mmlu_virology"])
+    without = TaskSelection.of(["mmlu", "-mmlu_virology"])
     assert (without.chosen(mmlu), without.takes(mmlu, "virology"), without.takes(mmlu, "marketing")) == (
         True,
         False,
@@ -137,7 +140,7 @@ def test_a_subject_of_mmlu_is_meant_by_its_name_as_a_task_too() -> None:
     ],
 )
 def test_a_wrong_name_says_what_was_probably_meant(text: str, said: str) -> None:
-    line = Tasks.of([text]).unknown(KNOWN)
+    line = TaskSelection.of([text]).unknown(KNOWN)
     assert line is not None
     assert line.startswith(f"invalid --eval-tasks {text.rpartition(',')[2]!r}: {said}")
     assert "\n" not in line
@@ -147,14 +150,14 @@ GROUPS = {"board": "arc_challenge 25-shot, gsm8k 5-shot", "all": "board, arc_eas
 
 
 def test_the_name_of_a_group_of_benchmarks_stands_for_its_terms() -> None:
-    tasks = Tasks.of(["ALL,-gsm8k", "mmlu_stem/astronomy 3-shot"], GROUPS)
+    tasks = TaskSelection.of(["ALL,-gsm8k", "mmlu_stem/astronomy 3-shot"], GROUPS)
     found = {spec.name: tasks.shots(spec) for spec in BENCHMARKS if tasks.chosen(spec)}
     assert found == {"arc_easy": None, "arc_challenge": 25, "mmlu_stem": 3}
     assert tasks.takes(BENCHMARKS[2], "astronomy")
     assert not tasks.takes(BENCHMARKS[2], "machine_learning")
-    without = Tasks.of(["-board"], GROUPS)
+    without = TaskSelection.of(["-board"], GROUPS)
     assert [spec.name for spec in BENCHMARKS if not without.chosen(spec)] == ["arc_challenge", "gsm8k"]
-    assert Tasks.of(["board 0-shot"], GROUPS).shots(BENCHMARKS[1]) == 0
+    assert TaskSelection.of(["board 0-shot"], GROUPS).shots(BENCHMARKS[1]) == 0
 
 
 @pytest.mark.parametrize(
@@ -173,28 +176,30 @@ def test_the_name_of_a_group_of_benchmarks_stands_for_its_terms() -> None:
 )
 def test_a_run_has_one_number_of_shots_for_a_benchmark(text: str, said: str) -> None:
     groups = {name: line for name, line in GROUPS.items() if name != "math"}
-    assert str(Tasks.of([text], groups).unknown(KNOWN)).startswith(said)
+    assert str(TaskSelection.of([text], groups).unknown(KNOWN)).startswith(said)
 
 
 def test_a_group_has_no_name_of_a_benchmark_or_tag() -> None:
-    assert "'math' has the name of a benchmark or of a tag" in str(Tasks.of(["board"], GROUPS).unknown(KNOWN))
+    assert "'math' has the name of a benchmark or of a tag" in str(
+        TaskSelection.of(["board"], GROUPS).unknown(KNOWN)
+    )
 
 
 def test_a_group_may_be_any_where_nobody_knows_the_groups() -> None:
     unknown = [(BENCHMARKS[2], declared_groups(BENCHMARKS[2], "a folder"))]
-    assert Tasks.of(["mmlu_stem/botany"]).unknown(unknown) is None
-    assert Tasks.of(["mmlu_stem/botany"]).unknown(KNOWN) is not None
+    assert TaskSelection.of(["mmlu_stem/botany"]).unknown(unknown) is None
+    assert TaskSelection.of(["mmlu_stem/botany"]).unknown(KNOWN) is not None
 
 
 @pytest.mark.parametrize("text", ["", "arc_easy,", ",", "-", "a,-,b", "mmlu_stem/", "/astronomy"])
 def test_an_empty_name_is_a_mistake(text: str) -> None:
     with pytest.raises(ValueError, match="names, separated by commas"):
-        Tasks.of([text])
+        TaskSelection.of([text])
 
 
 @given(st.lists(st.sampled_from([*NAMES, *TAGS, "m*", "mmlu_stem/*"]), max_size=4), st.sampled_from(NAMES))
 def test_what_is_left_out_by_name_is_never_chosen(terms: list[str], name: str) -> None:
-    tasks = Tasks.of([*terms, f"-{name}"])
+    tasks = TaskSelection.of([*terms, f"-{name}"])
     (spec,) = (one for one in BENCHMARKS if one.name == name)
     assert not tasks.chosen(spec)
     assert not tasks.takes(spec, "astronomy")
@@ -265,8 +270,8 @@ def test_the_shipped_groups_name_benchmarks_that_there_are() -> None:
     specs = shipped()
     known = [(spec, None) for spec in specs]
     for name in shipped_groups():
-        assert Tasks.of([name], shipped_groups()).unknown(known) is None
-    tasks = Tasks.of(["leaderboard_v1"], shipped_groups())
+        assert TaskSelection.of([name], shipped_groups()).unknown(known) is None
+    tasks = TaskSelection.of(["leaderboard_v1"], shipped_groups())
     shots = {spec.name: tasks.shots(spec) for spec in specs if tasks.chosen(spec)}
     assert shots == {"arc_challenge": 25, "hellaswag": 10, "mmlu": 5, "winogrande": 5, "gsm8k": 5}
 
@@ -275,7 +280,7 @@ def test_a_project_has_groups_of_its_own_which_may_name_others(tmp_path: Path) -
     found = of(
         '[tool.touchstone.groups]\nmine = "openllm, -gsm8k, piqa 3-shot"\nopenllm = "arc_easy"\n', tmp_path
     )
-    terms = Tasks.of(["mine"], found).terms
+    terms = TaskSelection.of(["mine"], found).terms
     assert [(one.name, one.shots, one.out) for one in terms] == [
         ("arc_easy", None, False),
         ("gsm8k", None, True),

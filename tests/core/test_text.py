@@ -16,20 +16,20 @@ from hypothesis import strategies as st
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.text import (
     INVISIBLE,
-    alike,
     cell,
+    collapse_lines,
     count,
     did_you_mean,
     either,
     harmless,
     is_log,
-    listed,
+    join_names,
     one_line,
-    place_text,
+    ordinal_place,
     repeats_itself,
     rough_tokens,
+    similar_name,
     text_of_cell,
-    unbroken,
     visible,
     visible_json,
     without_home,
@@ -46,17 +46,17 @@ from pytest_touchstone.core.text import (
     ],
 )
 def test_a_list_names_the_first_and_counts_the_rest(names: list[str], most: int, text: str) -> None:
-    assert listed(names, most) == text
-    assert listed(iter(names), most) == text
+    assert join_names(names, most) == text
+    assert join_names(iter(names), most) == text
 
 
 def test_clauses_are_kept_apart_by_semicolons() -> None:
-    assert listed(["a, b", "c", "d"], 2, between="; ") == "a, b; c; and 1 more"
+    assert join_names(["a, b", "c", "d"], 2, between="; ") == "a, b; c; and 1 more"
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=30), st.integers(1, 20))
 def test_a_list_leaves_no_name_uncounted(names: list[str], most: int) -> None:
-    text = listed(names, most)
+    text = join_names(names, most)
     shown, _, rest = text.partition(" and ")
     assert len(shown.split(", ")) + int(rest.split()[0] if rest else 0) == max(1, len(names))
 
@@ -76,7 +76,7 @@ def test_a_count_agrees_with_its_noun() -> None:
 def test_the_most_similar_name_is_asked_for() -> None:
     assert did_you_mean("shot", ["seed", "shots"]) == "did you mean 'shots'? "
     assert did_you_mean("zzz", ["seed", "shots"]) == ""
-    assert alike("mmlu", ["mmlu_pro", "mmlu", "arc"], 2)[0] == "mmlu"
+    assert similar_name("mmlu", ["mmlu_pro", "mmlu", "arc"], 2)[0] == "mmlu"
 
 
 @given(st.text("ab ", max_size=40), st.text(min_size=1, max_size=50), st.integers(3, 30), st.integers(0, 49))
@@ -116,7 +116,7 @@ def test_other_texts_are_no_repetitions(text: str) -> None:
     ],
 )
 def test_an_epoch_is_short_and_a_step_is_whole(place: float, text: str) -> None:
-    assert place_text(place) == text
+    assert ordinal_place(place) == text
 
 
 @given(st.text())
@@ -214,7 +214,7 @@ def test_a_message_of_ours_is_one_line_without_keys() -> None:
 def test_no_text_takes_long(part: str) -> None:
     text = part * 50_000
     began = time.process_time()
-    for border in (harmless, visible, one_line, unbroken, without_home):
+    for border in (harmless, visible, one_line, collapse_lines, without_home):
         border(text)
     assert time.process_time() - began < 2
 

@@ -16,8 +16,8 @@ from pytest_touchstone.document.language import (
     Catalogue,
     languages,
     read_messages,
-    said,
-    spoken,
+    translate,
+    use_language,
 )
 
 OTHERS = [name for name in languages() if name != ENGLISH]
@@ -140,8 +140,8 @@ def test_no_message_is_without_words_of_its_own():
 def test_numbers_and_names_stay_in_a_sentence(name):
     text = "arc_easy: +1.20 points [-0.30, +2.70]: a loss of more than 1 point is ruled out; about 57,812 items would"
     text += " tell"
-    with spoken(name):
-        made = str(said(text))
+    with use_language(name):
+        made = str(translate(text))
     for part in ("arc_easy:", "+1.20", "[-0.30, +2.70]", "57,812"):
         assert part in made
     assert not re.search("[a-z]{2,}", made.replace("arc_easy", ""))
@@ -162,32 +162,32 @@ def test_numbers_and_names_stay_in_a_sentence(name):
     ],
 )
 def test_commands_paths_and_names_stay(name, text):
-    with spoken(name):
-        assert said(text) == text
+    with use_language(name):
+        assert translate(text) == text
 
 
 def test_a_text_is_what_it_was_where_no_language_is_asked_for():
-    with spoken(ENGLISH):
-        assert said("not worse", "word") == "not worse"
-    assert said("not worse", "word") == "not worse"
+    with use_language(ENGLISH):
+        assert translate("not worse", "word") == "not worse"
+    assert translate("not worse", "word") == "not worse"
 
 
 def test_a_language_ends_with_its_report():
-    with pytest.raises(RuntimeError), spoken("ko"):
+    with pytest.raises(RuntimeError), use_language("ko"):
         raise RuntimeError
-    assert said("not worse", "word") == "not worse"
+    assert translate("not worse", "word") == "not worse"
 
 
 def test_a_long_text_of_others_takes_no_time():
-    with spoken("ko"):
+    with use_language("ko"):
         text = "and more of the items, p = " * 4000
-        assert said(text) == text
+        assert translate(text) == text
 
 
 def test_columns_stay_below_each_other_in_wide_letters():
     from rich.cells import cell_len
 
-    with spoken("ko"):
+    with use_language("ko"):
         console = console_of(60, color=False)
         table = open_table(2)
         for title in ("benchmark", "value", "verdict"):

@@ -25,7 +25,7 @@ from pytest_touchstone.core.requests import Loglikelihood
 from pytest_touchstone.engines.fake import FakeEngine
 from pytest_touchstone.engines.sandbox.cache import TextFiles
 from pytest_touchstone.engines.transformers import agreement
-from pytest_touchstone.engines.transformers.agreement import KnownWays
+from pytest_touchstone.engines.transformers.agreement import VerifiedKernels
 from pytest_touchstone.plugin.batches import Quarantine
 from pytest_touchstone.plugin.driver import SYNC_EVERY, Job, RunningBatch
 from pytest_touchstone.plugin.gate import write_schedules
@@ -300,9 +300,9 @@ def others(output: Path) -> None:
     never_begun.discard()
 
 
-def ways(output: Path) -> KnownWays:
+def ways(output: Path) -> VerifiedKernels:
     """The ways known for a model."""
-    return KnownWays(None, output / "ways")
+    return VerifiedKernels(None, output / "ways")
 
 
 def shards(output: Path, question: Question, disk: SimulatedDisk) -> list[Path]:

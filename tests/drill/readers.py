@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.checkpoints.config_files import ModelConfig, read_json
-from pytest_touchstone.checkpoints.fingerprint import FingerprintCache, fingerprint, stamps
+from pytest_touchstone.checkpoints.fingerprint import FingerprintCache, fingerprint, stat_files
 from pytest_touchstone.checkpoints.formats import format_of
 from pytest_touchstone.checkpoints.formats.gguf import read_gguf
 from pytest_touchstone.checkpoints.formats.weights import pickled_tensors, read_tensors, weights_of
@@ -41,7 +41,7 @@ from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.dataset import CANONICAL, read_lines
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.eval_config import ConfigFileError
-from pytest_touchstone.core.files import parsed, read_checked, read_regular
+from pytest_touchstone.core.files import parse_json, read_checked, read_regular
 from pytest_touchstone.core.settings import of_project, settings_table
 from pytest_touchstone.core.tasks import declared_in, task_groups
 from pytest_touchstone.engines.http.calls import Failure, MalformedReplyError
@@ -49,7 +49,7 @@ from pytest_touchstone.engines.sandbox.cache import TextFiles
 from pytest_touchstone.engines.transformers.agreement import _read as read_ways
 from pytest_touchstone.plugin.gate import read_schedules
 from pytest_touchstone.reports.progress import ProgressLine
-from pytest_touchstone.results import place_in
+from pytest_touchstone.results import file_path
 from pytest_touchstone.results.journal import placed_records, read_at
 from pytest_touchstone.results.merging import read_share
 from pytest_touchstone.results.reuse import ItemKey, Kills, Reuse
@@ -387,7 +387,7 @@ def _reuse(output: Path) -> None:
 
 
 def _in_flight(output: Path) -> None:
-    place_in(output / "two", "reuse.json").write_text(
+    file_path(output / "two", "reuse.json").write_text(
         json.dumps({"sources": {"checkpoint-100": {"winogrande": [[str(output / "one"), "checkpoint-100"]]}}})
     )
     Kills(Reuse(output / "two")).given_up(ItemKey("checkpoint-100", "winogrande", "winogrande/1"))
@@ -487,7 +487,7 @@ def read_results(path: Path) -> None:
 
 
 def _own_table(name: str) -> Callable[[Path], Path]:
-    return lambda folder: Path(shutil.copy(place_in(RUN, name), folder))
+    return lambda folder: Path(shutil.copy(file_path(RUN, name), folder))
 
 
 def _again(path: Path) -> None:
@@ -649,7 +649,7 @@ def _served(path: Path) -> None:
     """A server that gives the replies of the file."""
     asked = [(row["path"], row["body"]) for row in json.loads(RECORDED.read_text(encoding="utf-8"))]
     try:
-        replies = parsed(read_regular(path))
+        replies = parse_json(read_regular(path))
         if not isinstance(replies, list) or len(replies) != len(asked):
             raise ValueError("another number of replies")
     except (OSError, ValueError) as error:
@@ -719,7 +719,7 @@ def _fingerprint_entry(folder: Path) -> Path:
         os.utime(one, (1, 1))
     (info,) = resolve(str(folder / "checkpoint-7"), seq_len=None)
     cache = FingerprintCache(folder)
-    cache.keep(str(info.path), stamps(format_of(info).files(info)), "f" * 64, time.time_ns() + 10**12)
+    cache.keep(str(info.path), stat_files(format_of(info).files(info)), "f" * 64, time.time_ns() + 10**12)
     return next(folder.glob("*.json"))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo, resolve
-from pytest_touchstone.checkpoints.formats.base import Lasting
+from pytest_touchstone.checkpoints.formats.base import CheckpointResources
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Generate, GenerateAnswer, Loglikelihood
 from pytest_touchstone.engines.registry import EnginePool, VllmTextsPool, texts_by
@@ -41,7 +41,7 @@ def info(whole: Path) -> CheckpointInfo:
     return found
 
 
-def opened(info: CheckpointInfo, run: Lasting) -> Any:
+def opened(info: CheckpointInfo, run: CheckpointResources) -> Any:
     return VllmTextsPool(SETTINGS, "--seed 7", run).engine(info)
 
 
@@ -50,7 +50,7 @@ def test_the_server_writes_texts_and_this_process_scores(
 ) -> None:
     own = TransformersFactory().open(info, SETTINGS)
     passed: dict[int, Any] = {}
-    with Lasting(logs=tmp_path) as run:
+    with CheckpointResources(logs=tmp_path) as run:
         engine = opened(info, run)
         answers = engine.answer(ASKED, passed.__setitem__)
         assert passed == dict(enumerate(answers))
@@ -85,7 +85,10 @@ def test_a_server_ends_where_the_weights_cannot_be_loaded(
         raise CheckpointError("no weights")
 
     monkeypatch.setattr(EnginePool, "_opener", lambda _pool, _info: broken)
-    with Lasting() as run, pytest.raises(CheckpointError, match=r"^--eval-set texts=vllm: no weights$"):
+    with (
+        CheckpointResources() as run,
+        pytest.raises(CheckpointError, match=r"^--eval-set texts=vllm: no weights$"),
+    ):
         opened(info, run)
     (start,) = starts(notes)
     assert gone(start["pids"], 0)
@@ -96,7 +99,7 @@ def test_a_server_that_does_not_start_is_an_error_of_one_line(
 ) -> None:
     monkeypatch.setenv("MODEL_SERVER_FAULT", "dies")
     with (
-        Lasting() as run,
+        CheckpointResources() as run,
         pytest.raises(CheckpointError, match=r"--eval-set texts=vllm: .*last words") as caught,
     ):
         opened(info, run)
@@ -131,7 +134,7 @@ def test_without_vllm_this_process_writes_the_texts(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert by("auto", [info]) is None
-    with Lasting() as run, pytest.raises(CheckpointError, match="no vllm on PATH; install it"):
+    with CheckpointResources() as run, pytest.raises(CheckpointError, match="no vllm on PATH; install it"):
         opened(info, run)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.core.grade import told_by
+from pytest_touchstone.core.grade import grade_details
 from pytest_touchstone.core.requests import Loglikelihood, LoglikelihoodAnswer
 from tests.evals.test_causal import ask, checked, preferring, score
 
@@ -61,7 +61,7 @@ def test_both_published_forms_of_a_row_are_asked_and_scored_alike(name: str) -> 
 
 def test_a_choice_with_macro_f1_tells_its_right_and_its_chosen_answer() -> None:
     row = checked("kobest_sentineg", dict(FORMS["kobest_sentineg"][0]))
-    assert told_by(score("kobest_sentineg", row, preferring(0, 2))) == {"right": [1], "chosen": [0]}
+    assert grade_details(score("kobest_sentineg", row, preferring(0, 2))) == {"right": [1], "chosen": [0]}
 
 
 def test_f1_of_hellaswag_is_of_the_highest_sum_not_of_the_normalised_choice() -> None:
@@ -69,7 +69,7 @@ def test_f1_of_hellaswag_is_of_the_highest_sum_not_of_the_normalised_choice() ->
     answers = [LoglikelihoodAnswer(logprob, False, 2) for logprob in (-3.0, -4.0, -9.0, -9.0)]
     found = score("kobest_hellaswag", row, answers)
     assert (found["acc"], found["acc_norm"]) == (0.0, 1.0)
-    assert told_by(found)["chosen"] == [0]
+    assert grade_details(found)["chosen"] == [0]
 
 
 def test_openbookqa_asks_for_the_answers_after_the_stem_alone() -> None:

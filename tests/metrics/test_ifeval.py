@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_touchstone.core.errors import BenchmarkError
-from pytest_touchstone.core.grade import told_by
+from pytest_touchstone.core.grade import grade_details
 from pytest_touchstone.metrics.ifeval import (
     IFEVAL_METRICS,
     INSTRUCTIONS,
@@ -31,7 +31,7 @@ def test_strict_and_loose_are_scored_by_prompt_and_by_instruction() -> None:
     assert grade.scores["prompt_level_strict_acc"] == 0.0
     assert grade.scores["inst_level_strict_acc"] == pytest.approx(1 / 3)
     assert grade.scores["prompt_level_loose_acc"] == grade.scores["inst_level_loose_acc"] == 1.0
-    told = told_by(grade)
+    told = grade_details(grade)
     assert told == {"extracted": {"not followed": "punctuation:no_comma, startend:quotation"}, "parts": [3]}
 
 

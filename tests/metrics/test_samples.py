@@ -17,7 +17,7 @@ from pytest_touchstone import Graded
 from pytest_touchstone.core.aggregation import mean
 from pytest_touchstone.core.benchmark import Benchmark, Dataset
 from pytest_touchstone.core.few_shot import Sampling
-from pytest_touchstone.core.grade import told_by
+from pytest_touchstone.core.grade import grade_details
 from pytest_touchstone.core.requests import (
     CallTests,
     Generate,
@@ -258,7 +258,7 @@ def test_what_all_samples_tell_alike_is_told_and_soft_scores_are_means() -> None
         )
 
     found = Model("18", "1").run(chooses, spec(), 2)
-    assert told_by(found) == {"right": [0]}
+    assert grade_details(found) == {"right": [0]}
     assert (found.scores["right"], found.scores["p_right"]) == (0.5, 0.5)
 
 

@@ -13,7 +13,7 @@ from pytest_touchstone.core.benchmark import Solution, benchmark, declared, gene
 from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.core.few_shot import FewShot
 from pytest_touchstone.core.requests import Generate, Loglikelihood, LoglikelihoodAnswer
-from pytest_touchstone.core.tasks import Tasks
+from pytest_touchstone.core.tasks import TaskSelection
 from pytest_touchstone.metrics.gsm8k import GSM8K_SOLUTION
 from pytest_touchstone.metrics.math import MATH
 from pytest_touchstone.metrics.solutions import forms_of, function_named, wrong_numbers
@@ -148,7 +148,7 @@ def test_only_a_term_with_a_colon_means_a_form() -> None:
     specs = [spec for one in (function, *forms_of(function)) if (spec := declared(one)) is not None]
 
     def chosen(*terms: str) -> list[str]:
-        tasks = Tasks.of(terms)
+        tasks = TaskSelection.of(terms)
         assert [tasks.takes(one, None) for one in specs] == [tasks.chosen(one) for one in specs]
         return [one.name for one in specs if tasks.chosen(one)]
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pytest_touchstone.cli import main
 from pytest_touchstone.core.files import with_checksum
-from pytest_touchstone.plugin.shards import Placed, place
+from pytest_touchstone.plugin.shards import ShardAssignment, assign_shards
 from pytest_touchstone.results.journal import latest, read_journal
 from tests.support.project import Project
 from tests.support.tiny import tiny_causal
@@ -266,7 +266,7 @@ def test_a_shard_that_was_killed_goes_on_from_its_own_scores_and_takes_none_of_t
 
 ITEMS = st.lists(
     st.builds(
-        Placed,
+        ShardAssignment,
         model=st.sampled_from(["m", "n"]),
         result=st.sampled_from(["r", "s", "t"]),
         prefix=st.sampled_from(["p", "q"]),
@@ -281,7 +281,7 @@ ITEMS = st.lists(
 
 def benchmarks(
     *, models: int = 1, rows: int = 1000, added: int = 0, shared: float = 0.0, groups: int = 1
-) -> list[Placed]:
+) -> list[ShardAssignment]:
     """Three benchmarks whose rows are of very different sizes; the added rows come before the others."""
     found = []
     for model in range(models):
@@ -291,11 +291,11 @@ def benchmarks(
                 size = cost * (sizes.random() + 0.5)
                 result = f"m{model} {name}"
                 prefix = f"{result} {number % groups}"
-                found.append(Placed(f"m{model}", result, prefix, f"row {number}", size, shared))
+                found.append(ShardAssignment(f"m{model}", result, prefix, f"row {number}", size, shared))
     return found
 
 
-def costs(items: list[Placed], shards: list[int], count: int) -> list[float]:
+def costs(items: list[ShardAssignment], shards: list[int], count: int) -> list[float]:
     return [
         sum(one.cost for one, at in zip(items, shards, strict=True) if at == shard) for shard in range(count)
     ]
@@ -304,14 +304,14 @@ def costs(items: list[Placed], shards: list[int], count: int) -> list[float]:
 @settings(max_examples=60)
 @given(ITEMS, st.integers(1, 9), st.randoms(use_true_random=False))
 def test_every_item_has_one_shard_whatever_the_order_of_the_items(
-    items: list[Placed], count: int, chance: random.Random
+    items: list[ShardAssignment], count: int, chance: random.Random
 ) -> None:
-    found = place(items, count)
+    found = assign_shards(items, count)
     assert len(found) == len(items)
     assert all(0 <= shard < count for shard in found)
     order = list(range(len(items)))
     chance.shuffle(order)
-    again = place([items[index] for index in order], count)
+    again = assign_shards([items[index] for index in order], count)
     kinds = [defaultdict(set) for _ in range(2)]  # type: ignore[var-annotated]
     for index, shard in enumerate(found):
         kinds[0][items[index][:4]].add(shard)
@@ -324,14 +324,14 @@ def test_every_item_has_one_shard_whatever_the_order_of_the_items(
 def test_shards_cost_about_the_same() -> None:
     for count in (2, 3, 5, 16):
         items = benchmarks()
-        found = costs(items, place(items, count), count)
+        found = costs(items, assign_shards(items, count), count)
         assert max(found) <= 1.04 * sum(found) / count
         assert min(found) >= 0.75 * sum(found) / count
 
 
 def test_each_benchmark_is_spread_so_that_a_wrong_guess_of_its_cost_does_no_harm() -> None:
     items = benchmarks()
-    shards = place(items, 4)
+    shards = assign_shards(items, 4)
     for name in ("short", "long", "middle"):
         own = [one._replace(cost=one.cost if name in one.result else 0.0) for one in items]
         found = costs(own, shards, 4)
@@ -340,7 +340,7 @@ def test_each_benchmark_is_spread_so_that_a_wrong_guess_of_its_cost_does_no_harm
 
 def test_the_items_of_a_shard_are_not_the_rows_that_follow_each_other() -> None:
     items = benchmarks()
-    shards = place(items, 2)
+    shards = assign_shards(items, 2)
     changes = sum(mine != other for mine, other in itertools.pairwise(shards))
     assert changes > len(items) / 10
 
@@ -348,9 +348,10 @@ def test_the_items_of_a_shard_are_not_the_rows_that_follow_each_other() -> None:
 def test_rows_that_are_added_move_few_of_the_others() -> None:
     for count in (2, 3, 5):
         before, after = benchmarks(), benchmarks(added=10)
-        at = {one[:4]: shard for one, shard in zip(before, place(before, count), strict=True)}
+        at = {one[:4]: shard for one, shard in zip(before, assign_shards(before, count), strict=True)}
         moved = sum(
-            at.get(one[:4], shard) != shard for one, shard in zip(after, place(after, count), strict=True)
+            at.get(one[:4], shard) != shard
+            for one, shard in zip(after, assign_shards(after, count), strict=True)
         )
         assert moved <= 0.06 * len(before)
 
@@ -360,7 +361,7 @@ def test_items_that_share_a_dear_prefix_are_not_torn() -> None:
     for shared in (0.0, 5000.0):
         items = benchmarks(rows=400, groups=40, shared=shared)
         where = defaultdict(set)
-        for one, shard in zip(items, place(items, 4), strict=True):
+        for one, shard in zip(items, assign_shards(items, 4), strict=True):
             where[one.prefix].add(shard)
         torn[shared] = sum(len(shards) for shards in where.values()) / len(where)
     assert torn[5000.0] == 1.0
@@ -370,7 +371,7 @@ def test_items_that_share_a_dear_prefix_are_not_torn() -> None:
 def test_a_row_of_two_benchmarks_is_in_one_shard() -> None:
     items = [one._replace(row=one.together) for one in benchmarks(rows=200)]
     where = defaultdict(set)
-    for one, shard in zip(items, place(items, 5), strict=True):
+    for one, shard in zip(items, assign_shards(items, 5), strict=True):
         where[one.row].add(shard)
     assert len(where) == 200
     assert all(len(shards) == 1 for shards in where.values())
@@ -379,7 +380,7 @@ def test_a_row_of_two_benchmarks_is_in_one_shard() -> None:
 
 def test_of_many_checkpoints_each_is_loaded_by_few_shards() -> None:
     items = benchmarks(models=20, rows=30)
-    shards = place(items, 4)
+    shards = assign_shards(items, 4)
     assert len({(one.model, shard) for one, shard in zip(items, shards, strict=True)}) <= 20 + 4
     found = costs(items, shards, 4)
     assert max(found) <= 1.05 * sum(found) / 4
@@ -387,4 +388,4 @@ def test_of_many_checkpoints_each_is_loaded_by_few_shards() -> None:
 
 def test_few_checkpoints_are_shared_by_all() -> None:
     items = benchmarks(models=1)
-    assert len(set(place(items, 8))) == 8
+    assert len(set(assign_shards(items, 8))) == 8

@@ -22,7 +22,7 @@ from pytest_touchstone.cli.benchmarks import known_specs
 from pytest_touchstone.cli.command import COMMANDS, parser_for
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.settings import SET, Setting, settings_table
-from pytest_touchstone.core.tasks import Tasks, declared_groups, task_groups
+from pytest_touchstone.core.tasks import TaskSelection, declared_groups, task_groups
 from tests.repo.test_documents import PAGES, place
 from tests.support.places import ROOT
 
@@ -74,7 +74,7 @@ def typed() -> list[Typed]:
 def tasks_unknown(text: str) -> str | None:
     """The reason why a choice of benchmarks is none."""
     specs = known_specs([])
-    chosen = Tasks.of([text], task_groups(ROOT / "pyproject.toml"), [spec.name for spec in specs])
+    chosen = TaskSelection.of([text], task_groups(ROOT / "pyproject.toml"), [spec.name for spec in specs])
     return chosen.unknown([(spec, declared_groups(spec, None)) for spec in specs])
 
 

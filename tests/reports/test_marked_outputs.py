@@ -19,7 +19,7 @@ from pytest_touchstone.compare.gate.config import GateConfig
 from pytest_touchstone.compare.gate.decide import cases_of, decide
 from pytest_touchstone.compare.gate.result import gate_json
 from pytest_touchstone.compare.pair import compare_pair
-from pytest_touchstone.core.marks import Extent
+from pytest_touchstone.core.coverage import BenchmarkSize
 from pytest_touchstone.reports import ci
 from pytest_touchstone.reports import comparison as comparing_text
 from pytest_touchstone.reports.comparison import pair_facts
@@ -45,10 +45,10 @@ def made(folder: Path, *, chat: bool = True, checkpoints: int = 1) -> Summary:
     """A run with part of a sample, a sample asked through a chat template, and part of the Korean sets."""
     names = [f"c{number}" for number in range(checkpoints)]
     extents = {
-        "winogrande": {"": Extent(of=32, rows=32, published=1267)},
-        "gsm8k": {"": Extent(of=24, rows=24, published=1319)},
-        "real_coref": {"": Extent(of=20, rows=20)},
-        "ko_lambada_wiki": {"": Extent(of=10, rows=10)},
+        "winogrande": {"": BenchmarkSize(of=32, rows=32, published=1267)},
+        "gsm8k": {"": BenchmarkSize(of=24, rows=24, published=1319)},
+        "real_coref": {"": BenchmarkSize(of=20, rows=20)},
+        "ko_lambada_wiki": {"": BenchmarkSize(of=10, rows=10)},
     }
     known = {**DECLARATIONS, "gsm8k": replace(DECLARATIONS["winogrande"], name="gsm8k")}
     known = {name: replace(known[name], extents=extents[name]) for name in extents}

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_touchstone.core.coverage import BenchmarkSize
 from pytest_touchstone.core.errors import BenchmarkError, HarnessError
-from pytest_touchstone.core.marks import Extent
 from pytest_touchstone.metrics import MACRO_F1
 from pytest_touchstone.results.aggregate import summarize
 from pytest_touchstone.results.records import STATUSES, Record
@@ -343,8 +343,8 @@ def test_importing_results_and_reports_loads_neither_torch_nor_scipy_nor_rich():
 def test_a_result_over_fewer_items_than_there_are_says_so_and_so_do_its_groups_and_its_saved_form():
     items = collect(["mmlu_stem"], ["c"], 12)
     extents = {
-        "": Extent(of=56, rows=56, published=2386),
-        **{group: Extent(of=20 if index else 4, rows=20) for index, group in enumerate(SUBJECTS)},
+        "": BenchmarkSize(of=56, rows=56, published=2386),
+        **{group: BenchmarkSize(of=20 if index else 4, rows=20) for index, group in enumerate(SUBJECTS)},
     }
     declared = replace(DECLARATIONS["mmlu_stem"], extents=extents)
     summary = summarised(score(items), items, mmlu_stem=declared)
@@ -360,7 +360,7 @@ def test_a_result_over_fewer_items_than_there_are_says_so_and_so_do_its_groups_a
 def test_a_composite_over_part_of_the_items_says_so():
     names = ["real_coref", "ko_lambada_wiki"]
     items = collect(names, ["c"], 6)
-    extents = {"": Extent(of=10, rows=10)}
+    extents = {"": BenchmarkSize(of=10, rows=10)}
     declared = {name: replace(DECLARATIONS[name], extents=extents) for name in names}
     [composite] = summarised(score(items), items, **declared).composites
     assert composite["mark"] == "12 of 20 items"

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from pytest_touchstone.core.errors import JournalError
 from pytest_touchstone.core.files import has_checksum, with_checksum
 from pytest_touchstone.results.journal import (
-    Following,
     Journal,
+    JournalFollower,
     each_record,
     latest,
     line_of,
@@ -79,7 +79,7 @@ def test_a_broken_line_that_is_not_the_last_is_an_error_with_its_place(tmp_path:
 )
 def test_a_line_that_is_no_record_is_an_error(tmp_path: Path, line: str) -> None:
     journal_at(tmp_path, with_checksum(line[:-1].encode()))
-    for read in (read_scores, read_journal, lambda folder: Following(folder).new()):
+    for read in (read_scores, read_journal, lambda folder: JournalFollower(folder).new()):
         with pytest.raises(JournalError, match="line 1"):
             read(tmp_path)
 
@@ -169,7 +169,7 @@ def plain(item: str) -> Record:
 
 def test_a_journal_that_grows_is_read_from_where_the_last_reading_ended(tmp_path: Path) -> None:
     one, two, three = (plain(f"t.py::t[b/{number}]") for number in range(3))
-    following = Following(tmp_path)
+    following = JournalFollower(tmp_path)
     assert following.new() == []
     with Journal(tmp_path, "main") as journal:
         journal.append(one)
@@ -188,7 +188,7 @@ def test_a_journal_that_grows_is_read_from_where_the_last_reading_ended(tmp_path
 
 
 def test_a_broken_line_of_a_growing_journal_is_named_by_its_number(tmp_path: Path) -> None:
-    following = Following(tmp_path)
+    following = JournalFollower(tmp_path)
     with Journal(tmp_path, "main") as journal:
         journal.append(plain("t.py::t[b/0]"))
         following.new()
@@ -199,7 +199,7 @@ def test_a_broken_line_of_a_growing_journal_is_named_by_its_number(tmp_path: Pat
 
 
 def test_records_that_are_followed_share_what_they_have_in_common(tmp_path: Path) -> None:
-    following = Following(tmp_path)
+    following = JournalFollower(tmp_path)
     with Journal(tmp_path, "main") as journal:
         for number in range(2):
             journal.append(plain(f"t.py::t[b/{number}]"))
@@ -225,7 +225,7 @@ def test_a_line_in_which_any_bit_has_flipped_is_no_record(tmp_path: Path) -> Non
 
 def test_a_line_without_its_checksum_is_no_record(tmp_path: Path) -> None:
     journal_at(tmp_path, line_of(plain("a")).partition(b',"crc32"')[0] + b"}\n")
-    for read in (read_scores, read_journal, lambda folder: Following(folder).new()):
+    for read in (read_scores, read_journal, lambda folder: JournalFollower(folder).new()):
         with pytest.raises(JournalError, match="line 1: damaged"):
             read(tmp_path)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pytest_touchstone.statistics.best_of_many import (
-    Bests,
+    GroupedBests,
     Selection,
     best_of,
     compare_composite_with_best,
@@ -23,9 +23,9 @@ from pytest_touchstone.statistics.best_of_many import (
 )
 from pytest_touchstone.statistics.comparison import Comparison
 from pytest_touchstone.statistics.composites import SharedItems, WeightedPart
-from pytest_touchstone.statistics.contrasts import JointNoise, noise_of, sample_of
+from pytest_touchstone.statistics.contrasts import MeanCovariance, covariance_of_means, sample_of
 from pytest_touchstone.statistics.paired import compare_paired
-from pytest_touchstone.statistics.unpaired import Total, compare_means
+from pytest_touchstone.statistics.unpaired import SummaryStatistics, compare_means
 from tests.support.known import known
 
 N = 800
@@ -93,8 +93,8 @@ def test_the_test_allows_for_the_choice_and_never_finds_more_than_the_plain_one(
 def test_of_independent_runs_the_test_is_dunnetts_with_known_variance() -> None:
     """A one-sided comparison of three equal runs with a control: max of (Z_k - Z_0) against its own quantiles."""
     means = [0.60, 0.605, 0.61]
-    plain = compare_means(Total(0.61, 0.01, 2500), Total(0.58, 0.01, 2500))
-    noise = JointNoise(np.diag([0.01**2] * 4), 2500)
+    plain = compare_means(SummaryStatistics(0.61, 0.01, 2500), SummaryStatistics(0.58, 0.01, 2500))
+    noise = MeanCovariance(np.diag([0.01**2] * 4), 2500)
     found = select(2, means, plain, noise, draws=200_000)
     grid = np.linspace(-8, 8, 4001)
     chance = np.trapezoid(stats.norm.pdf(grid) * (1 - stats.norm.cdf(grid + 3.0) ** 3), grid)
@@ -155,8 +155,8 @@ def test_the_noise_of_a_composite_holds_what_metrics_of_the_same_items_share() -
 
 
 def test_a_drop_that_no_draw_reaches_has_a_p_as_small_as_it_is() -> None:
-    plain = compare_means(Total(0.6, 0.01, 2500), Total(0.5, 0.01, 2500))
-    found = select(0, [0.6, 0.6], plain, JointNoise(np.diag([0.01**2] * 3), 2500), draws=100)
+    plain = compare_means(SummaryStatistics(0.6, 0.01, 2500), SummaryStatistics(0.5, 0.01, 2500))
+    found = select(0, [0.6, 0.6], plain, MeanCovariance(np.diag([0.01**2] * 3), 2500), draws=100)
     assert (
         0 < known(found.comparison.p) == pytest.approx(4 * stats.norm.sf(0.1 / 0.01 / np.sqrt(2)), rel=1e-6)
     )
@@ -170,11 +170,11 @@ def bests(
     one, other = (side[own.index(max(own))] for side, own in zip((firsts, seconds), means, strict=True))
     *runs, last = [*firsts, *seconds]
     plain = compare_paired(one, other)
-    noise = known(noise_of(runs, last, None))
+    noise = known(covariance_of_means(runs, last, None))
     count = len(firsts) + len(seconds)
     groups = range(len(firsts)), range(len(firsts), count)
     every = [*means[0], *means[1]]
-    return Bests(every, noise.covariance, [noise.units] * count, groups, draws=draws).compare(
+    return GroupedBests(every, noise.covariance, [noise.units] * count, groups, draws=draws).compare(
         0, 1, plain
     ), plain
 
@@ -219,21 +219,21 @@ def test_the_test_of_the_higher_side_is_the_one_that_allows_for_its_luck() -> No
 
 def test_the_best_alone_is_shrunk_by_what_luck_gives() -> None:
     """The expected maximum of three normal values is 0.846 of their standard deviation."""
-    found = best_of([0.61, 0.60, 0.605], JointNoise(np.eye(3) * 0.01**2, 2500), draws=100_000)
+    found = best_of([0.61, 0.60, 0.605], MeanCovariance(np.eye(3) * 0.01**2, 2500), draws=100_000)
     assert (found.place, found.measured, found.candidates) == (0, 0.61, (0, 1, 2))
     assert found.measured - found.shrunk == pytest.approx(0.00846, rel=0.02)
 
 
 def test_the_lower_limit_of_the_best_lies_as_deep_as_the_maximum_reaches() -> None:
     """97.5 % of the maxima of three normal values lie below 2.39 standard deviations, of one below 1.96."""
-    near = best_of([0.61, 0.60, 0.605], JointNoise(np.eye(3) * 0.01**2, 2500), draws=100_000)
+    near = best_of([0.61, 0.60, 0.605], MeanCovariance(np.eye(3) * 0.01**2, 2500), draws=100_000)
     assert near.depth == pytest.approx(0.0043, abs=2e-4)
-    far = best_of([0.61, 0.30, 0.30], JointNoise(np.eye(3) * 0.01**2, 2500))
+    far = best_of([0.61, 0.30, 0.30], MeanCovariance(np.eye(3) * 0.01**2, 2500))
     assert far.depth == pytest.approx(0.0, abs=1e-12)
 
 
 def test_a_single_run_is_not_shrunk() -> None:
-    assert best_of([0.6], JointNoise(np.eye(1), 100)) == (0, 0.6, 0.6, (0,), 0.0)
+    assert best_of([0.6], MeanCovariance(np.eye(1), 100)) == (0, 0.6, 0.6, (0,), 0.0)
 
 
 def test_a_difference_far_beyond_luck_has_a_p_that_many_pairs_leave_told() -> None:
@@ -258,16 +258,16 @@ def test_what_is_known_once_of_a_series_gives_what_each_pair_alone_does(
     means, covariance = (0.5 + generator.standard_normal(count) / 50).tolist(), root @ root.T
     ends = np.cumsum(sizes).tolist()
     groups = [list(range(end - size, end)) for end, size in zip(ends, sizes, strict=True)]
-    bests = Bests(means, covariance, [units] * count, groups, draws=200)
+    bests = GroupedBests(means, covariance, [units] * count, groups, draws=200)
     drawn = sample_of(covariance, 200)
     for first, second in combinations(range(len(groups)), 2):
         plain = compare_means(
-            *(Total(means[bests.places[one]], 0.02, units) for one in (first, second)), level=0.95
+            *(SummaryStatistics(means[bests.places[one]], 0.02, units) for one in (first, second)), level=0.95
         )
         sides = []
         for group, other, known_ in ((first, second, plain), (second, first, plain.turned)):
             order = [*groups[group], bests.places[other]]
-            own = JointNoise(covariance[np.ix_(order, order)], units)
+            own = MeanCovariance(covariance[np.ix_(order, order)], units)
             runs = [means[place] for place in groups[group]]
             best = runs.index(max(runs))
             one = select(best, runs, known_, own, sample=drawn.of(order)).comparison
@@ -288,9 +288,9 @@ def test_the_luck_and_the_interval_are_those_of_the_draws(seed: int, runs: int) 
     """As the rule is written: of each draw, less what all have in common, the largest."""
     generator = np.random.default_rng(seed)
     root = generator.standard_normal((runs + 1, runs + 1)) / 100
-    noise, means = JointNoise(root @ root.T, 400), (0.5 + generator.standard_normal(runs) / 50).tolist()
+    noise, means = MeanCovariance(root @ root.T, 400), (0.5 + generator.standard_normal(runs) / 50).tolist()
     best = means.index(max(means))
-    plain = compare_means(Total(means[best], 0.02, 400), Total(0.4, 0.02, 400))
+    plain = compare_means(SummaryStatistics(means[best], 0.02, 400), SummaryStatistics(0.4, 0.02, 400))
     drawn = sample_of(noise.covariance, 500)
     found = select(best, means, plain, noise, sample=drawn)
     own = (drawn.values - drawn.values.mean(axis=0)).T

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_touchstone.statistics.contrasts import (
-    JointNoise,
-    Weighted,
+    ContrastTerm,
+    MeanCovariance,
     between_weights,
     contrast,
+    covariance_of_means,
     interpolation_variance,
-    noise_of,
     noise_of_sum,
 )
 from pytest_touchstone.statistics.intervals import t_quantile
@@ -33,9 +33,11 @@ def scores(n: int, seed: int, runs: int = 2) -> list[list[float]]:
 @given(seed=st.integers(0, 10_000), n=st.integers(5, 200))
 def test_a_difference_has_the_error_of_the_paired_comparison_and_a_t_interval(seed: int, n: int) -> None:
     before, after = scores(n, seed)
-    noise = known(noise_of([before], after, None))
+    noise = known(covariance_of_means([before], after, None))
     means = [float(np.mean(before)), float(np.mean(after))]
-    found = contrast(means, noise.covariance, [Weighted(1, 1.0), Weighted(0, -1.0)], units=noise.units)
+    found = contrast(
+        means, noise.covariance, [ContrastTerm(1, 1.0), ContrastTerm(0, -1.0)], units=noise.units
+    )
     paired = compare_paired(before, after, draws=99)
     assert found.value == pytest.approx(known(paired.difference), abs=1e-12)
     assert found.stderr == pytest.approx(known(paired.stderr), abs=1e-9)
@@ -44,22 +46,22 @@ def test_a_difference_has_the_error_of_the_paired_comparison_and_a_t_interval(se
 
 
 def test_a_benchmark_of_few_items_counts_by_its_share_in_a_sum() -> None:
-    many, few = (known(noise_of([scores(n, 1)[0]], scores(n, 1)[1], None)) for n in (400, 3))
-    whole = noise_of_sum([many, JointNoise(few.covariance * 1e-6, few.units)])
+    many, few = (known(covariance_of_means([scores(n, 1)[0]], scores(n, 1)[1], None)) for n in (400, 3))
+    whole = noise_of_sum([many, MeanCovariance(few.covariance * 1e-6, few.units)])
     assert whole.units == pytest.approx(many.units, abs=5)
     assert noise_of_sum([many]).units == many.units
-    assert noise_of_sum([few, JointNoise(many.covariance * 0, many.units)]).units == few.units
+    assert noise_of_sum([few, MeanCovariance(many.covariance * 0, many.units)]).units == few.units
 
 
 def test_items_that_all_score_alike_still_leave_an_interval() -> None:
-    found = contrast([0.5, 0.5], np.zeros((2, 2)), [Weighted(0, 1.0), Weighted(1, -1.0)], units=100)
+    found = contrast([0.5, 0.5], np.zeros((2, 2)), [ContrastTerm(0, 1.0), ContrastTerm(1, -1.0)], units=100)
     assert found.value == 0
     assert found.stderr == 0
     assert known(found.high) == pytest.approx(t_quantile(99, 0.95) * np.sqrt(2) / 102)
 
 
 def test_without_noise_or_with_one_unit_there_is_a_value_and_no_interval() -> None:
-    weights = [Weighted(0, 1.0)]
+    weights = [ContrastTerm(0, 1.0)]
     assert contrast([0.4], None, weights, units=100).low is None
     assert contrast([0.4], np.ones((1, 1)), weights, units=1).p is None
 
@@ -76,7 +78,7 @@ def test_between_checkpoints_of_a_straight_line_lies_the_line(at: list[float], s
 
 def test_nothing_lies_beyond_the_checkpoints() -> None:
     assert between_weights([0, 1], [1.0, 2.0], 2.5) is None
-    assert between_weights([0, 1], [1.0, 2.0], 2.0) == [Weighted(1, 1.0)]
+    assert between_weights([0, 1], [1.0, 2.0], 2.0) == [ContrastTerm(1, 1.0)]
 
 
 def test_a_straight_line_has_no_error_of_its_own_and_a_bent_one_has() -> None:
@@ -105,7 +107,7 @@ def test_two_checkpoints_do_not_tell_how_straight_the_line_is() -> None:
 def test_totals_are_given_no_smaller_error_than_any_shared_luck_would(
     weights: list[float], shared: float, errors: list[float]
 ) -> None:
-    chosen = [Weighted(place, weight) for place, weight in enumerate(weights)]
+    chosen = [ContrastTerm(place, weight) for place, weight in enumerate(weights)]
     share = shared * np.outer(errors, errors) + (1 - shared) * np.diag(np.square(errors))
     of_items = contrast([0.0] * 3, share, chosen, units=100)
     of_totals = contrast([0.0] * 3, np.zeros((3, 3)), chosen, errors=errors, units=100)

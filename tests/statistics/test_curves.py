@@ -15,16 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from pytest_touchstone.statistics.contrasts import JointNoise, noise_of
+from pytest_touchstone.statistics.contrasts import MeanCovariance, covariance_of_means
 from pytest_touchstone.statistics.curves import forecast, ratio_of_equals, signal_to_noise, steadiness, trend
 from tests.support.known import known
 
 MEANS = st.lists(st.floats(0, 1), min_size=3, max_size=8)
 
 
-def independent_noise(errors: Sequence[float], units: int) -> JointNoise:
+def independent_noise(errors: Sequence[float], units: int) -> MeanCovariance:
     """The noise of independent runs from the standard errors of their means, the new run's last."""
-    return JointNoise(np.diag(np.square(np.asarray(errors, dtype=float))), units)
+    return MeanCovariance(np.diag(np.square(np.asarray(errors, dtype=float))), units)
 
 
 def test_the_trend_is_the_slope_of_the_least_squares_line() -> None:
@@ -60,7 +60,7 @@ def test_on_the_same_items_the_noise_of_a_change_is_that_of_the_items_that_diffe
     first = [float(draw.random() < 0.6) for _ in range(400)]
     second = [1 - one if place < 8 else one for place, one in enumerate(first)]
     third = [1 - one if 8 <= place < 16 else one for place, one in enumerate(second)]
-    noise = noise_of([first, second], third, None)
+    noise = covariance_of_means([first, second], third, None)
     assert noise is not None
     paired = steadiness([sum(one) / 400 for one in (first, second, third)], noise)
     alone = steadiness([0.6, 0.6, 0.6], independent_noise([0.0245] * 3, 400))
@@ -82,7 +82,7 @@ def test_turning_a_curve_around_turns_its_trend(means: list[float]) -> None:
 @pytest.mark.parametrize("bound", [0.5, 1.0, 2.0, 4.0, 6.0])
 def test_the_chance_of_so_much_change_is_told_however_small_it_is(bound: float) -> None:
     """|a| + |b| is the larger of |a + b| and |a - b|, which are independent."""
-    apart = JointNoise(np.diag([1.0, 0.0, 1.0]), 10_000_000)
+    apart = MeanCovariance(np.diag([1.0, 0.0, 1.0]), 10_000_000)
     found = steadiness([bound, 0.0, bound], apart)
     outside = math.erfc(bound)  # |a + b|, with a variance of 2, beyond twice the bound
     assert found is not None
@@ -93,7 +93,7 @@ def test_the_chance_of_so_much_change_is_told_however_small_it_is(bound: float) 
 @pytest.mark.parametrize("bound", [1.0, 3.0, 5.0])
 def test_that_chance_allows_for_the_noise_being_estimated_from_few_items(units: int, bound: float) -> None:
     """Where one mean alone is noisy, the change is its distance from the others, and the test is the t test."""
-    found = steadiness([bound, 0.0, 0.0], JointNoise(np.diag([1.0, 0.0, 0.0]), units))
+    found = steadiness([bound, 0.0, 0.0], MeanCovariance(np.diag([1.0, 0.0, 0.0]), units))
     assert found is not None
     assert found.p == pytest.approx(2 * stats.t.sf(bound, units - 1), rel=0.2)
 

@@ -20,10 +20,10 @@ from statsmodels.stats.contingency_tables import mcnemar
 from pytest_touchstone.statistics.comparison import Comparison
 from pytest_touchstone.statistics.intervals import mcnemar_p, supposed_share_lost, tango_interval
 from pytest_touchstone.statistics.paired import (
-    changed,
     changed_by_chance,
     compare_flips,
     compare_paired,
+    flipped_items,
     paths,
     sign_flip_test,
     signed_ranks,
@@ -332,14 +332,14 @@ def test_backwards_what_was_learned_is_lost(columns: list[list[float]]) -> None:
 @given(columns=curves())
 def test_forgotten_and_learned_make_up_the_change_of_the_score(columns: list[list[float]]) -> None:
     before, after = columns[:2]
-    found = changed(before, after)
+    found = flipped_items(before, after)
     assert len(found.learned) - len(found.forgotten) == sum(after) - sum(before)
     assert found.p == mcnemar_p(len(found.learned), len(found.forgotten))
     assert all(before[place] == 1 and after[place] == 0 for place in found.forgotten)
 
 
 def test_of_several_samples_the_majority_counts() -> None:
-    found = changed([0.6, 0.5, 1.0], [0.4, 0.75, 0.8])
+    found = flipped_items([0.6, 0.5, 1.0], [0.4, 0.75, 0.8])
     assert (found.forgotten, found.learned) == ((0,), (1,))
 
 
@@ -353,7 +353,7 @@ def test_the_changes_of_one_model_asked_twice_are_those_expected(samples: int) -
     generator = np.random.default_rng(samples)
     share = generator.beta(0.6, 0.6, 4000)
     one, other = (generator.binomial(samples, share) / samples for _ in range(2))
-    found = changed(one.tolist(), other.tolist())
+    found = flipped_items(one.tolist(), other.tolist())
     expected = known(changed_by_chance(one.tolist(), other.tolist(), samples))
     assert expected == pytest.approx(len(found.forgotten) + len(found.learned), rel=0.1)
 

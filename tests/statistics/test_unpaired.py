@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.proportion import confint_proportions_2indep, proportions_ztest
 
-from pytest_touchstone.statistics.unpaired import Total, compare_means, compare_rates
+from pytest_touchstone.statistics.unpaired import SummaryStatistics, compare_means, compare_rates
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_published_rows_are_compared_though_their_rates_are_rounded() -> None:
 
 
 def test_two_means_are_compared_as_scipys_welch_test_does() -> None:
-    one, two = Total(0.52, 0.012, 400), Total(0.49, 0.02, 150)
+    one, two = SummaryStatistics(0.52, 0.012, 400), SummaryStatistics(0.49, 0.02, 150)
     found = compare_means(one, two)
     expected = stats.ttest_ind_from_stats(
         two.mean, two.stderr * math.sqrt(two.n), two.n, one.mean, one.stderr * math.sqrt(one.n), one.n, False
@@ -49,16 +49,16 @@ def test_two_means_are_compared_as_scipys_welch_test_does() -> None:
     values_a = np.random.default_rng(1).normal(size=30)
     values_b = np.random.default_rng(2).normal(1, 3, size=20)
     whole = stats.ttest_ind(values_b, values_a, equal_var=False)
-    found = compare_means(*(Total(v.mean(), stats.sem(v), len(v)) for v in (values_a, values_b)))
+    found = compare_means(*(SummaryStatistics(v.mean(), stats.sem(v), len(v)) for v in (values_a, values_b)))
     limits = whole.confidence_interval(0.95)
     assert (found.p, found.low, found.high) == pytest.approx((whole.pvalue, limits.low, limits.high))
 
 
 def test_totals_that_say_too_little_leave_test_and_interval_undefined() -> None:
     assert compare_rates(0.0, 0, 0.5, 10).difference is None
-    single = compare_means(Total(0.5, 0.0, 1), Total(0.4, 0.1, 10))
+    single = compare_means(SummaryStatistics(0.5, 0.0, 1), SummaryStatistics(0.4, 0.1, 10))
     assert (single.p, single.low, single.why) == (None, None, "a run has one item: no standard error")
-    certain = compare_means(Total(0.5, 0.0, 10), Total(0.5, 0.0, 10))
+    certain = compare_means(SummaryStatistics(0.5, 0.0, 10), SummaryStatistics(0.5, 0.0, 10))
     assert (certain.p, certain.why) == (None, "both standard errors are 0: nothing to test with")
     with pytest.raises(ValueError, match="give a rate from 0 to 1, not per cent"):
         compare_rates(66.04, 2400, 67.78, 3200)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.study.between import between
 from pytest_touchstone.study.curves import DROP, KINDS, RISE, TREND, Curve, curves_of
 from pytest_touchstone.study.points import Study
 from pytest_touchstone.study.pool import MORE, NOT_MORE, UNTESTED
 from pytest_touchstone.study.reading import study_of
+from pytest_touchstone.study.series_comparison import compare_series
 from tests.support.known import known
 from tests.support.korean_table import row, write
 from tests.support.published import published
@@ -118,7 +118,7 @@ def test_points_of_a_run_are_compared_by_the_items_that_they_share(tmp_path: Pat
 
 
 def test_beginnings_at_unequal_epochs_are_interpolated_or_not_compared(study: Study) -> None:
-    starts = study.once(between)[0].starts
+    starts = study.once(compare_series)[0].starts
     found = {tuple(series.name for series in one.series): one for one in starts}
     same = found["mlm_v2/1536", "mlm_v2/2048"]
     assert (same.epochs, same.how) == ((0.5,), "common")
@@ -131,7 +131,7 @@ def test_beginnings_at_unequal_epochs_are_interpolated_or_not_compared(study: St
 def test_a_series_that_ends_before_another_begins_is_not_compared_with_it(tmp_path: Path) -> None:
     rows = [row("a", 100), row("a", 200), row("b", 300), row("b", 400)]
     found = study_of([str(write(tmp_path / "t.csv", *rows))], output=tmp_path)
-    (only,) = found.once(between)[0].starts
+    (only,) = found.once(compare_series)[0].starts
     assert (only.contrast, only.why) == (None, "their epochs do not overlap")
 
 

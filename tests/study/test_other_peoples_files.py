@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.compare.candidate import told_by_path
-from pytest_touchstone.study.between import between
+from pytest_touchstone.compare.candidate import series_and_step_from_path
 from pytest_touchstone.study.curves import DROP, curves_of
 from pytest_touchstone.study.points import Study
 from pytest_touchstone.study.reading import study_of
+from pytest_touchstone.study.series_comparison import compare_series
 from pytest_touchstone.study.sparklines import sparklines
 from tests.support.compared import ran
 from tests.support.entries import right
@@ -107,7 +107,7 @@ def test_files_of_lm_evaluation_harness_have_the_step_of_the_revision(tmp_path: 
     ],
 )
 def test_only_a_path_that_ends_in_a_step_tells_a_series(path: str, told: dict[str, Any]) -> None:
-    assert told_by_path(path) == told
+    assert series_and_step_from_path(path) == told
 
 
 def shots(folder: Path, name: str, acc: float, step: int, number: Any) -> Path:
@@ -130,7 +130,7 @@ def test_results_that_were_asked_in_two_ways_are_two_series_and_two_measures(tmp
     assert {one.label for one in study.measures} == {"arc_easy 0-shot acc", "arc_easy 5-shot acc"}
     (curve,) = curves_of(study)
     assert (curve.tests[DROP].value, [value.value for value in curve.values]) == (None, [0.3, 0.4, 0.4])
-    assert all(not row.duels for row in study.once(between))
+    assert all(not row.duels for row in study.once(compare_series))
 
 
 def test_results_that_do_not_say_how_they_were_asked_are_no_other_way(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from pytest_touchstone.compare.candidate import CheckpointResults
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.study.curves import DROP, curve_of
-from pytest_touchstone.study.points import Measure, Point, Series, Study
+from pytest_touchstone.study.points import Point, Series, Study, StudyMetric
 from pytest_touchstone.study.pool import NOT_MORE, difference, verdict_on
 from pytest_touchstone.study.reading import about_series, project_series, study_of
 from tests.support.compared import ran
@@ -33,7 +33,7 @@ def series(study: Study, name: str) -> Series:
     return next(one for one in study.series if one.name == name)
 
 
-def measure(study: Study, key: str) -> Measure:
+def measure(study: Study, key: str) -> StudyMetric:
     return next(one for one in study.measures if one.key == key)
 
 

@@ -18,7 +18,12 @@ from pytest_touchstone.core.requests import (
     RunProgramAnswer,
     to_plain,
 )
-from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, Given, LoadedBenchmark, load_benchmark
+from pytest_touchstone.plugin.collection import (
+    OWN_ARGUMENTS,
+    CollectedExample,
+    LoadedBenchmark,
+    load_benchmark,
+)
 from pytest_touchstone.results.journal import journalled
 from pytest_touchstone.results.records import Record
 from tests.support.places import ROOT
@@ -74,7 +79,7 @@ class Bench:
     ) -> Asked:
         """Row ``place``, answered with these texts, through a chat template or not."""
         example = self.loaded.dataset.examples[place]
-        given = Given(example, self.loaded)
+        given = CollectedExample(example, self.loaded)
         function = generator_function(self.function)
         code = function.__code__
         generator = function(

@@ -10,7 +10,7 @@ from pytest_touchstone.compare.candidate import (
     CheckpointResults,
     ResultSource,
     published,
-    published_entry,
+    result_from_totals,
 )
 from tests.support.entries import entry
 
@@ -32,7 +32,7 @@ def printed(
     """A candidate whose values, errors and numbers of items are in a table."""
     entries = {
         benchmark: BenchmarkScores(
-            saved=published_entry(
+            saved=result_from_totals(
                 benchmark,
                 {metric: published(metric, value, stderr=stderr, n=n)},
                 primary=metric,

@@ -2,7 +2,7 @@
 
 ``resolve`` turns what the user typed into ``CheckpointInfo``s, ``unique_names`` names them for one run, and
 ``fingerprint`` identifies their weights whatever they are called. Every mistake of the user is a one-line
-``CheckpointError``. Kinds of checkpoints are a seam: ``Format``, ``TargetOwner``.
+``CheckpointError``. Kinds of checkpoints are a seam: ``CheckpointFormat``, ``SchemeHandler``.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pytest_touchstone.checkpoints.fingerprint import fingerprint
 from pytest_touchstone.checkpoints.formats import format_of
 from pytest_touchstone.checkpoints.formats.base import (
     ENGINES,
-    BareFormat,
+    CheckpointFormat,
     CheckpointRequest,
-    Format,
     LoadableFormat,
-    TargetOwner,
+    SchemeHandler,
+    WeightsOnlyFormat,
 )
 from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo, Kind, Weights, unique_names
 from pytest_touchstone.checkpoints.resolve import default_checkpoints, resolve
@@ -24,15 +24,15 @@ from pytest_touchstone.checkpoints.resolve import default_checkpoints, resolve
 __all__ = [
     "ENGINES",
     "SERVES",
-    "BareFormat",
+    "CheckpointFormat",
     "CheckpointInfo",
     "CheckpointRequest",
-    "Format",
     "Kind",
     "LoadableFormat",
-    "TargetOwner",
+    "SchemeHandler",
     "TrainingState",
     "Weights",
+    "WeightsOnlyFormat",
     "default_checkpoints",
     "fingerprint",
     "format_of",

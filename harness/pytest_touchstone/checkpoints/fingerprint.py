@@ -53,12 +53,12 @@ def fingerprint(info: CheckpointInfo, cache: FingerprintCache | None = None) -> 
     form = format_of(info)
     cache = cache or FingerprintCache(cache_folder("fingerprints"))
     files = form.files(info)
-    before = stamps(files)
+    before = stat_files(files)
     own = cache.find(str(info.path), before) if before else None
     if own is None:
         began = cache.clock() if before else 0
         own = digest_of(form.content(info))
-        if stamps(files) != before:
+        if stat_files(files) != before:
             raise CheckpointError(f"{info.path}: was written to while it was read; wait until it is complete")
         if before:
             cache.keep(str(info.path), before, own, began)
@@ -117,7 +117,7 @@ class FingerprintCache:
         return self._folder / f"{hashlib.sha256(str(Path(name).absolute()).encode()).hexdigest()[:32]}.json"
 
 
-def stamps(files: Sequence[Path]) -> list[Stamp]:
+def stat_files(files: Sequence[Path]) -> list[Stamp]:
     """The facts that the file system has of each file: path, device, inode, size, ``mtime_ns``, ``ctime_ns``."""
     found = []
     for path in files:

@@ -73,8 +73,8 @@ from pytest_touchstone.checkpoints.formats.base import (
     ENGINES,
     OWN_ENGINES,
     CheckpointRequest,
-    Lasting,
-    TargetOwner,
+    CheckpointResources,
+    SchemeHandler,
 )
 from pytest_touchstone.checkpoints.formats.content import TOKENIZER
 from pytest_touchstone.checkpoints.formats.distributed import is_inner
@@ -83,7 +83,7 @@ from pytest_touchstone.checkpoints.formats.transformers import Transformers
 from pytest_touchstone.checkpoints.info import CheckpointInfo, unique_names
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.hooks import plugins
-from pytest_touchstone.core.text import alike
+from pytest_touchstone.core.text import similar_name
 
 _TARGETS: Final = {"builtin:", "hub:"}
 
@@ -129,7 +129,7 @@ def resolve(
     seq_len: int | None,
     base_model: str | None = None,
     trust_remote_code: bool = False,
-    lasting: Lasting | None = None,
+    lasting: CheckpointResources | None = None,
     served: bool = False,
 ) -> list[CheckpointInfo]:
     """The checkpoints that ``source`` names, at least one; nothing is loaded, and torch is not imported.
@@ -158,7 +158,7 @@ def find(
     base_model: str | None = None,
     trust_remote_code: bool = False,
     options: Mapping[str, str] = MappingProxyType({}),
-    lasting: Lasting | None = None,
+    lasting: CheckpointResources | None = None,
     served: bool = False,
 ) -> FoundCheckpoints:
     """The same, but of several checkpoints those that fail to load are listed apart from the others.
@@ -190,7 +190,7 @@ def find(
         if source.startswith("builtin:") and glob.has_magic(source):
             return _several(*expand(builtin_pattern(source.removeprefix("builtin:"))), asked)
         if _exists(path):
-            if path.is_dir() and not is_checkpoint(path) and (paths := held_by(path)):
+            if path.is_dir() and not is_checkpoint(path) and (paths := checkpoints_below(path)):
                 return _several(paths, [], asked)
         elif glob.has_magic(source):
             return _several(*expand(source), asked)
@@ -253,20 +253,20 @@ def _nearest(path: Path) -> str:
         names = [entry.name for entry in itertools.islice(entries, MOST_NAMES)]
         # Another step is no misspelling.
         names = [one for one in names if re.sub(r"\d+", "", one) != re.sub(r"\d+", "", wrong)]
-        if near := alike(wrong, names):
+        if near := similar_name(wrong, names):
             found = there.joinpath(near[0], *rest)
             return f"did you mean {found if found.exists() else there / near[0]}?"
     return "check the path"
 
 
-def _owners() -> list[TargetOwner]:
+def _owners() -> list[SchemeHandler]:
     """Return the formats and engines that describe targets of their own."""
     ours = (pkgutil.resolve_name(name)() for name in OWN_ENGINES)
     kinds = (*formats(), *ours, *plugins(ENGINES, CheckpointError))
-    return [kind for kind in kinds if isinstance(kind, TargetOwner)]
+    return [kind for kind in kinds if isinstance(kind, SchemeHandler)]
 
 
-def _owner(source: str) -> TargetOwner | None:
+def _owner(source: str) -> SchemeHandler | None:
     """Return the format or engine whose target a source is, None where it is no target."""
     return next((owner for owner in _owners() if source.startswith(tuple(owner.targets))), None)
 
@@ -314,7 +314,7 @@ def expand(pattern: str) -> tuple[list[Path], list[Path]]:
                 paths.append(path)
         elif is_checkpoint(path) or (_is_named(path) and not is_checkpoint(path.parent)):
             paths.append(path)
-        elif not recursive and (held := held_by(path)):
+        elif not recursive and (held := checkpoints_below(path)):
             paths += held
         elif not recursive:
             others.append(path)
@@ -335,7 +335,7 @@ def is_checkpoint(path: Path) -> bool:
     return any(one.detect(path) for one in formats())
 
 
-def held_by(folder: Path, deeper: int = _DEEPEST) -> list[Path]:
+def checkpoints_below(folder: Path, deeper: int = _DEEPEST) -> list[Path]:
     """The checkpoints below a folder that is none itself; empty where there are none."""
     found: list[Path] = []
     whole = is_checkpoint(folder)
@@ -349,7 +349,7 @@ def held_by(folder: Path, deeper: int = _DEEPEST) -> list[Path]:
             if is_checkpoint(path) or _is_named(path):
                 found.append(path)
             if deeper > 1 and not _is_named(path):
-                found += held_by(path, deeper - 1)
+                found += checkpoints_below(path, deeper - 1)
     return found
 
 
@@ -528,7 +528,7 @@ def find_checkpoints(
     base_model: str | None = None,
     trust_remote_code: bool = False,
     options: Mapping[str, str] = MappingProxyType({}),
-    lasting: Lasting | None = None,
+    lasting: CheckpointResources | None = None,
 ) -> FoundCheckpoints:
     """The checkpoints that ``sources`` name, with unique names, or the builtin ones that are there.
 
@@ -568,11 +568,11 @@ def find_checkpoints(
         _select(checkpoints, steps)
     checkpoints.infos = unique_names(checkpoints.infos)
     if checkpoints.failed and not checkpoints.infos:
-        raise CheckpointError(none_usable([one.message for one in checkpoints.failed]))
+        raise CheckpointError(no_checkpoint_message([one.message for one in checkpoints.failed]))
     return checkpoints
 
 
-def none_usable(messages: Sequence[str]) -> str:
+def no_checkpoint_message(messages: Sequence[str]) -> str:
     """The line for a run without a checkpoint that can be used, with the reason of each, cut where they are many."""
     if len(messages) == 1:
         return messages[0]

@@ -44,7 +44,7 @@ from pytest_touchstone.compare.baseline_source import (
     results_of,
     set_named_baseline,
 )
-from pytest_touchstone.compare.baselines import incomplete, shown, worth
+from pytest_touchstone.compare.baselines import incomplete, orient_higher_is_better, shown
 from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison
 from pytest_touchstone.compare.candidate import CheckpointResults
 from pytest_touchstone.compare.formats.base import ResultTable
@@ -202,7 +202,7 @@ def best_first(results: Sequence[StoredResult]) -> list[StoredResult]:
             saved.benchmark,
             not saved.complete,
             -saved.scored,
-            -worth(saved, saved.primary),
+            -orient_higher_is_better(saved, saved.primary),
             -saved.began,
         ),
     )

@@ -14,10 +14,17 @@ from pytest_touchstone.cli.command import Output, terminal
 from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.dataset import HUB, load_dataset
 from pytest_touchstone.core.errors import DataError, ExitCode, HarnessError, OptionError
-from pytest_touchstone.core.eval_config import ConfigFileError, EvalConfig, examined
+from pytest_touchstone.core.eval_config import ConfigFileError, EvalConfig, validate_eval_config
 from pytest_touchstone.core.files import shipped_evals, shown_path
 from pytest_touchstone.core.settings import of_table, settings_table
-from pytest_touchstone.core.tasks import Known, Tasks, declared_groups, shipped_names, tags_of, task_groups
+from pytest_touchstone.core.tasks import (
+    Known,
+    TaskSelection,
+    declared_groups,
+    shipped_names,
+    tags_of,
+    task_groups,
+)
 from pytest_touchstone.core.text import count
 from pytest_touchstone.plugin.selection import ListedBenchmark, faults_of, find_benchmarks
 
@@ -100,10 +107,12 @@ def _of_config(path: Path, paths: Sequence[Path]) -> Output:
     return Output(data, lambda: f"{valid}\n\n{table_of(file, rows, notes)}")
 
 
-def _tasks(found: Sequence[ListedBenchmark], names: Sequence[str], groups: Mapping[str, str]) -> Tasks:
+def _tasks(
+    found: Sequence[ListedBenchmark], names: Sequence[str], groups: Mapping[str, str]
+) -> TaskSelection:
     """Return the choice that the names mean; raises ``HarnessError`` for a name that means none."""
     try:
-        tasks = Tasks.of(names, groups, [one.spec.name for one in found])
+        tasks = TaskSelection.of(names, groups, [one.spec.name for one in found])
     except ValueError as error:
         raise HarnessError(
             f"{' '.join(names)!r}: no such file, and no name of a benchmark; expected {error}"
@@ -225,7 +234,7 @@ def known_specs(paths: Sequence[Path]) -> list[Benchmark]:
 
 def checked(path: Path, specs: Sequence[Benchmark]) -> tuple[EvalConfig, list[str]]:
     """Return a file, and a line for each of its faults; raises ``ConfigFileError`` where nothing of it can be used."""
-    file, faults = examined(path, shipped_names() | {spec.name for spec in specs})
+    file, faults = validate_eval_config(path, shipped_names() | {spec.name for spec in specs})
     if file is None:
         raise ConfigFileError(faults)
     known: list[Known] = [(spec, declared_groups(spec, None)) for spec in specs]
@@ -257,7 +266,7 @@ def rows_of(file: EvalConfig, specs: Sequence[Benchmark]) -> list[dict[str, Any]
         }
         for choice in file.choices
         for spec in specs
-        if Tasks.of([choice.term], names=names).chosen(spec)
+        if TaskSelection.of([choice.term], names=names).chosen(spec)
     ]
 
 

@@ -20,14 +20,14 @@ from typing import Any, Final
 
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.checkpoints.builtin import fetch
-from pytest_touchstone.checkpoints.formats.base import Lasting
+from pytest_touchstone.checkpoints.formats.base import CheckpointResources
 from pytest_touchstone.cli.command import Output, add_settings, add_value, say, terminal
 from pytest_touchstone.compare.fidelity import TEXT, Fidelity, fidelity, verdict_at_limit
 from pytest_touchstone.core.errors import ExitCode
 from pytest_touchstone.core.files import SCHEMA
 from pytest_touchstone.core.keys import masked_value
 from pytest_touchstone.core.requests import NOT_OF_CHECKPOINTS
-from pytest_touchstone.core.settings import integer, number
+from pytest_touchstone.core.settings import number, parse_integer
 from pytest_touchstone.core.tasks import shipped_names
 from pytest_touchstone.core.text import count, visible
 from pytest_touchstone.document import Facts, Part, Section, Table, render_text
@@ -48,7 +48,7 @@ def show_add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def show_run(options: argparse.Namespace) -> Output:
     """Return a table per checkpoint."""
-    with Lasting(lambda text: say(visible(text), sys.stderr)) as lasting:
+    with CheckpointResources(lambda text: say(visible(text), sys.stderr)) as lasting:
         found = rows(options.source, base_model=options.base_model, lasting=lasting)
     return Output(found, "\n\n".join("\n".join(lines(row)) for row in found))
 
@@ -66,7 +66,7 @@ def fetch_run(options: argparse.Namespace) -> Output:
 
 
 def rows(
-    source: str, *, base_model: str | None = None, lasting: Lasting | None = None
+    source: str, *, base_model: str | None = None, lasting: CheckpointResources | None = None
 ) -> list[dict[str, Any]]:
     """Return each of the checkpoints as a table of plain values. Raises ``CheckpointError``."""
     specs = sorted(shipped_specs(shipped_names()), key=lambda spec: spec.name)
@@ -174,9 +174,9 @@ _LIMITS: Final = {"max_kl": ("kl_mean", False), "min_top_agreement": ("top_agree
 def _add_distance(parser: argparse.ArgumentParser) -> None:
     text = f"a text, a folder of texts, or JSON lines with a field text (default: {TEXT[1]})"
     parser.add_argument("--text", metavar="PATH", help=text)
-    add_value(parser, "--limit", integer, "only the first N documents", least=1)
+    add_value(parser, "--limit", parse_integer, "only the first N documents", least=1)
     text = "tokens of a window (default: 512, or what both models take)"
-    add_value(parser, "--length", integer, text, least=1)
+    add_value(parser, "--length", parse_integer, text, least=1)
     add_settings(parser, "dtype", "device", "base_model", "trust_remote_code")
     text = "the number type of the candidate (default: the same; of noise, bfloat16 beside float32)"
     parser.add_argument("--candidate-dtype", metavar="DTYPE", help=text)

@@ -30,8 +30,8 @@ from pytest_touchstone import __version__
 from pytest_touchstone.core.errors import ExitCode, HarnessError, OptionError
 from pytest_touchstone.core.files import keep_others_out, shown_path, write_atomic, write_json
 from pytest_touchstone.core.settings import read_as, settings_table
-from pytest_touchstone.core.text import alike, either, harmless, is_log, visible, visible_json
-from pytest_touchstone.document.language import ENGLISH, languages, spoken
+from pytest_touchstone.core.text import either, harmless, is_log, similar_name, visible, visible_json
+from pytest_touchstone.document.language import ENGLISH, languages, use_language
 from pytest_touchstone.results.run_directory import find_run
 
 GROUP: Final = "touchstone.commands"
@@ -177,7 +177,7 @@ def run_command(arguments: Sequence[str]) -> int:
                 f"--language {language}: is for text and pages, and --format {form} is always English; "
                 "give one of them"
             )
-        with spoken(language):
+        with use_language(language):
             output = options.command.run(options)
             text = shown(output, options)
         if text:
@@ -410,13 +410,13 @@ class Parser(argparse.ArgumentParser):
             self.error(f"{word!r} is one argument too many")
         if name in FORMER_OPTIONS:
             self.error(f"unknown option {name}: it is {FORMER_OPTIONS[name]} now")
-        near = alike(name, dict.fromkeys(re.findall(r"--[a-z][a-z-]*", self.format_help())), most=2)
+        near = similar_name(name, dict.fromkeys(re.findall(r"--[a-z][a-z-]*", self.format_help())), most=2)
         self.error(f"unknown option {name}" + (f": did you mean {either(near)}?" if near else ""))
 
     def error(self, message: str) -> NoReturn:
         """Raise ``OptionError`` with one line."""
         if self.commands and (wrong := re.search(r"invalid choice: '([^']*)'", message)):
-            near = alike(wrong[1], self.commands)
+            near = similar_name(wrong[1], self.commands)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(self.commands)}"
             message = f"{wrong[1]!r} is no command: {hint}"
         for form, sentence in SENTENCES:

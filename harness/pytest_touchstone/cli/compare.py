@@ -13,8 +13,8 @@ from pytest_touchstone.compare.load import find_candidates, only, parse_sizes
 from pytest_touchstone.compare.pair import PairComparison, by_group, compare_pair
 from pytest_touchstone.core.composite import project_composites
 from pytest_touchstone.core.files import SCHEMA
-from pytest_touchstone.core.settings import integer
-from pytest_touchstone.document.language import said
+from pytest_touchstone.core.settings import parse_integer
+from pytest_touchstone.document.language import translate
 from pytest_touchstone.reports.comparison import Flip, Flips, pair_facts
 from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN
 
@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "chance of a false verdict (default: 0.05)"
     add_value(parser, "--alpha", rate, text, metavar="P", default=str(ALPHA))
     text = "print so many items gained and lost of each benchmark"
-    add_value(parser, "--show-flips", integer, text, default="0")
+    add_value(parser, "--show-flips", parse_integer, text, default="0")
     add_language(parser)
 
 
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> Output:
             f"each of {len(others)} is compared with the first, {candidates[0].name}; with another: "
             f"--against {shlex.quote(candidates[1].name)}"
         )
-        return f"{said(how)}\n\n{table}"
+        return f"{translate(how)}\n\n{table}"
 
     def markdown() -> str:
         from pytest_touchstone.reports.ci import comparison_page

@@ -29,14 +29,14 @@ from typing import Any, Final, Protocol
 
 from pytest_touchstone.cli.command import Output, add_settings, add_value, write
 from pytest_touchstone.core.benchmark import Benchmark, declared
+from pytest_touchstone.core.coverage import SHIPPED, BenchmarkSize, mark
 from pytest_touchstone.core.dataset import RawRow, load_dataset, read_lines, row_checker
 from pytest_touchstone.core.errors import DataError, ExitCode, HarnessError, MissingDataError
 from pytest_touchstone.core.files import load_module, shipped_evals
 from pytest_touchstone.core.grade import Grader
-from pytest_touchstone.core.marks import SHIPPED, Extent, mark
 from pytest_touchstone.core.requests import RunProgram, RunProgramAnswer
-from pytest_touchstone.core.settings import integer, read_as, settings_table, word
-from pytest_touchstone.core.text import listed
+from pytest_touchstone.core.settings import choice_or_pattern, parse_integer, read_as, settings_table
+from pytest_touchstone.core.text import join_names
 from pytest_touchstone.document.formatting import number
 from pytest_touchstone.engines.sandbox import open_sandbox
 from pytest_touchstone.engines.sandbox.soundness import UNSOUND, SelfCheckingSandbox
@@ -63,20 +63,22 @@ def add_arguments(parser: argparse._ArgumentGroup) -> None:
     text = "the tasks (default: of --data, else the shipped ones)"
     parser.add_argument("--problems", type=Path, metavar="FILE", help=text)
     add_value(parser, "--k", _numbers, "the k of pass@k (default: 1,5,10,20,100)", metavar="K,...")
-    add_value(parser, "--workers", integer, "programs run at once (default: one per CPU)", least=1)
+    add_value(parser, "--workers", parse_integer, "programs run at once (default: one per CPU)", least=1)
     add_settings(parser, "sandbox", "grader", "program_seconds")
 
 
 def _numbers(text: str) -> tuple[int, ...]:
     try:
-        return tuple(sorted({integer(number, 1) for number in text.split(",")}))
+        return tuple(sorted({parse_integer(number, 1) for number in text.split(",")}))
     except ValueError:
         raise ValueError("whole numbers from 1 up, such as 1,10,100") from None
 
 
 def run(options: argparse.Namespace) -> Output:
     """Grade the file and write the verdicts. Raises ``HarnessError`` for a mistake."""
-    read_as("--benchmark", options.benchmark, word, choices=tuple(gradable()))  # raises for another
+    read_as(
+        "--benchmark", options.benchmark, choice_or_pattern, choices=tuple(gradable())
+    )  # raises for another
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     workers = options.workers or cores
     kind, grader = (
@@ -166,7 +168,7 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
         (list(weak), f"tasks have tests that accept {' or '.join(kinds)}"),
     ):
         if named := [task for task in tasks if task not in unsound]:
-            yield f"{len(named)} {what}: {listed(named, SHOWN)}"
+            yield f"{len(named)} {what}: {join_names(named, SHOWN)}"
     for task in unsound:
         names = [name for name in facts["weak_tests"][task] if name in UNSOUND]
         yield f"{task}: not judged, its tests are unsound: they accept {' and '.join(names)}"
@@ -349,7 +351,9 @@ def mark_of(graded: GradedFile, *, shipped: bool) -> str:
     judged = graded.tasks().keys() - set(graded.not_judged())
     size = len(graded.tasks().keys() | set(graded.missing))
     published = gradable()[graded.benchmark].published
-    extent = Extent(of=size, rows=size, published=published.rows if isinstance(published.rows, int) else None)
+    extent = BenchmarkSize(
+        of=size, rows=size, published=published.rows if isinstance(published.rows, int) else None
+    )
     return mark(len(judged), extent, origin=SHIPPED if shipped else "--data", own=published.own_rows)
 
 

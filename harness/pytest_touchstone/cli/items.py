@@ -9,7 +9,7 @@ from typing import Final
 
 from pytest_touchstone.cli.command import Output, add_places, add_run, run_folder, terminal
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.text import count, did_you_mean, listed
+from pytest_touchstone.core.text import count, did_you_mean, join_names
 from pytest_touchstone.plugin.finished_run import Item, Items, view_of
 from pytest_touchstone.plugin.replay import Replay
 from pytest_touchstone.reports.items import rendered
@@ -84,5 +84,5 @@ def run(options: argparse.Namespace) -> Output:
 def check_name(option: str, name: str | None, known: Collection[str]) -> None:
     """Raise ``HarnessError`` for a name that the run does not have."""
     if name is not None and name not in known:
-        near = did_you_mean(name, known) or f"there are {listed(sorted(known))}"
+        near = did_you_mean(name, known) or f"there are {join_names(sorted(known))}"
         raise HarnessError(f"{option} {name}: not in this run; {near.rstrip()}")

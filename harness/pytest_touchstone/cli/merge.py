@@ -21,7 +21,7 @@ from pytest_touchstone.compare.gate.config import GateConfig, check_plan, read_g
 from pytest_touchstone.compare.gate.result import gate_json
 from pytest_touchstone.core.errors import ExitCode, HarnessError
 from pytest_touchstone.core.files import shown_path, unwritable
-from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.plugin.gate import decided
 from pytest_touchstone.plugin.run_results import RunResults
 from pytest_touchstone.reports.files import write_code_files, write_results
@@ -139,7 +139,7 @@ def _summary(merged: Merged, parts: Sequence[ShardRun], plan: GateConfig | None)
         )
         faults = [*merged.missing, *(f"{row['name']} cannot be used" for row in summary.failed_to_load)]
         if faults and gate.fault is None:
-            gate = replace(gate, fault=listed(faults, SHOWN, between="; "))
+            gate = replace(gate, fault=join_names(faults, SHOWN, between="; "))
         code = int(gate.exit_code) or None
         summary = replace(summary, gate=gate_json(gate, decision_text(gate, code), code))
     write_results(summary)

@@ -20,10 +20,10 @@ from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import SCHEMA, shown_path, unwritable, write_atomic
 from pytest_touchstone.core.text import count, did_you_mean
 from pytest_touchstone.document import Section
-from pytest_touchstone.study.choice import standings_in
 from pytest_touchstone.study.points import Study
 from pytest_touchstone.study.reading import project_series, study_of
 from pytest_touchstone.study.sections import render, sections_of, study_facts, study_markdown
+from pytest_touchstone.study.selection_bias import standings_in
 from pytest_touchstone.study.sparklines import spelled
 
 NO_PNG: Final = "as PNG too with matplotlib: pip install 'pytest-touchstone[plots]'"

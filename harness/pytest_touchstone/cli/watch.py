@@ -35,9 +35,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Final
 
-from pytest_touchstone.checkpoints.arrivals import Arrival, Arrivals
 from pytest_touchstone.checkpoints.info import CheckpointInfo
 from pytest_touchstone.checkpoints.resolve import find
+from pytest_touchstone.checkpoints.watcher import CheckpointWatcher, CompletedCheckpoint
 from pytest_touchstone.cli.command import Output, Parser, say, terminal
 from pytest_touchstone.cli.run import joined
 from pytest_touchstone.cli.study import read_study
@@ -46,8 +46,8 @@ from pytest_touchstone.core.files import SCHEMA, file_name, shown_path, unwritab
 from pytest_touchstone.core.settings import SET, of_environment, of_project, of_words, settings_table
 from pytest_touchstone.core.text import count, one_line, visible, without_home
 from pytest_touchstone.document.formatting import wrapped
-from pytest_touchstone.reports.alarms import Finding, finding_of, kill_group, warn
-from pytest_touchstone.results import place_in
+from pytest_touchstone.reports.alerts import CheckpointAlert, checkpoint_alert, kill_group, warn
+from pytest_touchstone.results import file_path
 from pytest_touchstone.results.aggregate import ended
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary, wholes
@@ -267,7 +267,7 @@ class Watch:
 
     plan: Plan
     lock: int = -1
-    findings: dict[Path, Finding] = field(default_factory=dict)
+    findings: dict[Path, CheckpointAlert] = field(default_factory=dict)
     checkpoints: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     settled: set[str] = field(default_factory=set)
     failed: dict[str, int] = field(default_factory=dict)
@@ -279,7 +279,7 @@ class Watch:
 
     def __post_init__(self) -> None:
         self.active, options = time.monotonic(), self.plan.options
-        self.arrivals = Arrivals(options.pattern, options.poll, self.plan.inspect, self.active)
+        self.arrivals = CheckpointWatcher(options.pattern, options.poll, self.plan.inspect, self.active)
 
     def begin(self) -> None:
         """Take up what earlier watches have done, and see whether the options are right. Raises ``HarnessError``."""
@@ -334,7 +334,7 @@ class Watch:
         parts += [f"{self.given_up} given up"] if self.given_up else []
         return f"{how}: {', '.join(parts)}{more}"
 
-    def _waiting(self) -> list[Arrival]:
+    def _waiting(self) -> list[CompletedCheckpoint]:
         """Return the whole checkpoints that are not scored yet, the newest first."""
         self._take_all()
         arrivals = self.arrivals.look(time.monotonic())
@@ -348,7 +348,7 @@ class Watch:
                 tell(f"{path.name}  is not whole, and waits: {without_home(why)}")
         return [arrival for arrival in arrivals if self._run(arrival) not in self.settled]
 
-    def _run(self, arrival: Arrival) -> str:
+    def _run(self, arrival: CompletedCheckpoint) -> str:
         return f"{self.plan.name}-{file_name(arrival.path.name)[:58]}-{arrival.stamp}"
 
     def _take_all(self) -> None:
@@ -366,8 +366,8 @@ class Watch:
         if summary is None:
             return
         self.checkpoints[folder.name] = summary.checkpoints[0]
-        finding = finding_of(summary, self.checkpoints)
-        told = place_in(folder, TOLD)
+        finding = checkpoint_alert(summary, self.checkpoints)
+        told = file_path(folder, TOLD)
         if not told.exists():
             options = self.plan.options
             for line in warn(finding, options.on_worse, options.stop_file) if finding.worse else ():
@@ -382,7 +382,7 @@ class Watch:
         self.settled.add(run)
         self.farthest = self.farthest if step is None else max(self.farthest, step)
 
-    def _score(self, arrival: Arrival, others: int) -> None:
+    def _score(self, arrival: CompletedCheckpoint, others: int) -> None:
         """Score a checkpoint by a run of its own."""
         folder = self.plan.output / f"{self._run(arrival)}_{os.urandom(3).hex()}"
         began = time.strftime("%H:%M")
@@ -424,7 +424,7 @@ class Watch:
             if folder not in self.findings:
                 self._tell_failure(arrival, process.returncode, _error(log))
 
-    def _tell_failure(self, arrival: Arrival, code: int, why: str) -> None:
+    def _tell_failure(self, arrival: CompletedCheckpoint, code: int, why: str) -> None:
         """Tell of a run without results. It is begun once more, unless a second one would end alike."""
         run = self._run(arrival)
         if not arrival.path.exists():

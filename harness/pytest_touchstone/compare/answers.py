@@ -15,7 +15,7 @@ from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.formats.lm_eval import samples_of
 from pytest_touchstone.core.requests import VERDICT_KINDS
 from pytest_touchstone.metrics.multiple_choice import AnsweredChoices
-from pytest_touchstone.results.item_view import CANDIDATES, Said, asked_of, is_right
+from pytest_touchstone.results.item_view import CANDIDATES, ResponseView, asked_of, is_right
 from pytest_touchstone.results.journal import each_record, latest
 from pytest_touchstone.results.records import Record
 
@@ -24,7 +24,7 @@ UNLIKELY: Final = "not the likeliest"
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownAnswer:
     """An item in words; ``gold`` is None where it is not known."""
 
     question: str
@@ -32,7 +32,7 @@ class Shown:
     gold: str | None = None
 
 
-def shown_answers(entry: BenchmarkScores, metric: str, examples: Iterable[str]) -> dict[str, Shown]:
+def shown_answers(entry: BenchmarkScores, metric: str, examples: Iterable[str]) -> dict[str, ShownAnswer]:
     """The known facts of these items by id; nothing where the answers were not kept. Raises ``HarnessError`` where
     they cannot be read."""
     wanted = set(examples)
@@ -61,12 +61,12 @@ def first_exchanges(entry: BenchmarkScores) -> list[dict[str, Any]]:
     return next((record.exchanges for record in records if record.exchanges), [])
 
 
-def _of_known_form(view: Callable[..., Shown], *item: Any) -> Shown:
+def _of_known_form(view: Callable[..., ShownAnswer], *item: Any) -> ShownAnswer:
     """The view of an item; nothing where its form is not that of a known release."""
     try:
         return view(*item)
     except (TypeError, ValueError, IndexError, KeyError):
-        return Shown("", "")
+        return ShownAnswer("", "")
 
 
 # Runs
@@ -80,7 +80,7 @@ def _place_of(entry: BenchmarkScores) -> dict[str, list[str]]:
     }
 
 
-def _of_run(entry: BenchmarkScores, folder: Path, metric: str, wanted: set[str]) -> dict[str, Shown]:
+def _of_run(entry: BenchmarkScores, folder: Path, metric: str, wanted: set[str]) -> dict[str, ShownAnswer]:
     if entry.lines is None:
         having = {**_place_of(entry), "example": wanted}
         records = [*latest(each_record(folder, having=having)).values()]
@@ -89,7 +89,7 @@ def _of_run(entry: BenchmarkScores, folder: Path, metric: str, wanted: set[str])
     return {record.example: _of_known_form(_record, record, metric) for record in records}
 
 
-def _record(record: Record, metric: str) -> Shown:
+def _record(record: Record, metric: str) -> ShownAnswer:
     """The item as ``results.asked`` has it, in a question and an answer."""
     told = record.told or {}
     right = is_right(record.scores.get(metric))
@@ -98,30 +98,30 @@ def _record(record: Record, metric: str) -> Shown:
     first = next((question for question in asked if question.kind not in VERDICT_KINDS), None)
     gold = told.get("gold")
     if first is None:
-        return Shown("", "", gold)
+        return ShownAnswer("", "", gold)
     if first.choices:
         chosen = [choice.text for choice in first.choices if choice.chosen and first.kind == "choices"]
         words = chosen or [choice.text for choice in first.choices[:CANDIDATES]]
         gold = next((choice.text for choice in first.choices if choice.right), gold)
-        return Shown(first.text, ", ".join(words), gold)
-    said = first.answers[0] if first.answers else Said("", "")
+        return ShownAnswer(first.text, ", ".join(words), gold)
+    said = first.answers[0] if first.answers else ResponseView("", "")
     if first.kind == "Loglikelihood":
         word = said.text.strip()
         answer = "another continuation" if said.remark.endswith(UNLIKELY) else word
-        return Shown(first.text, answer, gold or word)
+        return ShownAnswer(first.text, answer, gold or word)
     if first.kind != "Generate":
-        return Shown(first.text, said.remark, gold)
+        return ShownAnswer(first.text, said.remark, gold)
     if len(verdicts) > 1:
         passed = sum(verdict.startswith("passed") for verdict in verdicts)
         detail = verdicts[0].partition(": ")[2]
         verdicts = [f"{passed} of {len(verdicts)} passed{f': {detail}' if detail else ''}"]
-    return Shown(first.text, f"[{verdicts[0]}] {said.text}" if verdicts else said.text, gold)
+    return ShownAnswer(first.text, f"[{verdicts[0]}] {said.text}" if verdicts else said.text, gold)
 
 
 # lm-evaluation-harness
 
 
-def _sample(data: Mapping[str, Any], metric: str) -> Shown:
+def _sample(data: Mapping[str, Any], metric: str) -> ShownAnswer:
     arguments = [[str(part) for part in _values(one)] for one in _values(data.get("arguments", ()))]
     question = arguments[0][0] if arguments and arguments[0] else ""
     answers = data.get("filtered_resps") or data.get("resps") or [""]
@@ -134,10 +134,10 @@ def _sample(data: Mapping[str, Any], metric: str) -> Shown:
         best = AnsweredChoices(logprobs, texts, [1] * len(scored)).preferred(metric)
         place = int(str(target)) if str(target).isdecimal() else -1  # a number, as it is or as text
         gold = options[place] if 0 <= place < len(options) else target
-        return Shown(question, options[best].strip(), None if gold is None else str(gold).strip())
+        return ShownAnswer(question, options[best].strip(), None if gold is None else str(gold).strip())
     first = answers[0]
     answer = first[0] if isinstance(first, list) and first else first
-    return Shown(question, str(answer), None if target is None else str(target))
+    return ShownAnswer(question, str(answer), None if target is None else str(target))
 
 
 def _values(found: Any) -> Iterator[Any]:

@@ -30,12 +30,12 @@ from pytest_touchstone.core.files import (
     SCHEMA,
     DamagedError,
     check_kind,
+    from_plain,
     read_checked,
     shown_path,
-    typed,
     write_checked,
 )
-from pytest_touchstone.core.text import did_you_mean, listed
+from pytest_touchstone.core.text import did_you_mean, join_names
 from pytest_touchstone.results.journal import latest, read_journal
 from pytest_touchstone.results.run_directory import LAST, run_id_of
 from pytest_touchstone.results.store import FOLDER, ResultStore
@@ -89,7 +89,7 @@ def set_named_baseline(
     former, fewer = replaced_baseline(output, name, {one.benchmark: one.scored for one in pinned(pin, saved)})
     if former is not None and fewer and not allow_fewer:
         raise GateError(
-            f"{name} is {former.checkpoint} of run {former.run_id}, and {run_id} has fewer items: {listed(fewer)}; "
+            f"{name} is {former.checkpoint} of run {former.run_id}, and {run_id} has fewer items: {join_names(fewer)}; "
             "--replace sets it all the same"
         )
     write_checked(_path(output, name), {"schema": SCHEMA, "kind": "baseline", **asdict(pin)}, indent=2)
@@ -123,7 +123,7 @@ def read_named_baseline(output: Path, name: str) -> NamedBaseline | None:
     try:
         data = read_checked(path)
         check_kind(data, "baseline")
-        return typed(NamedBaseline, data)
+        return from_plain(NamedBaseline, data)
     except FileNotFoundError:
         return None
     except (HarnessError, OSError, ValueError) as error:

@@ -29,10 +29,15 @@ from typing import Any, Final, Literal
 
 from pytest_touchstone.compare.benchmark_comparison import REFERENCES
 from pytest_touchstone.compare.candidate import NO_ITEMS, BenchmarkScores
-from pytest_touchstone.compare.judge import ItemDifferences, item_differences, rows_of, score_name
+from pytest_touchstone.compare.comparison_verdicts import (
+    ItemDifferences,
+    item_differences,
+    rows_of,
+    score_name,
+)
 from pytest_touchstone.compare.prompts import OTHERS, PROMPTS, changed_text
-from pytest_touchstone.core.settings import asked_otherwise
-from pytest_touchstone.core.text import listed
+from pytest_touchstone.core.settings import differing_conditions
+from pytest_touchstone.core.text import join_names
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult, other_measure
 
 ITEMS: Final = "items"
@@ -82,7 +87,7 @@ class BaselineChoice:
     notes: tuple[str, ...] = ()
 
 
-def find(
+def find_baselines(
     new: BenchmarkScores, source: BaselineSource, *, metric: str, allow: Iterable[str] = ()
 ) -> BaselineChoice:
     """The source's baselines for the new result, by this metric.
@@ -119,9 +124,9 @@ def _not_references(
     new: StoredResult, unsettled: Iterable[StoredResult], choice: BaselineChoice, metric: str
 ) -> list[str]:
     """The note on results that measure more than every baseline, and are none."""
-    most = max((worth(entry.saved, metric) for entry in choice.baselines), default=math.inf)
-    higher = [saved for saved in comparable(new, unsettled) if worth(saved, metric) > most]
-    return [f"{NO_REFERENCE}: {listed(map(origin, higher), 3)}"] if higher else []
+    most = max((orient_higher_is_better(entry.saved, metric) for entry in choice.baselines), default=math.inf)
+    higher = [saved for saved in comparable(new, unsettled) if orient_higher_is_better(saved, metric) > most]
+    return [f"{NO_REFERENCE}: {join_names(map(origin, higher), 3)}"] if higher else []
 
 
 def _held(
@@ -137,7 +142,9 @@ def _held(
         return BaselineChoice(state="refused", reason=reason)
     # One of each checkpoint on each set of items: a result on fewer items hides no other.
     entries = [
-        source.load(saved) for same in _by_items(comparable).values() for saved in one_each(same, metric)
+        source.load(saved)
+        for same in _by_items(comparable).values()
+        for saved in best_per_checkpoint(same, metric)
     ]
     changed = {} if PROMPTS in allowed else {id(one): changed_text(one, new) for one in entries}
     alike = [one for one in entries if not changed.get(id(one))]
@@ -149,7 +156,7 @@ def _held(
         return BaselineChoice(state="refused", reason=reason)
     left_out = [origin(one.saved) for one in entries if changed.get(id(one))]
     found = _same_items(new, alike, metric, allowed)
-    return replace(found, notes=(*found.notes, f"{OTHERS}: {listed(left_out)}")) if left_out else found
+    return replace(found, notes=(*found.notes, f"{OTHERS}: {join_names(left_out)}")) if left_out else found
 
 
 def _asked_alike(
@@ -284,18 +291,18 @@ def comparable(new: StoredResult, results: Iterable[StoredResult]) -> list[Store
     ]
 
 
-def one_each(results: Iterable[StoredResult], metric: str) -> list[StoredResult]:
+def best_per_checkpoint(results: Iterable[StoredResult], metric: str) -> list[StoredResult]:
     """The best result of each checkpoint by the metric, of equal ones the newest; the checkpoint that came last at
     the end. Those without a value are left out where others have one."""
     by_checkpoint: dict[str, StoredResult] = {}
     known = list(results)
-    known = [one for one in known if math.isfinite(worth(one, metric))] or known
-    for saved in sorted(known, key=lambda one: (worth(one, metric), *_age(one))):
+    known = [one for one in known if math.isfinite(orient_higher_is_better(one, metric))] or known
+    for saved in sorted(known, key=lambda one: (orient_higher_is_better(one, metric), *_age(one))):
         by_checkpoint[saved.checkpoint_key] = saved
     return sorted(by_checkpoint.values(), key=_age)
 
 
-def worth(saved: StoredResult, metric: str) -> float:
+def orient_higher_is_better(saved: StoredResult, metric: str) -> float:
     """The metric's value, turned so that larger is better."""
     value = saved.metrics[metric].value if metric in saved.metrics else None
     sign = 1 if saved.aggregation(metric).higher_is_better else -1
@@ -367,7 +374,7 @@ def incomplete(saved: StoredResult) -> str:
 def _differing(
     new: StoredResult, other: StoredResult, allowed: Iterable[str]
 ) -> Mapping[str, tuple[Any, Any]]:
-    return asked_otherwise(new.known, other.known, allowed)
+    return differing_conditions(new.known, other.known, allowed)
 
 
 def _conditions_reason(new: StoredResult, results: Sequence[StoredResult], allowed: set[str]) -> str:
@@ -434,7 +441,7 @@ def _most_items(found: Sequence[tuple[BenchmarkScores, ItemDifferences]], metric
 
 
 def _one_entry_each(entries: Sequence[BenchmarkScores], metric: str) -> tuple[BenchmarkScores, ...]:
-    kept = one_each((entry.saved for entry in entries), metric)
+    kept = best_per_checkpoint((entry.saved for entry in entries), metric)
     return tuple(entry for saved in kept for entry in entries if entry.saved is saved)
 
 

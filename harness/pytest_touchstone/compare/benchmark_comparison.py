@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.compare.candidate import BenchmarkScores
-from pytest_touchstone.core.files import typed
+from pytest_touchstone.core.files import from_plain
 from pytest_touchstone.statistics.best_of_many import Selection
 from pytest_touchstone.statistics.comparison import POINTS, Comparison
 
@@ -208,11 +208,11 @@ def plain_line(line: BenchmarkComparison) -> dict[str, Any]:
 
 def line_of(row: Mapping[str, Any]) -> BenchmarkComparison:
     """Return the record that flat data describe; raises ``ValueError`` naming a wrong field."""
-    row, against = typed(dict[str, Any], row), row.get("against")
+    row, against = from_plain(dict[str, Any], row), row.get("against")
     n = row.get("n", 0)
     numbers = {"n": n, "units": n, **row, "new": row.get("value"), "items_to_tell": row.get("items")}
     numbers["unit"] = str(row.get("unit", "")).removeprefix(POINTS.name)
     if isinstance(against, dict):
         measured = {**numbers, "baseline": against.get("measured"), "difference": row.get("as_measured")}
         numbers["baseline"], against = against.get("shrunk"), {**against, "as_measured": measured}
-    return typed(BenchmarkComparison, {**row, "flips": None, "comparison": numbers, "against": against})
+    return from_plain(BenchmarkComparison, {**row, "flips": None, "comparison": numbers, "against": against})

@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.checkpoints.config_files import step_in
+from pytest_touchstone.core.coverage import part_of
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.files import read_regular
-from pytest_touchstone.core.marks import part_of
-from pytest_touchstone.results.store_entry import PUBLISHED, ItemScores, Lines, StoredResult
+from pytest_touchstone.results.store_entry import PUBLISHED, ItemScores, RecordLocations, StoredResult
 from pytest_touchstone.results.summary import Metric
 
 AS_PUBLISHED: Final = "as published"
@@ -43,7 +43,7 @@ class BenchmarkScores:
     saved: StoredResult
     items: ItemScores = NO_ITEMS
     answers: Path | None = None
-    lines: Lines | None = None
+    lines: RecordLocations | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +70,14 @@ class ResultSource(NamedTuple):
     digest: str
 
 
-def told_by_path(path: str) -> dict[str, Any]:
+def series_and_step_from_path(path: str) -> dict[str, Any]:
     """The series and the step that a checkpoint's path tells (``runs/nouns/checkpoint-300``); nothing of any other."""
     folder, _, name = path.rstrip("/").rpartition("/")
     step = step_in(name)
     return {} if step is None or not folder else {"series": folder, "step": step}
 
 
-def told_by_file(path: Path, series: str) -> dict[str, Any]:
+def series_and_step_from_file(path: Path, series: str) -> dict[str, Any]:
     """The same by the name of a file of results that ends in a step (``model_step1000_results.json``); nothing where
     the model's name is that of a step itself, which is of no known training."""
     named = _STEP_OF_FILE.fullmatch(path.stem)
@@ -98,7 +98,7 @@ def published(name: str, value: float, *, stderr: float | None = None, n: int = 
     return Metric(name=name, value=value, low=None, high=None, stderr=stderr, n=n, method=AS_PUBLISHED)
 
 
-def published_entry(
+def result_from_totals(
     benchmark: str,
     metrics: Mapping[str, Metric],
     *,

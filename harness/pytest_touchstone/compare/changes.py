@@ -13,7 +13,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from pytest_touchstone.compare.baselines import comparable, is_reference, one_each, worth
+from pytest_touchstone.compare.baselines import (
+    best_per_checkpoint,
+    comparable,
+    is_reference,
+    orient_higher_is_better,
+)
 from pytest_touchstone.core.aggregation import Aggregation, mean
 from pytest_touchstone.core.composite import COMPOSITE, Composite, composite_value
 from pytest_touchstone.core.dataset import DatasetInfo
@@ -59,9 +64,9 @@ class _Earlier:
         having = (
             one for one in self._comparable(saved) if metric in one.metrics and is_reference(one, metric)
         )
-        alike = one_each(having, metric)
+        alike = best_per_checkpoint(having, metric)
         values = [(value, one) for one in alike if (value := one.metrics[metric].value) is not None]
-        best = max(values, key=lambda pair: worth(pair[1], metric), default=None)
+        best = max(values, key=lambda pair: orient_higher_is_better(pair[1], metric), default=None)
         return None if best is None else _BestSoFar(*best, len(values))
 
     def best_composite(self, composite: Composite, mine: Mapping[str, StoredResult]) -> _BestSoFar | None:
@@ -177,7 +182,7 @@ def values_of(results: Iterable[StoredResult]) -> dict[tuple[str, str], float | 
 def composite_sets(by_benchmark: Mapping[str, Sequence[StoredResult]]) -> list[list[StoredResult]]:
     """For each checkpoint that has all of the benchmarks its result on each, the best by the primary metric."""
     keyed = [
-        {saved.checkpoint_key: saved for saved in one_each(same, same[0].primary)} if same else {}
+        {saved.checkpoint_key: saved for saved in best_per_checkpoint(same, same[0].primary)} if same else {}
         for same in by_benchmark.values()
     ]
     common = [key for key in keyed[0] if all(key in one for one in keyed[1:])] if keyed else []

@@ -19,7 +19,7 @@ from pytest_touchstone.core.dataset import OWN_FILES, RawRow, read_lines, read_t
 from pytest_touchstone.core.errors import CheckpointError, DataError, OptionError
 from pytest_touchstone.core.files import shipped, shown_path
 from pytest_touchstone.core.settings import settings_table
-from pytest_touchstone.core.text import listed
+from pytest_touchstone.core.text import join_names
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.divergence import MOST, Side, divergences
@@ -166,7 +166,7 @@ def _causal(source: str, tokenizer: str, **how: Any) -> CheckpointInfo:
         raise CheckpointError(found.failed[0].message)
     info, *others = found.infos
     if others:
-        names = listed([one.name for one in (info, *others)], 3)
+        names = join_names([one.name for one in (info, *others)], 3)
         raise CheckpointError(f"{source}: has {len(others) + 1} checkpoints ({names}); name one")
     if info.served:
         return info

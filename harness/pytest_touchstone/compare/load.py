@@ -32,8 +32,8 @@ from pytest_touchstone.compare.formats.korean_mlm import SETS, TABLES, read_tabl
 from pytest_touchstone.compare.formats.run import about, answers_of
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.settings import read_as
-from pytest_touchstone.core.text import LISTED, alike, listed
-from pytest_touchstone.results import place_in
+from pytest_touchstone.core.text import LISTED, join_names, similar_name
+from pytest_touchstone.results import file_path
 from pytest_touchstone.results.run_directory import LAST, OF_RUNS, places_of
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.store_entry import StoredResult
@@ -104,7 +104,7 @@ def _one(argument: str, output: Path, sizes: Mapping[str, int]) -> CheckpointRes
             return found[0]
         raise DataError(
             f"{where} has {len(found)} checkpoints; say which, as {where}#{found[0].name}: "
-            f"{listed(one.name for one in found)}"
+            f"{join_names(one.name for one in found)}"
         )
     return _saved(argument, output)
 
@@ -131,11 +131,11 @@ def _read(path: Path, sizes: Mapping[str, int]) -> list[CheckpointResults]:
         return [one for file in files[-1:] for one in _all(file, sizes)]
     others = result_files(path, deeper=True)
     if len(others) > 1:
-        names = listed(str(one.relative_to(path)) for one in others)
+        names = join_names(str(one.relative_to(path)) for one in others)
         raise DataError(f"{path} has {len(others)} results files; name one: {names}")
     if others:
         return list(_all(others[0], sizes))
-    if any(place_in(path, name).is_file() for name in OF_RUNS):
+    if any(file_path(path, name).is_file() for name in OF_RUNS):
         raise DataError(f"{path}: no {SUMMARY}: this run has not ended, or was killed before it could sum up")
     return []
 
@@ -186,7 +186,7 @@ def place_of(argument: str, output: Path) -> ResultPlace | None:
 def _saved(argument: str, output: Path) -> CheckpointResults:
     store = ResultStore(output)
     candidates = saved_candidates(store)
-    found = meant(candidates, argument)
+    found = matching_candidates(candidates, argument)
     run_id, sign, name = argument.partition("#")
     if not found and (of_run := saved_candidates(store, Path(run_id).name)) and (sign or len(of_run) == 1):
         name = name or of_run[0].name
@@ -194,7 +194,7 @@ def _saved(argument: str, output: Path) -> CheckpointResults:
     if len(found) == 1:
         return with_items(store, found[0])
     if found:
-        prints = listed(
+        prints = join_names(
             f"{next(iter(one.entries.values())).saved.fingerprint[:12]} ({one.name})" for one in found
         )
         raise DataError(
@@ -256,7 +256,7 @@ def saved_candidates(store: ResultStore, run_id: str | None = None) -> list[Chec
     return rows
 
 
-def meant(candidates: list[CheckpointResults], wanted: str) -> list[CheckpointResults]:
+def matching_candidates(candidates: list[CheckpointResults], wanted: str) -> list[CheckpointResults]:
     """The candidates whose path or fingerprint (from 8 digits on) is wanted, else those whose name is."""
     sure = [one for one in candidates if any(_is(entry.saved, wanted) for entry in one.entries.values())]
     return sure or select(candidates, wanted)
@@ -294,7 +294,7 @@ def only(candidates: Sequence[CheckpointResults], wanted: str, where: str) -> Ch
     if len(found) == 1:
         return found[0]
     if found:
-        names = listed(dict.fromkeys(one.name for one in found))
+        names = join_names(dict.fromkeys(one.name for one in found))
         raise DataError(f"{where}: {wanted!r} means {len(found)} checkpoints; say which: {names}")
     raise DataError(
         f"{where}: no checkpoint {wanted!r}; there are: {nearest(wanted, [one.name for one in candidates])}"
@@ -304,8 +304,8 @@ def only(candidates: Sequence[CheckpointResults], wanted: str, where: str) -> Ch
 def nearest(wanted: str, names: Iterable[str]) -> str:
     """The names for a message, those like the wanted one first."""
     known = list(dict.fromkeys(names))
-    like = alike(wanted, known, LISTED, cutoff=0.3)
-    return listed([*like, *(name for name in known if name not in like)])
+    like = similar_name(wanted, known, LISTED, cutoff=0.3)
+    return join_names([*like, *(name for name in known if name not in like)])
 
 
 def _parts(one: CheckpointResults) -> set[str]:
@@ -344,5 +344,5 @@ def check_sizes(sizes: Iterable[str], benchmarks: Iterable[str]) -> None:
     known = list(benchmarks)
     if strangers := [name for name in sizes if name not in known]:
         raise DataError(
-            f"--items: no benchmark {strangers[0]!r} in these results; there are: {listed(known)}"
+            f"--items: no benchmark {strangers[0]!r} in these results; there are: {join_names(known)}"
         )

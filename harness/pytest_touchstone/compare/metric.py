@@ -26,8 +26,7 @@ from typing import Any, Final, NamedTuple
 from pytest_touchstone.compare.baselines import shown
 from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison, Flips, ItemCounts, record_of
 from pytest_touchstone.compare.candidate import BenchmarkScores
-from pytest_touchstone.compare.formats.task_metrics import primary_of
-from pytest_touchstone.compare.judge import (
+from pytest_touchstone.compare.comparison_verdicts import (
     NOT_COMPARED,
     AlignedScores,
     columns,
@@ -35,14 +34,15 @@ from pytest_touchstone.compare.judge import (
     rows_of,
     score_name,
 )
+from pytest_touchstone.compare.formats.task_metrics import primary_of
 from pytest_touchstone.compare.prompts import other_prompts
 from pytest_touchstone.core.aggregation import Aggregation
 from pytest_touchstone.core.errors import GateError
-from pytest_touchstone.core.settings import asked_otherwise, differing
+from pytest_touchstone.core.settings import differing, differing_conditions
 from pytest_touchstone.results.summary import Metric
 from pytest_touchstone.statistics.best_of_many import nothing_chosen
 from pytest_touchstone.statistics.comparison import Comparison, undefined, z_quantile
-from pytest_touchstone.statistics.unpaired import Total, compare_means, compare_rates
+from pytest_touchstone.statistics.unpaired import SummaryStatistics, compare_means, compare_rates
 
 
 def compare_metric(
@@ -59,7 +59,7 @@ def compare_metric(
             record,
             primary=primary,
             # Asked differently, the same scores are luck.
-            identical=record.identical and not conditions_apart(baseline, new),
+            identical=record.identical and not conditions_that_differ(baseline, new),
             counts=ItemCounts(common, common, each=shared.counts, size=new.saved.size),
             flips=_flips(shared.columns.names, before, after, how.higher_score_is_better),
         )
@@ -84,11 +84,11 @@ def _not_compared(a: Metric, b: Metric, how: Aggregation, level: float) -> Compa
     return _plain(a.value, b.value, level, why)
 
 
-def conditions_apart(baseline: BenchmarkScores, new: BenchmarkScores) -> dict[str, tuple[Any, Any]]:
+def conditions_that_differ(baseline: BenchmarkScores, new: BenchmarkScores) -> dict[str, tuple[Any, Any]]:
     """The conditions that are known of both results and differ, the baseline's first."""
     mine, other = baseline.saved.known, new.saved.known
     known = baseline.items.examples and new.items.examples
-    found = asked_otherwise(mine, other) if known else differing(mine, other)
+    found = differing_conditions(mine, other) if known else differing(mine, other)
     both = mine.keys() & other.keys()
     if "seq_len" in found:  # a setting of None leaves the checkpoint its own
         own = _seq_len(baseline), _seq_len(new)
@@ -118,14 +118,14 @@ def condition_text(name: str, values: Sequence[Any]) -> str:
     return f"{name} {' and '.join(shown(value, unset='none') for value in values)}"
 
 
-class Shared(NamedTuple):
+class MatchedItems(NamedTuple):
     """The items that two results share, and the numbers of items: each result's, common."""
 
     columns: AlignedScores
     counts: tuple[int, int, int]
 
 
-def shared_columns(baseline: BenchmarkScores, new: BenchmarkScores, metric: str) -> Shared | None:
+def shared_columns(baseline: BenchmarkScores, new: BenchmarkScores, metric: str) -> MatchedItems | None:
     """The scores that two results share by this metric; None where they are too few to pair."""
     try:
         score = score_name(new.saved, metric)
@@ -133,7 +133,7 @@ def shared_columns(baseline: BenchmarkScores, new: BenchmarkScores, metric: str)
         return None
     found = columns(new.items, [baseline.items], score)
     counts = (len(rows_of(baseline.items, score)), len(rows_of(new.items, score)), len(found.new))
-    return Shared(found, counts) if found.new and 2 * counts[2] >= min(counts[:2]) else None
+    return MatchedItems(found, counts) if found.new and 2 * counts[2] >= min(counts[:2]) else None
 
 
 def _counts(baseline: BenchmarkScores, new: BenchmarkScores, metric: str) -> tuple[int, int, int] | None:
@@ -188,7 +188,9 @@ def compare_totals(baseline: Metric, new: Metric, *, benchmark: str, level: floa
     if baseline.stderr and new.stderr:  # an error of 0 is of too few items, or of a program that knew none
         if baseline.n and new.n:
             return compare_means(
-                Total(a, baseline.stderr, baseline.n), Total(b, new.stderr, new.n), level=level
+                SummaryStatistics(a, baseline.stderr, baseline.n),
+                SummaryStatistics(b, new.stderr, new.n),
+                level=level,
             )
         return _by_errors(a, b, math.hypot(baseline.stderr, new.stderr), level)
     sized = baseline.n and new.n

@@ -27,12 +27,12 @@ from pytest_touchstone.compare.candidate import (
     CheckpointResults,
     ResultSource,
     published,
-    published_entry,
+    result_from_totals,
 )
 from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.compare.formats.task_metrics import primary_of
 from pytest_touchstone.core.errors import DataError, HarnessError
-from pytest_touchstone.core.text import count, did_you_mean, listed
+from pytest_touchstone.core.text import count, did_you_mean, join_names
 from pytest_touchstone.results.store_entry import StoredResult
 from pytest_touchstone.results.summary import Metric
 
@@ -161,7 +161,7 @@ def read_experiment(name: str, sizes: Mapping[str, int] = MappingProxyType({})) 
         found = mlflow.get_experiment_by_name(name)
         if found is None:
             known = [one.name for one in mlflow.search_experiments()]
-            near = did_you_mean(name, known) or f"there are {listed(known)}"
+            near = did_you_mean(name, known) or f"there are {join_names(known)}"
             raise DataError(
                 f"--from-mlflow {name}: no such experiment at {place_of(mlflow)}; {near.rstrip()}"
             )
@@ -293,7 +293,7 @@ def _others(run: Any, checkpoint: str, experiment: str, sizes: Mapping[str, int]
     benchmark = params["dataset"]
     n = sizes.get(benchmark, 0)
     metrics = {name: published(name, value, n=n) for name, value in values.items() if "/" not in name}
-    return published_entry(
+    return result_from_totals(
         benchmark,
         metrics,
         primary=primary_of(benchmark, metrics),

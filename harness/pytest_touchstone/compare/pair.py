@@ -6,7 +6,7 @@
 - A result that is not valid decides nothing: "inconclusive".
 - The mean is over the valid benchmarks, each with the same weight, as comparison scripts of fine-tuning studies compute
   their average improvement; its interval adds up the benchmarks' errors as independent ones.
-- All items of all valid benchmarks together have a verdict of their own (``compare.judge``).
+- All items of all valid benchmarks together have a verdict of their own (``compare.compute_verdicts``).
 
 Benchmarks are paired by names that mean the same. A run has all subjects of MMLU in one benchmark, while files have a
 task for each, by names of lm-evaluation-harness (``mmlu_virology``, ``minerva_math_algebra``) or by those that this
@@ -21,19 +21,19 @@ from typing import Final, TypeAlias
 
 from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison, ItemCounts, record_of
 from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults
-from pytest_touchstone.compare.corpus_metrics import value_estimate, values_of
-from pytest_touchstone.compare.formats.task_metrics import primary_of
-from pytest_touchstone.compare.judge import (
+from pytest_touchstone.compare.comparison_verdicts import (
+    CompositeComponent,
     PooledPart,
-    Weighed,
     compare_composite,
-    judge,
+    compute_verdicts,
     pool,
 )
+from pytest_touchstone.compare.corpus_metrics import value_estimate, values_of
+from pytest_touchstone.compare.formats.task_metrics import primary_of
 from pytest_touchstone.compare.metric import (
     by_score,
     compare_metric,
-    conditions_apart,
+    conditions_that_differ,
     metric_of,
     shared_columns,
 )
@@ -42,7 +42,7 @@ from pytest_touchstone.core.aggregation import Aggregation
 from pytest_touchstone.core.composite import Composite
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.tasks import PREFIXES, translated
-from pytest_touchstone.core.text import listed
+from pytest_touchstone.core.text import join_names
 from pytest_touchstone.results.aggregate import as_metric
 from pytest_touchstone.results.store_entry import ItemScores, composites_of, other_measure
 from pytest_touchstone.results.summary import Metric
@@ -248,11 +248,11 @@ def compare_pair(
             raise DataError(f"{baseline.name} and {new.name} cannot be compared: {'; '.join(sorted(apart))}")
         raise DataError(
             f"{baseline.name} and {new.name} have no result of the same benchmark and metric; "
-            f"the first has {listed(baseline.entries)}; the second has {listed(new.entries)}"
+            f"the first has {join_names(baseline.entries)}; the second has {join_names(new.entries)}"
         )
     common = dict.fromkeys(name for pair in both for name in _comparable(*pair))
     if metric is not None and metric not in common:
-        raise DataError(f"no benchmark has the metric {metric!r} in both; there are: {listed(common)}")
+        raise DataError(f"no benchmark has the metric {metric!r} in both; there are: {join_names(common)}")
     entries = (baseline.entries, new.entries)
     known = composites_of(
         (one.saved for side in (new, baseline) for one in side.entries.values()), composites
@@ -349,10 +349,10 @@ def compare_composite_in(
     if paired:
         record = compare_composite(
             composite.name,
-            [Weighed(weight, metric, b, [a]) for weight, metric, a, b in pairs],
+            [CompositeComponent(weight, metric, b, [a]) for weight, metric, a, b in pairs],
             level=level,
         )
-        asked_alike = not any(conditions_apart(a, b) for _, _, a, b in pairs)
+        asked_alike = not any(conditions_that_differ(a, b) for _, _, a, b in pairs)
         record = replace(record, identical=record.identical and asked_alike)
     else:
         groups: dict[str, list[tuple[float, Comparison]]] = {}
@@ -390,7 +390,7 @@ def _judged(
     found = {line.benchmark: line for line in lines}
     compared = {name: line for name, line in found.items() if margins.get(name, 0.0) is not None}
     own = {name: value for name, value in margins.items() if value is not None}
-    found |= judge(compared, margin=MARGIN if margin is None else margin, margins=own, alpha=alpha)
+    found |= compute_verdicts(compared, margin=MARGIN if margin is None else margin, margins=own, alpha=alpha)
     for name, line in found.items():
         if line.comparison.verdict is not None and (reasons := _invalid(name, entries)):
             comparison = replace(
@@ -436,10 +436,10 @@ def _pooled(
     pooled = pool(parts, level=1 - alpha)
     if pooled is None:
         return None
-    asked_apart = any(conditions_apart(before[name], after[name]) for name in pooled.benchmarks)
+    asked_apart = any(conditions_that_differ(before[name], after[name]) for name in pooled.benchmarks)
     n, identical = pooled.compared.comparison.n, pooled.compared.identical and not asked_apart
     record = replace(pooled.compared, identical=identical, counts=ItemCounts(n, n))
-    return judge({"": record}, margin=MARGIN if margin is None else margin, alpha=alpha)[""]
+    return compute_verdicts({"": record}, margin=MARGIN if margin is None else margin, alpha=alpha)[""]
 
 
 # The mean

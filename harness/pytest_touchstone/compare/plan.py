@@ -22,12 +22,11 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from pytest_touchstone.compare.baselines import ROWS, BaselineSource, comparable, one_each
+from pytest_touchstone.compare.baselines import ROWS, BaselineSource, best_per_checkpoint, comparable
 from pytest_touchstone.compare.candidate import BenchmarkScores
-from pytest_touchstone.compare.gate.config import GateConfig
-from pytest_touchstone.compare.judge import (
+from pytest_touchstone.compare.comparison_verdicts import (
     POOLED,
-    Weighed,
+    CompositeComponent,
     check_means,
     columns,
     compare,
@@ -35,6 +34,7 @@ from pytest_touchstone.compare.judge import (
     of_the_same_checkpoints,
     score_name,
 )
+from pytest_touchstone.compare.gate.config import GateConfig
 from pytest_touchstone.core.aggregation import Aggregation, mean
 from pytest_touchstone.core.composite import COMPOSITE, Composite
 from pytest_touchstone.core.errors import GateError
@@ -89,7 +89,7 @@ class PlannedPart:
         return self.target.metric or (self.group[-1].primary if self.group else "")
 
 
-class Basis(NamedTuple):
+class PowerInput(NamedTuple):
     """A design, the metric that it is of, where it is from in words, and whether it was assumed.
 
     ``how`` says how the metric is made, ``size`` is the most items that the benchmark is known to have, 0 where nothing
@@ -148,10 +148,10 @@ class _Known:
             return PlannedPart(target, (), weight)
         unique = {(saved.run_id, saved.checkpoint): saved for saved in (*others, *baselines)}
         alike = comparable(replace(first, run_id="", began=math.inf), unique.values())
-        return PlannedPart(target, one_each(alike, target.metric or first.primary), weight)
+        return PlannedPart(target, best_per_checkpoint(alike, target.metric or first.primary), weight)
 
 
-def _basis(name: str, parts: Sequence[PlannedPart], known: _Known) -> Basis:
+def _basis(name: str, parts: Sequence[PlannedPart], known: _Known) -> PowerInput:
     """Return the design of a metric, or of a composite of several; raises ``GateError`` where nothing tells its size,
     and for a part of a composite that is no mean."""
     by_benchmark: dict[str, list[PlannedPart]] = {}
@@ -177,12 +177,14 @@ def _basis(name: str, parts: Sequence[PlannedPart], known: _Known) -> Basis:
     items = sum(part.target.items for part in firsts)
     design = replace(design, items=items or design.items)
     if is_composite:
-        return Basis(design, COMPOSITE, text, assumed)
+        return PowerInput(design, COMPOSITE, text, assumed)
     (part,) = parts
     if not part.group:
-        return Basis(design, part.metric, text, assumed, size=items)
+        return PowerInput(design, part.metric, text, assumed, size=items)
     last = part.group[-1]
-    return Basis(design, part.metric, text, assumed, last.aggregation(part.metric), max(items, last.size))
+    return PowerInput(
+        design, part.metric, text, assumed, last.aggregation(part.metric), max(items, last.size)
+    )
 
 
 def _sum(weighted: Sequence[tuple[float, Design]]) -> Design:
@@ -228,7 +230,9 @@ def _of_pair(
         compared = compare(after[name], [before[name]], parts[0].metric).as_measured
     else:
         weighed = [
-            Weighed(part.weight, part.metric, after[part.target.benchmark], [before[part.target.benchmark]])
+            CompositeComponent(
+                part.weight, part.metric, after[part.target.benchmark], [before[part.target.benchmark]]
+            )
             for part in parts
         ]
         compared = compare_composite(name, weighed).as_measured
@@ -356,7 +360,7 @@ def make_plan(
     tests += [
         (composite.name, parts_of(composite)) for composite in composites if composite.name in config.metrics
     ]
-    bases: list[tuple[str, Basis]] = []
+    bases: list[tuple[str, PowerInput]] = []
     unknown: dict[str, str] = {}
     for name, parts in tests:
         try:
@@ -371,7 +375,7 @@ def make_plan(
     rows = [_row(*base, config, family, drop=drop, power=power) for base in bases]
     if pooled:
         text = f"all items of {count(len(shares), 'benchmark')}"
-        whole = Basis(pooled_design([*shares.values()]), "", text, any(row.assumed for row in rows))
+        whole = PowerInput(pooled_design([*shares.values()]), "", text, any(row.assumed for row in rows))
         rows.append(_row(POOLED, whole, config, family if config.pooled else 1, drop=drop, power=power))
     return GatePlan(
         baseline=source.name,
@@ -413,7 +417,7 @@ def targets_of(
     ]
 
 
-def targets_of_run(
+def planned_benchmarks_of_run(
     declared: Mapping[str, Declaration], sizes: Mapping[str, int], config: GateConfig
 ) -> list[PlannedBenchmark]:
     """The benchmarks of a run that was collected, with so many items for each checkpoint."""
@@ -433,12 +437,14 @@ def targets_of_run(
 # What they can decide
 
 
-def _drop_of(name: str, basis: Basis, config: GateConfig, drop: float) -> float:
+def _drop_of(name: str, basis: PowerInput, config: GateConfig, drop: float) -> float:
     """The drop in the metric's unit: for each point one margin."""
     return drop / MARGIN * config.margin_of(name, basis.metric, basis.how) if basis.how.unit else drop
 
 
-def _row(name: str, basis: Basis, config: GateConfig, family: int, *, drop: float, power: float) -> PlanRow:
+def _row(
+    name: str, basis: PowerInput, config: GateConfig, family: int, *, drop: float, power: float
+) -> PlanRow:
     design, margin = basis.design, config.margin_of(name, basis.metric, basis.how)
     drop = _drop_of(name, basis, config, drop)
     rule: dict[str, Any] = {"margin": margin, "alpha": config.alpha}

@@ -17,16 +17,16 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from pytest_touchstone.compare.baselines import BaselineChoice, BaselineSource, find
+from pytest_touchstone.compare.baselines import BaselineChoice, BaselineSource, find_baselines
 from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison
 from pytest_touchstone.compare.candidate import BenchmarkScores
+from pytest_touchstone.compare.comparison_verdicts import compare
 from pytest_touchstone.compare.gate.config import GateConfig
-from pytest_touchstone.compare.gate.decide import Early, margin_of, metrics_of
-from pytest_touchstone.compare.judge import compare
+from pytest_touchstone.compare.gate.decide import EarlyVerdict, margin_of, metrics_of
 from pytest_touchstone.compare.prompts import PROMPTS
 from pytest_touchstone.compare.standings import Reference, choose_references
 from pytest_touchstone.core.aggregation import facts_beside
-from pytest_touchstone.results.journal import Following, latest
+from pytest_touchstone.results.journal import JournalFollower, latest
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult, items_of, stored_result
@@ -73,7 +73,7 @@ def draw_schedule(
     )
 
 
-class Tail(Protocol):
+class JournalTail(Protocol):
     """A journal that grows."""
 
     def new(self) -> list[Record]:
@@ -90,7 +90,7 @@ class SequentialMonitor:
     declarations: Mapping[str, Declaration]
     source: BaselineSource
     plan: GateConfig
-    tail: Tail | None = None
+    tail: JournalTail | None = None
     _analyses: dict[Series, InterimAnalyses | None] = field(default_factory=dict)
     _records: dict[str, Record] = field(default_factory=dict)
     _places: dict[str, tuple[Series, int]] = field(default_factory=dict)
@@ -116,11 +116,11 @@ class SequentialMonitor:
         collected."""
         return sum(checkpoint == series[0] for checkpoint, _ in self.schedules)
 
-    def early(self) -> dict[Series, Early]:
+    def early(self) -> dict[Series, EarlyVerdict]:
         """The verdicts that an interim analysis has settled, the last one included."""
         return {series: early for series in self.schedules if (early := self._advance(series)) is not None}
 
-    def _advance(self, series: Series) -> Early | None:
+    def _advance(self, series: Series) -> EarlyVerdict | None:
         if (known := self._analyses.get(series)) is not None and known.settled is not None:
             return known.settled
         self._read()
@@ -135,7 +135,7 @@ class SequentialMonitor:
 
     def _read(self) -> None:
         if self.tail is None:
-            self.tail = Following(self.directory.path)
+            self.tail = JournalFollower(self.directory.path)
         for item, record in latest(self.tail.new()).items():
             if record.status != "lost" or item not in self._records:
                 self._records[item] = record
@@ -151,7 +151,7 @@ class SequentialMonitor:
                 other = self._saved(key, ())
                 new = BenchmarkScores(other, _all_items(schedule, other))
                 allowed = {*self.plan.allow, "template", PROMPTS}
-                self._baselines[key] = find(new, self.source, metric=other.primary, allow=allowed)
+                self._baselines[key] = find_baselines(new, self.source, metric=other.primary, allow=allowed)
         return interim_analyses(
             self.schedules[series],
             self._saved(series, records),
@@ -206,7 +206,7 @@ def interim_analyses(
     """
     new = BenchmarkScores(saved, _all_items(schedule, saved))
     metric = metrics_of(new, plan)[0]
-    found = find(new, source, metric=metric, allow=plan.allow)
+    found = find_baselines(new, source, metric=metric, allow=plan.allow)
     if found.state != "chosen":
         return None
     if saved.aggregation(metric).is_corpus_level:  # no boundary is known for it
@@ -254,10 +254,10 @@ class InterimAnalyses:
     reference: Reference
     metric: str
     family: int
-    settled: Early | None = None
+    settled: EarlyVerdict | None = None
     _next: int = field(default=0)
 
-    def advance(self, records: Mapping[str, Record]) -> Early | None:
+    def advance(self, records: Mapping[str, Record]) -> EarlyVerdict | None:
         """Make every analysis whose items all have a score; return the stop, once there is one."""
         while self.settled is None and self._next < len(self.schedule.analyses):
             items = self.schedule.items[: self.schedule.analyses[self._next]]
@@ -274,7 +274,7 @@ class InterimAnalyses:
             )
             stop = decide_at(self.plan, self._next, compared.comparison, compared.as_measured)
             if stop is not None:
-                self.settled = Early(self.found, self._judged(compared, stop), stop)
+                self.settled = EarlyVerdict(self.found, self._judged(compared, stop), stop)
             self._next += 1
         return self.settled
 

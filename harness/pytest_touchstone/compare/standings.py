@@ -18,13 +18,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
-from pytest_touchstone.compare.baselines import worth
+from pytest_touchstone.compare.baselines import orient_higher_is_better
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.changes import values_of
-from pytest_touchstone.compare.judge import (
+from pytest_touchstone.compare.comparison_verdicts import (
     POOLED,
+    CompositeComponent,
     PooledPart,
-    Weighed,
     are_pooled,
     columns,
     compare,
@@ -33,7 +33,7 @@ from pytest_touchstone.compare.judge import (
     pool,
     score_name,
 )
-from pytest_touchstone.compare.metric import conditions_apart
+from pytest_touchstone.compare.metric import conditions_that_differ
 from pytest_touchstone.core.composite import COMPOSITE, Composite, composite_value
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.results.store_entry import composites_of
@@ -81,7 +81,7 @@ def standings_of(entries: Iterable[BenchmarkScores], alpha: float = ALPHA) -> li
     return [one for one in found if one is not None]
 
 
-def leading(rows: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
+def clear_leaders(rows: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
     """Return benchmark and checkpoint of each best one that is told from all others; ``rows`` are standings in plain
     form."""
     return {(row["benchmark"], row["checkpoint"]) for row in rows if row["told"]}
@@ -93,7 +93,9 @@ def _of_benchmark(entries: Sequence[BenchmarkScores], alpha: float, *, every: bo
     def against(best: BenchmarkScores, other: BenchmarkScores) -> float | None:
         return compare(best, [other], metric, level=1 - alpha).comparison.p
 
-    worths = {entry.saved.checkpoint: (worth(entry.saved, metric), entry) for entry in entries}
+    worths = {
+        entry.saved.checkpoint: (orient_higher_is_better(entry.saved, metric), entry) for entry in entries
+    }
     runners = {name: one for name, one in worths.items() if math.isfinite(one[0])}  # others have no value
     return _standing(entries[0].saved.benchmark, metric, runners, against, alpha, every=every)
 
@@ -111,7 +113,8 @@ def _of_composite(
 
     def against(best: Mapping[str, BenchmarkScores], other: Mapping[str, BenchmarkScores]) -> float | None:
         weighed = [
-            Weighed(weight, metric, best[name], [other[name]]) for weight, name, metric in composite.parts
+            CompositeComponent(weight, metric, best[name], [other[name]])
+            for weight, name, metric in composite.parts
         ]
         return compare_composite(composite.name, weighed, level=1 - alpha).comparison.p
 
@@ -197,7 +200,7 @@ def _standing(
 def _asked_alike(entries: Sequence[BenchmarkScores]) -> bool:
     first = entries[0]
     return all(
-        entry.saved.items_sha256 == first.saved.items_sha256 and not conditions_apart(first, entry)
+        entry.saved.items_sha256 == first.saved.items_sha256 and not conditions_that_differ(first, entry)
         for entry in entries[1:]
     )
 
@@ -265,7 +268,7 @@ def choose_references(
         choice = choose_best((results, metrics[name]) for name, results in zip(names, shared, strict=True))
         for name, results in zip(names, shared, strict=True):
             if choice is None:
-                values = [worth(result.saved, metrics[name]) for result in results]
+                values = [orient_higher_is_better(result.saved, metrics[name]) for result in results]
                 references[name] = Reference(results, values.index(max(values)))
             elif are_pooled(results, metrics[name]):
                 references[name] = Reference(results, choice)

@@ -36,10 +36,10 @@ from typing import Any, Final
 import pytest
 
 from pytest_touchstone.core.benchmark import Benchmark, Dataset
+from pytest_touchstone.core.coverage import SHIPPED, BenchmarkSize
 from pytest_touchstone.core.errors import DataError, MissingDataError, ShotsError
-from pytest_touchstone.core.files import adapter_of, parsed, read_regular, shipped, shown_path, unpacked
-from pytest_touchstone.core.marks import SHIPPED, Extent
-from pytest_touchstone.core.text import alike, did_you_mean
+from pytest_touchstone.core.files import adapter_of, parse_json, read_regular, shipped, shown_path, unpacked
+from pytest_touchstone.core.text import did_you_mean, similar_name
 
 PROCESSED: Final = "processed"
 VALIDATION: Final = ("validation", "valid", "val", "dev")
@@ -174,7 +174,7 @@ def seeded(*parts: object) -> random.Random:
     return random.Random(int.from_bytes(digest[:8], "big"))
 
 
-def extents_of(spec: Benchmark, dataset: DatasetRows, seed: int) -> dict[str, Extent]:
+def count_rows(spec: Benchmark, dataset: DatasetRows, seed: int) -> dict[str, BenchmarkSize]:
     """The benchmark's numbers of items with this data, by group, the whole under ""."""
     rows = Counter(example.group or "" for example in dataset.examples)
     items = Counter(example.group or "" for example in subsample(spec, dataset.examples, seed))
@@ -182,14 +182,14 @@ def extents_of(spec: Benchmark, dataset: DatasetRows, seed: int) -> dict[str, Ex
     published = None if spec.published.own_rows and dataset.info.origin == SHIPPED else spec.published.rows
     known = published if isinstance(published, Mapping) else {}
     found = {
-        group: Extent(of=items[group], rows=count, published=known.get(group))
+        group: BenchmarkSize(of=items[group], rows=count, published=known.get(group))
         for group, count in rows.items()
     }
     whole = sum(known.values()) if known else published if isinstance(published, int) else None
-    return found | {"": Extent(of=items.total(), rows=rows.total(), published=whole)}
+    return found | {"": BenchmarkSize(of=items.total(), rows=rows.total(), published=whole)}
 
 
-def take_first(examples: Iterable[Example], limit: float | int | None) -> list[Example]:
+def apply_limit(examples: Iterable[Example], limit: float | int | None) -> list[Example]:
     """The first examples of each group: ``limit`` of them, or that fraction (rounded up) when it is a float."""
     groups: dict[str | None, list[Example]] = {}
     for example in examples:
@@ -399,7 +399,7 @@ def nearest(folder: Path, name: str) -> str | None:
     entries = itertools.chain(*(folder.glob(pattern) for pattern in ("*", "*/*", "*/*/*")))
     files = (path for path in itertools.islice(entries, MOST_FILES) if path.name.lower().endswith(ENDINGS))
     paths = {_words(path): path for path in sorted(str(file.relative_to(folder)) for file in files)}
-    near = alike(_words(name), paths)
+    near = similar_name(_words(name), paths)
     return paths[near[0]] if near else None
 
 
@@ -438,7 +438,7 @@ def read_lines(path: Path) -> Iterator[RawRow]:
         if not raw.strip():
             continue
         try:
-            row = parsed(raw)
+            row = parse_json(raw)
         except ValueError as error:
             raise DataError(
                 f"{shown}, row {number}: not valid JSON ({error}); one JSON object per line"

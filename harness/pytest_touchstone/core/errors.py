@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import Final
 
 from pytest_touchstone.core.keys import masked
-from pytest_touchstone.core.text import harmless, is_log, unbroken
+from pytest_touchstone.core.text import collapse_lines, harmless, is_log
 
 
 class HarnessError(Exception):
@@ -20,7 +20,7 @@ class HarnessError(Exception):
 
     def __str__(self) -> str:
         """Return the message; nothing that others wrote into it does more than be read."""
-        text = unbroken(masked(super().__str__()))
+        text = collapse_lines(masked(super().__str__()))
         if len(text) > _LONGEST:
             text = f"{text[: 2 * _LONGEST // 3]} ... {text[-_LONGEST // 3 :]}"
         return harmless(text) if is_log() else text

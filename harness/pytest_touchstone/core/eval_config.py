@@ -37,8 +37,8 @@ from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.errors import OptionError
 from pytest_touchstone.core.files import (
     MOST_SETTINGS,
-    parsed,
-    parsed_toml,
+    parse_json,
+    parse_toml,
     read_regular,
     shipped_evals,
     shown_path,
@@ -46,8 +46,8 @@ from pytest_touchstone.core.files import (
 from pytest_touchstone.core.reasoning import AUTO, delimiters_of, without_trace
 from pytest_touchstone.core.requests import Generate, GenerateAnswer, Request
 from pytest_touchstone.core.settings import ALL
-from pytest_touchstone.core.tasks import Tasks, difference, translated
-from pytest_touchstone.core.text import count, did_you_mean, either, listed
+from pytest_touchstone.core.tasks import TaskSelection, difference, translated
+from pytest_touchstone.core.text import count, did_you_mean, either, join_names
 
 PRIORITIES: Final = ("high", "medium", "low")
 """The order in which benchmarks run."""
@@ -57,7 +57,7 @@ ROWS: Final = ("limit", "shots", "max_new_tokens")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
+class BenchmarkOptions:
     """The options of one benchmark, in place of the run's: ``--eval-limit``, ``--eval-shots`` and
     ``--eval-max-new-tokens``; and those that only it has.
 
@@ -90,7 +90,7 @@ class Asking:
             if (value := getattr(self, name)) is not None
         }
 
-    def without(self, names: Collection[str]) -> Asking:
+    def without(self, names: Collection[str]) -> BenchmarkOptions:
         """Return the same without the options that were given by hand for the whole run."""
         dropped: dict[str, Any] = dict.fromkeys(name for name in ROWS if name in names)
         return replace(self, **dropped)
@@ -106,13 +106,13 @@ class Asking:
         return without_trace(answer, delimiters_of(self.think_end))
 
 
-AS_THE_RUN: Final = Asking()
+AS_THE_RUN: Final = BenchmarkOptions()
 
 
 # The file of ``--eval-config``
 
 
-class Entry(BaseModel):
+class TaskEntry(BaseModel):
     """An entry of ``tasks`` or ``benchmarks``."""
 
     model_config = ConfigDict(extra="forbid")
@@ -130,13 +130,13 @@ class Entry(BaseModel):
     output_path: str | None = None
 
 
-class File(BaseModel):
+class EvalConfigFile(BaseModel):
     """The whole file."""
 
     model_config = ConfigDict(extra="forbid")
 
-    benchmarks: dict[str, Entry] | None = None
-    tasks: dict[str, Entry] = {}
+    benchmarks: dict[str, TaskEntry] | None = None
+    tasks: dict[str, TaskEntry] = {}
     settings: dict[str, Any] = {}
 
 
@@ -162,7 +162,7 @@ OFF: Final = "enabled is false"
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class EnabledBenchmark:
     """A benchmark, or a part of it, that a file enables: the place and the name there, and what ``--eval-tasks`` takes
     for that."""
 
@@ -170,7 +170,7 @@ class Choice:
     written: str
     term: str
     entry: str
-    asking: Asking
+    asking: BenchmarkOptions
     batch: int | None = None
 
     @property
@@ -185,10 +185,10 @@ class EvalConfig:
     choices."""
 
     path: Path
-    choices: tuple[Choice, ...]
+    choices: tuple[EnabledBenchmark, ...]
     off: tuple[tuple[str, str], ...]
     settings: Mapping[str, Any]
-    unused: tuple[Choice, ...] = ()
+    unused: tuple[EnabledBenchmark, ...] = ()
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -206,13 +206,13 @@ class EvalConfig:
         found = ((one, difference(one.written, one.term)) for one in self.choices)
         return tuple(dict.fromkeys(f"{one.where}: {one.written}: {why}" for one, why in found if why))
 
-    def asking(self, spec: Benchmark) -> Asking:
+    def asking(self, spec: Benchmark) -> BenchmarkOptions:
         """Return the options of a benchmark; a choice by its name goes before those by a tag or a pattern."""
-        choices = [choice for choice in self.choices if Tasks.of([choice.term]).chosen(spec)]
+        choices = [choice for choice in self.choices if TaskSelection.of([choice.term]).chosen(spec)]
         by_name = (choice for choice in choices if choice.name == spec.name)
         return next((choice.asking for choice in (*by_name, *choices)), AS_THE_RUN)
 
-    def asking_named(self, name: str) -> Asking:
+    def asking_named(self, name: str) -> BenchmarkOptions:
         """Return the options of a benchmark by its name alone."""
         choices = [choice for choice in self.choices if fnmatchcase(name, choice.name)]
         by_name = (choice for choice in choices if choice.name == name)
@@ -236,13 +236,13 @@ def read_eval_config(path: Path, known: Collection[str]) -> EvalConfig:
 
     Raises ``ConfigFileError``, which names every fault with its place, value and what was expected.
     """
-    found, lines = examined(path, known)
+    found, lines = validate_eval_config(path, known)
     if found is None or lines:
         raise ConfigFileError(lines)
     return found
 
 
-def examined(path: Path, known: Collection[str]) -> tuple[EvalConfig | None, list[str]]:
+def validate_eval_config(path: Path, known: Collection[str]) -> tuple[EvalConfig | None, list[str]]:
     """Return what a file says without the values that are wrong, None where nothing is left, and a line for each fault.
 
     Raises ``ConfigFileError`` for a file that cannot be read.
@@ -251,12 +251,12 @@ def examined(path: Path, known: Collection[str]) -> tuple[EvalConfig | None, lis
     tables = _without_comments(_tables(path))
     lines: list[str] = []
     try:
-        file = File.model_validate(tables)
+        file = EvalConfigFile.model_validate(tables)
     except ValidationError as error:
         faults = error.errors()
         lines = list(dict.fromkeys(f"{shown}: {_line(dict(one))}" for one in faults))
         try:
-            file = File.model_validate(_without(tables, [one["loc"] for one in faults]))
+            file = EvalConfigFile.model_validate(_without(tables, [one["loc"] for one in faults]))
         except ValidationError:
             return None, lines
     entries = list(_entries(file, known))
@@ -291,7 +291,7 @@ def _tables(path: Path) -> Any:
     is_toml = path.suffix.lower() == ".toml"
     try:
         text = read_regular(path, MOST_SETTINGS).decode("utf-8-sig")
-        return parsed_toml(text) if is_toml else parsed(text, object_pairs_hook=_no_doubles)
+        return parse_toml(text) if is_toml else parse_json(text, object_pairs_hook=_no_doubles)
     except OSError as error:
         raise ConfigFileError([f"--eval-config: cannot read {shown}: {error.strerror}"]) from None
     except UnicodeDecodeError:
@@ -330,8 +330,8 @@ def _line(error: dict[str, Any]) -> str:
     steps = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
     where = "".join(steps).lstrip(".") or "the file"
     if error["type"] == "extra_forbidden":
-        keys = (Entry if len(place) > 1 else File).model_fields
-        hint = did_you_mean(key, keys).strip() or f"known are {listed(keys)}"
+        keys = (TaskEntry if len(place) > 1 else EvalConfigFile).model_fields
+        hint = did_you_mean(key, keys).strip() or f"known are {join_names(keys)}"
         return f"{where}: unknown key; {hint}"
     is_entry = len(place) == 2 and place[0] in ("benchmarks", "tasks")
     expected = "a table of options" if is_entry or not place else EXPECTED.get(key, error["msg"])
@@ -340,7 +340,9 @@ def _line(error: dict[str, Any]) -> str:
     return f"{where}: invalid {json.dumps(error['input'], default=str)[:60]}; expected {expected}"
 
 
-def _entries(file: File, known: Collection[str]) -> Iterator[tuple[str, str, list[Choice]]]:
+def _entries(
+    file: EvalConfigFile, known: Collection[str]
+) -> Iterator[tuple[str, str, list[EnabledBenchmark]]]:
     """Yield the choices of each entry, with its place and the reason why they are not asked, empty where they are."""
     used: set[str] = set()
     for name, entry in (file.benchmarks or {}).items():
@@ -364,19 +366,23 @@ def _entries(file: File, known: Collection[str]) -> Iterator[tuple[str, str, lis
             yield f"tasks.{name}", why, _of_task(name, entry, None, known)
 
 
-def _of_task(name: str, task: Entry, above: Entry | None, known: Collection[str]) -> list[Choice]:
+def _of_task(
+    name: str, task: TaskEntry, above: TaskEntry | None, known: Collection[str]
+) -> list[EnabledBenchmark]:
     """Return the choices of an entry of ``tasks``; what it does not say, the entry ``above`` it may say."""
     told = above.model_dump(exclude_unset=True) if above is not None else {}
-    merged = Entry(**{**told, **task.model_dump(exclude_unset=True), "tasks": task.tasks})
+    merged = TaskEntry(**{**told, **task.model_dump(exclude_unset=True), "tasks": task.tasks})
     if task.tasks is None:
         return _named(f"tasks.{name}", name, merged, known, name)
     places = ((f"tasks.{name}.tasks[{number}]", one) for number, one in enumerate(task.tasks))
     return [choice for where, one in places for choice in _named(where, one, merged, known, name)]
 
 
-def _named(where: str, name: str, entry: Entry, known: Collection[str], label: str) -> list[Choice]:
+def _named(
+    where: str, name: str, entry: TaskEntry, known: Collection[str], label: str
+) -> list[EnabledBenchmark]:
     limit = ALL if entry.limit is None and "limit" in entry.model_fields_set else entry.limit
-    asking = Asking(
+    asking = BenchmarkOptions(
         limit=limit,
         shots=entry.num_fewshot,
         priority=entry.priority,
@@ -386,12 +392,12 @@ def _named(where: str, name: str, entry: Entry, known: Collection[str], label: s
         output_path=entry.output_path,
     )
     batch = entry.batch_size if isinstance(entry.batch_size, int) else None
-    return [Choice(where, name, term, label, asking, batch) for term in translated(name, known)]
+    return [EnabledBenchmark(where, name, term, label, asking, batch) for term in translated(name, known)]
 
 
-def _conflicts(choices: Iterable[Choice]) -> list[str]:
+def _conflicts(choices: Iterable[EnabledBenchmark]) -> list[str]:
     """Return a line for each place that gives a benchmark other options than an earlier one."""
-    first: dict[str, Choice] = {}
+    first: dict[str, EnabledBenchmark] = {}
     lines = []
     for one in choices:
         before = first.setdefault(one.name, one)
@@ -426,7 +432,7 @@ def is_shipped(spec: Benchmark) -> bool:
     return spec.code.folder.resolve() == shipped_evals()
 
 
-def asking_of(spec: Benchmark) -> Asking:
+def benchmark_options_of(spec: Benchmark) -> BenchmarkOptions:
     """Return the options of a benchmark in the demonstration."""
     if not is_shipped(spec):
         return AS_THE_RUN
@@ -435,14 +441,14 @@ def asking_of(spec: Benchmark) -> Asking:
 
 
 @functools.cache
-def _table(path: Path) -> Mapping[str, Asking]:
+def _table(path: Path) -> Mapping[str, BenchmarkOptions]:
     if not path.is_file():
         return {}
     rows = tomllib.loads(path.read_text(encoding="utf-8"))
-    return MappingProxyType({name: Asking(**row) for name, row in rows.items()})
+    return MappingProxyType({name: BenchmarkOptions(**row) for name, row in rows.items()})
 
 
-def told(command: Sequence[str], settings: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+def config_summary(command: Sequence[str], settings: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return what a manifest and reports say: ``what`` the run is, and the commands for ``all`` rows and for a
     checkpoint of one's ``own``.
 

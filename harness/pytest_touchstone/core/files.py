@@ -216,7 +216,7 @@ def unpacked(data: bytes) -> bytes:
     return found
 
 
-def parsed_toml(text: str) -> dict[str, Any]:
+def parse_toml(text: str) -> dict[str, Any]:
     """Return the TOML; raises ``tomllib.TOMLDecodeError`` also where it nests too deep."""
     try:
         found = tomllib.loads(text)
@@ -230,7 +230,7 @@ def parsed_toml(text: str) -> dict[str, Any]:
 
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the content of a regular file of TOML; raises ``OSError`` and ``ValueError``."""
-    return parsed_toml(read_regular(path, MOST_SETTINGS).decode("utf-8"))
+    return parse_toml(read_regular(path, MOST_SETTINGS).decode("utf-8"))
 
 
 def project_table(pyproject: Path, name: str, error: type[HarnessError]) -> Mapping[str, Any]:
@@ -245,7 +245,7 @@ def project_table(pyproject: Path, name: str, error: type[HarnessError]) -> Mapp
     return found
 
 
-def parsed(text: str | bytes, **how: Any) -> Any:
+def parse_json(text: str | bytes, **how: Any) -> Any:
     """Return the JSON as ``json.loads`` does; raises ``ValueError`` too where it nests too deep or is no UTF-8."""
     try:
         found = json.loads(text, **how)
@@ -259,14 +259,14 @@ def parsed(text: str | bytes, **how: Any) -> Any:
 
 def read_json(path: Path, most: int | None = None) -> Any:
     """Return the content of a regular file of JSON; raises ``OSError`` (see ``read_regular``) and ``ValueError``."""
-    return parsed(read_regular(path, most))
+    return parse_json(read_regular(path, most))
 
 
 FORMER_FIELDS: Final = {"pack": "dataset", "broken": "failed_to_load", "contenders": "candidates"}
 """The names that fields have had before, with those that they have."""
 
 
-def typed(kind: type[Kind], fields: object) -> Kind:
+def from_plain(kind: type[Kind], fields: object) -> Kind:
     """Return the dataclass or tuple that plain data describes, with those in it; raises ``ValueError`` naming a wrong
     field. Fields may have their former names."""
     from pydantic import ValidationError
@@ -275,7 +275,7 @@ def typed(kind: type[Kind], fields: object) -> Kind:
         valid: Kind = adapter_of(kind).validate_python(fields)  # type: ignore[arg-type]
     except ValidationError as error:
         if (renamed := _renamed(fields)) != fields:
-            return typed(kind, renamed)
+            return from_plain(kind, renamed)
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise ValueError(f"{place} is {str(first['input'])[:60]!r}: {first['msg']}") from None
@@ -366,23 +366,23 @@ def read_checked(path: Path) -> Any:
     data = read_regular(path)
     if data[-_TAIL:].startswith(_MARK) and not has_checksum(data):
         raise DamagedError("damaged, its checksum is of other content")
-    content = parsed(data)
+    content = parse_json(data)
     if isinstance(content, dict):
         content.pop("crc32", None)
     return content
 
 
-def sealed(row: Mapping[str, Any]) -> dict[str, Any]:
+def add_checksum(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return an entry of a file that people read and join, with a checksum of its values, however it is laid out."""
     text = json.dumps(row, sort_keys=True, separators=(",", ":"))
     return {**row, "crc32": f"{zlib.crc32(text.encode()):08x}"}
 
 
-def unsealed(row: Mapping[str, Any]) -> dict[str, Any]:
+def without_checksum(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entry without its checksum; raises ``DamagedError`` where that is wrong. One that has none was
     written by hand, and is believed."""
     found = {name: value for name, value in row.items() if name != "crc32"}
-    if "crc32" in row and sealed(found) != row:
+    if "crc32" in row and add_checksum(found) != row:
         raise DamagedError(
             "damaged, its crc32 is of other values; where they were changed on purpose take that out"
         )

@@ -74,7 +74,7 @@ class Grader(Protocol):
         """The beginning of the program, which a completion continues; empty where it has none."""
 
 
-def told_by(returned: object) -> dict[str, Any]:
+def grade_details(returned: object) -> dict[str, Any]:
     """The facts that a benchmark tells beside its scores: ``extracted``, ``gold`` and ``parts`` of a grade; ``right``
     and ``chosen``, the numbers of the right choices and of the chosen one. Each is there only where it is told."""
     extracted, gold = getattr(returned, "extracted", None), getattr(returned, "gold", None)

@@ -18,8 +18,8 @@ All are frozen and hold plain data only. Log-probabilities are natural logarithm
 
 Values that travel between processes and into the journal are plain builtins. execnet, which carries xdist's reports,
 takes exact builtin types only. Anything else ends the worker and, silently, the item with it. So every value that a
-benchmark passes on goes through ``to_plain`` first, and every report of a worker through ``scrub`` as the last step
-before it is sent.
+benchmark passes on goes through ``to_plain`` first, and every report of a worker through ``make_serializable`` as the
+last step before it is sent.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias
 
 from pytest_touchstone.core.errors import BenchmarkError, WireError
-from pytest_touchstone.core.files import typed
+from pytest_touchstone.core.files import from_plain
 
 MASK: Final = "[MASK]"
 """The mask in data and benchmarks; the engine puts the checkpoint's own mask token in its place."""
@@ -593,7 +593,7 @@ def answer_from_plain(kind: str, plain: dict[str, Any]) -> Answer | Refusal:
     if kind not in ANSWERS:
         return Refusal(f"the stored answer is to a {kind}, which is no kind of request")
     try:
-        return typed(ANSWERS[kind], plain)
+        return from_plain(ANSWERS[kind], plain)
     except ValueError as error:
         return Refusal(f"the stored answer is no answer to a {kind}: {error}")
 
@@ -718,7 +718,7 @@ def plain_scores(value: object, who: str) -> dict[str, float]:
     return scores
 
 
-def scrub(data: object, where: str = "report", *, replace: bool = False) -> Any:
+def make_serializable(data: object, where: str = "report", *, replace: bool = False) -> Any:
     """Report data that execnet can carry: text is made encodable, paths become text.
 
     Unlike ``to_plain`` it keeps tuples, sets and bytes, which execnet knows. What cannot be sent raises
@@ -732,14 +732,14 @@ def scrub(data: object, where: str = "report", *, replace: bool = False) -> Any:
     if kind is dict:
         pairs = data.items()  # type: ignore[attr-defined]
         return {
-            key if _sendable(key) else scrub(key, where, replace=replace): (
-                part if _sendable(part) else scrub(part, f"{where}[{key!r}]", replace=replace)
+            key if _sendable(key) else make_serializable(key, where, replace=replace): (
+                part if _sendable(part) else make_serializable(part, f"{where}[{key!r}]", replace=replace)
             )
             for key, part in pairs
         }
     if kind in (list, tuple, set, frozenset):
         parts = (
-            part if _sendable(part) else scrub(part, f"{where}[]", replace=replace)
+            part if _sendable(part) else make_serializable(part, f"{where}[]", replace=replace)
             for part in data  # type: ignore[attr-defined]
         )
         return kind(parts)

@@ -36,7 +36,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from pytest_touchstone.core.errors import OptionError
 from pytest_touchstone.core.files import read_regular, read_toml
-from pytest_touchstone.core.text import alike, did_you_mean, either
+from pytest_touchstone.core.text import did_you_mean, either, similar_name
 
 Affects: TypeAlias = Literal["answers", "rounding", "items", "checkpoints", "speed", "output"]
 
@@ -146,7 +146,7 @@ def settings_table() -> Mapping[str, Setting]:
     return MappingProxyType(rows)
 
 
-def integer(text: str, least: int = 0) -> int:
+def parse_integer(text: str, least: int = 0) -> int:
     """Return a whole number from ``least`` up; raise ``ValueError`` with what was expected."""
     if not re.fullmatch(r"[0-9]+", text) or int(text) < least:
         raise ValueError(f"a whole number from {least} up")
@@ -179,7 +179,7 @@ def number(text: str, least: float = 0.0, most: float = math.inf) -> float:
     return float(text)
 
 
-def word(text: str, choices: Sequence[str] = (), pattern: str = ".*") -> str:
+def choice_or_pattern(text: str, choices: Sequence[str] = (), pattern: str = ".*") -> str:
     """Return a text that is one of the choices, or matches the pattern; raise ``ValueError`` with the choices."""
     if (choices and text not in choices) or not re.fullmatch(pattern, text, re.DOTALL):
         raise ValueError(either(choices))
@@ -196,7 +196,7 @@ def _limit(text: str) -> int | float | str:
         return text
     if re.fullmatch(r"0?\.[0-9]+", text) and 0.0 < float(text) < 1.0:
         return float(text)
-    return integer(text, 1)
+    return parse_integer(text, 1)
 
 
 def _probability(text: str) -> float:
@@ -206,7 +206,7 @@ def _probability(text: str) -> float:
 
 
 def _batch(text: str) -> int | None:
-    return None if text == "auto" else integer(text, 1)
+    return None if text == "auto" else parse_integer(text, 1)
 
 
 def _shard(text: str) -> str:
@@ -224,8 +224,8 @@ def _data_folder(text: str) -> str:
 
 
 PARSERS: Final[Mapping[str, Callable[..., Any]]] = {
-    "text": word,
-    "integer": integer,
+    "text": choice_or_pattern,
+    "integer": parse_integer,
     "number": number,
     "limit": _limit,
     "probability": _probability,
@@ -269,7 +269,7 @@ Found: TypeAlias = tuple[dict[str, Any], dict[str, str]]
 
 
 @dataclass(slots=True)
-class Sources:
+class SettingSources:
     """The values that each source gives, with their origins."""
 
     given: dict[str, Found] = field(default_factory=dict)
@@ -312,7 +312,7 @@ def of_table(table: Mapping[str, Any], where: str, origin: str) -> Found:
     for key, value in table.items():
         name = str(key).replace("-", "_")
         if name not in rows or (name == "config" and origin != PROJECT):
-            near = alike(name, rows)
+            near = similar_name(name, rows)
             raise OptionError(
                 f"{where}: unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else "")
             )
@@ -430,15 +430,15 @@ def differing(
     }
 
 
-def asked_otherwise(
+def differing_conditions(
     mine: Mapping[str, Any], other: Mapping[str, Any], allowed: Iterable[str] = ()
 ) -> dict[str, tuple[Any, Any]]:
     """The conditions that differ, by name, where the items are known: a setting that only chooses items is then no
     other way of asking."""
-    return differing(ways_of_asking(mine), ways_of_asking(other), allowed)
+    return differing(prompt_conditions(mine), prompt_conditions(other), allowed)
 
 
-def ways_of_asking(conditions: Mapping[str, Any]) -> dict[str, Any]:
+def prompt_conditions(conditions: Mapping[str, Any]) -> dict[str, Any]:
     """The known conditions without those that only choose items."""
     return {name: value for name, value in conditions.items() if affects(name) != "items"}
 
@@ -449,7 +449,7 @@ def same_answers(mine: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return not any(affects(name) in ("answers", "rounding") for name in apart)
 
 
-def unlike(
+def conflicting_settings(
     mine: Mapping[str, Any], other: Mapping[str, Any], *, but: Iterable[str] = ()
 ) -> dict[str, tuple[Any, Any]]:
     """Return the settings of two manifests, by name, that must agree where both are parts of one run, and do not."""

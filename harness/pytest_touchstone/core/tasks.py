@@ -48,7 +48,7 @@ from pytest_touchstone.core.requests import (
     RollingLoglikelihood,
     RunProgram,
 )
-from pytest_touchstone.core.text import alike, either, listed
+from pytest_touchstone.core.text import either, join_names, similar_name
 
 SUBJECTS: Final = {
     "stem": """abstract_algebra anatomy astronomy college_biology college_chemistry college_computer_science
@@ -104,7 +104,7 @@ def declared_groups(spec: Benchmark, data: str | None) -> Sequence[str] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class TaskPattern:
     """A part of the option: patterns of a name and of a group, whether it leaves out what they match, and the number
     of few-shot examples, None for the benchmark's own. ``tag``: whether the name may be that of a tag."""
 
@@ -147,17 +147,17 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Tasks:
+class TaskSelection:
     """The benchmarks that a run is about: all of them where there is no term. ``groups`` are the known groups of
     benchmarks by name."""
 
-    terms: tuple[Term, ...] = ()
+    terms: tuple[TaskPattern, ...] = ()
     groups: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(
         cls, texts: Iterable[str], groups: Mapping[str, str] | None = None, names: Iterable[str] = ()
-    ) -> Tasks:
+    ) -> TaskSelection:
         """Return the choice of an option that may be given several times; a term with one of the ``names`` of
         benchmarks means no tag. Raises ``ValueError`` for an empty name, and for a group that names itself."""
         known = {name.casefold(): text for name, text in (groups or {}).items()}
@@ -210,11 +210,11 @@ class Tasks:
 
 def parse_tasks(text: str) -> str:
     """Return the option's text; raise ``ValueError`` for an empty name in it."""
-    Tasks.of([text])
+    TaskSelection.of([text])
     return text
 
 
-def _terms(text: str, groups: Mapping[str, str], within: tuple[str, ...]) -> Iterator[Term]:
+def _terms(text: str, groups: Mapping[str, str], within: tuple[str, ...]) -> Iterator[TaskPattern]:
     """Yield the terms of a text; the name of a group of benchmarks stands for its terms, also after ``-`` and
     before a number of shots."""
     for part in map(str.strip, text.split(",")):
@@ -222,7 +222,7 @@ def _terms(text: str, groups: Mapping[str, str], within: tuple[str, ...]) -> Ite
         if match is None:
             raise ValueError("names, separated by commas")
         out, name, group, shots = match.groups()
-        term = Term(part, name, group, bool(out), None if shots is None else int(shots))
+        term = TaskPattern(part, name, group, bool(out), None if shots is None else int(shots))
         if group is not None or name.casefold() not in groups:
             yield term
             continue
@@ -239,21 +239,21 @@ def _like(name: str, pattern: str) -> bool:
     return fnmatchcase(name.casefold(), pattern.casefold())
 
 
-def _has(term: Term, spec: Benchmark, groups: Sequence[str] | None) -> bool:
+def _has(term: TaskPattern, spec: Benchmark, groups: Sequence[str] | None) -> bool:
     """Return whether there may be items that the term is about."""
     if groups is None or term.group is None:
         return term.names(spec)
     return any(term.takes(spec, group) for group in groups)
 
 
-def _nothing(term: Term, known: Sequence[Known], groups: Iterable[str] = ()) -> str:
+def _nothing(term: TaskPattern, known: Sequence[Known], groups: Iterable[str] = ()) -> str:
     """Return what is not there, and the nearest names that are, or all."""
     wanted = (term.name if term.group is None else f"{term.name}/{term.group}").strip("*").casefold()
     here = [spec.name for spec, _ in known if term.names(spec)]
     parts = [f"{spec.name}/{group}" for spec, groups in known for group in groups or ()]
     if here:
         parts = [part for part in parts if part.partition("/")[0] in here]
-        what = f"no such group in {listed(here, 3)}" if parts else f"no groups in {listed(here, 3)}"
+        what = f"no such group in {join_names(here, 3)}" if parts else f"no groups in {join_names(here, 3)}"
         return f"{what}{_meant(wanted, parts, parts)}"
     names = [spec.name for spec, _ in known]
     tags = dict.fromkeys(tag for spec, _ in known for tag in tags_of(spec))
@@ -264,10 +264,10 @@ def _nothing(term: Term, known: Sequence[Known], groups: Iterable[str] = ()) -> 
 
 def _meant(wanted: str, likely: Sequence[str], there: Sequence[str]) -> str:
     """Return a question with the nearest of the likely names, else the names that there are."""
-    near = [name for name in likely if wanted in name.casefold()] or alike(wanted, likely, MOST_NAMES)
+    near = [name for name in likely if wanted in name.casefold()] or similar_name(wanted, likely, MOST_NAMES)
     if near:
         return f"; did you mean {either(near[:MOST_NAMES])}?"
-    return f"; there are {listed(there)} (`touchstone benchmarks` shows them)" if there else ""
+    return f"; there are {join_names(there)} (`touchstone benchmarks` shows them)" if there else ""
 
 
 # The benchmarks of a file, without running it
@@ -314,7 +314,7 @@ def task_groups(pyproject: Path) -> dict[str, str]:
     found |= table
     for name in table:
         try:
-            Tasks.of([name], found)
+            TaskSelection.of([name], found)
         except ValueError as error:
             raise OptionError(
                 f"{pyproject.name}: invalid {TABLE} {name} {table[name]!r}: expected {error}"

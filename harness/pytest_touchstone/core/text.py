@@ -28,7 +28,7 @@ def rough_tokens(text: str) -> int:
     return sum(1 for _ in re.finditer(r"[A-Za-z]{1,9}|\d|[^\sA-Za-z\d]{1,2}|\n+", text))
 
 
-def listed(names: Iterable[str], most: int = LISTED, *, between: str = ", ") -> str:
+def join_names(names: Iterable[str], most: int = LISTED, *, between: str = ", ") -> str:
     """Return the first names, and the number of the others: ``A, B and 3 more``; ``none`` for no name."""
     known = list(names)
     rest = len(known) - most
@@ -47,7 +47,7 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
-def place_text(place: float, decimals: int = 3) -> str:
+def ordinal_place(place: float, decimals: int = 3) -> str:
     """Return an epoch, a step or a factor as text: in full up to the point, and at most so many decimals."""
     return f"{round(place, decimals):.15g}"
 
@@ -71,14 +71,14 @@ def repeats_itself(text: str, least: int = 60, times: int = 3) -> bool:
     return False
 
 
-def alike(wanted: str, names: Iterable[str], most: int = 1, cutoff: float = 0.6) -> list[str]:
+def similar_name(wanted: str, names: Iterable[str], most: int = 1, cutoff: float = 0.6) -> list[str]:
     """Return the names that are like the wanted one, the most similar first."""
     return difflib.get_close_matches(wanted, list(names), most, cutoff)
 
 
 def did_you_mean(wanted: str, names: Iterable[str]) -> str:
     """Return a question with the most similar name and a space; nothing where none is similar."""
-    return "".join(f"did you mean {name!r}? " for name in alike(wanted, names))
+    return "".join(f"did you mean {name!r}? " for name in similar_name(wanted, names))
 
 
 # Texts of others
@@ -130,7 +130,7 @@ def one_line(text: str) -> str:
     return visible(" ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).split()))
 
 
-def unbroken(text: str) -> str:
+def collapse_lines(text: str) -> str:
     """Return a text in one line, its spaces as they are."""
     return visible(" ".join(filter(None, map(str.strip, text.splitlines()))))
 

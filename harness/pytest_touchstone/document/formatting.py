@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.checkpoints.config_files import step_of_row
-from pytest_touchstone.core import marks
+from pytest_touchstone.core import coverage
 from pytest_touchstone.core.dataset import DatasetInfo
 from pytest_touchstone.core.keys import masked
 from pytest_touchstone.core.text import INVISIBLE, count, visible, without_home
-from pytest_touchstone.document.language import said, said_cell
+from pytest_touchstone.document.language import translate, translate_cell
 from pytest_touchstone.results.summary import Metric, Result, Summary, wholes
 from pytest_touchstone.statistics.comparison import fixed
 
@@ -97,7 +97,7 @@ def asked(result: Result) -> str:
     """Return ``5-shot``, ``5-shot as lm-eval``, ``5-shot, chat``, or empty for neither examples nor a chat template;
     with ``avg@4`` where scores are means over samples."""
     samples = (name for name in result.metrics if name.startswith("avg@"))
-    return ", ".join(filter(None, (marks.asked(result.shots, result.template, result.pick), *samples)))
+    return ", ".join(filter(None, (coverage.asked(result.shots, result.template, result.pick), *samples)))
 
 
 def asked_alike(results: Sequence[Result]) -> str:
@@ -106,7 +106,7 @@ def asked_alike(results: Sequence[Result]) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
-def who(result: Result, among: Sequence[Result]) -> str:
+def checkpoint_label(result: Result, among: Sequence[Result]) -> str:
     """Return the checkpoint; if others were asked otherwise, with ``asked``."""
     how = "" if asked_alike(among) else asked(result)
     return f"{result.checkpoint} ({how})" if how else result.checkpoint
@@ -118,7 +118,7 @@ def common_mark(results: Sequence[Result]) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
-def of_all(result: Result, *, own: bool) -> str:
+def coverage_text(result: Result, *, own: bool) -> str:
     """Return ``32/2,376``: the scored items, of those that were published, else of those that the data has.
 
     It is ``32`` where neither is known. ``own``: none of the rows was published.
@@ -138,7 +138,9 @@ def _of(n: int, of: int) -> str:
 
 def own_rows(summary: Summary) -> set[str]:
     """Return the benchmarks that were asked with shipped rows of which none was published."""
-    return {one.name for one in summary.declarations if one.own_rows and one.dataset.origin == marks.SHIPPED}
+    return {
+        one.name for one in summary.declarations if one.own_rows and one.dataset.origin == coverage.SHIPPED
+    }
 
 
 def not_counted(skipped: int, xfailed: int) -> list[str]:
@@ -253,7 +255,8 @@ def console_of(width: int, *, color: bool) -> Console:
 
         def print(self, *objects: Any, **options: Any) -> None:
             super().print(
-                *(said(one, "heading") if isinstance(one, str | Text) else one for one in objects), **options
+                *(translate(one, "heading") if isinstance(one, str | Text) else one for one in objects),
+                **options,
             )
 
     return Plain(
@@ -322,10 +325,10 @@ def open_table(gap: int = 1) -> Table:
     class Translated(Table):
         def add_column(self, header: Any = "", *arguments: Any, **options: Any) -> None:
             self.titles = [*getattr(self, "titles", ()), str(header)]
-            super().add_column(said(header, "heading"), *arguments, **options)
+            super().add_column(translate(header, "heading"), *arguments, **options)
 
         def add_row(self, *cells: Any, **options: Any) -> None:
-            super().add_row(*map(said_cell, self.titles, cells), **options)
+            super().add_row(*map(translate_cell, self.titles, cells), **options)
 
     return Translated(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
 
@@ -338,7 +341,7 @@ def labelled(rows: Iterable[tuple[str | Text, str | Text]], *, width: int = 0) -
     table.add_column(no_wrap=True, min_width=width)
     table.add_column(overflow="fold")
     for label, text in rows:
-        table.add_row(said(label, "heading", "word"), said(text))
+        table.add_row(translate(label, "heading", "word"), translate(text))
     return table
 
 

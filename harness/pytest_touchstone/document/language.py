@@ -144,7 +144,7 @@ def languages() -> list[str]:
 
 
 @contextmanager
-def spoken(name: str) -> Iterator[None]:
+def use_language(name: str) -> Iterator[None]:
     """Draw reports in this language, one of ``languages``."""
     made = None if name == ENGLISH else Catalogue((FOLDER / f"{name}.po").read_text("utf-8"), name)
     token = _SPOKEN.set(made)
@@ -154,7 +154,7 @@ def spoken(name: str) -> Iterator[None]:
         _SPOKEN.reset(token)
 
 
-def said(text: str | Text, *contexts: str) -> str | Text:
+def translate(text: str | Text, *contexts: str) -> str | Text:
     """Return a text in the language that is spoken: as a whole message of one of the contexts, line by line, or else
     as sentences. The spaces around it keep their width, and the parts of a text in several styles their styles."""
     if (catalogue := _SPOKEN.get()) is None:
@@ -172,7 +172,7 @@ def said(text: str | Text, *contexts: str) -> str | Text:
     return made
 
 
-def said_html(text: str) -> str:
+def translate_html(text: str) -> str:
     """Return HTML with its texts in the language that is spoken; cells of the class ``name`` and commands stay."""
     if _SPOKEN.get() is None:
         return text
@@ -182,7 +182,7 @@ def said_html(text: str) -> str:
         if element in _LITERAL or 'class="name' in attributes:
             return match[0]
         plain = html.unescape(re.sub(r"\s+", " ", inner) if element == "p" else inner)
-        made = said(plain, "word" if element in ("td", "dd") else "heading")
+        made = translate(plain, "word" if element in ("td", "dd") else "heading")
         return f"<{element}{attributes}>{html.escape(str(made), quote=False)}"
 
     return _NODE.sub(put, text)
@@ -193,9 +193,9 @@ def spoken_name() -> str:
     return found.name if (found := _SPOKEN.get()) is not None else ENGLISH
 
 
-def said_cell(title: str, text: str | Text) -> str | Text:
+def translate_cell(title: str, text: str | Text) -> str | Text:
     """Return a cell in the language that is spoken; names stay, by the title of their column."""
-    return text if title.partition("\n")[0].strip() in _NAMES else said(text, "word")
+    return text if title.partition("\n")[0].strip() in _NAMES else translate(text, "word")
 
 
 def _said(catalogue: Catalogue, text: str, contexts: tuple[str, ...]) -> str:

@@ -48,7 +48,7 @@ from pytest_touchstone.core.requests import (
     choice_key,
 )
 from pytest_touchstone.engines.base import Engine
-from pytest_touchstone.engines.registry import factory_of, give_back, identity, open_engine
+from pytest_touchstone.engines.registry import factory_of, identity, open_engine, release_host_memory
 from pytest_touchstone.engines.settings import ModelSettings
 
 MOST_CHARACTERS: Final = 16_384
@@ -378,7 +378,7 @@ class RunJudge:
         finally:
             if self._alone:
                 self.close()
-                give_back()
+                release_host_memory()
 
     def closed(self, engine: Engine) -> bool:
         """Return whether an engine was closed for the judge's sake."""

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Any, Final, Literal
 
 from pytest_touchstone.checkpoints import ENGINES, CheckpointInfo
-from pytest_touchstone.checkpoints.formats.base import CheckpointRequest, Lasting
+from pytest_touchstone.checkpoints.formats.base import CheckpointRequest, CheckpointResources
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.hooks import plugins
 from pytest_touchstone.core.requests import Answer, Generate, Refusal, Request, Turn
@@ -95,7 +95,7 @@ class EnginePool:
         asked for."""
         closed = list(self._engines.values())
         self.close()
-        give_back()
+        release_host_memory()
         return closed
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class EnginePool:
             opened = bool(self._engines)
             EnginePool.close(self)
             if opened:
-                give_back()
+                release_host_memory()
         if info not in self._engines:
             self._key = info.model_key
             self._open = self._open or self._opener(info)
@@ -128,7 +128,7 @@ class EnginePool:
         return factory_of(info).sharing(self._settings)
 
 
-def give_back() -> None:
+def release_host_memory() -> None:
     """Give the memory of what was closed back to the system, so that the next model does not come on top of it."""
     gc.collect()
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
@@ -173,7 +173,7 @@ class VllmTextsPool(EnginePool):
     ``arguments`` are more of them for the servers, and ``run`` is what lasts as long as the run.
     """
 
-    def __init__(self, settings: ModelSettings, arguments: str, run: Lasting) -> None:
+    def __init__(self, settings: ModelSettings, arguments: str, run: CheckpointResources) -> None:
         super().__init__(settings)
         self._arguments, self._run = arguments, run
 
@@ -191,7 +191,7 @@ class VllmTextsPool(EnginePool):
             "dtype": "float32" if device == "cpu" and settings.dtype == "auto" else settings.dtype,
             "args": f"--gpu-memory-utilization {_SHARE * free:.2f} {self._arguments}",
         }
-        held = Lasting(self._run.say, self._run.logs)
+        held = CheckpointResources(self._run.say, self._run.logs)
         try:
             asked = CheckpointRequest(f"vllm:{info.path}", info.seq_len, options=options, lasting=held)
             served = replace(LocalServers().inspect(info.path, asked), name=info.name)
@@ -206,7 +206,7 @@ class VllmTextsPool(EnginePool):
 class TextsByVllm(Engine):
     """Asks a server for texts, and the engine of this process for all else."""
 
-    def __init__(self, own: Engine, server: Engine, held: Lasting) -> None:
+    def __init__(self, own: Engine, server: Engine, held: CheckpointResources) -> None:
         self.info = own.info
         self._own, self._server, self._held = own, server, held
         version = server.info.served["version"]

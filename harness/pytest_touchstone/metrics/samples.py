@@ -41,7 +41,7 @@ import pytest
 from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.errors import RequestError, WireError
 from pytest_touchstone.core.few_shot import Sampling
-from pytest_touchstone.core.grade import NO_ANSWER, PASSED, scores_of, told_by
+from pytest_touchstone.core.grade import NO_ANSWER, PASSED, grade_details, scores_of
 from pytest_touchstone.core.requests import REQUEST_KINDS, Generate, Request, RunProgram, plain_scores
 from pytest_touchstone.metrics.soft import soft_of
 
@@ -129,9 +129,9 @@ def _majority(votes: Sequence[Sequence[int]], scores: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SampleGrade:
-    """The grade of an item's samples together, which tells what each of theirs tells (``core.grade.told_by``) as far as
-    that is the same; ``extracted`` is that of the first, with the ``votes`` of all. ``added`` are the scores that no
-    sample has.
+    """The grade of an item's samples together, which tells what each of theirs tells (``core.grade.grade_details``)
+    as far as that is the same; ``extracted`` is that of the first, with the ``votes`` of all. ``added`` are the
+    scores that no sample has.
 
     ``failure`` is the first assertion that did not hold, ``failed`` the number of samples with one.
     """
@@ -200,7 +200,7 @@ def _of_samples(
 
 def _told(returned: object) -> dict[str, Any]:
     with suppress(Exception):  # a grade of others may raise anything; what it tells changes no score
-        return told_by(returned)
+        return grade_details(returned)
     return {}
 
 

@@ -14,18 +14,17 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo
-from pytest_touchstone.checkpoints.formats.base import Lasting
+from pytest_touchstone.checkpoints.formats.base import CheckpointResources
 from pytest_touchstone.checkpoints.info import LACKS, info_from_plain
 from pytest_touchstone.checkpoints.resolve import FailedToLoad, find, find_checkpoints
 from pytest_touchstone.core.benchmark import CHECKPOINT_FIXTURE, Benchmark, generator_function
 from pytest_touchstone.core.dataset import (
     DatasetRows,
     Example,
+    apply_limit,
     load_dataset,
     subsample,
-    take_first,
 )
-from pytest_touchstone.core.draws import TOUCHSTONE, DrawnShots, shots_of
 from pytest_touchstone.core.errors import (
     CheckpointError,
     DataError,
@@ -36,15 +35,16 @@ from pytest_touchstone.core.eval_config import (
     AS_THE_RUN,
     INCLUDED_WITH,
     LEFT_OUT,
-    Asking,
-    asking_of,
+    BenchmarkOptions,
+    benchmark_options_of,
     is_shipped,
 )
 from pytest_touchstone.core.few_shot import FewShot, Sampling
+from pytest_touchstone.core.few_shot_sampling import TOUCHSTONE, DrawnShots, resolve_few_shot
 from pytest_touchstone.core.requests import NOT_OF_CHECKPOINTS, Generate, Judge
 from pytest_touchstone.core.settings import ALL
-from pytest_touchstone.core.tasks import Tasks, declared_groups
-from pytest_touchstone.core.text import listed
+from pytest_touchstone.core.tasks import TaskSelection, declared_groups
+from pytest_touchstone.core.text import join_names
 from pytest_touchstone.engines.judging import JudgeInfo, judge_from_plain, judge_info
 from pytest_touchstone.engines.registry import texts_by
 from pytest_touchstone.metrics.samples import sampled
@@ -66,7 +66,7 @@ class LoadedBenchmark:
     shots: DrawnShots
     sampling: Sampling
     code: str = ""
-    asking: Asking = AS_THE_RUN
+    asking: BenchmarkOptions = AS_THE_RUN
 
     def start(self, start: Callable[[], Any], example: Example) -> Callable[[], Any]:
         """Return a function that starts an example's generator, with its texts sampled where the run says so."""
@@ -76,7 +76,7 @@ class LoadedBenchmark:
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
+class SkipReason:
     """A reason against asking a benchmark; it counts only where somebody selects an item of the benchmark.
 
     The benchmark is then left out. A person's ``mistake`` ends the run where no other benchmark is left, and a
@@ -90,7 +90,7 @@ class Remark:
 
 
 @dataclass(frozen=True, slots=True)
-class Withheld:
+class UnrunnableExample:
     """The parameter ``example`` of an item that is never run.
 
     It stands for items that cannot be run, and shows whether somebody selects them. Those of somebody's own benchmark
@@ -119,19 +119,19 @@ class Collection:
     failed: list[FailedToLoad] = field(default_factory=list)
     loaded: dict[int, LoadedBenchmark] = field(default_factory=dict)
     specs: dict[int, Benchmark] = field(default_factory=dict)
-    remarks: list[Remark] = field(default_factory=list)
+    remarks: list[SkipReason] = field(default_factory=list)
     deselected: list[str] = field(default_factory=list)
     unasked: list[str] = field(default_factory=list)
     selected: bool = False
     nothing: str | None = None
     sandbox: SelfCheckingSandbox | None = None
-    lasting: Lasting | None = None
+    lasting: CheckpointResources | None = None
 
     @property
-    def tasks(self) -> Tasks:
+    def tasks(self) -> TaskSelection:
         """The choice of ``--eval-tasks`` among the benchmarks that were found so far."""
         names = [spec.name for spec in self.specs.values()]
-        return Tasks.of(self.settings.tasks, self.settings.groups, names)
+        return TaskSelection.of(self.settings.tasks, self.settings.groups, names)
 
     def groups_of(self, spec: Benchmark) -> Sequence[str] | None:
         """Return the groups of the benchmark's rows, as far as they are known."""
@@ -186,7 +186,7 @@ class Collection:
             self.judge = judge_info(infos[0])
         return self.judge
 
-    def asking(self, spec: Benchmark) -> Asking:
+    def asking(self, spec: Benchmark) -> BenchmarkOptions:
         """Return the options of a benchmark that are not the run's: those of a file or of the demonstration, and the
         number of few-shot examples that --eval-tasks gives it; and who judges what it asks."""
         found = self._asking(spec)
@@ -203,7 +203,7 @@ class Collection:
         alone = alone and ":" not in model.device
         return texts_by(model.texts, infos, alone=alone, cuda=device_kind(model.device) == "cuda")
 
-    def _asking(self, spec: Benchmark) -> Asking:
+    def _asking(self, spec: Benchmark) -> BenchmarkOptions:
         settings, found = self.settings, replace(AS_THE_RUN, think_end=self.settings.model.think_end)
         if settings.file is not None:
             found = replace(settings.file.asking(spec).without(settings.by_hand), think_end=found.think_end)
@@ -211,7 +211,7 @@ class Collection:
             if found.limit == ALL and settings.limit is None:
                 found = replace(found, limit=None)
         elif settings.demonstration:
-            found = replace(asking_of(spec).without(settings.by_hand), think_end=found.think_end)
+            found = replace(benchmark_options_of(spec).without(settings.by_hand), think_end=found.think_end)
         shots = None if "shots" in settings.by_hand else self.tasks.shots(spec)
         return found if shots is None else replace(found, shots=shots)
 
@@ -240,7 +240,7 @@ class Collection:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class CollectedExample:
     """The parameter ``example`` of an item: what the driver needs to start it."""
 
     example: Example
@@ -254,7 +254,7 @@ class Given:
         return self.loaded.shots.few_shot(self.loaded.spec, self.example, self.loaded.sampling)
 
 
-OWN_ARGUMENTS: Final[Mapping[str, Callable[[Given], Any]]] = {
+OWN_ARGUMENTS: Final[Mapping[str, Callable[[CollectedExample], Any]]] = {
     "example": lambda given: given.example.row,
     "fewshot": lambda given: given.few_shot,
 }
@@ -270,11 +270,11 @@ def load_benchmark(
     """Return a benchmark with its rows and that many few-shot examples, or as many as it declares.
 
     What is drawn comes from the run's seed in ``sampling``. Raises ``DataError`` as ``load_dataset`` and
-    ``shots_of`` do.
+    ``resolve_few_shot`` do.
     """
     dataset = load_dataset(spec, data)
     return LoadedBenchmark(
-        spec, dataset, shots_of(spec, dataset, data, shots, sampling.seed, draw=draw), sampling
+        spec, dataset, resolve_few_shot(spec, dataset, data, shots, sampling.seed, draw=draw), sampling
     )
 
 
@@ -289,30 +289,30 @@ def generate(metafunc: pytest.Metafunc, spec: Benchmark, collection: Collection)
     wanted = [name for name in OWN_ARGUMENTS if name in own]
     if not collection.tasks.chosen(spec):
         collection.unchosen.add(id(spec))
-        return _by_example(metafunc, wanted, [(spec.name, Withheld(spec))])
+        return _by_example(metafunc, wanted, [(spec.name, UnrunnableExample(spec))])
     if "example" not in own:
         text = f"benchmark {spec.name}: {metafunc.function.__name__}() takes no argument named 'example'"
-        collection.remarks.append(Remark(spec, text, fatal=True))
+        collection.remarks.append(SkipReason(spec, text, fatal=True))
         return lambda: None
     if not (collection.settings.checkpoint or is_shipped(spec)):
         settings = collection.settings
         # A run without scores must not seem to have given these.
         if settings.gate or settings.gate_sequential or settings.dry_run:
-            collection.remarks.append(Remark(spec, f"{spec.name}: {NO_CHECKPOINT}", fatal=True))
+            collection.remarks.append(SkipReason(spec, f"{spec.name}: {NO_CHECKPOINT}", fatal=True))
         ids = stand_in_ids(spec, metafunc.config)
-        return _by_example(metafunc, wanted, [(name, Withheld(spec, skipped=True)) for name in ids])
+        return _by_example(metafunc, wanted, [(name, UnrunnableExample(spec, skipped=True)) for name in ids])
     try:
         suited = _suited(spec, collection)
         examples = _examples(metafunc, spec, collection) if suited else []
     except (CheckpointError, DataError) as error:
-        collection.remarks.append(Remark(spec, str(error), fatal=True))
+        collection.remarks.append(SkipReason(spec, str(error), fatal=True))
         examples = []
-    if examples and isinstance(examples[0][1], Given):
+    if examples and isinstance(examples[0][1], CollectedExample):
         # A single checkpoint is not shown; with several, node ids read ``test_x[CHECKPOINT-BENCHMARK/ROW]``.
         several = len(collection.checkpoints or []) > 1
         names: list[Any] = [info.name if several else pytest.HIDDEN_PARAM for info in suited]
         metafunc.parametrize(CHECKPOINT_FIXTURE, suited, ids=names, scope="session")
-    stand_ins = [(name, Withheld(spec)) for name in stand_in_ids(spec, metafunc.config)]
+    stand_ins = [(name, UnrunnableExample(spec)) for name in stand_in_ids(spec, metafunc.config)]
     return _by_example(metafunc, wanted, examples or stand_ins)
 
 
@@ -345,7 +345,9 @@ def items_of_forms(
 
 
 def _by_example(
-    metafunc: pytest.Metafunc, wanted: Sequence[str], rows: Sequence[tuple[str, Given | Withheld]]
+    metafunc: pytest.Metafunc,
+    wanted: Sequence[str],
+    rows: Sequence[tuple[str, CollectedExample | UnrunnableExample]],
 ) -> Callable[[], None]:
     """Return what parametrizes by examples, or by what stands for them."""
     values = [tuple(value if name == "example" else None for name in wanted) for _, value in rows]
@@ -360,7 +362,7 @@ def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
     """
 
     def leave_out(line: str, *, mistake: bool = False) -> None:
-        collection.remarks.append(Remark(spec, f"{spec.name}: {line}", mistake=mistake))
+        collection.remarks.append(SkipReason(spec, f"{spec.name}: {line}", mistake=mistake))
 
     if absent := [package for package in spec.code.needs if find_spec(package) is None]:
         leave_out(f"needs the package {absent[0]}; {spec.code.needs[absent[0]]}")
@@ -387,13 +389,13 @@ def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
             unsuited.setdefault((info.kind, lacks), []).append(info.name)
     for (kind, lacks), names in unsuited.items():
         why = f"cannot answer; {lacks}" if lacks else f"({kind} LM) cannot answer"
-        leave_out(f"asks {named}, which {listed(names, 3)} {why}")
+        leave_out(f"asks {named}, which {join_names(names, 3)} {why}")
     return suited
 
 
 def _examples(
     metafunc: pytest.Metafunc, spec: Benchmark, collection: Collection
-) -> Sequence[tuple[str, Given | Withheld]]:
+) -> Sequence[tuple[str, CollectedExample | UnrunnableExample]]:
     """Return the benchmark's examples by their ids.
 
     They are withheld where the benchmark cannot be given that many shots. Without data there are none, and a remark.
@@ -404,15 +406,17 @@ def _examples(
         try:
             dataset = load_dataset(spec, settings.data)
         except MissingDataError as error:
-            collection.remarks.append(Remark(spec, str(error), mistake=settings.data is not None))
+            collection.remarks.append(SkipReason(spec, str(error), mistake=settings.data is not None))
             return []
         try:
             own = collection.asking(spec)
             count = settings.shots if own.shots is None else own.shots
-            shots = shots_of(spec, dataset, settings.data, count, settings.seed, draw=settings.fewshot)
+            shots = resolve_few_shot(
+                spec, dataset, settings.data, count, settings.seed, draw=settings.fewshot
+            )
         except ShotsError as error:
-            collection.remarks.append(Remark(spec, str(error), mistake=True))
-            return [(example.id, Withheld(spec)) for example in _chosen(spec, dataset, collection)]
+            collection.remarks.append(SkipReason(spec, str(error), mistake=True))
+            return [(example.id, UnrunnableExample(spec)) for example in _chosen(spec, dataset, collection)]
         # Private: nothing public has the functions of fixtures.
         definitions = metafunc._arg2fixturedefs.items()
         theirs = (found for name, found in definitions if name != CHECKPOINT_FIXTURE)
@@ -420,14 +424,17 @@ def _examples(
         code = code_of([spec.code.form_of or metafunc.function, *fixtures], metafunc.config.rootpath)
         loaded = LoadedBenchmark(spec, dataset, shots, settings.sampling, code, own)
         collection.loaded[id(spec)] = loaded
-    return [(example.id, Given(example, loaded)) for example in _chosen(spec, loaded.dataset, collection)]
+    return [
+        (example.id, CollectedExample(example, loaded))
+        for example in _chosen(spec, loaded.dataset, collection)
+    ]
 
 
 def _chosen(spec: Benchmark, dataset: DatasetRows, collection: Collection) -> list[Example]:
     """The examples that are left by --eval-limit and --eval-tasks."""
     settings, tasks, own = collection.settings, collection.tasks, collection.asking(spec).limit
     limit = settings.limit if own is None else None if isinstance(own, str) else own
-    first = take_first(subsample(spec, dataset.examples, settings.seed), limit)
+    first = apply_limit(subsample(spec, dataset.examples, settings.seed), limit)
     return [example for example in first if tasks.takes(spec, example.group)]
 
 
@@ -437,7 +444,7 @@ def example_of(item: pytest.Item) -> object:
     return None if callspec is None else callspec.params.get("example")
 
 
-def given_of(item: pytest.Item) -> Given | None:
+def collected_example(item: pytest.Item) -> CollectedExample | None:
     """Return the values that the plugin gave a benchmark item, None for any other item."""
     given = example_of(item)
-    return given if isinstance(given, Given) else None
+    return given if isinstance(given, CollectedExample) else None

@@ -22,17 +22,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pytest_touchstone.checkpoints.resolve import none_usable
+from pytest_touchstone.checkpoints.resolve import no_checkpoint_message
 from pytest_touchstone.core.errors import ExitCode, HarnessError
 from pytest_touchstone.core.hooks import Run
 from pytest_touchstone.core.settings import DEFAULT, OPTION
-from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.plugin import NO_CHECKPOINT, markdown_given
 from pytest_touchstone.plugin.batches import most_items, schedule_batches
 from pytest_touchstone.plugin.gate import FINE
 from pytest_touchstone.plugin.item_errors import SAME, first_of_each
 from pytest_touchstone.plugin.planned import collected_of, declarations_of
-from pytest_touchstone.plugin.reporters import Calls, check_output_paths, check_paths, tell_failure
+from pytest_touchstone.plugin.reporters import HookCaller, check_output_paths, check_paths, tell_failure
 from pytest_touchstone.plugin.run_results import RunResults
 from pytest_touchstone.plugin.session import TOLD, EvalSession
 from pytest_touchstone.results.reuse import decide, write_decision
@@ -85,7 +85,9 @@ class Controller(EvalSession):
             check_paths(self.directory.path.parent, markdown)
         if settings.file is not None:
             check_output_paths(settings.file, base)
-        self._calls = Calls(self.config, markdown, self._unscored, settings.trackers, beside=settings.beside)
+        self._calls = HookCaller(
+            self.config, markdown, self._unscored, settings.trackers, beside=settings.beside
+        )
 
     # Workers
 
@@ -143,7 +145,7 @@ class Controller(EvalSession):
         is_by_file = settings.file is not None and settings.origins["tasks"] != OPTION
         option = f"--eval-config {settings.origins['tasks']}"
         option = option if is_by_file else f"--eval-tasks {','.join(settings.tasks)}"
-        lines = [f"{option}: {listed(names)} (of {len(specs)})"] if settings.tasks and names else []
+        lines = [f"{option}: {join_names(names)} (of {len(specs)})"] if settings.tasks and names else []
         lines += [self._share.line] if self._share is not None else []
         if self.config.option.collectonly:
             lines += [f"failed to load {failed.name}: {failed.message}" for failed in self.collection.failed]
@@ -233,7 +235,7 @@ class Controller(EvalSession):
         if "failed" in told:
             name, self._messages[name] = told["failed"]
             if self._messages.keys() >= results.checkpoints:
-                raise pytest.UsageError(none_usable(list(self._messages.values())))
+                raise pytest.UsageError(no_checkpoint_message(list(self._messages.values())))
         if report.when == "teardown":
             self._tell_records(results)
             checkpoint = results.reported(report.nodeid)
@@ -424,7 +426,7 @@ class Controller(EvalSession):
             reporter.write_sep("=", title)
             reporter.write_line(render(width=width, color=reporter.hasmarkup))
         if names := dict.fromkeys(self.collection.unasked):
-            reporter.write_line(f"skipped {listed(names)}: {NO_CHECKPOINT}")
+            reporter.write_line(f"skipped {join_names(names)}: {NO_CHECKPOINT}")
         for note in self.settings.notes:
             reporter.write_line(note, yellow=True)
         if self._summary is not None:

@@ -58,7 +58,7 @@ class ProgramRunner(Protocol):
         """
 
 
-class VerdictGiver(Protocol):
+class LlmJudge(Protocol):
     """Answers questions about texts: the judge of a run, which may need the memory of the checkpoint."""
 
     def answers(self, requests: Sequence[Judge], /) -> Sequence[JudgeAnswer | Refusal | Exception]:
@@ -176,7 +176,7 @@ class RequestDispatcher(Generic[Owner]):
                     answer = error
                 self._take(owner, number, answer, getattr(answer, "seconds", 0.0))
 
-    def judge(self, judge: VerdictGiver | None) -> bool:
+    def judge(self, judge: LlmJudge | None) -> bool:
         """Let the judge answer all that waits for it, and hand that on; return whether there was anything."""
         waiting = list(self._to_judge)
         if not waiting:

@@ -24,8 +24,8 @@ from pytest_touchstone.core.aggregation import is_soft
 from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.dataset import Example
 from pytest_touchstone.core.errors import BenchmarkError, RequestError, WireError
-from pytest_touchstone.core.eval_config import AS_THE_RUN, Asking
-from pytest_touchstone.core.grade import NO_ANSWER, PASSED, scores_of, told_by
+from pytest_touchstone.core.eval_config import AS_THE_RUN, BenchmarkOptions
+from pytest_touchstone.core.grade import NO_ANSWER, PASSED, grade_details, scores_of
 from pytest_touchstone.core.reasoning import seems_traced
 from pytest_touchstone.core.requests import (
     NOT_OF_CHECKPOINTS,
@@ -51,9 +51,9 @@ from pytest_touchstone.plugin.dispatch import (
     CAUGHT,
     STOPPING,
     Answered,
+    LlmJudge,
     ProgramRunner,
     RequestDispatcher,
-    VerdictGiver,
 )
 from pytest_touchstone.plugin.item_errors import explanation, hint, sentence
 from pytest_touchstone.results.journal import journalled
@@ -105,7 +105,7 @@ class Job:
     example: Example
     checkpoint: str
     start: Callable[[], Any]
-    asking: Asking = AS_THE_RUN
+    asking: BenchmarkOptions = AS_THE_RUN
     time: TimeLimit | None = None
 
 
@@ -168,7 +168,7 @@ class RunningBatch:
         journal: Recorder,
         sandbox: ProgramRunner | None = None,
         *,
-        judge: VerdictGiver | None = None,
+        judge: LlmJudge | None = None,
         reopen: Callable[[], Engine] | None = None,
     ) -> None:
         """Outcomes go to the journal. ``reopen`` opens the engine anew where the judge has closed it, by default the
@@ -480,7 +480,7 @@ def _finish(state: _Running, returned: object, journal: Recorder) -> None:
         return
     told: dict[str, Any] = {"length": state.length}
     with suppress(Exception):  # a grade of others may raise anything; what it tells changes no score
-        told |= told_by(returned)
+        told |= grade_details(returned)
     failure, message = None, None
     if isinstance(returned, SampleGrade) and (failure := returned.failure) is not None:
         message = f"{returned.failed} of {returned.samples} samples: {explanation(failure)}"

@@ -17,7 +17,7 @@ from pytest_touchstone.core.requests import (
 )
 from pytest_touchstone.core.settings import DEFAULT, settings_table
 from pytest_touchstone.core.text import rough_tokens
-from pytest_touchstone.plugin.collection import Collection, Given
+from pytest_touchstone.plugin.collection import CollectedExample, Collection
 from pytest_touchstone.plugin.driver import TEXT_FIELDS
 from pytest_touchstone.plugin.planned import Planned, planned_items
 from pytest_touchstone.reports.plan import DryRun, DryRunRow, SettingRow
@@ -94,7 +94,7 @@ def _row(
     return row
 
 
-def _settings(settings: Settings, givens: dict[str, Given]) -> Iterator[SettingRow]:
+def _settings(settings: Settings, givens: dict[str, CollectedExample]) -> Iterator[SettingRow]:
     """Yield the settings that somebody gave, those of the run first, then those of its benchmarks."""
     recorded: dict[str, Any] = settings.recorded()
     table = settings_table()

@@ -34,7 +34,7 @@ from pytest_touchstone.core.text import did_you_mean
 from pytest_touchstone.engines.live import VARIABLE, serve
 from pytest_touchstone.plugin import evaluate_child, new_run_id
 from pytest_touchstone.plugin.finished_run import FinishedRun
-from pytest_touchstone.results import place_in
+from pytest_touchstone.results import file_path
 from pytest_touchstone.results.summary import SUMMARY
 
 if TYPE_CHECKING:
@@ -318,6 +318,6 @@ def _why(code: int, output: str, folder: Path) -> str:
         return told[0].strip()
     what = f"signal {-code}" if code < 0 else f"exit code {code}"
     last = next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "")
-    path = place_in(folder, "run.log")
+    path = file_path(folder, "run.log")
     log = f"; {path} says what happened before" if path.is_file() else ""
     return f"the run has no results ({what}): {last or 'it wrote nothing'}{log}"

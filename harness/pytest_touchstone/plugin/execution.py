@@ -28,7 +28,7 @@ from pytest_touchstone.core.requests import (
 from pytest_touchstone.core.text import count
 from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.plugin.batches import Quarantine, batch_key, batches_of
-from pytest_touchstone.plugin.dispatch import ProgramRunner, VerdictGiver
+from pytest_touchstone.plugin.dispatch import LlmJudge, ProgramRunner
 from pytest_touchstone.plugin.driver import SYNC_EVERY, ItemOutcome, Job, RunningBatch
 from pytest_touchstone.plugin.options import Settings
 from pytest_touchstone.plugin.planned import Planned, planned_of
@@ -74,7 +74,7 @@ class Execution:
         directory: RunDirectory,
         engine: Callable[[CheckpointInfo], Engine],
         sandbox: ProgramRunner | None,
-        judge: VerdictGiver | None,
+        judge: LlmJudge | None,
         sequential: Sequential | None,
         progress: ProgressWriter,
     ) -> None:

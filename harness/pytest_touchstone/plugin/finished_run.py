@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, overload
 from pytest_touchstone.compare.gate.result import PASSING
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.grade import told_by
+from pytest_touchstone.core.grade import grade_details
 from pytest_touchstone.core.requests import Answer, Refusal, answer_from_plain
 from pytest_touchstone.core.text import count
 from pytest_touchstone.plugin.replay import Replay, Replayed
@@ -401,7 +401,7 @@ def _told(
     if item.failed or "Generate" not in shown:
         return {}, None, others
     try:
-        told = item.record.told or told_by(item.again().returned)
+        told = item.record.told or grade_details(item.again().returned)
     except HarnessError as error:
         notes.append(f"what was read out of the text is not known: {error}")
         return {}, None, others

@@ -33,12 +33,12 @@ from pytest_touchstone.compare.gate.config import (
     metric_names,
     read_gate_config,
 )
-from pytest_touchstone.compare.gate.decide import Early, cases_of, decide
+from pytest_touchstone.compare.gate.decide import EarlyVerdict, cases_of, decide
 from pytest_touchstone.compare.gate.result import GateResult, gate_json
 from pytest_touchstone.compare.prompts import PROMPTS
 from pytest_touchstone.compare.sequential import InterimSchedule, SequentialMonitor, Series, draw_schedule
 from pytest_touchstone.core.errors import ExitCode, GateError, HarnessError
-from pytest_touchstone.core.files import SCHEMA, read_checked, shown_path, typed, write_checked
+from pytest_touchstone.core.files import SCHEMA, from_plain, read_checked, shown_path, write_checked
 from pytest_touchstone.core.settings import condition_names, settings_table
 from pytest_touchstone.core.text import count
 from pytest_touchstone.engines.registry import identity
@@ -47,7 +47,7 @@ from pytest_touchstone.plugin.driver import cluster_of
 from pytest_touchstone.plugin.options import Settings, runs_nothing
 from pytest_touchstone.plugin.planned import planned_items, planned_of
 from pytest_touchstone.reports.gate import decision_text
-from pytest_touchstone.results import place_in
+from pytest_touchstone.results import file_path
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult, stored_result
@@ -119,16 +119,16 @@ def write_schedules(folder: Path, schedules: Mapping[Series, InterimSchedule]) -
         {"checkpoint": checkpoint, "benchmark": benchmark, **schedule._asdict()}
         for (checkpoint, benchmark), schedule in schedules.items()
     ]
-    write_checked(place_in(folder, SCHEDULES), {"schema": SCHEMA, "schedules": rows})
+    write_checked(file_path(folder, SCHEDULES), {"schema": SCHEMA, "schedules": rows})
 
 
 def read_schedules(folder: Path) -> dict[Series, InterimSchedule]:
     """Return what ``write_schedules`` wrote; nothing for a run that does not stop early. Raises ``GateError``."""
-    if not (path := place_in(folder, SCHEDULES)).is_file():
+    if not (path := file_path(folder, SCHEDULES)).is_file():
         return {}
     try:
         return {
-            (row["checkpoint"], row["benchmark"]): typed(
+            (row["checkpoint"], row["benchmark"]): from_plain(
                 InterimSchedule, [row[key] for key in InterimSchedule._fields]
             )
             for row in read_checked(path)["schedules"]
@@ -216,7 +216,7 @@ class GateSession:
 
     def make_plan(self, items: Sequence[Collected], declared: Mapping[str, Declaration]) -> GatePlan:
         """Return what the gate could decide about these items; raise ``GateError`` and the like."""
-        from pytest_touchstone.compare.plan import make_plan, targets_of_run
+        from pytest_touchstone.compare.plan import make_plan, planned_benchmarks_of_run
 
         assert self.plan is not None
         self.check(items, declared)
@@ -224,7 +224,9 @@ class GateSession:
         # Of each benchmark the items of the checkpoint with the most.
         sizes = {benchmark: size for (_, benchmark), size in sorted(counts, key=itemgetter(1))}
         asked = replace(self.plan, composites=tuple(declared_composites(declared)))
-        return make_plan(targets_of_run(declared, sizes, asked), self.source(), self._opened("best"), asked)
+        return make_plan(
+            planned_benchmarks_of_run(declared, sizes, asked), self.source(), self._opened("best"), asked
+        )
 
     def judge(
         self,
@@ -271,7 +273,7 @@ class GateSession:
         assert self.plan is not None
         return SequentialMonitor(directory, schedules, declarations, self.source(), self.plan)
 
-    def _early(self, summary: Summary) -> dict[Series, Early]:
+    def _early(self, summary: Summary) -> dict[Series, EarlyVerdict]:
         """Return the verdicts that an interim analysis settled, from the run's own notes and journal."""
         assert self.plan is not None
         if not self.plan.sequential:
@@ -304,7 +306,7 @@ def decided(
     entries: Sequence[BenchmarkScores],
     summary: Summary,
     source: Callable[[], BaselineSource],
-    early: Callable[[], Mapping[Series, Early]],
+    early: Callable[[], Mapping[Series, EarlyVerdict]],
 ) -> GateResult:
     """Return the gate's decision about a run; what cannot be judged is the fault, or the mistake, that it has.
 

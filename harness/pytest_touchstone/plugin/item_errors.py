@@ -19,7 +19,7 @@ from pytest_touchstone.core.errors import BenchmarkError, HarnessError
 from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.core.keys import masked
 from pytest_touchstone.core.requests import REQUEST_KINDS, Turn, plain_text
-from pytest_touchstone.core.text import did_you_mean, listed, without_home
+from pytest_touchstone.core.text import did_you_mean, join_names, without_home
 
 SAME: Final = "touchstone_error"
 """The attribute of a report that is equal for the same error of other items: its type and place."""
@@ -84,7 +84,7 @@ def _of_type_error(text: str) -> str:
 
 def _there(what: str, name: str, names: Iterable[str]) -> str:
     near = did_you_mean(name, names).strip()
-    return f"{what} {listed(names)}" + (f"; {near}" if near else "")
+    return f"{what} {join_names(names)}" + (f"; {near}" if near else "")
 
 
 def explanation(error: BaseException) -> str:

@@ -26,7 +26,7 @@ from pytest_touchstone.core.settings import (
     OPTION,
     PROJECT,
     SET,
-    Sources,
+    SettingSources,
     of_environment,
     of_project,
     of_table,
@@ -34,7 +34,7 @@ from pytest_touchstone.core.settings import (
     settings_table,
 )
 from pytest_touchstone.core.tasks import task_groups
-from pytest_touchstone.core.text import alike
+from pytest_touchstone.core.text import similar_name
 from pytest_touchstone.engines.sandbox import SandboxSettings
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin import project_file
@@ -138,21 +138,21 @@ def settings_of(config: pytest.Config) -> Settings:
     )
 
 
-def _sources(config: pytest.Config) -> Sources:
+def _sources(config: pytest.Config) -> SettingSources:
     """Return the values that anybody gives, but for a file of ``--eval-config``; raises ``OptionError``."""
     options = of_words(config.getoption(SET, None) or ())
     for name, row in settings_table().items():
         given = config.getoption(row.long_flag, None) if row.option and not row.key else None
         if given not in (None, False, []):
             options[name] = row.value(given)
-    sources = Sources()
+    sources = SettingSources()
     sources.given[PROJECT] = of_project(project_file(config))
     sources.given["environment"] = of_environment(os.environ)
     sources.given["options"] = options, dict.fromkeys(options, OPTION)
     return sources
 
 
-def _file_of(sources: Sources) -> EvalConfig | None:
+def _file_of(sources: SettingSources) -> EvalConfig | None:
     """Return the file that ``--eval-config`` names, whose settings join the ``sources``; raises ``OptionError``."""
     if (name := sources.values().get("config")) is None:
         return None
@@ -346,5 +346,5 @@ def _near(name: str) -> str:
     rows = [row for row in settings_table().values() if row.option]
     if name.startswith(PREFIX):  # what all of them begin with says nothing of which is meant
         keys = {row.name.replace("_", "-"): row for row in rows}
-        return "".join(keys[near].usage for near in alike(name.removeprefix(PREFIX), keys))
-    return "".join(alike(name, [row.flag for row in rows], cutoff=0.75))
+        return "".join(keys[near].usage for near in similar_name(name.removeprefix(PREFIX), keys))
+    return "".join(similar_name(name, [row.flag for row in rows], cutoff=0.75))

@@ -20,7 +20,7 @@ from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.benchmark import CHECKPOINT_FIXTURE, Benchmark, generator_function
 from pytest_touchstone.core.composite import ATTRIBUTE as COMPOSITES
 from pytest_touchstone.core.composite import Composite, one_of_each, project_composites
-from pytest_touchstone.core.dataset import extents_of
+from pytest_touchstone.core.dataset import count_rows
 from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.core.eval_config import is_shipped
 from pytest_touchstone.core.grade import NO_ANSWER
@@ -28,7 +28,7 @@ from pytest_touchstone.core.requests import NOT_OF_CHECKPOINTS, REQUEST_KINDS, R
 from pytest_touchstone.metrics.samples import sample_metrics
 from pytest_touchstone.metrics.soft import soft_names, temperature_of
 from pytest_touchstone.plugin import project_file
-from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, OWN_NAMES, Given, given_of
+from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, OWN_NAMES, CollectedExample, collected_example
 from pytest_touchstone.plugin.dispatch import CAUGHT
 from pytest_touchstone.plugin.driver import Job, TimeLimit, identity
 from pytest_touchstone.results.records import Record, Status
@@ -61,7 +61,7 @@ class Planned:
 
     item: pytest.Function
     info: CheckpointInfo
-    given: Given
+    given: CollectedExample
     spec: Benchmark
     function: BenchmarkFunction
     limit: TimeLimit | None
@@ -173,7 +173,7 @@ def plan_items(items: Iterable[pytest.Item], *, several: bool) -> None:
     results: dict[str, tuple[Benchmark, list[str]]] = {}
     limits: dict[tuple[str, str], TimeLimit] = {}
     for item in items:
-        if (given := given_of(item)) is None:
+        if (given := collected_example(item)) is None:
             continue
         assert isinstance(item, pytest.Function)
         spec, key = given.loaded.spec, (item.parent, item.originalname)
@@ -281,7 +281,7 @@ def declarations_of(items: Sequence[pytest.Item]) -> dict[str, Declaration]:
             most_unusable=spec.most_unusable,
             code=loaded.code,
             scores=sorted({*spec.metrics, *more} - {NO_ANSWER}),
-            extents=extents_of(spec, loaded.dataset, loaded.sampling.seed),
+            extents=count_rows(spec, loaded.dataset, loaded.sampling.seed),
             own_rows=spec.published.own_rows,
             composites=[composite.plain() for composite in composites if name in composite.benchmarks],
             settings=loaded.asking.settings,

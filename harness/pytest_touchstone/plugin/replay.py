@@ -21,10 +21,10 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.info import info_from_plain
 from pytest_touchstone.core.benchmark import CHECKPOINT_FIXTURE, declared, generator_function
 from pytest_touchstone.core.dataset import HUB, Example
-from pytest_touchstone.core.draws import TOUCHSTONE
 from pytest_touchstone.core.errors import BenchmarkError, DataError, HarnessError
 from pytest_touchstone.core.eval_config import AS_THE_RUN
 from pytest_touchstone.core.few_shot import Sampling
+from pytest_touchstone.core.few_shot_sampling import TOUCHSTONE
 from pytest_touchstone.core.files import load_module, shipped_evals
 from pytest_touchstone.core.reasoning import AUTO
 from pytest_touchstone.core.requests import (
@@ -40,7 +40,12 @@ from pytest_touchstone.core.requests import (
 )
 from pytest_touchstone.engines.base import Done, Engine
 from pytest_touchstone.metrics.solutions import function_named
-from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, Given, LoadedBenchmark, load_benchmark
+from pytest_touchstone.plugin.collection import (
+    OWN_ARGUMENTS,
+    CollectedExample,
+    LoadedBenchmark,
+    load_benchmark,
+)
 from pytest_touchstone.plugin.driver import Job, RunningBatch
 from pytest_touchstone.results.journal import journalled
 from pytest_touchstone.results.records import Record
@@ -105,7 +110,7 @@ class Replay:
         example = known.examples.get(record.example)
         if example is None or example.sha256 != record.row:
             raise BenchmarkError("its row is not in the data any more, or has changed")
-        given, function = Given(example, known.loaded), known.function
+        given, function = CollectedExample(example, known.loaded), known.function
         names = function.__code__.co_varnames[: function.__code__.co_argcount]
         infos = ("checkpoint", CHECKPOINT_FIXTURE)
         if foreign := [name for name in names if name not in (*OWN_ARGUMENTS, *infos)]:

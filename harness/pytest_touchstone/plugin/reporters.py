@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pytest_touchstone.results.run_directory import RunDirectory
 
 
-class Notice(NamedTuple):
+class ReporterWarning(NamedTuple):
     """A line about something that a reporter could not do, and the exit code of a run that is otherwise fine.
 
     The code is 0 where nobody had asked for it.
@@ -175,7 +175,7 @@ def _ends_with_gate(summary: Summary | None) -> bool:
     return bool(gate.get("mode")) and gate["exit_code"] not in (ExitCode.OK, ExitCode.MISTAKE)
 
 
-class Quiet:
+class PausedProgressLine:
     """Keeps the progress line away while pytest writes, and lets pytest's line go on below one that came into it.
 
     It is registered only where there is such a line, since these hooks run several times per item.
@@ -257,7 +257,7 @@ def check_output_paths(file: EvalConfig, base: Path) -> None:
             raise pytest.UsageError(f"{shown_path(file.path)}: {choice.where}, output_path {path}: {why}")
 
 
-class Calls:
+class HookCaller:
     """Registers our reporters, and calls the hooks of a run.
 
     Each implementation is called separately, so that one that raises costs nothing but itself.
@@ -283,7 +283,7 @@ class Calls:
         self._failed: set[tuple[str, int]] = set()
         self._on_github = os.environ.get("GITHUB_ACTIONS") == "true"
         make_plain(config)
-        self.notices: list[Notice] = []
+        self.notices: list[ReporterWarning] = []
         self._total = 0
         add_specifications(self._manager)
         ours: list[object] = [ResultsTable(config), Files(unscored), JUnit(config)]
@@ -296,7 +296,7 @@ class Calls:
 
     def note(self, line: str, exit_code: int = 0) -> None:
         """Note a line for the end of the report."""
-        self.notices.append(Notice(line, exit_code))
+        self.notices.append(ReporterWarning(line, exit_code))
 
     def wanted(self, name: str) -> bool:
         """Return whether anybody implements a hook."""
@@ -368,7 +368,9 @@ class Calls:
             column=lambda: writer.width_of_current_line,
         )
         progress.start()
-        self._manager.register(Quiet(progress, reporter, alone=processes == 1), "touchstone-quiet")
+        self._manager.register(
+            PausedProgressLine(progress, reporter, alone=processes == 1), "touchstone-quiet"
+        )
         return progress
 
     def write_sections(self, reporter: pytest.TerminalReporter, summary: Summary) -> None:

@@ -24,7 +24,7 @@ from pytest_touchstone.core.aggregation import facts_beside
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.engines.registry import identity
 from pytest_touchstone.results.aggregate import summarize
-from pytest_touchstone.results.journal import Following, Journal, journal_files, latest
+from pytest_touchstone.results.journal import Journal, JournalFollower, journal_files, latest
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.reuse import AGAIN, benchmarks_of
 from pytest_touchstone.results.run_directory import RunDirectory, command_words, environment
@@ -44,8 +44,8 @@ class RunResults:
         self._manifest = directory.read_manifest()
         told = {name for one in self.declarations.values() for name in facts_beside(one.aggregate)}
         # Two readers: the one that tells of records is asked only where somebody wants to be told.
-        self._journal = Following(directory.path, told=told)
-        self._telling = Following(directory.path)
+        self._journal = JournalFollower(directory.path, told=told)
+        self._telling = JournalFollower(directory.path)
         self._records: dict[Path, list[Record]] = {}
         self._told: set[str] = set()
         self._saved: set[str] = set()
@@ -84,7 +84,7 @@ class RunResults:
         }
         own = [one.settings for one in self.declarations.values() if one.settings]
         if manifest.pop("demonstration", False) and own:
-            manifest["demonstration"] = eval_config.told(command_words(manifest), own)
+            manifest["demonstration"] = eval_config.config_summary(command_words(manifest), own)
         self._directory.write_manifest(manifest)
         self._manifest = self._directory.read_manifest()
         return self._manifest

@@ -19,23 +19,23 @@ import pytest
 from pytest_touchstone.core.aggregation import is_of_samples
 from pytest_touchstone.core.benchmark import Benchmark, declared
 from pytest_touchstone.core.errors import ExitCode, HarnessError
-from pytest_touchstone.core.eval_config import PRIORITIES, Choice, EvalConfig
+from pytest_touchstone.core.eval_config import PRIORITIES, EnabledBenchmark, EvalConfig
 from pytest_touchstone.core.files import load_module, shipped_evals, shown_path
 from pytest_touchstone.core.tasks import (
     Known,
-    Tasks,
+    TaskSelection,
     declared_groups,
     declared_in,
     metrics_named,
     shipped_names,
 )
-from pytest_touchstone.core.text import alike, count, listed
+from pytest_touchstone.core.text import count, join_names, similar_name
 from pytest_touchstone.metrics.solutions import forms_of
 from pytest_touchstone.plugin.collection import (
+    CollectedExample,
     Collection,
-    Given,
-    Remark,
-    Withheld,
+    SkipReason,
+    UnrunnableExample,
     example_of,
     keyword_words,
 )
@@ -70,10 +70,10 @@ def settle(
             meant = True
             selected |= {} if spec is None else {id(spec): spec}
         # ``--keep-duplicates`` collects an item several times; its scores are kept once.
-        runs = isinstance(given, Given) and id(spec) not in unchosen and item.nodeid not in names
+        runs = isinstance(given, CollectedExample) and id(spec) not in unchosen and item.nodeid not in names
         names.add(item.nodeid)
         asked = asked or runs
-        skipped = isinstance(given, Withheld) and given.skipped
+        skipped = isinstance(given, UnrunnableExample) and given.skipped
         (kept if spec is None or runs or skipped else withheld).append(item)
         collection.unasked += [spec.name] if spec is not None and skipped else []
     remarks = [remark for remark in collection.remarks if id(remark.spec) in selected]
@@ -123,14 +123,14 @@ def _unknown_task(collection: Collection) -> str | None:
 def _benchmark_of(item: pytest.Item) -> Benchmark | None:
     """Return the benchmark that an item belongs to, or stands for."""
     match example_of(item):
-        case Given(loaded=loaded):
+        case CollectedExample(loaded=loaded):
             return loaded.spec
-        case Withheld(spec):
+        case UnrunnableExample(spec):
             return spec
     return declared(getattr(item, "function", None))
 
 
-def _fault(selected: Iterable[Benchmark], remarks: Sequence[Remark], *, asked: bool) -> str | None:
+def _fault(selected: Iterable[Benchmark], remarks: Sequence[SkipReason], *, asked: bool) -> str | None:
     """Return the first mistake that must end the run, and the number of further ones."""
     for name, times in Counter(spec.name for spec in selected).items():
         if times > 1:
@@ -157,14 +157,14 @@ def nothing_selected(collection: Collection, config: pytest.Config) -> str:
     names = {name.lower(): name for name in (*(spec.name for spec in specs), *groups)}
     words = (word.lower().partition("/")[0] for word in keyword_words(config))
     unknown = [word for word in words if not any(word in name for name in names)]
-    near = [names[name] for word in unknown for name in alike(word, names, MOST_NAMES, LIKENESS)]
+    near = [names[name] for word in unknown for name in similar_name(word, names, MOST_NAMES, LIKENESS)]
     return f"{line}; nearest: {', '.join(list(dict.fromkeys(near))[:MOST_NAMES])}" if near else line
 
 
 # What a file of --eval-config enables
 
 
-def faults_of(file: EvalConfig, choices: Sequence[Choice], known: Sequence[Known]) -> list[str]:
+def faults_of(file: EvalConfig, choices: Sequence[EnabledBenchmark], known: Sequence[Known]) -> list[str]:
     """Return a line for each name of the file's choices that nothing has, with the nearest that there is; ``known``
     are the benchmarks that were collected, and the shipped ones are known too."""
     others = {choice.name for choice in choices} & shipped_names() - {spec.name for spec, _ in known}
@@ -172,10 +172,10 @@ def faults_of(file: EvalConfig, choices: Sequence[Choice], known: Sequence[Known
     faults = []
     for choice in choices:
         where = f"{shown_path(file.path)}: {choice.where}"
-        tasks = Tasks.of([choice.term], names=[spec.name for spec, _ in benchmarks])
+        tasks = TaskSelection.of([choice.term], names=[spec.name for spec, _ in benchmarks])
         if (line := tasks.unknown(benchmarks)) is not None:
             message = line.removeprefix("invalid ").partition(": ")[2]
-            near = [] if "did you mean" in message else alike(choice.term, shipped_names(), 3)
+            near = [] if "did you mean" in message else similar_name(choice.term, shipped_names(), 3)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             faults.append(f"{where}: {choice.written!r}: {message}{hint}")
             continue
@@ -183,9 +183,9 @@ def faults_of(file: EvalConfig, choices: Sequence[Choice], known: Sequence[Known
             metrics = list(dict.fromkeys((spec.primary, *spec.metrics, *spec.aggregate)))
             for name in choice.asking.metrics:
                 if not metrics_named(name, metrics) and not is_of_samples(name):
-                    hint = "".join(f"did you mean {metric!r}? " for metric in alike(name, metrics))
+                    hint = "".join(f"did you mean {metric!r}? " for metric in similar_name(name, metrics))
                     faults.append(
-                        f"{where}: {spec.name} has no metric {name!r}; {hint}there are {listed(metrics)}"
+                        f"{where}: {spec.name} has no metric {name!r}; {hint}there are {join_names(metrics)}"
                     )
     return faults
 

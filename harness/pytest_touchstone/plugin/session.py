@@ -24,7 +24,7 @@ from _pytest.skipping import (
 )  # private: nothing public tells whether a mark expects an item to fail
 
 from pytest_touchstone.checkpoints import CheckpointInfo
-from pytest_touchstone.checkpoints.formats.base import Lasting
+from pytest_touchstone.checkpoints.formats.base import CheckpointResources
 from pytest_touchstone.core import disk
 from pytest_touchstone.core.benchmark import declared
 from pytest_touchstone.core.errors import (
@@ -37,12 +37,12 @@ from pytest_touchstone.core.errors import (
     WireError,
 )
 from pytest_touchstone.core.files import keep_others_out
-from pytest_touchstone.core.requests import RunProgram, scrub
+from pytest_touchstone.core.requests import RunProgram, make_serializable
 from pytest_touchstone.engines.replicas import open_pool, open_programs
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin import new_run_id, new_token
 from pytest_touchstone.plugin.batches import batch_size, most_items
-from pytest_touchstone.plugin.collection import OWN_NAMES, Collection, generate, given_of
+from pytest_touchstone.plugin.collection import OWN_NAMES, Collection, collected_example, generate
 from pytest_touchstone.plugin.gate import GateSession, Sequential
 from pytest_touchstone.plugin.item_errors import SAME, no_silent_end, one_line, place_of, whole_sentence
 from pytest_touchstone.plugin.options import runs_nothing, settings_of
@@ -95,7 +95,7 @@ class EvalSession:
         self._whole: list[pytest.Item] = []
         self._share: ShardShare | None = None
         self._messages: dict[str, str] = {}  # of checkpoints that failed to load
-        self._lasting = Lasting(self._say)
+        self._lasting = CheckpointResources(self._say)
         self._lock: int | None = None
         if self.fault is None:
             try:
@@ -338,7 +338,7 @@ class EvalSession:
     @pytest.hookimpl(tryfirst=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
         """Run a benchmark item in pytest's place; raise what it raises."""
-        if given_of(pyfuncitem) is None:
+        if collected_example(pyfuncitem) is None:
             return None
         planned = planned_of(pyfuncitem)
         if self._execution is None or planned is None:
@@ -360,7 +360,7 @@ class EvalSession:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        own = given_of(item) is not None
+        own = collected_example(item) is not None
         if call.excinfo is not None:
             self._item_raised(item, report, call.excinfo.value, own=own)
         if own:
@@ -506,10 +506,10 @@ class WorkerSession(EvalSession):
         if data is None:
             return data
         try:
-            scrubbed: dict[str, Any] = scrub(data)
+            scrubbed: dict[str, Any] = make_serializable(data)
         except WireError as error:
             # execnet would die of it, and with it this worker, and the item would be lost without a word
-            scrubbed = scrub(data, replace=True)
+            scrubbed = make_serializable(data, replace=True)
             scrubbed["outcome"] = "failed"
             scrubbed["longrepr"] = f"{type(error).__name__}: {error}"
         return scrubbed

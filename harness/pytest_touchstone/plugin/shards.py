@@ -24,8 +24,8 @@ from typing import Final, NamedTuple
 import pytest
 
 from pytest_touchstone.core.dataset import Example
-from pytest_touchstone.core.draws import TOUCHSTONE
 from pytest_touchstone.core.errors import OptionError
+from pytest_touchstone.core.few_shot_sampling import TOUCHSTONE
 from pytest_touchstone.core.requests import Generate, RunProgram
 from pytest_touchstone.core.text import CHARACTERS_PER_TOKEN
 from pytest_touchstone.plugin.batches import batch_key
@@ -40,7 +40,7 @@ TEARING: Final = 10
 BITS: Final = 64
 
 
-class Placed(NamedTuple):
+class ShardAssignment(NamedTuple):
     """An item to place.
 
     Its ``model`` is loaded once for all of its ``result``s. Items with one ``prefix`` share the beginning of their
@@ -57,7 +57,7 @@ class Placed(NamedTuple):
     row: str = ""
 
 
-def place(items: Sequence[Placed], count: int) -> list[int]:
+def assign_shards(items: Sequence[ShardAssignment], count: int) -> list[int]:
     """Return the shard of each item, from 0 on, of ``count`` shards."""
     shard_of_row: dict[str, int] = {}
     seen: set[str] = set()
@@ -87,7 +87,7 @@ def place(items: Sequence[Placed], count: int) -> list[int]:
 
 
 def _groups(
-    items: Sequence[Placed], members: Iterable[int], key: Callable[[Placed], str]
+    items: Sequence[ShardAssignment], members: Iterable[int], key: Callable[[ShardAssignment], str]
 ) -> list[tuple[str, list[int]]]:
     """Return the members by key, in an order that depends on the keys alone."""
     found: dict[str, list[int]] = {}
@@ -96,7 +96,9 @@ def _groups(
     return sorted(found.items(), key=lambda pair: (_hash(pair[0]), pair[0]))
 
 
-def _pieces(items: Sequence[Placed], members: Sequence[int], seen: set[str]) -> list[tuple[list[int], float]]:
+def _pieces(
+    items: Sequence[ShardAssignment], members: Sequence[int], seen: set[str]
+) -> list[tuple[list[int], float]]:
     """Return what stays together of a result, each with its cost, in the order of hashes.
 
     Rows that are ``seen`` in another result are left out: they are where they are there.
@@ -109,7 +111,7 @@ def _pieces(items: Sequence[Placed], members: Sequence[int], seen: set[str]) -> 
             cost = math.fsum(items[index].cost for index in same)
             parts[prefix] = max(1, int(min(len(same), cost / (TEARING * shared))))
 
-    def piece_of(item: Placed) -> str:
+    def piece_of(item: ShardAssignment) -> str:
         if item.prefix not in parts:
             return item.together
         return f"{item.prefix}\0{_hash(item.together) * parts[item.prefix] >> BITS}"
@@ -155,7 +157,7 @@ def take_share(items: list[pytest.Item], settings: Settings) -> tuple[ShardShare
     indices: dict[str, int] = {}
     dropped: dict[pytest.Item, None] = {}
     digest = hashlib.sha256()  # of the ids and rows of all items, in their order
-    for index, (planned, shard) in enumerate(zip(benchmark_items, place(placed, count), strict=True)):
+    for index, (planned, shard) in enumerate(zip(benchmark_items, assign_shards(placed, count), strict=True)):
         text = f"{planned.nodeid}\0{planned.given.example.sha256}\n"
         digest.update(text.encode("utf-8", "backslashreplace"))
         if shard == number - 1:
@@ -176,7 +178,7 @@ def take_share(items: list[pytest.Item], settings: Settings) -> tuple[ShardShare
     return share, list(dropped)
 
 
-def _placed(own: Sequence[Planned], settings: Settings) -> list[Placed]:
+def _placed(own: Sequence[Planned], settings: Settings) -> list[ShardAssignment]:
     """Return the items as they are placed: by names, never by paths, which other machines do not share."""
     models: dict[tuple[str, ...], str] = {}
     sizes: dict[int, float] = {}
@@ -196,7 +198,7 @@ def _placed(own: Sequence[Planned], settings: Settings) -> list[Placed]:
         texts = settings.sampling.samples * (Generate in spec.asks or RunProgram in spec.asks)
         cluster = cluster_of(spec, example)
         found.append(
-            Placed(
+            ShardAssignment(
                 model=models.setdefault(info.model_key, info.name),
                 result=sys.intern(f"{info.name}\0{spec.name}"),
                 prefix=sys.intern(batch_key(planned.nodeid)),

@@ -28,7 +28,7 @@ _PACKAGE: Final = Path(__file__).resolve().parents[1]
 
 _PARTS: Final = (
     *("metrics/**/*.py", "engines/**/*.py"),
-    *("core/benchmark.py", "core/dataset.py", "core/draws.py"),
+    *("core/benchmark.py", "core/dataset.py", "core/few_shot_sampling.py"),
     *("core/few_shot.py", "core/grade.py", "core/requests.py", "core/reasoning.py"),
     *("plugin/dispatch.py", "plugin/driver.py"),
 )

@@ -16,13 +16,13 @@ from pytest_touchstone.compare.standings import (
 )
 from pytest_touchstone.core.aggregation import is_soft
 from pytest_touchstone.core.composite import COMPOSITE
-from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.document import Part, Section, Table
 from pytest_touchstone.document.formatting import number, p_short
 from pytest_touchstone.results.summary import Summary, wholes
 from pytest_touchstone.statistics.comparison import POINTS, unit_of
-from pytest_touchstone.study.choice import costs_of, standings_in, without_cost
 from pytest_touchstone.study.points import Study
+from pytest_touchstone.study.selection_bias import selection_estimates, standings_in, without_cost
 
 # In a sentence
 
@@ -60,7 +60,7 @@ def best_line(standings: Sequence[Standing], benchmarks: Iterable[str] = ()) -> 
         elif len(leaders) == 1:
             parts.append(f"{leaders[0]} leads on {most} of {len(compared)} benchmarks")
     others = [name for name in benchmarks if name not in compared]
-    parts += [f"not compared: {listed(others, 3)}"] if others else []
+    parts += [f"not compared: {join_names(others, 3)}"] if others else []
     return "; ".join(parts)
 
 
@@ -76,7 +76,7 @@ def verdicts_of(standings: Sequence[Standing]) -> dict[str, str]:
 
 def _sentence(best: Standing) -> str:
     """Return who is best, and from whom that is not told."""
-    rivals = f"cannot be told from {listed(best.rivals or (best.rival,), 3)}{_p(best)}"
+    rivals = f"cannot be told from {join_names(best.rivals or (best.rival,), 3)}{_p(best)}"
     if best.benchmark == ALL:
         if best.tied:
             return f"over all items {best.checkpoint} and {best.rival} are equally good"
@@ -107,7 +107,7 @@ def benchmarks_of(study: Study) -> list[str]:
 
 def best_sections(study: Study) -> list[Section]:
     """Return the sentence, a line per benchmark and composite, and what the choice costs."""
-    standings, costs = study.once(standings_in), study.once(costs_of)
+    standings, costs = study.once(standings_in), study.once(selection_estimates)
     rows = [_best_row(study, row) for row in standings if row.benchmark != ALL]
     parts: list[Part] = [best_line(standings, benchmarks_of(study)) or nothing_told(study)]
     if rows:
@@ -150,7 +150,7 @@ def cost_sentences(study: Study) -> list[str]:
     """Return how much of the best is luck, over all items or on the only benchmark."""
     best = best_checkpoint(study.once(standings_in))
     lines = []
-    for cost in study.once(costs_of):
+    for cost in study.once(selection_estimates):
         if cost.standing == best:
             luck = cost.measure.told_in.told(abs(cost.luck)).removeprefix("+")
             expected = f"{cost.measure.text(cost.expected)} {cost.measure.range(cost)}"
@@ -161,7 +161,8 @@ def cost_sentences(study: Study) -> list[str]:
             )
     if names := [f"{standing.benchmark} {standing.metric}" for standing in study.once(without_cost)]:
         lines.append(
-            f"not told of {listed(names, 3)}: how much of the best value is luck, since it is no mean of item scores"
+            f"not told of {join_names(names, 3)}: how much of the best value is luck, since it is no mean of "
+            "item scores"
         )
     return lines
 
@@ -178,7 +179,7 @@ def cost_facts(study: Study) -> list[dict[str, Any]]:
             "level": study.level,
             "unit": one.measure.unit or None,
         }
-        for one in study.once(costs_of)
+        for one in study.once(selection_estimates)
     ]
 
 
@@ -316,8 +317,8 @@ def best_runs(rows: Iterable[Mapping[str, Any]]) -> list[str]:
             runs[f"{row['against']} of run {row['run_id']}"] = None
         if what := row.get("other_model"):  # rows of former versions do not say
             models.setdefault((row["against"], what), {})[row["checkpoint"]] = None
-    found = [f"best so far: {listed(runs, 3)}"] if runs else []
+    found = [f"best so far: {join_names(runs, 3)}"] if runs else []
     return found + [
-        f"{against} is another model ({what}) than {listed(names, 3)}"
+        f"{against} is another model ({what}) than {join_names(names, 3)}"
         for (against, what), names in models.items()
     ]

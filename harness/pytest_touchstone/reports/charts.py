@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pytest_touchstone.core.composite import COMPOSITE
-from pytest_touchstone.study.points import Measure, Point, Series, Study, Value, value_of
+from pytest_touchstone.study.points import Point, Series, Study, StudyMetric, Value, value_of
 
 LIMITS: Final = "95 % intervals"
 """The words of charts for their intervals."""
@@ -94,7 +94,7 @@ def line_charts(study: Study) -> list[LineChart]:
     return [replace(one, key=f"{one.key}-{one.axis}") if keys.count(one.key) > 1 else one for one in found]
 
 
-def line_of(study: Study, series: Series, measure: Measure) -> CurveLine:
+def line_of(study: Study, series: Series, measure: StudyMetric) -> CurveLine:
     """Return a series as a line; the place is its order where nothing else is known."""
     dots = []
     for number, point in enumerate(series.points, start=1):
@@ -128,20 +128,20 @@ def bar_charts(study: Study) -> list[BarChart]:
     return [chart for chart in charts if chart is not None]
 
 
-def _measures(study: Study, benchmark: str) -> list[Measure]:
+def _measures(study: Study, benchmark: str) -> list[StudyMetric]:
     """Return the measures of a benchmark, with every pass@k that results have."""
     known = [one for one in study.measures if one.benchmark == benchmark and one.share]
     entries = [point.candidate.entries.get(benchmark) for point in study.points]
     names = {name for entry in entries if entry for name in entry.saved.metrics}
     passes = {name: int(found[1]) for name in names if (found := _PASS_AT.fullmatch(name))}
     more = sorted(passes.keys() - {one.metric for one in known}, key=lambda name: passes[name])
-    return known + [Measure(benchmark=benchmark, metric=one, label=one, primary=False) for one in more]
+    return known + [StudyMetric(benchmark=benchmark, metric=one, label=one, primary=False) for one in more]
 
 
 _PASS_AT: Final = re.compile(r"pass(?:@|_at_)(\d+)")
 
 
-def _bars(study: Study, key: str, measures: Sequence[Measure]) -> BarChart | None:
+def _bars(study: Study, key: str, measures: Sequence[StudyMetric]) -> BarChart | None:
     points = [point for point in study.points if any(_value(study, point, measure) for measure in measures)]
     if not points:
         return None
@@ -164,7 +164,7 @@ def _bars(study: Study, key: str, measures: Sequence[Measure]) -> BarChart | Non
     )
 
 
-def _chosen(study: Study, points: Sequence[Point], measure: Measure) -> list[Point]:
+def _chosen(study: Study, points: Sequence[Point], measure: StudyMetric) -> list[Point]:
     """Return the first and the last point of each series, and its best by the measure."""
     kept = set()
     for series in study.series:
@@ -176,7 +176,7 @@ def _chosen(study: Study, points: Sequence[Point], measure: Measure) -> list[Poi
     return [point for point in points if point.name in kept]
 
 
-def _value(study: Study, point: Point, measure: Measure) -> Value | None:
+def _value(study: Study, point: Point, measure: StudyMetric) -> Value | None:
     value = study.value(point, measure) or (None if measure.composite else value_of(point.candidate, measure))
     return None if value is None or value.invalid else value
 

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison
+from pytest_touchstone.compare.comparison_verdicts import POOLED
 from pytest_touchstone.compare.gate.result import PASSING, shown_lines
-from pytest_touchstone.compare.judge import POOLED
 from pytest_touchstone.compare.pair import PairComparison
-from pytest_touchstone.core import marks
+from pytest_touchstone.core import coverage
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.errors import ExitCode
 from pytest_touchstone.core.keys import masked
@@ -140,7 +140,7 @@ def properties(summary: Summary) -> list[tuple[str, str]]:
     found = []
     for result in wholes(summary):
         where = f"touchstone.{result.checkpoint}.{result.benchmark}"
-        told = {"asked": marks.asked(result.shots, result.template, result.pick), "mark": result.mark}
+        told = {"asked": coverage.asked(result.shots, result.template, result.pick), "mark": result.mark}
         found += [(f"{where}.{name}", text) for name, text in told.items() if text]
         found += [(f"{where}.{metric.name}", _text(metric.value)) for metric in result.metrics.values()]
     for one in summary.composites:

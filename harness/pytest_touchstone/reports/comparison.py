@@ -22,13 +22,13 @@ from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.metric import (
     best_scorer,
     condition_text,
-    conditions_apart,
+    conditions_that_differ,
     metric_of,
 )
 from pytest_touchstone.compare.pair import Mean, PairComparison, judged_apart
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.requests import MASK
-from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.document import Facts, Section, Table, render_text
 from pytest_touchstone.document.formatting import (
     NOTHING,
@@ -128,7 +128,7 @@ def findings(pair: PairComparison) -> list[tuple[str, str]]:
         rows += [(key.replace("_", " "), text) for text in texts or ["none"]]
     rows += [(line.benchmark, f"{line.comparison.why}; = {line.metric}") for line in pair.composites]
     wrong = [name for name, line in pair.judged.items() if not is_valid(pair, line)]
-    without = f"; without {listed(wrong)}, NOT VALID" if wrong else ""
+    without = f"; without {join_names(wrong)}, NOT VALID" if wrong else ""
     rows += [("mean", mean(pair.mean) + without)] if pair.mean is not None else []
     return rows + ([(pair.pooled.metric, pooled(pair.pooled) + without)] if pair.pooled is not None else [])
 
@@ -173,7 +173,7 @@ def notes(pair: PairComparison) -> list[str]:
         if (why := entry.saved.invalid)
     ]
     if lower := dict.fromkeys(line.metric for line in pair.lines if not line.comparison.higher_is_better):
-        texts.append(f"lower is better for {listed(lower)}")
+        texts.append(f"lower is better for {join_names(lower)}")
     if any(is_at_odds(one.low, one.high, one.p, 1 - one.level) for one in shown):
         texts.append(P_DECIDES)
     texts += dict.fromkeys(
@@ -202,7 +202,7 @@ def notes(pair: PairComparison) -> list[str]:
             was = "was" if n == 1 else "were"
             texts.append(f"{name}: {count(n, 'item')} of {side} should have been scored and {was} not")
     for side, only in (("A", pair.only_in(a, b)), ("B", pair.only_in(b, a))):
-        texts += [f"only {side} has {listed(only)}: not compared"] if only else []
+        texts += [f"only {side} has {join_names(only)}: not compared"] if only else []
     return texts
 
 
@@ -212,7 +212,7 @@ def _asked_apart(line: BenchmarkComparison, a: BenchmarkScores, b: BenchmarkScor
         best = best_scorer(entry)
         if best != line.metric and metric_of(entry, best) and metric_of(other, best) is None:
             yield f"compared by {line.metric}, since only {side} has {best}"
-    for condition, values in conditions_apart(a, b).items():
+    for condition, values in conditions_that_differ(a, b).items():
         yield f"not asked alike, {condition_text(condition, values)}"
     if not line.counts.paired and line.counts.each is None:
         how = f", by {line.comparison.method}" if line.comparison.method != "none" else ""
@@ -222,7 +222,7 @@ def _asked_apart(line: BenchmarkComparison, a: BenchmarkScores, b: BenchmarkScor
 def _benchmarks(pair: PairComparison, names: Sequence[str]) -> str:
     """Return the names, or a word that they are all."""
     every = 1 < len(names) == len(pair.judged)
-    return f"all {len(names)} benchmarks" if every else listed(names)
+    return f"all {len(names)} benchmarks" if every else join_names(names)
 
 
 def _unknown(pair: PairComparison) -> list[str]:
@@ -309,7 +309,7 @@ def _line_facts(
         "items_to_tell": comparison.items_to_tell or None,
         "baseline_about": a.saved.about if a else "",
         "new_about": b.saved.about if b else "",
-        "conditions_differ": conditions_apart(a, b) if a and b else {},
+        "conditions_differ": conditions_that_differ(a, b) if a and b else {},
     }
     if flips is not None and line.primary:
         row["flips"] = [asdict(flip) for flip in flips]

@@ -48,7 +48,7 @@ from pytest_touchstone.compare.formats import korean_mlm, result_formats, task_j
 from pytest_touchstone.compare.formats.base import WritableFormat
 from pytest_touchstone.core import disk
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.eval_config import AS_THE_RUN, Asking
+from pytest_touchstone.core.eval_config import AS_THE_RUN, BenchmarkOptions
 from pytest_touchstone.core.files import (
     SCHEMA,
     file_name,
@@ -61,11 +61,11 @@ from pytest_touchstone.core.files import (
 from pytest_touchstone.core.keys import masked
 from pytest_touchstone.core.requests import ProgramOutcome
 from pytest_touchstone.core.tasks import metrics_named
-from pytest_touchstone.core.text import count, csv_text, listed, visible
+from pytest_touchstone.core.text import count, csv_text, join_names, visible
 from pytest_touchstone.metrics.samples import KS, pass_at
 from pytest_touchstone.reports.page.builder import FILE as PAGE
 from pytest_touchstone.reports.page.builder import run_page
-from pytest_touchstone.results import DETAILS, place_in
+from pytest_touchstone.results import DETAILS, file_path
 from pytest_touchstone.results.journal import each_record
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.run_directory import unwritten
@@ -129,7 +129,7 @@ def _of_formats(summary: Summary, taken: Container[str]) -> dict[str, Any]:
 
 
 def _write(folder: Path, files: Mapping[str, Any], at_top: Container[str] = ()) -> list[Path]:
-    paths = {name: folder / name if name in at_top else place_in(folder, name) for name in files}
+    paths = {name: folder / name if name in at_top else file_path(folder, name) for name in files}
     try:
         disk.make_folder(folder / DETAILS)
         for name, value in files.items():
@@ -153,7 +153,11 @@ def benchmark_facts(summary: Summary, declaration: Declaration) -> dict[str, Any
 
 
 def write_benchmark_files(
-    directory: Path, summary: Summary, records: Iterable[Record], asked: Mapping[str, Asking], base: Path
+    directory: Path,
+    summary: Summary,
+    records: Iterable[Record],
+    asked: Mapping[str, BenchmarkOptions],
+    base: Path,
 ) -> None:
     """Write the files; ``asked`` has the options of benchmarks by name, whose paths are taken from ``base``.
 
@@ -179,7 +183,7 @@ def output_file(path: Path, benchmark: str, run_id: str) -> Path:
 
 
 def _log_lines(
-    name: str, results: Iterable[Result], records: Iterable[Record], asking: Asking
+    name: str, results: Iterable[Result], records: Iterable[Record], asking: BenchmarkOptions
 ) -> Iterator[str]:
     """Yield what was asked, then a line per item and per result, with the metrics that the file names, or all."""
 
@@ -233,7 +237,7 @@ def write_code_files(directory: Path, unscored: Set[str]) -> list[Path]:
             ]
             texts = {"tasks.csv": _task_table(by_task), "samples.jsonl": "".join(lines)}
             for ending, text in texts.items():
-                written.append(place_in(directory, f"{name}_{ending}"))
+                written.append(file_path(directory, f"{name}_{ending}"))
                 write_atomic(written[-1], text)
     except OSError as error:
         raise HarnessError(unwritten(directory, error)) from error
@@ -311,7 +315,7 @@ ENDING: Final = "_eval_results.json"
 
 
 @dataclass(slots=True)
-class Beside:
+class SidecarFiles:
     """The files that were written beside checkpoints, lines on what was done, and why others were not written."""
 
     written: list[Path] = field(default_factory=list)
@@ -319,13 +323,13 @@ class Beside:
     error: str = ""
 
 
-def write_beside(summary: Summary) -> Beside:
+def write_beside(summary: Summary) -> SidecarFiles:
     """Write the file of each checkpoint; one that cannot be written does not keep the others from being written.
 
     Where two would have the same (``best.pt`` and ``best.gguf``, or one path with two lengths), the others have the
     checkpoint's name in the run.
     """
-    beside, elsewhere, errors = Beside(), [], []
+    beside, elsewhere, errors = SidecarFiles(), [], []
     targets: set[Path] = set()
     scored = dict.fromkeys(result.checkpoint for result in summary.results)
     for row in (row for row in summary.checkpoints if row["name"] in scored):
@@ -346,9 +350,9 @@ def write_beside(summary: Summary) -> Beside:
         except OSError as error:
             errors.append(f"{shown_path(target)}: {error.strerror}")
     if written := [shown_path(path) for path in beside.written]:
-        beside.lines.append(f"beside      {listed(written, 1)}")
+        beside.lines.append(f"beside      {join_names(written, 1)}")
     if elsewhere:
-        beside.lines.append(f"beside      nothing for {listed(elsewhere)}: no path of yours")
+        beside.lines.append(f"beside      nothing for {join_names(elsewhere)}: no path of yours")
     if errors:
         more = f" (and {count(len(errors) - 1, 'other file')})" if len(errors) > 1 else ""
         beside.error = f"--eval-set beside: not written: {errors[0]}{more}; the run's folder has the results"

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from pytest_touchstone.compare.baselines import FIRST_ON_ITEMS
 from pytest_touchstone.compare.benchmark_comparison import STRICT, BenchmarkComparison
+from pytest_touchstone.compare.comparison_verdicts import POOLED
 from pytest_touchstone.compare.gate.result import (
     KINDS,
     UNSURE,
@@ -18,9 +19,8 @@ from pytest_touchstone.compare.gate.result import (
     ordered,
     shown_lines,
 )
-from pytest_touchstone.compare.judge import POOLED
 from pytest_touchstone.core.composite import COMPOSITE
-from pytest_touchstone.core.text import listed
+from pytest_touchstone.core.text import join_names
 from pytest_touchstone.document import Facts, Section, Table
 from pytest_touchstone.document.formatting import NOTHING, interval, number, p_short
 from pytest_touchstone.statistics.comparison import POINTS, MetricUnit
@@ -65,13 +65,13 @@ def verdicts_section(gate: Mapping[str, Any] | None, *, details: bool) -> Sectio
     if drops := [
         f"{_drop(line)} on {_label(line, several)}" for line in seen if not line.fails and not details
     ]:
-        rows.append(("sees", f"this gate sees a drop of {listed(drops, NAMED)} with {100 * POWER:.0f} %"))
+        rows.append(("sees", f"this gate sees a drop of {join_names(drops, NAMED)} with {100 * POWER:.0f} %"))
     together: dict[str, list[str]] = {}
     for line in lines:
         if line not in apart:
             together.setdefault(line.kind, []).append(_label(line, several))
     for kind, names in together.items():
-        rows.append((kind, f"{len(names)}: {listed(names, NAMED)}" if len(names) > 1 else names[0]))
+        rows.append((kind, f"{len(names)}: {join_names(names, NAMED)}" if len(names) > 1 else names[0]))
     pooled = [line for line in shown_lines(gate) if line not in lines]
     for line in pooled if details or len(pooled) <= NAMED else []:
         numbers = _numbers(replace(line, metric=COMPOSITE), several, details=details)
@@ -185,13 +185,13 @@ def decision_text(gate: GateResult, code: int | None = None) -> str:
         if line.invalid:  # what to do about it is left to the line's own reasons
             by_reason.setdefault(line.invalid[0].partition("; ")[0], []).append(_name(line, gate))
     invalid = [gate.fault] if gate.fault is not None else []
-    invalid += [f"{listed(names, NAMED)}: {reason}" for reason, names in by_reason.items()]
+    invalid += [f"{join_names(names, NAMED)}: {reason}" for reason, names in by_reason.items()]
     fails = [f"{_name(line, gate)} {_failure(line)}" for line in gate.lines if line.fails]
     if invalid:
-        besides = f"; besides, {listed(fails, NAMED, between='; ')}" if fails else ""
-        return f"gate not valid (exit code {code}): {listed(invalid, NAMED, between='; ')}{besides}"
+        besides = f"; besides, {join_names(fails, NAMED, between='; ')}" if fails else ""
+        return f"gate not valid (exit code {code}): {join_names(invalid, NAMED, between='; ')}{besides}"
     if fails:
-        return f"gate failed (exit code {code}): {listed(fails, NAMED, between='; ')}"
+        return f"gate failed (exit code {code}): {join_names(fails, NAMED, between='; ')}"
     if gate.lines and all(line.kind == "first" for line in gate.lines):
         on = " on these items" if any(line.comparison.why == FIRST_ON_ITEMS for line in gate.lines) else ""
         return f"gate passed: no baseline yet{on}; this run is the first, and is saved"
@@ -259,7 +259,7 @@ def _parts(gate: GateResult) -> str:
     texts = []
     for text, lines in (("NOTHING WAS COMPARED for", apart), ("only a part was asked of", some)):
         names = [f"{_name(line, gate)} ({line.part or line.comparison.why})" for line in lines]
-        texts += [f"; {text} {listed(names, NAMED, between='; ')}"] if names else []
+        texts += [f"; {text} {join_names(names, NAMED, between='; ')}"] if names else []
     return "".join(texts)
 
 

@@ -19,7 +19,7 @@ from pytest_touchstone.compare.gate.result import PASSING, lines_from_json
 from pytest_touchstone.core.aggregation import SOFT
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.settings import SET
-from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.document.formatting import checkpoints, place, wrapped
 from pytest_touchstone.results.journal import each_record
 from pytest_touchstone.results.run_directory import command_words
@@ -102,7 +102,7 @@ def not_valid(summary: Summary) -> list[str]:
             if "at_limit" in kinds and result.repeating:
                 parts[0] += f" ({count(result.repeating, 'repeats itself', 'repeat themselves')})"
             texts.append(f"{result.name}: {', '.join(parts) or result.invalid}")
-        lines.append(f"{listed(texts, 4, between='; ')}; {remedy}")
+        lines.append(f"{join_names(texts, 4, between='; ')}; {remedy}")
     return lines
 
 
@@ -112,7 +112,7 @@ def last_lines(summary: Summary, width: int) -> list[str]:
     There is none if all is well.
     """
     texts = [
-        f"{listed((result.name for result in results), MOST_LINES)}; {remedy}"
+        f"{join_names((result.name for result in results), MOST_LINES)}; {remedy}"
         for remedy, results in by_remedy(summary).items()
     ]
     faulty = [result for result in wholes(summary) if result.faults]
@@ -189,7 +189,7 @@ def _steps(summary: Summary) -> Iterator[NextStep]:
             summary.manifest, without=[re.split(" |=[^=]*$", option)[0] for option in options]
         )
         valid = [result.name for option in options for result in remedies[option]]
-        some = f" of {listed(valid, 3)}" if len(options) < len(remedies) else ""
+        some = f" of {join_names(valid, 3)}" if len(options) < len(remedies) else ""
         yield NextStep(f"{others} {' '.join(options)}", f"for valid results{some}")
     demonstration = summary.manifest.get("demonstration")
     benchmarks: dict[str, set[str]] = {}

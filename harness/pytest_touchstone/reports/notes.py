@@ -15,10 +15,10 @@ from typing import Any, Final
 from pytest_touchstone.checkpoints.fingerprint import WEAK
 from pytest_touchstone.compare.formats import korean_mlm
 from pytest_touchstone.core.aggregation import aggregation_of
+from pytest_touchstone.core.coverage import PICKS
 from pytest_touchstone.core.dataset import HUB
 from pytest_touchstone.core.eval_config import LEFT_OUT, as_line
-from pytest_touchstone.core.marks import PICKS
-from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.document.formatting import (
     checkpoints,
     dataset_line,
@@ -77,7 +77,9 @@ def facts(summary: Summary, *, details: bool) -> list[tuple[str, str]]:
     if details:
         rows = [(label, text) for label, lines, _ in texts for text in lines]
     else:
-        rows = [(label, listed(lines, most, between="; ")) for label, lines, most in texts if lines and most]
+        rows = [
+            (label, join_names(lines, most, between="; ")) for label, lines, most in texts if lines and most
+        ]
     rows += [("left out", text) for text in (left_out(summary) if details else _left_out_in_brief(summary))]
     return [*rows, *loud(summary, details=details)]
 
@@ -89,7 +91,7 @@ def loud(summary: Summary, *, details: bool = False) -> list[tuple[str, str]]:
     if (rest := len(faults(summary)) - FAULTS_SHOWN) > 0:
         rows.append(("", f"and {count(rest, 'other message')}, in errors.log"))
     if names := dict.fromkeys(result.benchmark for result in wholes(summary) if result.unsandboxed):
-        rows.append(("no sandbox", f"{listed(names, NAMED)}: programs ran without isolation"))
+        rows.append(("no sandbox", f"{join_names(names, NAMED)}: programs ran without isolation"))
     rows += [("not valid", text) for text in invalid(summary)] if details else []
     return rows + [("not valid", text) for text in not_valid(summary)]
 
@@ -208,7 +210,9 @@ def short_of_limit(summary: Summary) -> list[str]:
             names.setdefault(limit, {}).setdefault(sizes[result.benchmark], {})[result.benchmark] = None
     lines = []
     for limit, by_size in names.items():
-        here = listed([f"{size:,} of {listed(same, NAMED)}" for size, same in by_size.items()], between="; ")
+        here = join_names(
+            [f"{size:,} of {join_names(same, NAMED)}" for size, same in by_size.items()], between="; "
+        )
         lines.append(
             f"{limit:,} rows, but here are {here}; all rows: --eval-data hub, or a folder that has them"
         )
@@ -263,7 +267,9 @@ def _left_out_in_brief(summary: Summary) -> list[str]:
         remedy = min(remedies[why]) if len(remedies[why]) == 1 else ""
         if len(remedy) > SHORT or len(remedies[why]) > 1:
             remedy = "-v says what helps"
-        lines.append("; ".join(filter(None, (f"{listed(same, NAMED)}: {why}".removesuffix(": "), remedy))))
+        lines.append(
+            "; ".join(filter(None, (f"{join_names(same, NAMED)}: {why}".removesuffix(": "), remedy)))
+        )
     return lines if len(lines) <= REASONS + 1 else [*lines[:REASONS], "and others; -v names them"]
 
 
@@ -287,7 +293,7 @@ def reused(summary: Summary) -> list[str]:
             runs = sorted({run for result in results for run in result.reused_from})
             scored = sum(result.scored for result in results)
             lines.append(
-                f"{name}: {number:,} of {scored:,} scores, from {listed(runs, 1)}".removeprefix(": ")
+                f"{name}: {number:,} of {scored:,} scores, from {join_names(runs, 1)}".removeprefix(": ")
             )
     return lines
 
@@ -430,7 +436,7 @@ def missing_modules(summary: Summary) -> list[str]:
 def missing_modules_text(modules: Mapping[str, int]) -> str:
     """Return the number of programs that import a module which the sandbox lacks, and the names of the modules."""
     programs = count(sum(modules.values()), "program imports", "programs import")
-    return f"{programs} what the sandbox lacks: {listed(modules, NAMED)}"
+    return f"{programs} what the sandbox lacks: {join_names(modules, NAMED)}"
 
 
 def weak_tests(summary: Summary) -> list[str]:
@@ -440,7 +446,7 @@ def weak_tests(summary: Summary) -> list[str]:
         tasks = {task: accepted for result in results for task, accepted in result.weak_tests.items()}
         if tasks:
             kinds = dict.fromkeys(name for accepted in tasks.values() for name in accepted)
-            names = listed((task.removeprefix(f"{benchmark}/") for task in tasks), NAMED)
+            names = join_names((task.removeprefix(f"{benchmark}/") for task in tasks), NAMED)
             of = f"{len(tasks)} of {count(max(result.scored for result in results), 'task')}"
             lines.append(f"{benchmark}: the tests of {of} accept {' or '.join(kinds)}: {names}")
     return lines
@@ -460,12 +466,12 @@ def engines(summary: Summary) -> list[str]:
         records = count(summary.uncollected, "record")
         lines.append(f"{records} in the journal of items that this run did not select: left out")
     if unknown:
-        names = listed(unknown, NAMED)
+        names = join_names(unknown, NAMED)
         lines.append(f"{names}: no fingerprint from its engine, so no answer is taken from the cache")
     if weak:
         lines.append(
-            f"{listed(weak, NAMED)}: known by what the server says of it alone (a weak fingerprint), so no answer of a "
-            "complete run is taken from the cache; --eval-set reuse_served takes them"
+            f"{join_names(weak, NAMED)}: known by what the server says of it alone (a weak fingerprint), so no "
+            "answer of a complete run is taken from the cache; --eval-set reuse_served takes them"
         )
     return [*lines, *dict.fromkeys(note for row in summary.effort for note in row.engine.get("notes", ()))]
 
@@ -488,7 +494,7 @@ def slow_ways(summary: Summary) -> list[str]:
             shown = {count(len(by_checkpoint), "checkpoint"): together}
         for name, same in shown.items():
             computed, enough = (sum(cost[key] for cost in same) for key in ("computed", "enough"))
-            why = listed(dict.fromkeys(cost["reason"] for cost in same), 1)
+            why = join_names(dict.fromkeys(cost["reason"] for cost in same), 1)
             lines.append(
                 f"{name}: {what}, which is slow ({why}): {computed:,} {unit} computed where about {enough:,} would do, "
                 f"{computed / max(1, enough):.1f} times as many"
@@ -555,7 +561,7 @@ def _name(summary: Summary, result: Result) -> str:
 
 
 def _distinct(names: Iterable[str]) -> str:
-    return listed(dict.fromkeys(names), NAMED)
+    return join_names(dict.fromkeys(names), NAMED)
 
 
 def _by_benchmark(results: Iterable[Result]) -> dict[str, list[Result]]:

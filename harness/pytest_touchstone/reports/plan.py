@@ -15,11 +15,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from pytest_touchstone.compare.judge import POOLED
+from pytest_touchstone.compare.comparison_verdicts import POOLED
 from pytest_touchstone.compare.plan import GatePlan, PlanRow
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.files import SCHEMA
-from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.document import Facts, Part, Section, Table, render_text
 from pytest_touchstone.document.formatting import NOTHING
 from pytest_touchstone.reports.gate import margins_text
@@ -79,7 +79,7 @@ def _table(plan: GatePlan) -> Table:
 
 def _notes(plan: GatePlan) -> Iterator[tuple[str, str]]:
     if never := [row.benchmark for row in plan.rows if _never(row)]:
-        whose = "" if len(never) == len(plan.rows) else f" of {listed(never, 3)}"
+        whose = "" if len(never) == len(plan.rows) else f" of {join_names(never, 3)}"
         why = f"the drop is {'within' if any(row.drop < row.margin for row in plan.rows) else 'equal to'} the margin"
         yield "never", f"{why}{whose}, so no number of items calls it worse; give a larger --drop"
     for row in plan.rows:
@@ -90,7 +90,7 @@ def _notes(plan: GatePlan) -> Iterator[tuple[str, str]]:
                 break
     for basis in dict.fromkeys(row.basis for row in plan.rows):
         names = [row.benchmark for row in plan.rows if row.basis == basis]
-        yield "from", f"{listed(names, 3)}: {basis}"
+        yield "from", f"{join_names(names, 3)}: {basis}"
     for row in plan.rows:
         if row.design.effect > 1.005:
             same = f"its {row.design.items:,} items tell as much as {row.design.effective:,.0f} that share no text"
@@ -111,7 +111,7 @@ def _drop(plan: GatePlan) -> str:
     """Return the drop of the plan in the units of its metrics: ``2 points``, or ``2 points (0.02 bits)``."""
     told = dict.fromkeys(_unit(row).size(row.drop) for row in plan.rows if _unit(row) is not POINTS)
     points = POINTS.size(plan.drop)
-    return f"{points} ({listed(told, 3)})" if told else points
+    return f"{points} ({join_names(told, 3)})" if told else points
 
 
 def _told(share: float | None, unit: MetricUnit = POINTS) -> str:
@@ -240,7 +240,7 @@ def _notes_on_questions(plan: DryRun) -> Iterator[tuple[str, str]]:
         of = f"{row.sampled:,}" if row.sampled == row.items else f"{row.sampled:,} sampled"
         what = "contexts are cut on their left" if row.cut else "not asked: errors"
         items = f"{len(row.too_long):,} of {of} items, for {row.takes:,} tokens ({what})"
-        yield "too long", f"{name}: {items}: {listed(row.too_long, NAMED)}"
+        yield "too long", f"{name}: {items}: {join_names(row.too_long, NAMED)}"
     yield from (("cannot", line) for line in plan.lacks)
     yield from (("left out", line) for line in plan.left_out)
     yield "scored", "nothing"

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from pytest_touchstone.compare.standings import leading
+from pytest_touchstone.compare.standings import clear_leaders
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.composite import COMPOSITE
-from pytest_touchstone.core.text import listed, one_line
+from pytest_touchstone.core.text import join_names, one_line
 from pytest_touchstone.document import Table, formatting
 from pytest_touchstone.document.formatting import (
     NOTHING,
@@ -30,9 +30,9 @@ from pytest_touchstone.document.formatting import (
     number,
 )
 from pytest_touchstone.results.summary import Metric, Result, Summary, wholes
-from pytest_touchstone.study.choice import standings_in
 from pytest_touchstone.study.overview import marks_of
-from pytest_touchstone.study.points import Measure, Point, Study, Value
+from pytest_touchstone.study.points import Point, Study, StudyMetric, Value
+from pytest_touchstone.study.selection_bias import standings_in
 
 TOLD: Final = (
     "significantly better than all others by a paired test on the same items, at 5 % corrected for the choice"
@@ -124,7 +124,7 @@ def table_of_run(summary: Summary) -> ScoreTable:
 
 def _benchmark_columns(summary: Summary) -> Iterator[tuple[BenchmarkColumn, dict[str, ScoreCell]]]:
     """Yield each benchmark's column, with its cells by checkpoint."""
-    best, own_rows = leading(summary.leaders), formatting.own_rows(summary)
+    best, own_rows = clear_leaders(summary.leaders), formatting.own_rows(summary)
     aggregates = {declared.name: declared.aggregate for declared in summary.declarations}
     for benchmark in dict.fromkeys(result.benchmark for result in wholes(summary)):
         results = [result for result in wholes(summary) if result.benchmark == benchmark]
@@ -142,14 +142,14 @@ def _benchmark_columns(summary: Summary) -> Iterator[tuple[BenchmarkColumn, dict
                 most.primary,
                 _are_shares(cell.value for cell in cells.values()),
                 not aggregation_of(aggregates.get(benchmark, {}), most.primary).higher_is_better,
-                formatting.of_all(most, own=benchmark in own_rows),
+                formatting.coverage_text(most, own=benchmark in own_rows),
             ),
             cells,
         )
 
 
 def _composite_columns(summary: Summary) -> Iterator[tuple[BenchmarkColumn, dict[str, ScoreCell]]]:
-    best = leading(summary.leaders)
+    best = clear_leaders(summary.leaders)
     invalid = {
         (result.checkpoint, result.benchmark) for result in wholes(summary) if result.invalid or result.faults
     }
@@ -241,10 +241,10 @@ def _headings(columns: Sequence[BenchmarkColumn]) -> list[str]:
 
 def table_of_study(study: Study) -> ScoreTable:
     """Return the table of all checkpoints of a study."""
-    told = leading(one._asdict() for one in study.once(standings_in))
+    told = clear_leaders(one._asdict() for one in study.once(standings_in))
     measures = [one for one in study.measures if one.primary]
 
-    def cell_of(point: Point, measure: Measure) -> ScoreCell | None:
+    def cell_of(point: Point, measure: StudyMetric) -> ScoreCell | None:
         value: Value | None = study.value(point, measure)
         if value is None:
             return None
@@ -278,7 +278,7 @@ def legend(table: ScoreTable, *, stderr: bool) -> str:
     elif len(table.rows) > 1:
         parts += ["no best is marked: none is significantly better than all others"]
     lower = [one.metric for one in table.columns if one.lower]
-    parts += [f"lower is better for {listed(dict.fromkeys(lower))}"] if lower else []
+    parts += [f"lower is better for {join_names(dict.fromkeys(lower))}"] if lower else []
     return "; ".join([*parts, *table.notes])
 
 

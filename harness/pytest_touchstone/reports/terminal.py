@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pytest_touchstone.compare.formats.run import composite_metric
-from pytest_touchstone.compare.standings import leading
+from pytest_touchstone.compare.standings import clear_leaders
 from pytest_touchstone.core.composite import COMPOSITE
-from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.document import STYLES, Facts, Part, Section, Table, drawn, formatting
 from pytest_touchstone.document.formatting import command_lines, console_of, written
 from pytest_touchstone.metrics.samples import KS
@@ -34,7 +34,7 @@ from pytest_touchstone.reports.score_table import (
     table_of_run,
     tables_by_checkpoint,
 )
-from pytest_touchstone.results import place_in
+from pytest_touchstone.results import file_path
 from pytest_touchstone.results.aggregate import ended
 from pytest_touchstone.results.summary import Metric, Result, Summary, reached, totals, wholes
 
@@ -129,7 +129,7 @@ def _print_command(console: Console, label: str, command: str, about: str) -> No
 def saved(summary: Summary) -> str:
     """Return the run's folder and the files in it."""
     folder = Path(summary.directory)
-    paths = [path for name in FILES if (path := place_in(folder, name)).is_file() and path.stat().st_size]
+    paths = [path for name in FILES if (path := file_path(folder, name)).is_file() and path.stat().st_size]
     return "   ".join([f"{formatting.place(summary)}/", *(str(path.relative_to(folder)) for path in paths)])
 
 
@@ -201,7 +201,7 @@ def legend(summary: Summary, *, many: bool) -> str:
         if "*" not in signs:
             parts.append("no best is marked: in no column is one significantly better than all others")
         parts.append(f"{SPREAD} half the widest 95 % interval of the column")
-    elif leading(summary.leaders):
+    elif clear_leaders(summary.leaders):
         parts.append(f"best: {TOLD}")
     if any(result.of or result.published for result in results):
         parts.append("n/N items scored of those published (or, of other data, of all)")
@@ -212,9 +212,9 @@ def legend(summary: Summary, *, many: bool) -> str:
     metrics = [result.metrics[result.primary] for result in results]
     metrics += map(composite_metric, summary.composites)
     if whys := [metric.why for metric in metrics if metric.why and metric.low is None]:
-        parts.append(f"{formatting.NOTHING} undefined ({listed(dict.fromkeys(whys), 1)})")
+        parts.append(f"{formatting.NOTHING} undefined ({join_names(dict.fromkeys(whys), 1)})")
     if lower := [column.metric for column in table_of_run(summary).columns if column.lower]:
-        parts.append(f"lower is better for {listed(dict.fromkeys(lower), 4)}")
+        parts.append(f"lower is better for {join_names(dict.fromkeys(lower), 4)}")
     return "; ".join(parts)
 
 
@@ -241,7 +241,7 @@ def _table_of_one_benchmark(summary: Summary) -> Table:
     results = [by_checkpoint[name] for name in in_order(summary)]
     rows: list[tuple[str, ...]] = []
     for result, last in zip(results, ends(summary, list(by_checkpoint)), strict=True):
-        rows.append(_result_row(summary, result, f"  {formatting.who(result, results)}"))
+        rows.append(_result_row(summary, result, f"  {formatting.checkpoint_label(result, results)}"))
         rows += [_row("", metric, str(metric.n)) for metric in _other_numbers(result)]
         rows += [GAP] * last
     kinds = set(formatting.checkpoints(summary).values())
@@ -268,7 +268,7 @@ def _benchmark_rows(summary: Summary, checkpoint: str, details: bool, most: int)
             yield _result_row(summary, result, f"    {(result.group or '').replace('_', ' ')}")
         if most and len(groups) > most:
             yield (f"    and {len(groups) - most} more", *GAP[1:])
-    best = leading(summary.leaders)
+    best = clear_leaders(summary.leaders)
     for composite in (row for row in summary.composites if row["checkpoint"] == checkpoint):
         marks = ("best" * ((composite["name"], checkpoint) in best), _sample(composite.get("mark", "")))
         metric = replace(composite_metric(composite), name=COMPOSITE)
@@ -297,7 +297,7 @@ def _other_numbers(result: Result) -> list[Metric]:
 def _result_row(summary: Summary, result: Result, label: str, groups: str = "") -> tuple[str, ...]:
     """Return the row of a result's primary metric, with words on what is known of it, the loud ones first."""
     own, whole = result.benchmark in formatting.own_rows(summary), result.group is None
-    best = whole and (result.benchmark, result.checkpoint) in leading(summary.leaders)
+    best = whole and (result.benchmark, result.checkpoint) in clear_leaders(summary.leaders)
     faults = {"error": result.errors, "timeout": result.timeouts, "lost item": result.lost}
     origin = formatting.OWN if own else _sample(result.mark)
     marks = [
@@ -309,7 +309,7 @@ def _result_row(summary: Summary, result: Result, label: str, groups: str = "") 
         origin * whole,
         groups,
     ]
-    return _row(label, result.metrics[result.primary], formatting.of_all(result, own=own), *marks)
+    return _row(label, result.metrics[result.primary], formatting.coverage_text(result, own=own), *marks)
 
 
 def _sample(mark: str) -> str:

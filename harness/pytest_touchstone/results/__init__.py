@@ -29,13 +29,13 @@ ITEMS: Final = "items"
 DETAILS: Final = "details"
 
 
-def place_in(folder: Path, name: str) -> Path:
+def file_path(folder: Path, name: str) -> Path:
     """Return where a file of a run is, or belongs."""
     at_top = folder / name
     return at_top if name in TOP or at_top.exists() else folder / DETAILS / name
 
 
-def places_in(folder: Path, pattern: str) -> list[Path]:
+def file_paths(folder: Path, pattern: str) -> list[Path]:
     """Return the files of a run whose names fit the pattern, those of the journal or among the details."""
     below = ITEMS if pattern.startswith(ITEMS) else DETAILS
     return sorted(folder.glob(f"{below}/{pattern}"))

@@ -29,8 +29,8 @@ from pytest_touchstone.core.aggregation import (
     mean,
 )
 from pytest_touchstone.core.composite import Composite, composite_value, composites_from_plain, one_of_each
+from pytest_touchstone.core.coverage import BenchmarkSize, composite_mark, mark
 from pytest_touchstone.core.errors import BenchmarkError
-from pytest_touchstone.core.marks import Extent, composite_mark, mark
 from pytest_touchstone.results.journal import latest, read_journal
 from pytest_touchstone.results.records import FAULTS, GENERATED, Record
 from pytest_touchstone.results.run_directory import RunDirectory
@@ -389,8 +389,8 @@ def composite_of_records(
     }
 
 
-def _extent(declaration: Declaration, group: str | None = None) -> Extent:
-    return declaration.extents.get(group or "", Extent())
+def _extent(declaration: Declaration, group: str | None = None) -> BenchmarkSize:
+    return declaration.extents.get(group or "", BenchmarkSize())
 
 
 def _together(

@@ -36,7 +36,7 @@ class AnswerChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ResponseView:
     """An answer: its text, if it has any, and a remark on it: how it ended, or the verdict on a program; and the
     ``reasoning`` before it."""
 
@@ -55,7 +55,7 @@ class Question:
     kind: str
     text: str
     choices: tuple[AnswerChoice, ...] = ()
-    answers: tuple[Said, ...] = ()
+    answers: tuple[ResponseView, ...] = ()
     turns: tuple[tuple[str, str], ...] = ()
 
 
@@ -190,10 +190,12 @@ def _one(exchange: Exchange, words: int | None) -> Question:  # noqa: PLR0911 --
         text = next(
             (request[name] for name in ("prompt", "text", "context", "program") if name in request), ""
         )
-        return Question(kind, text, answers=(Said("", f"not answered: {reason}"),))
+        return Question(kind, text, answers=(ResponseView("", f"not answered: {reason}"),))
     match kind:
         case "Generate":
-            said = (Said(one["text"], _end(one), one.get("reasoning") or "") for one in answer["samples"])
+            said = (
+                ResponseView(one["text"], _end(one), one.get("reasoning") or "") for one in answer["samples"]
+            )
             turns = tuple((one["role"], one["text"]) for one in request.get("turns", ()))
             return Question(
                 kind, request["prompt"], answers=tuple(said), turns=turns if answer.get("chat") else ()
@@ -201,31 +203,33 @@ def _one(exchange: Exchange, words: int | None) -> Question:  # noqa: PLR0911 --
         case "Loglikelihood":
             greedy = "the likeliest" if answer["is_greedy"] else "not the likeliest"
             remark = f"log-probability {float(answer['logprob']):.2f}, {greedy}"
-            return Question(kind, request["context"], answers=(Said(request["continuation"], remark),))
+            return Question(
+                kind, request["context"], answers=(ResponseView(request["continuation"], remark),)
+            )
         case "RollingLoglikelihood" | "PseudoLoglikelihood":
             remark = f"log-probability {float(answer['logprob']):.2f} over {answer['tokens']} tokens"
-            return Question(kind, request["text"], answers=(Said("", remark),))
+            return Question(kind, request["text"], answers=(ResponseView("", remark),))
         case "FillMask":
             return Question(
                 kind, request["text"], choices=tuple(_candidates(answer, request.get("target"), words))
             )
         case "RunProgram":
             remark = f"{answer['outcome']}{f': {detail}' if (detail := answer.get('detail')) else ''}"
-            return Question(kind, request["program"], answers=(Said("", remark),))
+            return Question(kind, request["program"], answers=(ResponseView("", remark),))
         case "Judge":
             asked = Judge(request["prompt"], choices=request["choices"], texts=request["texts"])
             return Question(kind, asked.filled(dict(asked.texts)), answers=(_verdict(answer),))
-    return Question(kind, "", answers=(Said("", "no kind of request that is known here"),))
+    return Question(kind, "", answers=(ResponseView("", "no kind of request that is known here"),))
 
 
-def _verdict(plain: Mapping[str, Any]) -> Said:
+def _verdict(plain: Mapping[str, Any]) -> ResponseView:
     answer = answer_from_plain("Judge", dict(plain))
     if not isinstance(answer, JudgeAnswer):
-        return Said("", "not answered")
+        return ResponseView("", "not answered")
     if answer.verdict is None:
-        return Said(answer.text, "none")
+        return ResponseView(answer.text, "none")
     sure = "" if answer.logprobs is None else f", probability {answer.probabilities[answer.verdict]:.2f}"
-    return Said(answer.text, f"{answer.verdict}{sure}")
+    return ResponseView(answer.text, f"{answer.verdict}{sure}")
 
 
 def _end(sample: Mapping[str, Any]) -> str:

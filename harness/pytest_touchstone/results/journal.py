@@ -26,8 +26,8 @@ from typing import IO, Any, Final, NamedTuple
 
 from pytest_touchstone.core import disk
 from pytest_touchstone.core.errors import JournalError
-from pytest_touchstone.core.files import check_kind, has_checksum, open_regular, parsed, with_checksum
-from pytest_touchstone.results import ITEMS, places_in
+from pytest_touchstone.core.files import check_kind, has_checksum, open_regular, parse_json, with_checksum
+from pytest_touchstone.results import ITEMS, file_paths
 from pytest_touchstone.results.records import Record, Status, from_json, to_json
 
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
@@ -148,7 +148,7 @@ def each_record(
 
 def journal_files(directory: Path) -> list[Path]:
     """Return the files of a run's journal, in the order in which they are read."""
-    return places_in(directory, "items-*.jsonl")
+    return file_paths(directory, "items-*.jsonl")
 
 
 def journal_size(directory: Path) -> int:
@@ -218,8 +218,8 @@ def _object(line: bytes, until: bytes | None) -> Any:
     if end > 0:
         # Where the name is that of a field inside another, that one is still open, and this is no JSON.
         with contextlib.suppress(ValueError):
-            return parsed(f"{line[:end].decode().rstrip(', ')}}}")
-    found = parsed(line.decode())
+            return parse_json(f"{line[:end].decode().rstrip(', ')}}}")
+    found = parse_json(line.decode())
     if until is not None and isinstance(found, dict):
         found.pop("exchanges", None)
     return found
@@ -242,7 +242,7 @@ def _wanted(kind: str | None, having: Mapping[str, Iterable[str]]) -> Callable[[
     return wanted
 
 
-class Following:
+class JournalFollower:
     """The journal of a run in progress: each call reads only what was appended since the last.
 
     Texts and dicts that very many records have are kept once. Of what benchmarks told beside the scores, only what is

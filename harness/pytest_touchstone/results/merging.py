@@ -19,15 +19,15 @@ from pytest_touchstone.core.errors import DataError, HarnessError, JournalError
 from pytest_touchstone.core.files import (
     SCHEMA,
     check_kind,
+    from_plain,
     read_checked,
     shown_path,
-    typed,
     write_atomic,
     write_checked,
 )
-from pytest_touchstone.core.settings import unlike
-from pytest_touchstone.core.text import count, listed
-from pytest_touchstone.results import ITEMS, place_in
+from pytest_touchstone.core.settings import conflicting_settings
+from pytest_touchstone.core.text import count, join_names
+from pytest_touchstone.results import ITEMS, file_path
 from pytest_touchstone.results.journal import (
     RecordPlace,
     journal_files,
@@ -69,16 +69,16 @@ class ShardShare:
 
 def write_share(folder: Path, share: ShardShare) -> None:
     """Write the share; every worker writes the same."""
-    write_checked(place_in(folder, SHARE), {"schema": SCHEMA, "kind": "shard", **asdict(share)})
+    write_checked(file_path(folder, SHARE), {"schema": SCHEMA, "kind": "shard", **asdict(share)})
 
 
 def read_share(folder: Path) -> ShardShare | None:
     """Return the share of a run; None for a run that is no shard. Raises ``HarnessError`` for a broken file."""
-    path = place_in(folder, SHARE)
+    path = file_path(folder, SHARE)
     try:
         data: dict[str, Any] = read_checked(path)
         check_kind(data, "shard")
-        return typed(ShardShare, data)
+        return from_plain(ShardShare, data)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, HarnessError) as error:
@@ -114,7 +114,7 @@ class ShardRun:
         return f"{shown_path(self.folder)} ({self.share.name})"
 
 
-class Differing(NamedTuple):
+class ConflictingItem(NamedTuple):
     """An item that two shards have scored differently; the second's scores are those that stay."""
 
     item: str
@@ -133,7 +133,7 @@ class Merged:
     whole: int = 0
     missing: list[str] = field(default_factory=list)
     double: int = 0
-    differing: list[Differing] = field(default_factory=list)
+    differing: list[ConflictingItem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -176,7 +176,7 @@ def check_alike(parts: Sequence[ShardRun]) -> None:
                 differences.append(f"the fingerprint of {name} is {known[:12]} and {own[:12]}")
         if differences:
             raise DataError(
-                f"{other.shown} and {part.shown} are no parts of one run: {listed(differences, 6, between='; ')}"
+                f"{other.shown} and {part.shown} are no parts of one run: {join_names(differences, 6, between='; ')}"
             )
 
 
@@ -184,7 +184,7 @@ def _differences(mine: ShardRun, other: ShardRun) -> Iterator[str]:
     if mine.share.count != other.share.count:
         yield f"one of {mine.share.count} shards, and one of {other.share.count}"
     settings = [one.manifest.get(SETTINGS, {}) for one in (mine, other)]
-    for name, values in unlike(*settings, but=("shard",)).items():
+    for name, values in conflicting_settings(*settings, but=("shard",)).items():
         yield f"--eval-{name.replace('_', '-')} is {values[0]!r} and {values[1]!r}"
     facts = [one.manifest.get("benchmarks", {}) for one in (mine, other)]
     for name in dict.fromkeys((*facts[0], *facts[1])):
@@ -194,7 +194,7 @@ def _differences(mine: ShardRun, other: ShardRun) -> Iterator[str]:
         rows = [one[name] for one in facts]
         apart = [fact for fact in FACTS if rows[0].get(fact) != rows[1].get(fact)]
         if apart:
-            yield f"{name} has other {listed(fact.replace('_', '-') for fact in apart)}"
+            yield f"{name} has other {join_names(fact.replace('_', '-') for fact in apart)}"
     if mine.share.digest != other.share.digest and facts[0] == facts[1]:
         yield f"they were cut from other items ({mine.share.items} and {other.share.items})"
 
@@ -289,7 +289,9 @@ def _records(parts: Sequence[ShardRun], found: Merged) -> Kept:
                 if before.status == record.status == "scored" and record.reused_from not in known:
                     found.double += before.scores == record.scores
                     if before.scores != record.scores:
-                        twice = Differing(item, (runs[item], part.shown), (before.scores, record.scores))
+                        twice = ConflictingItem(
+                            item, (runs[item], part.shown), (before.scores, record.scores)
+                        )
                         found.differing.append(twice)
                 if latest([before, record])[item] is before:
                     continue
@@ -308,7 +310,7 @@ def _missing(parts: Sequence[ShardRun], records: Kept, items: int) -> Iterator[s
         gone = [item for item in wanted if item not in records or records[item][0].status == "lost"]
         if gone:
             lines = dict.fromkeys(line for part in same for line in part.deselected)
-            why = f" ({listed(lines, 2, between='; ')})" if lines else ""
+            why = f" ({join_names(lines, 2, between='; ')})" if lines else ""
             yield (
                 f"shard {number}/{of}: {len(gone):,} of {count(len(wanted), 'item')} not scored{why}, such as "
                 f"{min(gone)}; the same command goes on"

@@ -32,15 +32,15 @@ from pytest_touchstone.core.errors import JournalError
 from pytest_touchstone.core.files import (
     SCHEMA,
     DamagedError,
+    from_plain,
     read_checked,
     read_json,
     shown_path,
-    typed,
     write_checked,
 )
 from pytest_touchstone.core.requests import Generate
 from pytest_touchstone.core.settings import same_answers
-from pytest_touchstone.results import place_in, places_in
+from pytest_touchstone.results import file_path, file_paths
 from pytest_touchstone.results.journal import (
     RecordPlace,
     each_record,
@@ -172,7 +172,7 @@ def _apart(mine: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def write_decision(directory: Path, decision: Decision) -> None:
     """Write the decision for the other processes of the run."""
     if decision:
-        write_checked(place_in(directory, FILE), {"schema": SCHEMA, "sources": decision})
+        write_checked(file_path(directory, FILE), {"schema": SCHEMA, "sources": decision})
 
 
 # Finding records
@@ -225,9 +225,9 @@ class Reuse:
 
     def _sources(self) -> Decision:
         if self._decision is None:
-            path = place_in(self._directory, FILE)
+            path = file_path(self._directory, FILE)
             try:
-                self._decision = typed(Decision, read_checked(path)["sources"])
+                self._decision = from_plain(Decision, read_checked(path)["sources"])
             except FileNotFoundError:
                 self._decision = {}
             except (OSError, ValueError, KeyError, TypeError) as error:
@@ -296,7 +296,7 @@ class InFlight:
     """
 
     def __init__(self, directory: Path, who: str) -> None:
-        self._path = place_in(directory, f"in-flight-{who}.json")
+        self._path = file_path(directory, f"in-flight-{who}.json")
         self._descriptor: int | None = None
 
     def begin(self, items: Iterable[ItemKey]) -> None:
@@ -367,7 +367,7 @@ class Kills:
             directory = Path(source.directory)
             if directory not in self._left:
                 self._left[directory] = []
-                for path in places_in(directory, PATTERN):
+                for path in file_paths(directory, PATTERN):
                     # One that cannot be read was being written: nothing was computed yet.
                     with suppress(OSError, ValueError, KeyError, TypeError):
                         keys = [ItemKey(*map(str, row)) for row in read_json(path)["items"]]

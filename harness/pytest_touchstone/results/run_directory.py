@@ -20,17 +20,17 @@ from pytest_touchstone.core import disk
 from pytest_touchstone.core.errors import HarnessError, JournalError
 from pytest_touchstone.core.files import (
     SCHEMA,
+    from_plain,
     read_checked,
     read_json,
     read_regular,
     shown_path,
-    typed,
     write_atomic,
     write_checked,
 )
 from pytest_touchstone.core.keys import masked, masked_value
-from pytest_touchstone.core.text import did_you_mean, unbroken
-from pytest_touchstone.results import DETAILS, ITEMS, place_in, places_in, run_of
+from pytest_touchstone.core.text import collapse_lines, did_you_mean
+from pytest_touchstone.results import DETAILS, ITEMS, file_path, file_paths, run_of
 from pytest_touchstone.results.summary import (
     SUMMARY,
     Collected,
@@ -76,7 +76,7 @@ OF_RUNS: Final = ("run.json", "collected.json")
 
 def is_run(folder: Path) -> bool:
     """Return whether a folder is that of a run, ended or not."""
-    return any(place_in(folder, file).is_file() for file in (SUMMARY, *OF_RUNS))
+    return any(file_path(folder, file).is_file() for file in (SUMMARY, *OF_RUNS))
 
 
 def places_of(target: str | Path, output: Path) -> tuple[Path, ...]:
@@ -97,7 +97,7 @@ def find_run(target: str | Path, output: Path, *files: str) -> Path:
     Raises ``HarnessError`` naming the nearest ids, or saying that the run has not ended.
     """
     for folder in places_of(target, output):
-        if any(place_in(folder, file).is_file() for file in files):
+        if any(file_path(folder, file).is_file() for file in files):
             return folder
         if (folder / "run.json").is_file():
             raise HarnessError(
@@ -147,9 +147,9 @@ class RunDirectory:
         self.token = token
         self.run_id = path.name
         self._claim = path / DETAILS / CLAIM
-        self.quarantine = place_in(path, "quarantine.txt")
+        self.quarantine = file_path(path, "quarantine.txt")
         self.manifest = path / "run.json"
-        self.collected = place_in(path, "collected.json")
+        self.collected = file_path(path, "collected.json")
 
     def used(self) -> bool:
         """Return whether an earlier run wrote here."""
@@ -195,12 +195,12 @@ class RunDirectory:
 
     def discard(self) -> None:
         """Remove the run's folder if it holds nothing but preparations: no manifest, no record of an item."""
-        if not self.is_claimed() or self.manifest.exists() or places_in(self.path, "items-*.jsonl"):
+        if not self.is_claimed() or self.manifest.exists() or file_paths(self.path, "items-*.jsonl"):
             return
         remove_progress(self.path)
         with suppress(OSError):
             for name in (*PREPARATIONS, *LOGS):
-                disk.unlink(place_in(self.path, name))
+                disk.unlink(file_path(self.path, name))
             disk.unlink(self._claim)  # the last: whoever claims it now has nothing of this run in it
         self._remove_folders()
 
@@ -230,7 +230,7 @@ class RunDirectory:
             data = read_checked(self.collected)
             # Interned: benchmarks, checkpoints and groups are the same for very many, and records have all of them.
             items = [Collected(*map(_interned, row)) for row in data["items"]]
-            declarations = {name: typed(Declaration, one) for name, one in data["declarations"].items()}
+            declarations = {name: from_plain(Declaration, one) for name, one in data["declarations"].items()}
             return items, declarations, list(map(str, data["deselected"]))
         except (
             OSError,
@@ -246,16 +246,16 @@ class RunDirectory:
     def write_usage(self, who: str, rows: Sequence[Usage]) -> None:
         """Note what answering has cost a process so far."""
         write_atomic(
-            place_in(self.path, f"effort-{who}.json"),
+            file_path(self.path, f"effort-{who}.json"),
             json.dumps([asdict(row) for row in rows], ensure_ascii=False),
         )
 
     def read_usage(self) -> list[Usage]:
         """Return what all processes noted. Raises ``HarnessError``."""
         found: list[Usage] = []
-        for path in places_in(self.path, "effort-*.json"):
+        for path in file_paths(self.path, "effort-*.json"):
             try:
-                found += [typed(Usage, row) for row in read_json(path)]
+                found += [from_plain(Usage, row) for row in read_json(path)]
             except (OSError, ValueError, TypeError) as error:
                 raise HarnessError(f"{shown_path(path)}: cannot be read ({_why(error)})") from None
         return found
@@ -264,7 +264,7 @@ class RunDirectory:
         """Add a line with its local time to ``run.log``; on a full disk it is lost, and what matters says so itself."""
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         with suppress(OSError):
-            disk.append_text(place_in(self.path, "run.log"), f"{stamp} {unbroken(masked(message))}\n")
+            disk.append_text(file_path(self.path, "run.log"), f"{stamp} {collapse_lines(masked(message))}\n")
 
     def unwritten(self, error: OSError | MemoryError) -> str:
         """Return what to say where one of the run's files cannot be written."""
@@ -342,7 +342,7 @@ def read_progress(directory: Path) -> list[ProcessProgress]:
 
 def goes_on(directory: Path, now: float) -> bool:
     """Return whether a process of the run has written something within the last minute."""
-    paths = (*places_in(directory, PROGRESS), *places_in(directory, "items-*.jsonl"))
+    paths = (*file_paths(directory, PROGRESS), *file_paths(directory, "items-*.jsonl"))
     with suppress(OSError):
         return any(now - path.stat().st_mtime <= STALE for path in paths)
     return False
@@ -350,7 +350,7 @@ def goes_on(directory: Path, now: float) -> bool:
 
 def remove_progress(directory: Path) -> None:
     """Remove the states, when the run has ended."""
-    for path in (path for name in (PROGRESS, f".{PROGRESS}.*.tmp") for path in places_in(directory, name)):
+    for path in (path for name in (PROGRESS, f".{PROGRESS}.*.tmp") for path in file_paths(directory, name)):
         with suppress(OSError):
             disk.unlink(path)
 

@@ -25,9 +25,9 @@ from pytest_touchstone.core.aggregation import (
     is_soft,
 )
 from pytest_touchstone.core.composite import Composite, composites_from_plain, parse_composite
+from pytest_touchstone.core.coverage import asked, sizes_in
 from pytest_touchstone.core.errors import HarnessError, JournalError
-from pytest_touchstone.core.files import SCHEMA, check_kind, typed
-from pytest_touchstone.core.marks import asked, sizes_in
+from pytest_touchstone.core.files import SCHEMA, check_kind, from_plain
 from pytest_touchstone.core.settings import known_conditions, of_settings
 from pytest_touchstone.results.journal import RecordPlace, latest_placed, read_at
 from pytest_touchstone.results.records import Record
@@ -171,7 +171,7 @@ def saved_from_json(data: Mapping[str, Any]) -> StoredResult:
     object."""
     check_kind(data, "saved")
     try:
-        found = typed(StoredResult, data)
+        found = from_plain(StoredResult, data)
     except ValueError as error:
         raise HarnessError(f"incomplete saved result: {error}") from None
     if found.primary not in found.metrics:
@@ -192,7 +192,7 @@ def items_from_json(data: Mapping[str, Any]) -> ItemScores:
     object."""
     check_kind(data, "saved items")
     try:
-        items = typed(ItemScores, data)
+        items = from_plain(ItemScores, data)
     except ValueError as error:
         raise HarnessError(f"incomplete saved items: {error}") from None
     columns: list[list[Any]] = [items.examples, items.rows, items.groups, items.clusters]
@@ -274,7 +274,7 @@ def saved_of(summary: Summary, records: Iterable[Record]) -> list[tuple[StoredRe
             results.setdefault((record.checkpoint, record.benchmark), []).append(record)
     beside = beside_in(summary)
     items = {key: items_of(own, beside.get(key[1], ())) for key, own in results.items()}
-    return entries_of(summary, items)
+    return results_with_items(summary, items)
 
 
 def beside_in(summary: Summary) -> dict[str, tuple[str, ...]]:
@@ -283,7 +283,7 @@ def beside_in(summary: Summary) -> dict[str, tuple[str, ...]]:
     return {name: facts for name, facts in found.items() if facts}
 
 
-def entries_of(
+def results_with_items(
     summary: Summary, scores: Mapping[tuple[str, str], ItemScores]
 ) -> list[tuple[StoredResult, ItemScores]]:
     """Return the same from the scored items by checkpoint and benchmark."""
@@ -345,7 +345,7 @@ def items_of(records: Iterable[Record], beside: Iterable[str] = ()) -> ItemScore
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
+class RecordLocations:
     """The places of the records of a result's items."""
 
     examples: Sequence[str]
@@ -372,7 +372,7 @@ class ScoredItems(NamedTuple):
     """The scored items of a checkpoint on a benchmark, and their lines."""
 
     items: ItemScores
-    lines: Lines
+    lines: RecordLocations
 
 
 def read_scores(
@@ -390,5 +390,5 @@ def read_scores(
     for key, pairs in results.items():
         pairs.sort(key=lambda pair: pair[0].example)
         items = items_of((record for record, _ in pairs), beside.get(key[1], ()))
-        scored[key] = ScoredItems(items, Lines(items.examples, [place for _, place in pairs]))
+        scored[key] = ScoredItems(items, RecordLocations(items.examples, [place for _, place in pairs]))
     return scored

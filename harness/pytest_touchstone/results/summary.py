@@ -19,10 +19,10 @@ from typing import Any, Final
 
 from pytest_touchstone.checkpoints.config_files import step_of_row
 from pytest_touchstone.core.composite import COMPOSITE
+from pytest_touchstone.core.coverage import BenchmarkSize
 from pytest_touchstone.core.dataset import DatasetInfo
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.files import FINITE, SCHEMA, check_kind, read_checked, typed
-from pytest_touchstone.core.marks import Extent
+from pytest_touchstone.core.files import FINITE, SCHEMA, check_kind, from_plain, read_checked
 from pytest_touchstone.core.text import csv_text
 from pytest_touchstone.results.records import GENERATED, OutputCounts
 from pytest_touchstone.results.usage import Usage
@@ -61,7 +61,7 @@ class Declaration:
     source: str = ""
     most_unusable: float = 0.1
     code: str = ""
-    extents: dict[str, Extent] = field(default_factory=dict)
+    extents: dict[str, BenchmarkSize] = field(default_factory=dict)
     scores: list[str] = field(default_factory=list)
     own_rows: str = ""
     composites: list[dict[str, Any]] | None = None
@@ -107,7 +107,7 @@ class BenchmarkResult:
     numbers must not be believed, None where nothing is known against them.
 
     ``of`` is the number of items that the benchmark (or group) has with this data, 0 where not known. ``mark`` stands
-    beside every value over fewer items (``core.marks``).
+    beside every value over fewer items (``core.coverage``).
     """
 
     __pydantic_config__ = FINITE
@@ -309,7 +309,7 @@ def summary_from_json(data: Mapping[str, Any]) -> Summary:
     """Return the summary that ``summary_json`` wrote. Raises ``HarnessError`` saying what is wrong with any other."""
     check_kind(data, "summary")
     try:
-        found = typed(Summary, finite(data))
+        found = from_plain(Summary, finite(data))
         check_manifest({**found.manifest, "checkpoints": found.checkpoints})
     except (ValueError, TypeError, AttributeError) as error:
         raise HarnessError(f"incomplete summary: {error}") from None
@@ -318,7 +318,7 @@ def summary_from_json(data: Mapping[str, Any]) -> Summary:
 
 def check_manifest(data: Any) -> None:
     """Raise ``ValueError`` for what is no manifest of a run (``run.json``)."""
-    typed(_Manifest, data)
+    from_plain(_Manifest, data)
     for row in data.get("checkpoints", ()):
         if not isinstance(row.get("name"), str):
             raise ValueError(f"the name of a checkpoint is {row.get('name')!r}")

@@ -56,7 +56,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pytest_touchstone.statistics.comparison import LEVEL, Comparison
 from pytest_touchstone.statistics.composites import SharedItems, WeightedPart, compare_composites
-from pytest_touchstone.statistics.contrasts import JointNoise, NoiseDraws, noise_of, noise_of_sum, sample_of
+from pytest_touchstone.statistics.contrasts import (
+    MeanCovariance,
+    NoiseDraws,
+    covariance_of_means,
+    noise_of_sum,
+    sample_of,
+)
 from pytest_touchstone.statistics.curves import CURVE_DRAWS
 from pytest_touchstone.statistics.intervals import Clusters
 from pytest_touchstone.statistics.paired import compare_paired
@@ -92,7 +98,7 @@ class PooledChoice(NamedTuple):
 
     place: int
     means: Sequence[float]
-    noise: JointNoise | None
+    noise: MeanCovariance | None
     items: int
 
 
@@ -134,7 +140,7 @@ def compare_with_best(
     place = chosen.place if isinstance(chosen, PooledChoice) else chosen
     best = means.index(max(means)) if place is None else place
     plain = compare_paired(runs[best], new, clusters, level=level)
-    noise = noise_of(runs, new, clusters) if len(runs) > 1 else None
+    noise = covariance_of_means(runs, new, clusters) if len(runs) > 1 else None
     if noise is None:
         return nothing_chosen(best, len(runs), plain)
     choice = chosen if isinstance(chosen, PooledChoice) else None
@@ -156,7 +162,7 @@ def select(
     best: int,
     means: Sequence[float],
     plain: Comparison,
-    noise: JointNoise,
+    noise: MeanCovariance,
     *,
     choice: PooledChoice | None = None,
     draws: int = DRAWS,
@@ -173,7 +179,7 @@ def select(
     covariance = noise.covariance
     if choice is None or choice.noise is None:
         drawn = (sample or sample_of(covariance, draws)).values
-        runs = CandidateRuns(means, JointNoise(covariance[:new, :new], noise.units), drawn[:new])
+        runs = CandidateRuns(means, MeanCovariance(covariance[:new, :new], noise.units), drawn[:new])
     else:
         # The other items that chose are independent of these, which have this weight among them.
         weight = plain.n / choice.items
@@ -204,7 +210,7 @@ class CandidateRuns:
     def __init__(
         self,
         means: Sequence[float],
-        noise: JointNoise,
+        noise: MeanCovariance,
         drawn: np.ndarray,
         compared: np.ndarray | None = None,
     ) -> None:
@@ -307,7 +313,7 @@ class BestChoice(NamedTuple):
 
 
 def best_of(
-    means: Sequence[float], noise: JointNoise, *, level: float = LEVEL, draws: int = DRAWS
+    means: Sequence[float], noise: MeanCovariance, *, level: float = LEVEL, draws: int = DRAWS
 ) -> BestChoice:
     """The best of the runs, with no new one; the noise is that of their means alone."""
     best = list(means).index(max(means))
@@ -350,15 +356,15 @@ def compare_composite_with_best(
     return select(best, means, plain, noise, draws=draws)
 
 
-def noise_of_composite(benchmarks: Sequence[SharedItems], count: int) -> JointNoise | None:
-    """The noise of ``count`` runs' composites and the new one's; None as in ``noise_of``."""
+def noise_of_composite(benchmarks: Sequence[SharedItems], count: int) -> MeanCovariance | None:
+    """The noise of ``count`` runs' composites and the new one's; None as in ``covariance_of_means``."""
     found = []
     for one in benchmarks:
         if not one.parts:
             continue
         runs = [_weighted([(part.weight, part.runs[run]) for part in one.parts]) for run in range(count)]
         new = _weighted([(part.weight, part.new) for part in one.parts])
-        noise = noise_of(runs, new, one.clusters)
+        noise = covariance_of_means(runs, new, one.clusters)
         if noise is None:
             return None
         found.append(noise)
@@ -379,7 +385,7 @@ def _weighted(columns: Sequence[tuple[float, Sequence[float]]]) -> list[float]:
 # The bests of several groups
 
 
-class Bests:
+class GroupedBests:
     """Groups of runs by the places of their means, of which every two can be compared.
 
     ``places`` are those of their bests. ``units`` counts the independent items behind each mean.
@@ -449,7 +455,7 @@ class Bests:
 
         if (group, units) not in self._known:
             own = self._groups[group]
-            noise = JointNoise(self._covariance[np.ix_(own, own)], units)
+            noise = MeanCovariance(self._covariance[np.ix_(own, own)], units)
             runs = CandidateRuns([self._means[place] for place in own], noise, self._draws[own])
             self._known[group, units] = runs
         return self._known[group, units]

@@ -1,6 +1,6 @@
 """Weighted sums of measured means, such as a difference of two series or a value between two checkpoints.
 
-The means of runs on the same items have a covariance (``noise_of``). A weighted sum w'm of them has the
+The means of runs on the same items have a covariance (``covariance_of_means``). A weighted sum w'm of them has the
 variance w'Cw (the delta method, exact for a linear function), and a t interval with one degree of freedom less than
 there are independent units. Runs on other items are independent of them: their covariance is 0.
 
@@ -66,14 +66,14 @@ class Contrast:
         return replace(self, value=-self.value, low=low, high=high)
 
 
-class Weighted(NamedTuple):
+class ContrastTerm(NamedTuple):
     """The place of a mean among the measured ones, and its weight."""
 
     place: int
     weight: float
 
 
-def _variance(covariance: np.ndarray, weights: Sequence[Weighted]) -> float:
+def _variance(covariance: np.ndarray, weights: Sequence[ContrastTerm]) -> float:
     import numpy as np
 
     places = [place for place, _ in weights]
@@ -84,7 +84,7 @@ def _variance(covariance: np.ndarray, weights: Sequence[Weighted]) -> float:
 def contrast(
     means: Sequence[float],
     covariance: np.ndarray | None,
-    weights: Sequence[Weighted],
+    weights: Sequence[ContrastTerm],
     *,
     units: int,
     errors: Sequence[float] | None = None,
@@ -124,7 +124,7 @@ def contrast(
     )
 
 
-def between_weights(places: Sequence[int], at: Sequence[float], wanted: float) -> list[Weighted] | None:
+def between_weights(places: Sequence[int], at: Sequence[float], wanted: float) -> list[ContrastTerm] | None:
     """The weights of the neighbours for the value at ``wanted``; None outside the range. ``at`` increases.
 
     A checkpoint exactly there is the value itself.
@@ -132,9 +132,9 @@ def between_weights(places: Sequence[int], at: Sequence[float], wanted: float) -
     for (left, x), (right, y) in pairwise(zip(places, at, strict=True)):
         if x < wanted < y:
             share = (wanted - x) / (y - x)
-            return [Weighted(left, 1 - share), Weighted(right, share)]
+            return [ContrastTerm(left, 1 - share), ContrastTerm(right, share)]
     return next(
-        ([Weighted(place, 1.0)] for place, x in zip(places, at, strict=True) if x == wanted),
+        ([ContrastTerm(place, 1.0)] for place, x in zip(places, at, strict=True) if x == wanted),
         None,
     )
 
@@ -150,7 +150,10 @@ def interpolation_variance(
     for middle in range(1, len(places) - 1):
         kept = [places[middle - 1], places[middle + 1]]
         line = between_weights(kept, [at[middle - 1], at[middle + 1]], at[middle]) or []
-        weights = [Weighted(places[middle], 1.0), *(Weighted(place, -weight) for place, weight in line)]
+        weights = [
+            ContrastTerm(places[middle], 1.0),
+            *(ContrastTerm(place, -weight) for place, weight in line),
+        ]
         miss = math.fsum(weight * means[place] for place, weight in weights)
         excess.append(miss**2 - _variance(covariance, weights))
     return max(0.0, math.fsum(excess) / len(excess))
@@ -159,16 +162,16 @@ def interpolation_variance(
 # The noise that runs have in common
 
 
-class JointNoise(NamedTuple):
+class MeanCovariance(NamedTuple):
     """The covariance of the means, the new run's last, and the number of independent units behind it."""
 
     covariance: np.ndarray
     units: int
 
 
-def noise_of(
+def covariance_of_means(
     runs: Sequence[Sequence[float]] | np.ndarray, new: Sequence[float] | np.ndarray, clusters: Clusters | None
-) -> JointNoise | None:
+) -> MeanCovariance | None:
     """The noise of the means over the items; None where a single unit leaves no variance to estimate."""
     import numpy as np
 
@@ -183,16 +186,16 @@ def noise_of(
     # so the order of the items changes nothing.
     weighed = np.outer(means, totals @ sizes)
     products = totals @ totals.T - weighed - weighed.T + np.outer(means, means) * (sizes @ sizes)
-    return JointNoise(products / n**2 * units / (units - 1), units)
+    return MeanCovariance(products / n**2 * units / (units - 1), units)
 
 
-def noise_of_sum(found: Sequence[JointNoise]) -> JointNoise:
+def noise_of_sum(found: Sequence[MeanCovariance]) -> MeanCovariance:
     """The noise of the sums of means over independent benchmarks, at least one."""
     import numpy as np
 
     variances = [float(np.trace(one.covariance)) for one in found]
     freedom = satterthwaite(variances, [one.units - 1 for one in found])
-    return JointNoise(sum((one.covariance for one in found[1:]), found[0].covariance), 1 + round(freedom))
+    return MeanCovariance(sum((one.covariance for one in found[1:]), found[0].covariance), 1 + round(freedom))
 
 
 def totals_of_units(scores: np.ndarray, clusters: Clusters | None) -> tuple[np.ndarray, np.ndarray]:

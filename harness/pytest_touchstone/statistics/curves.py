@@ -52,7 +52,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from pytest_touchstone.statistics.comparison import LEVEL
-from pytest_touchstone.statistics.contrasts import JointNoise, NoiseDraws, sample_of
+from pytest_touchstone.statistics.contrasts import MeanCovariance, NoiseDraws, sample_of
 from pytest_touchstone.statistics.intervals import t_quantile
 from pytest_touchstone.statistics.paired import SEED
 
@@ -84,7 +84,7 @@ class Steadiness:
 
 
 def trend(
-    places: Sequence[float], means: Sequence[float], noise: JointNoise, level: float = LEVEL
+    places: Sequence[float], means: Sequence[float], noise: MeanCovariance, level: float = LEVEL
 ) -> Trend | None:
     """The trend of at least three means at different places; None for fewer, and where nothing varies."""
     import numpy as np
@@ -106,7 +106,7 @@ def trend(
 
 
 def steadiness(
-    means: Sequence[float], noise: JointNoise, sample: NoiseDraws | None = None, level: float = LEVEL
+    means: Sequence[float], noise: MeanCovariance, sample: NoiseDraws | None = None, level: float = LEVEL
 ) -> Steadiness | None:
     """The steadiness of at least three means, in the order given; ``sample`` are draws of the noise, if there are any
     yet. None for fewer, and where nothing varies."""

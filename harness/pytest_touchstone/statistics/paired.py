@@ -326,7 +326,7 @@ def _drawn(sizes: Sequence[float], least: float, draws: int) -> float:
 HALF: Final = 0.5
 
 
-class Changed(NamedTuple):
+class FlippedItems(NamedTuple):
     """The places of the items that were right and then wrong, and the other way; ``p`` of the test that both are
     equally likely."""
 
@@ -335,13 +335,13 @@ class Changed(NamedTuple):
     p: float
 
 
-def changed(before: Sequence[float], after: Sequence[float]) -> Changed:
+def flipped_items(before: Sequence[float], after: Sequence[float]) -> FlippedItems:
     """The items that differ between two checkpoints."""
     import numpy as np
 
     one, other = np.asarray(before) > HALF, np.asarray(after) > HALF
     forgotten, learned = np.flatnonzero(one & ~other).tolist(), np.flatnonzero(other & ~one).tolist()
-    return Changed(tuple(forgotten), tuple(learned), mcnemar_p(len(learned), len(forgotten)))
+    return FlippedItems(tuple(forgotten), tuple(learned), mcnemar_p(len(learned), len(forgotten)))
 
 
 def changed_by_chance(before: Sequence[float], after: Sequence[float], samples: int) -> float | None:
@@ -363,7 +363,7 @@ def _changed_by_lot(right: int, samples: int) -> float:
     return sum(ways) / math.comb(2 * samples, samples)
 
 
-class Paths(NamedTuple):
+class Trajectories(NamedTuple):
     """The places of items by their way through a series.
 
     ``kept``: right throughout; ``never``: wrong throughout; ``learned``: wrong at first, and right from some
@@ -377,7 +377,7 @@ class Paths(NamedTuple):
     unsteady: tuple[int, ...]
 
 
-def paths(columns: Sequence[Sequence[float]] | np.ndarray) -> Paths:
+def paths(columns: Sequence[Sequence[float]] | np.ndarray) -> Trajectories:
     """The ways of the items through two or more checkpoints."""
     import numpy as np
 
@@ -388,7 +388,7 @@ def paths(columns: Sequence[Sequence[float]] | np.ndarray) -> Paths:
     def where(chosen: np.ndarray) -> tuple[int, ...]:
         return tuple(np.flatnonzero(chosen).tolist())
 
-    return Paths(
+    return Trajectories(
         kept=where((changes == 0) & last),
         never=where((changes == 0) & ~last),
         learned=where((changes == 1) & last),

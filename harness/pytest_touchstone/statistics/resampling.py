@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from pytest_touchstone.statistics.best_of_many import Selection, nothing_chosen, select
 from pytest_touchstone.statistics.comparison import LEVEL, Comparison, undefined
-from pytest_touchstone.statistics.contrasts import JointNoise
+from pytest_touchstone.statistics.contrasts import MeanCovariance
 from pytest_touchstone.statistics.intervals import Clusters, t_quantile
 from pytest_touchstone.statistics.paired import SEED
 
@@ -90,7 +90,7 @@ def compare_resampled(
     plain = _tested(known, covariance[np.ix_([best, -1], [best, -1])], tossed, min(units, again) - 1)
     if len(runs) == 1:
         return nothing_chosen(best, 1, plain)
-    return select(best, values[:-1], plain, JointNoise(covariance, units))
+    return select(best, values[:-1], plain, MeanCovariance(covariance, units))
 
 
 class Draws(NamedTuple):

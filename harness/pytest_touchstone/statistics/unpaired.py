@@ -55,7 +55,7 @@ def compare_rates(
     )
 
 
-class Total(NamedTuple):
+class SummaryStatistics(NamedTuple):
     """A run's mean, its standard error and the number of items, as a table has them."""
 
     mean: float
@@ -63,7 +63,7 @@ class Total(NamedTuple):
     n: int
 
 
-def compare_means(baseline: Total, new: Total, *, level: float = LEVEL) -> Comparison:
+def compare_means(baseline: SummaryStatistics, new: SummaryStatistics, *, level: float = LEVEL) -> Comparison:
     """Two means with their standard errors; test and interval are undefined when a run has fewer than two items or
     both errors are 0."""
     check_finite("the totals", (*baseline, *new))

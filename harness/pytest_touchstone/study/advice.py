@@ -21,7 +21,7 @@ from typing import Final
 from pytest_touchstone.compare.load import select
 from pytest_touchstone.compare.standings import best_checkpoint
 from pytest_touchstone.core.tasks import shipped_names, translated
-from pytest_touchstone.core.text import count, listed, place_text
+from pytest_touchstone.core.text import count, join_names, ordinal_place
 from pytest_touchstone.document import COMMAND, Facts, Part, Section, Table
 from pytest_touchstone.document.formatting import NOTHING
 from pytest_touchstone.statistics.best_of_many import best_of
@@ -30,10 +30,10 @@ from pytest_touchstone.statistics.contrasts import Contrast
 from pytest_touchstone.statistics.curves import CURVE_DRAWS, LAST
 from pytest_touchstone.statistics.power import design_of_comparison, items_for_drop
 from pytest_touchstone.statistics.verdicts import POWER
-from pytest_touchstone.study.between import UNTOLD, Contest, Duel, between
-from pytest_touchstone.study.choice import complete_points, expected_of, measure_of, standings_in
-from pytest_touchstone.study.points import MOST_IN_LINE, Measure, Point, Study, facts_of
-from pytest_touchstone.study.pool import MeasureNoise, Pool, noise, pool_over, pools_of
+from pytest_touchstone.study.points import MOST_IN_LINE, Point, Study, StudyMetric, facts_of
+from pytest_touchstone.study.pool import JointMeans, MeasureNoise, noise, pool_over, pools_of
+from pytest_touchstone.study.selection_bias import complete_points, expected_of, measure_of, standings_in
+from pytest_touchstone.study.series_comparison import UNTOLD, BestVsBest, SeriesContest, compare_series
 
 MOST: Final = 3
 """The comparisons for which commands are given."""
@@ -61,7 +61,7 @@ class RecommendedCheckpoint:
     """
 
     point: Point
-    measure: Measure
+    measure: StudyMetric
     value: float
     of: int
     rivals: tuple[Point, ...]
@@ -76,8 +76,8 @@ class MoreItems:
     Of a composite they count the items of all its benchmarks, which grow alike.
     """
 
-    measure: Measure
-    duel: Duel
+    measure: StudyMetric
+    duel: BestVsBest
     items: int
     needed: int | None
     why: str = ""
@@ -111,13 +111,13 @@ def advice(study: Study) -> Advice:
     """Return the advice that the study supports; ``study.once(advice)`` keeps it."""
     pools = study.once(pools_of)
 
-    def order(pool: Pool) -> tuple[bool, bool, int, str]:
+    def order(pool: JointMeans) -> tuple[bool, bool, int, str]:
         """In whatever order files have them: a known noise, a composite, most checkpoints, the first by name."""
         has_noise = len(pool.points) > 1 and pool.noise(range(len(pool.points))) is not None
         primary = has_noise and pool.measure.primary
         return not primary, pool.measure.composite is None, -len(pool.points), pool.measure.key
 
-    main = min(study.once(between), key=lambda row: order(pools[row.measure.key]), default=None)
+    main = min(study.once(compare_series), key=lambda row: order(pools[row.measure.key]), default=None)
     if main is None:
         return Advice(checkpoint=None, why=NO_CHECKPOINT, more_items=(), plan=())
     pool = pools[main.measure.key]
@@ -149,7 +149,7 @@ def advice(study: Study) -> Advice:
     )
 
 
-def recommend(study: Study, main: Pool) -> RecommendedCheckpoint | None:
+def recommend(study: Study, main: JointMeans) -> RecommendedCheckpoint | None:
     """Return the checkpoint to go on from; None for fewer than two, or without their noise.
 
     It is the best one (``compare.standings``), where only totals are known the one measured best by the main measure.
@@ -180,7 +180,7 @@ def recommend(study: Study, main: Pool) -> RecommendedCheckpoint | None:
     )
 
 
-def _items_needed(duel: Duel, family: int, level: float) -> MoreItems:
+def _items_needed(duel: BestVsBest, family: int, level: float) -> MoreItems:
     """Return how many items a comparison takes, as one of a family of so many."""
     design = design_of_comparison(duel.as_measured)
     gap = abs(duel.comparison.difference or 0.0)
@@ -198,7 +198,7 @@ def _items_needed(duel: Duel, family: int, level: float) -> MoreItems:
 # Commands
 
 
-def _gains(study: Study, pool: Pool) -> str:
+def _gains(study: Study, pool: JointMeans) -> str:
     """Return the gains of the series that are known to have begun at a checkpoint of the study (``from``), over it."""
     places = {point.candidate.name: pool.places([point]) for point in study.points}
     texts = []
@@ -207,13 +207,13 @@ def _gains(study: Study, pool: Pool) -> str:
         began = places[start[0].name] if len(start) == 1 else []
         reached = pool.places(series.points)
         if began and reached:
-            duel = Contest(study, pool, [(series, began), (series, reached)]).duel(0, 1)
+            duel = SeriesContest(study, pool, [(series, began), (series, reached)]).duel(0, 1)
             gain = _difference(duel.comparison, pool.measure)
             texts.append(f"{series.name} reached {gain} over its start, {duel.first.point.name}")
     return f"{'; '.join(texts)}: one training is no range" if len(texts) == 1 else "; ".join(texts)
 
 
-def _difference(comparison: Comparison, measure: Measure) -> str:
+def _difference(comparison: Comparison, measure: StudyMetric) -> str:
     """Return the difference with its interval, as text."""
     if comparison.difference is None:
         return "no known difference"
@@ -235,8 +235,8 @@ def _decide(row: MoreItems, level: float) -> NextCommand:
     if not all(entry.items.examples for entry in entries):
         expected = PAIRED
     elif row.times is None or row.times > room:
-        takes = row.why if row.times is None else f"it takes {place_text(row.times, 2)} times the items"
-        more = f"{place_text(room, 2)} times as many" if room > 1 else "no more"
+        takes = row.why if row.times is None else f"it takes {ordinal_place(row.times, 2)} times the items"
+        more = f"{ordinal_place(room, 2)} times as many" if room > 1 else "no more"
         command, expected = "", f"cannot be decided with this data: {takes}, and there are {more}"
     else:
         limit = "all" if len(row.measure.benchmarks) > 1 else f"{row.needed}"
@@ -253,7 +253,7 @@ def _decide(row: MoreItems, level: float) -> NextCommand:
     return NextCommand(aim=aim, command=command, expected=expected)
 
 
-def _command(measure: Measure, points: Iterable[Point], options: str) -> str:
+def _command(measure: StudyMetric, points: Iterable[Point], options: str) -> str:
     """Return the command that scores checkpoints on these benchmarks: of the shipped ones, or of the files here; empty
     where somebody's file names a benchmark that there is none of."""
     shipped = shipped_names()
@@ -291,7 +291,7 @@ def advice_section(study: Study) -> Section:
             ours, theirs = row.duel.series
             takes = row.why
             if row.needed and row.times:
-                takes = f"takes {row.needed:,} items, x {place_text(row.times, 2)}"
+                takes = f"takes {row.needed:,} items, x {ordinal_place(row.times, 2)}"
             facts.append(("undecided", f"{ours.name} against {theirs.name} by {row.measure.label}: {takes}"))
         first = Facts(tuple(facts))
     plan = [
@@ -326,7 +326,7 @@ def _reasons(best: RecommendedCheckpoint) -> Iterable[tuple[str, str]]:
         f"{best.point.name}: {measure.label} {measure.text(best.value)}, the {extreme} measured",
     )
     if best.rivals:
-        names = listed((point.name for point in best.rivals), 2)
+        names = join_names((point.name for point in best.rivals), 2)
         rivals = f"nothing better is known; {len(best.rivals)} of {others} others cannot be told from it"
         yield "reason", f"{rivals}: {names}"
     else:
@@ -350,7 +350,7 @@ def _items_table(rows: Sequence[MoreItems]) -> Table:
                 unit.moved(row.duel.comparison.difference),
                 f"{row.items:,}" if row.items else NOTHING,
                 f"{row.needed:,}" if row.needed else NOTHING,
-                f"x {place_text(row.times, 2)}" if row.times else row.why,
+                f"x {ordinal_place(row.times, 2)}" if row.times else row.why,
             )
             for row in rows
         ),
@@ -395,7 +395,7 @@ def noise_section(study: Study) -> Section | None:
             ),
             Facts((*LEGEND, *words, *(("no evidence", why) for why in whys))),
         ]
-        texts = [f"{verdict}: {listed(names, MOST_IN_LINE)}" for verdict, names in labels.items()]
+        texts = [f"{verdict}: {join_names(names, MOST_IN_LINE)}" for verdict, names in labels.items()]
         line = "; ".join(texts if "can decide" in labels else ["none tells series apart", *texts])
     else:
         line = f"no evidence: {next(iter(whys), '')}"

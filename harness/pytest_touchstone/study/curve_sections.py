@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any, Final
 
-from pytest_touchstone.core.text import listed, place_text
+from pytest_touchstone.core.text import join_names, ordinal_place
 from pytest_touchstone.document import Facts, Part, Section, Table
 from pytest_touchstone.document.formatting import NOTHING, p_exact
 from pytest_touchstone.study.curves import (
@@ -20,7 +20,7 @@ from pytest_touchstone.study.curves import (
     curves_of,
     forecasts,
 )
-from pytest_touchstone.study.points import MOST_IN_LINE, Measure, Study, fields_of, found_among
+from pytest_touchstone.study.points import MOST_IN_LINE, Study, StudyMetric, fields_of, found_among
 from pytest_touchstone.study.pool import MORE
 
 PER: Final = {"epoch": "per epoch", "step": "per 1000 steps", "order": "per checkpoint"}
@@ -39,7 +39,7 @@ TOTALS: Final = (
 )
 
 
-def per_measure(found: Iterable[Curve], table: Callable[[Measure, list[Curve]], Table]) -> list[Part]:
+def per_measure(found: Iterable[Curve], table: Callable[[StudyMetric, list[Curve]], Table]) -> list[Part]:
     """Return a table for each measure, made of its curves."""
     same: dict[str, list[Curve]] = {}
     for one in found:
@@ -71,7 +71,7 @@ def curves(study: Study) -> Section | None:
     )
 
 
-def _values(measure: Measure, found: Sequence[Curve]) -> Table:
+def _values(measure: StudyMetric, found: Sequence[Curve]) -> Table:
     axes = " or ".join(dict.fromkeys(one.series.axis for one in found))
     return Table(
         header=("series", "start", "peak", "lowest", "last"),
@@ -103,7 +103,7 @@ def shown_change(curve: Curve, kind: str) -> CurveChange:
     return one._replace(value=value, low=low, high=high)
 
 
-def _tests(measure: Measure, found: Sequence[Curve], kinds: Sequence[str]) -> Table:
+def _tests(measure: StudyMetric, found: Sequence[Curve], kinds: Sequence[str]) -> Table:
     """Return the curves in words, each above its tests of these kinds."""
     rows = []
     for curve in found:
@@ -140,7 +140,7 @@ def _line(found: Sequence[Curve], kinds: Sequence[str], tests: str) -> str:
     untested = [_told(one, kind) for one, kind, test in changes if test.p is None and test.value is not None]
     parts = [found_among(told, len(tested), tests)] if tested else []
     parts += (
-        [f"{len(untested)} cannot be tested: {listed(untested, MOST_IN_LINE, between='; ')}"]
+        [f"{len(untested)} cannot be tested: {join_names(untested, MOST_IN_LINE, between='; ')}"]
         if untested
         else []
     )
@@ -226,7 +226,7 @@ def overfitting(study: Study) -> Section | None:
     )
 
 
-def _drops(measure: Measure, found: Sequence[Curve]) -> Table:
+def _drops(measure: StudyMetric, found: Sequence[Curve]) -> Table:
     return Table(
         header=("series", "peak", "last", "drop", "95 % interval", "less\nluck", "p\n(Holm)"),
         rows=tuple(
@@ -250,7 +250,7 @@ def _advice(found: Sequence[Curve]) -> str:
     falls = [one for one in found if one.tests[DROP].verdict == MORE]
     if falls:
         parts = [f"{one.measure.label} after {one.where(one.peak)}" for one in falls]
-        return f"stop early: by more than noise falls {listed(parts)}"
+        return f"stop early: by more than noise falls {join_names(parts)}"
     known = [one for one in found if one.early is not None]
     if not known:
         return f"cannot be told: {next((one.why for one in found if one.why), 'an error is not known')}"
@@ -263,7 +263,7 @@ def _advice(found: Sequence[Curve]) -> str:
     if rises:
         more = any(one.at(one.peak) == one.at(one.last) for one in rises)
         last = "; its last value is its best, so more training may gain more" if more else ""
-        names = listed(one.measure.label for one in rises)
+        names = join_names(one.measure.label for one in rises)
         return f"{none}: {names} gains along the training by more than noise{last}"
     latest = max(known, key=lambda one: one.early or 0)
     early = latest.early or 0
@@ -309,7 +309,7 @@ def stability(study: Study) -> Section | None:
     )
 
 
-def _steadiness(measure: Measure, found: Sequence[Curve]) -> Table:
+def _steadiness(measure: StudyMetric, found: Sequence[Curve]) -> Table:
     return Table(
         header=("series", "mean\nchange", "noise\nalone", "its range", "p\n(Holm)", "verdict"),
         rows=tuple(
@@ -343,7 +343,7 @@ def forecast_section(study: Study, at: float | None = None) -> Section | None:
     past, coming = forecasts(study), [] if at is None else forecasts(study, at)
     if not past and at is None:
         return None
-    where = "" if at is None else place_text(at)
+    where = "" if at is None else ordinal_place(at)
     parts: list[Part] = []
     if coming:
         parts.append(_forecast_table(coming, f"Forecast at {where}"))
@@ -390,7 +390,7 @@ def _forecast_line(past: Sequence[CurveForecast]) -> str:
         )
         return (
             f"from the first {one.count} of {len(one.curve.points)} checkpoints: {value} at {one.curve.series.axis} "
-            f"{place_text(one.at)}, between {low.removesuffix(' %')} and {high}; known: {known}"
+            f"{ordinal_place(one.at)}, between {low.removesuffix(' %')} and {high}; known: {known}"
         )
     held = f"{sum(one.holds for one in past)} of {len(past)} ends are within their forecasts"
     widths = [one.found.high - one.found.low for one in past if one.curve.measure.share]
@@ -405,7 +405,7 @@ def _forecast_table(found: Sequence[CurveForecast], title: str) -> Table:
                 one.curve.measure.label,
                 one.curve.series.name,
                 f"{one.count} of {len(one.curve.points)}",
-                place_text(one.at),
+                ordinal_place(one.at),
                 one.curve.measure.amount(one.found.value),
                 one.curve.measure.range(one.found),
                 one.curve.measure.amount(one.known),

@@ -24,9 +24,9 @@ from typing import Final, NamedTuple
 
 from pytest_touchstone.statistics.curves import FORECAST_LEAST, Forecast, forecast, steadiness, trend
 from pytest_touchstone.statistics.verdicts import MARGIN, holm
-from pytest_touchstone.study.between import Contest
-from pytest_touchstone.study.points import Measure, Point, Series, Study, Value
+from pytest_touchstone.study.points import Point, Series, Study, StudyMetric, Value
 from pytest_touchstone.study.pool import UNTESTED, pools_of, verdict_on
+from pytest_touchstone.study.series_comparison import SeriesContest
 
 LEAST: Final = 2
 """The points that a curve has at least."""
@@ -61,7 +61,7 @@ class Curve:
     """
 
     series: Series
-    measure: Measure
+    measure: StudyMetric
     points: tuple[Point, ...]
     values: tuple[Value, ...]
     peak: int
@@ -144,7 +144,7 @@ def curves_of(study: Study) -> list[Curve]:
     ]
 
 
-def curve_of(study: Study, series: Series, measure: Measure) -> Curve | None:
+def curve_of(study: Study, series: Series, measure: StudyMetric) -> Curve | None:
     """The curve of a measure along a series; None with fewer than two points that have it at a known place."""
     found = study.ordered(series, measure)
     if len(found) < LEAST:
@@ -170,7 +170,7 @@ def _tested(study: Study, plain: Curve) -> Curve:
     contest = None
     if noise is not None:
         groups = (places[:1], places[1:], places[:-1], places[-1:])
-        contest = Contest(study, pool, [(plain.series, group) for group in groups])
+        contest = SeriesContest(study, pool, [(plain.series, group) for group in groups])
 
     def change(before: int, after: int, first: int, peak: int) -> CurveChange:
         moved = plain.at(after) - plain.at(before)

@@ -18,9 +18,9 @@ from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.text import count
 from pytest_touchstone.document import Facts, Section, Table
 from pytest_touchstone.document.formatting import NOTHING, p_short
-from pytest_touchstone.statistics.paired import changed, changed_by_chance, paths
+from pytest_touchstone.statistics.paired import changed_by_chance, flipped_items, paths
 from pytest_touchstone.statistics.verdicts import ALPHA, holm
-from pytest_touchstone.study.points import Measure, Point, Series, Study, facts_of, found_among
+from pytest_touchstone.study.points import Point, Series, Study, StudyMetric, facts_of, found_among
 from pytest_touchstone.study.pool import column_of, shared_items
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Forgetting:
     """
 
     series: Series
-    measure: Measure
+    measure: StudyMetric
     items: int
     kept: int
     never: int
@@ -114,7 +114,7 @@ def forgetting(study: Study) -> list[Forgetting]:
     ]
 
 
-def forgotten_in(study: Study, series: Series, measure: Measure) -> Forgetting | None:
+def forgotten_in(study: Study, series: Series, measure: StudyMetric) -> Forgetting | None:
     """The changes within a series; None where fewer than two of its points have items in common."""
     known = [
         (point, column)
@@ -127,7 +127,7 @@ def forgotten_in(study: Study, series: Series, measure: Measure) -> Forgetting |
     points = [point for point, _ in known]
     columns = shared.values if measure.higher_is_better else 1 - shared.values
     kind, samples = _asked(points[0].candidate.entries[measure.benchmark], measure)
-    changes = [changed(*pair) for pair in pairwise(columns)]
+    changes = [flipped_items(*pair) for pair in pairwise(columns)]
     chances = [
         changed_by_chance(*pair, samples) if kind == "sampled" else 0.0 if kind == "certain" else None
         for pair in pairwise(columns)
@@ -156,7 +156,7 @@ def forgotten_in(study: Study, series: Series, measure: Measure) -> Forgetting |
     )
 
 
-def _asked(entry: BenchmarkScores, measure: Measure) -> tuple[Kind, int]:
+def _asked(entry: BenchmarkScores, measure: StudyMetric) -> tuple[Kind, int]:
     """The kind of answers, and the number of samples of each item, as a run's journal shows them."""
     try:
         exchanges = first_exchanges(entry)
@@ -186,7 +186,7 @@ def _lost(
         yield ForgottenItem(item=names[place], before=points[last], after=points[last + 1])
 
 
-def _with_answers(one: ForgottenItem, measure: Measure) -> ForgottenItem:
+def _with_answers(one: ForgottenItem, measure: StudyMetric) -> ForgottenItem:
     """The item with its question and answers, as far as journals have them."""
     try:
         before, after = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pytest_touchstone.core.text import count, listed, place_text
+from pytest_touchstone.core.text import count, join_names, ordinal_place
 from pytest_touchstone.document import BEST, Facts, Part, Section, Table
 from pytest_touchstone.document.formatting import NOTHING, number
 from pytest_touchstone.statistics.comparison import POINTS
@@ -25,7 +25,7 @@ def overview(study: Study) -> Section:
         if measured:
             bests.append((measure, *max(measured, key=lambda pair: measure.sign * pair[1].value)))
     lower = [measure.label for measure in study.measures if not measure.higher_is_better]
-    notes = [*marks_of(study), *([f"lower is better for {listed(lower)}"] if lower else []), *study.notes]
+    notes = [*marks_of(study), *([f"lower is better for {join_names(lower)}"] if lower else []), *study.notes]
     measures, series = count(len(study.measures), "measure"), count(len(study.series), "series", "series")
     first: list[Part] = [f"{count(len(study.points), 'checkpoint')} in {series}, {measures}"]
     first += [Facts(tuple(("note", note) for note in notes))] if notes else []
@@ -66,7 +66,7 @@ def _series_parts(study: Study) -> Iterator[Part]:
         places = [place for point in series.points if (place := series.place(point)) is not None]
         span, size = NOTHING, series.steps_per_epoch
         if places:
-            span = f"{series.axis} {' - '.join(dict.fromkeys(map(place_text, (places[0], places[-1]))))}"
+            span = f"{series.axis} {' - '.join(dict.fromkeys(map(ordinal_place, (places[0], places[-1]))))}"
         rows.append(
             (
                 series.name,
@@ -84,7 +84,7 @@ def _series_parts(study: Study) -> Iterator[Part]:
     header = ("series", *columns, "length", "checkpoints", "from - to", "steps\nper epoch")
     yield Table(header=header, rows=tuple(rows), left=1 + len(columns))
     lacking = [
-        f"{name} of {'all series' if len(names) == len(study.series) else listed(names)}"
+        f"{name} of {'all series' if len(names) == len(study.series) else join_names(names)}"
         for name, names in unknown.items()
         if names
     ]
@@ -110,7 +110,9 @@ def marks_of(study: Study) -> list[str]:
             if value.low is None:
                 found.setdefault(f"{measure.label} has no interval: {value.why}", []).append(point.short)
     whole = len(study.points)
-    return [text if len(names) == whole else f"{text} ({listed(names, 3)})" for text, names in found.items()]
+    return [
+        text if len(names) == whole else f"{text} ({join_names(names, 3)})" for text, names in found.items()
+    ]
 
 
 def contradictions(study: Study) -> Section | None:
@@ -137,7 +139,7 @@ def contradictions(study: Study) -> Section | None:
             for one in wrong
         ),
         left=2,
-        title=listed(f"{name} = {formulas[name]}" for name in names),
+        title=join_names(f"{name} = {formulas[name]}" for name in names),
     )
     bad = [Facts(tuple(("not read", f"{path}, {row}") for path, row in study.bad))] if study.bad else []
     return Section(

@@ -36,7 +36,7 @@ from pytest_touchstone.compare.changes import composite_of_items
 from pytest_touchstone.compare.formats.base import BadRow, Contradiction
 from pytest_touchstone.compare.metric import is_share, metric_of
 from pytest_touchstone.core.composite import COMPOSITE, Composite, Part, composite_value
-from pytest_touchstone.core.text import listed, place_text
+from pytest_touchstone.core.text import join_names, ordinal_place
 from pytest_touchstone.document.formatting import NOTHING, in_percent, interval, number
 from pytest_touchstone.results.summary import Metric
 from pytest_touchstone.statistics.comparison import LEVEL, MetricUnit, unit_of, z_quantile
@@ -82,7 +82,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measure:
+class StudyMetric:
     """A metric of a benchmark, or a composite (``benchmark`` is then its name, ``metric`` "composite").
 
     ``label`` names it in tables (``Real@1``), ``key`` in data (``real_coref:real@1``). ``share``: it has no ``unit``,
@@ -167,7 +167,7 @@ class Value:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class About:
+class SeriesInfo:
     """The known facts of a series' training: by pyproject.toml (``told``), else by the runs' own notes (``noted``).
 
     Both map a name such as ``data`` or ``method`` to a text; nothing is guessed.
@@ -207,7 +207,7 @@ class Series:
     training: str
     seq_len: int | None
     points: tuple[Point, ...]
-    about: About = field(default_factory=About)
+    about: SeriesInfo = field(default_factory=SeriesInfo)
     steps_per_epoch: StepsPerEpoch | None = None
 
     @property
@@ -225,7 +225,7 @@ class Series:
     def at(self, point: Point) -> str:
         """The place as text, or the checkpoint's name."""
         place = self.place(point)
-        return point.short if place is None else place_text(place)
+        return point.short if place is None else ordinal_place(place)
 
     def where(self, point: Point) -> str:
         """The place in words: ``epoch 3``, ``step 390``, or the checkpoint's name."""
@@ -241,7 +241,7 @@ class Study:
     """
 
     series: tuple[Series, ...]
-    measures: tuple[Measure, ...]
+    measures: tuple[StudyMetric, ...]
     values: Mapping[tuple[str, str], Value]
     contradictions: tuple[Contradiction, ...] = ()
     bad: tuple[tuple[str, BadRow], ...] = ()
@@ -262,21 +262,21 @@ class Study:
         """All points, series by series."""
         return tuple(point for series in self.series for point in series.points)
 
-    def value(self, point: Point, measure: Measure) -> Value | None:
+    def value(self, point: Point, measure: StudyMetric) -> Value | None:
         """The measure at the point; None where it was not measured."""
         return self.values.get((point.name, measure.key))
 
-    def valid(self, point: Point, measure: Measure) -> Value | None:
+    def valid(self, point: Point, measure: StudyMetric) -> Value | None:
         """The measure at the point; None also where it is not to be believed."""
         value = self.value(point, measure)
         return None if value is None or value.invalid else value
 
-    def measured(self, series: Series, measure: Measure) -> list[tuple[Point, Value]]:
+    def measured(self, series: Series, measure: StudyMetric) -> list[tuple[Point, Value]]:
         """The points of a series that have a valid value of the measure, in order, each with it."""
         found = ((point, self.valid(point, measure)) for point in series.points)
         return [(point, value) for point, value in found if value is not None]
 
-    def ordered(self, series: Series, measure: Measure) -> list[tuple[Point, Value]]:
+    def ordered(self, series: Series, measure: StudyMetric) -> list[tuple[Point, Value]]:
         """The same of those whose place in the training is known, which alone have an order."""
         return [one for one in self.measured(series, measure) if series.place(one[0]) is not None]
 
@@ -330,7 +330,7 @@ def facts_of(value: Any) -> Any:
     """Return records as plain data: points and series by their names, measures by their keys."""
     if isinstance(value, (Point, Series)):
         return value.name
-    if isinstance(value, Measure):
+    if isinstance(value, StudyMetric):
         return value.key
     if is_dataclass(value):
         return {one.name: facts_of(getattr(value, one.name)) for one in fields(value)}
@@ -343,14 +343,14 @@ def facts_of(value: Any) -> Any:
 
 def place_or_nothing(place: float | None) -> str:
     """Return a place on an axis as text."""
-    return NOTHING if place is None else place_text(place)
+    return NOTHING if place is None else ordinal_place(place)
 
 
 def found_among(told: Sequence[str], tested: int, tests: str) -> str:
     """Return which of so many tests are more than noise: ``1 of 49 drops: Real@1 of mlm``, ``none of 12 drops``."""
     if not told:
         return f"none of {tested} {tests}"
-    return f"{len(told)} of {tested} {tests}: {listed(told, MOST_IN_LINE, between='; ')}"
+    return f"{len(told)} of {tested} {tests}: {join_names(told, MOST_IN_LINE, between='; ')}"
 
 
 # The value of a measure at a point
@@ -360,7 +360,7 @@ _POSITIVE: Final = ("perplexity", "bits_per_byte")
 """Parts of the names of metrics that are not below 0."""
 
 
-def value_of(candidate: CheckpointResults, measure: Measure) -> Value | None:
+def value_of(candidate: CheckpointResults, measure: StudyMetric) -> Value | None:
     """The measure of this candidate; None where it was not measured."""
     if measure.composite is not None:
         return _composite(candidate, measure.composite)

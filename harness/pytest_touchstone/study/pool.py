@@ -5,9 +5,9 @@ only totals are known are taken as independent; on the same items they rise and 
 known better than that. A perplexity that is asked for itself is compared from totals too.
 
 Of means larger is better throughout: an error rate is turned around. Points on the
-same items share their luck, which their covariance holds (``statistics.contrasts.noise_of``); points on other items
-are independent. Of a point known by totals alone the error counts (``errors``); how it is correlated with others is not
-known, and each use takes what claims the least.
+same items share their luck, which their covariance holds (``statistics.contrasts.covariance_of_means``); points on
+other items are independent. Of a point known by totals alone the error counts (``errors``); how it is correlated with
+others is not known, and each use takes what claims the least.
 
 Points whose result is not valid are left out: they decide nothing.
 
@@ -30,18 +30,24 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from pytest_touchstone.compare.candidate import BenchmarkScores
-from pytest_touchstone.compare.judge import score_name
+from pytest_touchstone.compare.comparison_verdicts import score_name
 from pytest_touchstone.compare.metric import compare_metric, metric_of
 from pytest_touchstone.compare.pair import compare_composite_in
 from pytest_touchstone.core.composite import Part
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.statistics.best_of_many import is_told_best
 from pytest_touchstone.statistics.comparison import Comparison, undefined
-from pytest_touchstone.statistics.contrasts import Contrast, JointNoise, Weighted, contrast, noise_of
+from pytest_touchstone.statistics.contrasts import (
+    Contrast,
+    ContrastTerm,
+    MeanCovariance,
+    contrast,
+    covariance_of_means,
+)
 from pytest_touchstone.statistics.curves import LAST, LEAST, SignalToNoise, signal_to_noise
 from pytest_touchstone.statistics.intervals import any_shared, is_binary, satterthwaite
 from pytest_touchstone.statistics.paired import compare_flips
-from pytest_touchstone.study.points import Measure, Point, Series, Study, with_limits
+from pytest_touchstone.study.points import Point, Series, Study, StudyMetric, with_limits
 
 if TYPE_CHECKING:
     import numpy as np
@@ -134,7 +140,7 @@ UNTESTED: Final = "cannot be tested"
 """The verdicts on a change along a series."""
 
 
-def difference(study: Study, baseline: Point, new: Point, measure: Measure) -> Comparison:
+def difference(study: Study, baseline: Point, new: Point, measure: StudyMetric) -> Comparison:
     """The new point against the baseline by a measure; undefined, with the reason, where one lacks it."""
     level = study.level
     before, after = baseline.candidate.entries, new.candidate.entries
@@ -171,14 +177,14 @@ NORMAL_UNITS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Pool:
+class JointMeans:
     """A measure at the points that have it, in the study's order; ``means`` are turned so that larger is better.
 
     ``index`` has the points' places by name. ``units`` counts the independent items behind each, 0 where nothing is
     known of the noise; ``further`` is the most that a further item moves each by.
     """
 
-    measure: Measure
+    measure: StudyMetric
     points: tuple[Point, ...]
     index: Mapping[str, int]
     means: tuple[float, ...]
@@ -199,7 +205,7 @@ class Pool:
         found: np.ndarray = self.covariance + np.diag(np.square(self.errors))
         return found
 
-    def noise(self, places: Sequence[int]) -> JointNoise | None:
+    def noise(self, places: Sequence[int]) -> MeanCovariance | None:
         """The noise of these means; None where that of one is not known. Totals are taken as independent, which is
         most for the maximum of several."""
         import numpy as np
@@ -207,9 +213,9 @@ class Pool:
         units = min((self.units[place] for place in places), default=UNKNOWN_UNITS)
         if units < 2:
             return None
-        return JointNoise(self.spread[np.ix_(places, places)], units)
+        return MeanCovariance(self.spread[np.ix_(places, places)], units)
 
-    def contrast(self, weights: Sequence[Weighted], *, level: float, extra: float = 0.0) -> Contrast:
+    def contrast(self, weights: Sequence[ContrastTerm], *, level: float, extra: float = 0.0) -> Contrast:
         """The weighted sum of means."""
         return contrast(
             self.means,
@@ -226,24 +232,24 @@ class Pool:
         """The others that cannot be told from the one measured best of so many: a paired p, times half their number
         (``statistics.best_of_many.is_told_best``), above 1 - level. An unknown noise tells nothing."""
         leads = {
-            place: self.contrast([Weighted(best, 1.0), Weighted(place, -1.0)], level=level).p
+            place: self.contrast([ContrastTerm(best, 1.0), ContrastTerm(place, -1.0)], level=level).p
             for place in among
             if place != best
         }
         return [place for place, p in leads.items() if not is_told_best([p], len(among), 1 - level)]
 
 
-def pools_of(study: Study) -> dict[str, Pool]:
+def pools_of(study: Study) -> dict[str, JointMeans]:
     """The pools of all measures by their keys; ``study.once(pools_of)`` keeps them."""
     return {measure.key: pool_of(study, measure) for measure in study.measures}
 
 
-def pool_of(study: Study, measure: Measure) -> Pool:
+def pool_of(study: Study, measure: StudyMetric) -> JointMeans:
     """The measure at all points of the study that have a valid result of it."""
     return pool_over(study, measure, [one for one in study.points if study.valid(one, measure) is not None])
 
 
-def pool_over(study: Study, measure: Measure, points: Sequence[Point]) -> Pool:
+def pool_over(study: Study, measure: StudyMetric, points: Sequence[Point]) -> JointMeans:
     """The measure at points that have it."""
     import numpy as np
 
@@ -257,7 +263,7 @@ def pool_over(study: Study, measure: Measure, points: Sequence[Point]) -> Pool:
             variances = [float(noise.covariance[index, index] + noise.errors[index] ** 2) for noise in noises]
             degrees = [int(noise.units[index]) - 1 for noise in noises]
             units.append(1 + round(satterthwaite(variances, degrees)))
-    return Pool(
+    return JointMeans(
         measure=measure,
         points=tuple(points),
         index={point.name: index for index, point in enumerate(points)},
@@ -280,7 +286,7 @@ class _Noise(NamedTuple):
     span: float
 
 
-def _noise(study: Study, measure: Measure, benchmark: str, points: Sequence[Point]) -> _Noise:
+def _noise(study: Study, measure: StudyMetric, benchmark: str, points: Sequence[Point]) -> _Noise:
     """Return the noise of one benchmark of a measure: of items where they are known, else of totals at most."""
     import numpy as np
 
@@ -305,7 +311,7 @@ def _noise(study: Study, measure: Measure, benchmark: str, points: Sequence[Poin
         units[index] = min(sizes, default=UNKNOWN_UNITS)
     for places, shared in _groups(columns):
         means[places] = [math.fsum(row) / len(row) for row in shared.values.tolist()]
-        noise = noise_of(shared.values[:-1], shared.values[-1], shared.clusters)
+        noise = covariance_of_means(shared.values[:-1], shared.values[-1], shared.clusters)
         if noise is not None:
             covariance[np.ix_(places, places)] = noise.covariance
             units[places] = noise.units
@@ -370,7 +376,7 @@ class MeasureNoise:
     ``why`` is the reason for "no evidence".
     """
 
-    measure: Measure
+    measure: StudyMetric
     series: tuple[Series, ...]
     found: SignalToNoise | None
     items: float | None
@@ -386,7 +392,7 @@ def noise(study: Study) -> list[MeasureNoise]:
     return [_noise_of_measure(study, pools[measure.key]) for measure in study.measures if measure.primary]
 
 
-def _noise_of_measure(study: Study, pool: Pool) -> MeasureNoise:
+def _noise_of_measure(study: Study, pool: JointMeans) -> MeasureNoise:
     places = {series.name: pool.places(series.points) for series in study.series}
     used = [series for series in study.series if len(places[series.name]) >= LEAST]
     lines = [places[series.name] for series in used]
@@ -421,7 +427,7 @@ def _noise_of_measure(study: Study, pool: Pool) -> MeasureNoise:
     )
 
 
-def _largest(pool: Pool, tails: Sequence[Sequence[int]], level: float) -> Contrast | None:
+def _largest(pool: JointMeans, tails: Sequence[Sequence[int]], level: float) -> Contrast | None:
     """Return the difference of the means of the two series that are furthest apart."""
     if len(tails) < 2:
         return None
@@ -430,7 +436,7 @@ def _largest(pool: Pool, tails: Sequence[Sequence[int]], level: float) -> Contra
     if low == high:
         low, high = next(combinations(range(len(tails)), 2))
     weights = [
-        Weighted(place, sign / len(tails[end]))
+        ContrastTerm(place, sign / len(tails[end]))
         for sign, end in ((1, high), (-1, low))
         for place in tails[end]
     ]

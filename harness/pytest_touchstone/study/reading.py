@@ -42,21 +42,21 @@ from pytest_touchstone.compare.formats.base import BadRow, Contradiction, Result
 from pytest_touchstone.compare.formats.korean_mlm import COLUMNS
 from pytest_touchstone.compare.load import check_sizes, place_of, read_file, result_files
 from pytest_touchstone.compare.load import select as select_candidates
-from pytest_touchstone.compare.metric import by_score, condition_text, conditions_apart
+from pytest_touchstone.compare.metric import by_score, condition_text, conditions_that_differ
 from pytest_touchstone.core.composite import COMPOSITE, Composite
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.files import project_table
-from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.results.run_directory import OF_RUNS, is_run
 from pytest_touchstone.results.store_entry import StoredResult, composites_of
 from pytest_touchstone.results.summary import SUMMARY
 from pytest_touchstone.study.points import (
-    About,
-    Measure,
     Point,
     Series,
+    SeriesInfo,
     StepsPerEpoch,
     Study,
+    StudyMetric,
     Value,
     value_of,
 )
@@ -120,14 +120,14 @@ def about_series(
     training: str,
     rows: Iterable[Mapping[str, Any]],
     told: Mapping[str, Mapping[str, str]],
-) -> About:
+) -> SeriesInfo:
     """The known facts of a series: by the project's table, and by the ``rows`` of its checkpoints."""
     noted: dict[str, list[str]] = {}
     for row in rows:
         for key, value in _noted(row).items():
             known = noted.setdefault(key, [])
             known += [value] if value not in known else []
-    return About(
+    return SeriesInfo(
         told={**told.get(training, {}), **told.get(name, {})},
         noted={key: ", ".join(values) for key, values in noted.items()},
     )
@@ -237,7 +237,7 @@ def read_tables(
     tables += more.items()
     if not any(one.entries for _, table in tables for one in table.candidates):
         bad = next((f"{path}, {row}" for path, table in tables for row in table.bad), "")
-        nothing = f"no results in {listed(arguments) if arguments else f'{output}/'}"
+        nothing = f"no results in {join_names(arguments) if arguments else f'{output}/'}"
         why = next(
             (f"{nothing}; {n}" for _, table in tables for one in table.candidates for n in one.notes), ""
         )
@@ -302,7 +302,7 @@ def _named(table: ResultTable, name: str, path: Path) -> ResultTable:
     found = select_candidates(table.candidates, name)
     if not found:
         raise DataError(
-            f"{path}: no checkpoint {name!r}; there are: {listed(one.name for one in table.candidates)}"
+            f"{path}: no checkpoint {name!r}; there are: {join_names(one.name for one in table.candidates)}"
         )
     names = {one.name for one in found}
     return replace(
@@ -528,12 +528,12 @@ def _point(one: _Draft, series: str, taken: Counter[str], used: Counter[str]) ->
 # Measures
 
 
-def _measures(points: Sequence[Point], more: Iterable[Composite], every: bool) -> list[Measure]:
+def _measures(points: Sequence[Point], more: Iterable[Composite], every: bool) -> list[StudyMetric]:
     """The primary metrics with the parts of composites, by benchmark, then the composites."""
     entries = [entry for point in points for entry in point.candidate.entries.items()]
     composites = composites_of((entry.saved for _, entry in entries), more)
     parts = {(part.benchmark, part.metric) for one in composites for part in one.parts}
-    found: dict[str, dict[str, Measure]] = {}
+    found: dict[str, dict[str, StudyMetric]] = {}
     for benchmark, entry in entries:
         saved = entry.saved
         own = found.setdefault(benchmark, {})
@@ -542,7 +542,7 @@ def _measures(points: Sequence[Point], more: Iterable[Composite], every: bool) -
             wanted = metric == first or every or (benchmark, metric) in parts
             if not wanted or metric in own or metric not in saved.metrics:
                 continue
-            own[metric] = Measure(
+            own[metric] = StudyMetric(
                 benchmark=benchmark,
                 metric=metric,
                 label=_LABELS.get((benchmark, metric), f"{benchmark} {_shown(saved, metric)}"),
@@ -551,7 +551,7 @@ def _measures(points: Sequence[Point], more: Iterable[Composite], every: bool) -
                 primary=metric == first,
             )
     made = [
-        Measure(benchmark=one.name, metric=COMPOSITE, label=one.name, composite=one) for one in composites
+        StudyMetric(benchmark=one.name, metric=COMPOSITE, label=one.name, composite=one) for one in composites
     ]
     return [*(one for own in found.values() for one in own.values()), *made]
 
@@ -563,7 +563,7 @@ def _shown(saved: StoredResult, metric: str) -> str:
     return how.compared(saved.primary) if stands else metric
 
 
-def _shared(one: Measure, values: Mapping[tuple[str, str], Value]) -> Measure:
+def _shared(one: StudyMetric, values: Mapping[tuple[str, str], Value]) -> StudyMetric:
     own = [value.value for (_, key), value in values.items() if key == one.key]
     return replace(one, share=not one.unit and all(0 <= value <= 1 for value in own))
 
@@ -577,7 +577,7 @@ def _apart(points: Sequence[Point]) -> list[str]:
             other = first.setdefault(name, entry)
             if other.saved.conditions == entry.saved.conditions:
                 continue
-            for condition, pair in conditions_apart(other, entry).items():
+            for condition, pair in conditions_that_differ(other, entry).items():
                 if condition != "seq_len":
                     found.setdefault((name, condition_text(condition, pair)), []).append(point.name)
-    return [f"not asked alike, {text}: {name} of {listed(who, 3)}" for (name, text), who in found.items()]
+    return [f"not asked alike, {text}: {name} of {join_names(who, 3)}" for (name, text), who in found.items()]

@@ -21,8 +21,8 @@ from pytest_touchstone.study.curve_sections import curves, forecast_section, ove
 from pytest_touchstone.study.forgetting import forgotten
 from pytest_touchstone.study.overview import checkpoints, contradictions, overview
 from pytest_touchstone.study.points import Study
+from pytest_touchstone.study.series_sections import matrix, series_sections, starts
 from pytest_touchstone.study.sparklines import glance
-from pytest_touchstone.study.versus import matrix, starts, versus
 
 BEFORE: Final = (
     overview,
@@ -34,7 +34,7 @@ BEFORE: Final = (
     overfitting,
     starts,
 )
-FINDINGS: Final = (versus, forgotten, noise_section, matrix, advice_section)
+FINDINGS: Final = (series_sections, forgotten, noise_section, matrix, advice_section)
 
 
 def sections_of(study: Study, forecast_at: float | None = None) -> list[Section]:

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pytest_touchstone.core.text import place_text
+from pytest_touchstone.core.text import ordinal_place
 from pytest_touchstone.document import Section, Verbatim
 from pytest_touchstone.document.formatting import NOTHING, cell_width, cut_name
 from pytest_touchstone.study.curves import Curve, curves_of
-from pytest_touchstone.study.points import Axis, Measure, Series, Study
+from pytest_touchstone.study.points import Axis, Series, Study, StudyMetric
 
 BARS: Final = "▁▂▃▄▅▆▇█"
 LACKING: Final = "·"
@@ -105,7 +105,7 @@ def scale(columns: Mapping[float, int]) -> str:
     places = list(columns)
     cells = [" "] * (2 * columns[places[-1]] + 12)
     for place in (places[0], places[-1], *places):
-        text, start = place_text(place), 2 * columns[place] + 1
+        text, start = ordinal_place(place), 2 * columns[place] + 1
         if set(cells[start - 1 : start + len(text) + 1]) == {" "}:
             cells[start : start + len(text)] = text
     return "".join(cells).rstrip()
@@ -128,7 +128,7 @@ def sparklines(study: Study, signs: Mapping[tuple[str, str], str]) -> list[list[
     return blocks
 
 
-def _spark(study: Study, series: Series, measure: Measure, signs: Mapping[tuple[str, str], str]) -> Spark:
+def _spark(study: Study, series: Series, measure: StudyMetric, signs: Mapping[tuple[str, str], str]) -> Spark:
     points = [one for one in series.points if series.axis == "order" or series.place(one) is not None]
     places = [series.place(one) for one in points]
     values = [study.valid(one, measure) for one in points]
@@ -145,7 +145,9 @@ def _spark(study: Study, series: Series, measure: Measure, signs: Mapping[tuple[
     return replace(spark, peak=f"{text} at {where} {signs.get((series.name, measure.key), '')}".rstrip())
 
 
-def _block(sparks: Sequence[Spark], axis: Axis, limits: tuple[float, float], measure: Measure) -> list[str]:
+def _block(
+    sparks: Sequence[Spark], axis: Axis, limits: tuple[float, float], measure: StudyMetric
+) -> list[str]:
     """Return the lines of the series on one axis, below its numbers; all fit ``WIDTH``, if names of places allow."""
     names = min(LONGEST, max(cell_width(one.name) for one in sparks))
     width = max(names, cell_width(measure.label))

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.checkpoints.formats.gguf import SPLITS, read_gguf, tokenizer_of
-from pytest_touchstone.checkpoints.formats.gguf_keys import ARCHITECTURES, check_complete, config_values
+from pytest_touchstone.checkpoints.formats.gguf_metadata import ARCHITECTURES, check_complete, config_values
 from pytest_touchstone.core.errors import CheckpointError
 from tests.support.gguf_files import model_keys, write
 

@@ -14,11 +14,11 @@ from pytest_touchstone.compare.gate.config import (
     BenchmarkRules,
     Floor,
     GateConfig,
-    check_floors,
     check_names,
     check_plan,
     parse_floor,
     read_gate_config,
+    validate_floors,
 )
 from pytest_touchstone.core.aggregation import STANDARD, mean
 from pytest_touchstone.core.errors import GateError
@@ -157,7 +157,7 @@ def test_a_bound_that_is_no_number_is_refused(text: str) -> None:
 
 def checked(floor: str, *saved: StoredResult) -> None:
     plan = GateConfig(benchmarks={"b": BenchmarkRules(floors=(parse_floor(floor, "x"),))})
-    check_floors(plan, saved)
+    validate_floors(plan, saved)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_a_composite_is_a_share() -> None:
         benchmarks={"score": BenchmarkRules(floors=(parse_floor("score >= 65", "x"),))}, composites=STUDIED
     )
     with pytest.raises(GateError, match=r"score is a share, .*; write 0\.65 or 65%"):
-        check_floors(plan, [])
+        validate_floors(plan, [])
 
 
 @pytest.mark.parametrize("floor", ["perplexity <= 20", "logprob >= -3", "bleu >= 30", "tokens <= 500"])

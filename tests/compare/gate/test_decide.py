@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from pytest_touchstone.compare.baselines import BaselineChoice, BaselineSource
 from pytest_touchstone.compare.candidate import BenchmarkScores
+from pytest_touchstone.compare.comparison_verdicts import compare, compute_verdicts
 from pytest_touchstone.compare.gate.config import BenchmarkRules, Floor, GateConfig
-from pytest_touchstone.compare.gate.decide import Early, cases_of, decide
+from pytest_touchstone.compare.gate.decide import EarlyVerdict, cases_of, decide
 from pytest_touchstone.compare.gate.result import GateResult, gate_json, lines_from_json, ordered
-from pytest_touchstone.compare.judge import compare, judge
 from pytest_touchstone.compare.standings import best_checkpoint, standings_of
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.reports.gate import baseline_text, decision_text, difference_text, heading
@@ -278,7 +278,8 @@ def test_a_verdict_that_was_settled_early_has_its_largest_drop_measured_on_the_i
     compared = compare(mine, earlier)
     assert compared.comparison.difference is not None
     assert compared.comparison.difference > -0.024
-    early = Early(BaselineChoice(state="chosen", baselines=earlier), judge({"b": compared}, margin=0.5)["b"])
+    choice = BaselineChoice(state="chosen", baselines=earlier)
+    early = EarlyVerdict(choice, compute_verdicts({"b": compared}, margin=0.5)["b"])
     for most, code in ((0.024, 8), (0.026, 0)):
         plan = GateConfig(mode="plain", benchmarks={"b": BenchmarkRules(max_drop=most)})
         found = decide(cases_of([mine], []), source(*earlier), plan, {("new", "b"): early})

@@ -12,7 +12,7 @@ import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo, resolve
 from pytest_touchstone.checkpoints.fingerprint import WEAK
-from pytest_touchstone.checkpoints.formats.base import Lasting
+from pytest_touchstone.checkpoints.formats.base import CheckpointResources
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.keys import masked_value
 from pytest_touchstone.core.requests import Generate, Loglikelihood
@@ -54,7 +54,7 @@ def model(tmp_path: Path) -> Path:
     return folder
 
 
-def started(source: str, lasting: Lasting | None, seq_len: int | None = None) -> CheckpointInfo:
+def started(source: str, lasting: CheckpointResources | None, seq_len: int | None = None) -> CheckpointInfo:
     (info,) = resolve(source, seq_len=seq_len, lasting=lasting)
     return info
 
@@ -63,7 +63,7 @@ def test_a_server_is_started_asked_and_ended_with_all_that_it_has_started(
     notes: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "sk-0123456789abcdef")
-    with Lasting(logs=tmp_path) as lasting:
+    with CheckpointResources(logs=tmp_path) as lasting:
         info = started(f"vllm:{model}?args=--seed 7", lasting, seq_len=512)
         (start,) = starts(notes)
         port = start["arguments"][start["arguments"].index("--port") + 1]
@@ -100,7 +100,7 @@ def test_sglang_is_started_by_the_python_on_path_that_has_it(notes: Path, model:
         f'exec {notes.parent / "vllm"} serve "$@"\n'
     )
     python.chmod(0o755)
-    with Lasting() as lasting:
+    with CheckpointResources() as lasting:
         info = started(f"sglang:{model}?dtype=bfloat16&args=--tensor-parallel-size 2", lasting, seq_len=512)
         (start,) = starts(notes)
     assert Path(f"{python}.told").read_text() == "-m sglang.launch_server --model-path\n"
@@ -110,7 +110,7 @@ def test_sglang_is_started_by_the_python_on_path_that_has_it(notes: Path, model:
 
 
 def test_the_fingerprint_of_a_server_of_known_weights_is_theirs_and_its_own(notes: Path, whole: Path) -> None:
-    with Lasting() as lasting:
+    with CheckpointResources() as lasting:
         info = started(f"vllm:{whole}", lasting)
         (local,) = resolve(str(whole), seq_len=None)
         assert info.name == f"{local.name}-vllm"
@@ -130,7 +130,7 @@ def test_a_server_loads_a_file_that_this_process_refuses_and_its_fingerprint_is_
     path = write(tmp_path / "x.gguf", keys, tensors)
     with pytest.raises(CheckpointError, match="cannot be honoured here; give llama-server:"):
         resolve(str(path), seq_len=None)
-    with Lasting() as lasting:
+    with CheckpointResources() as lasting:
         info = started(f"vllm:{path}", lasting)
         assert not (identity(info) or WEAK).startswith(WEAK)
 
@@ -139,7 +139,7 @@ def test_a_server_that_ends_at_its_start_is_an_error_with_its_last_words(
     notes: Path, model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MODEL_SERVER_FAULT", "dies")
-    with Lasting() as lasting, pytest.raises(CheckpointError) as raised:
+    with CheckpointResources() as lasting, pytest.raises(CheckpointError) as raised:
         started(f"vllm:{model}", lasting)
     before, _, log = str(raised.value).rpartition(" (all of them: ")
     assert before == (
@@ -157,7 +157,7 @@ def test_the_key_of_a_server_is_in_none_of_its_words(logs: bool, tmp_path: Path)
     words = f"args: api_key={KEY}\n\x1b[31mI ask for {KEY}\x1b[0m at http://me:{KEY}@host/"
     program = f"print({words!r}); exit(3)"
     said: list[str] = []
-    with Lasting(said.append, tmp_path if logs else None) as lasting:
+    with CheckpointResources(said.append, tmp_path if logs else None) as lasting:
         one = ManagedServer("vllm", (sys.executable, "-c", program, "--api-key", KEY), free_port())
         lasting.callback(one.end, lasting)
         with pytest.raises(CheckpointError, match=r"its last words: args: api_key=.* / I ask for") as raised:
@@ -172,7 +172,7 @@ def test_the_key_of_a_server_is_in_none_of_its_words(logs: bool, tmp_path: Path)
     "args", [f"--api-key {KEY}", f"--api-key={KEY}", f"--api-key+{KEY}", f"--api-key%20{KEY}"]
 )
 def test_the_key_in_a_servers_arguments_is_not_described(args: str, notes: Path, model: Path) -> None:
-    with Lasting() as lasting:
+    with CheckpointResources() as lasting:
         info = started(f"vllm:{model}?args={args}", lasting)
         (start,) = starts(notes)
     assert KEY in " ".join(start["arguments"])
@@ -186,7 +186,7 @@ def test_a_server_that_does_not_answer_in_time_is_an_error_and_is_ended(
     monkeypatch.setenv("MODEL_SERVER_FAULT", "hangs")
     monkeypatch.setattr(managed_servers, "SILENT_SECONDS", 0.1)
     said: list[str] = []
-    with Lasting(said.append) as lasting:
+    with CheckpointResources(said.append) as lasting:
         port = free_port()
         one = ManagedServer("vllm", (str(notes.parent / "vllm"), "serve", "x", "--port", str(port)), port)
         lasting.callback(one.end, lasting)
@@ -206,7 +206,7 @@ def test_a_server_that_does_not_want_to_end_is_killed_with_helpers_that_have_lef
     quick = notes.parent / "parent_watch.py"
     quick.write_text(source.replace("GRACE: Final = 10.0", "GRACE: Final = 0.3"), encoding="utf-8")
     monkeypatch.setattr(parent_watch, "__file__", str(quick))
-    with Lasting() as lasting:
+    with CheckpointResources() as lasting:
         started(f"vllm:{model}", lasting)
         (start,) = starts(notes)
     assert gone(start["pids"], 0)
@@ -214,7 +214,7 @@ def test_a_server_that_does_not_want_to_end_is_killed_with_helpers_that_have_lef
 
 def test_a_server_that_ends_by_itself_is_told_of(notes: Path, model: Path, tmp_path: Path) -> None:
     said: list[str] = []
-    with Lasting(said.append, tmp_path) as lasting:
+    with CheckpointResources(said.append, tmp_path) as lasting:
         started(f"vllm:{model}", lasting)
         (start,) = starts(notes)
         subprocess.run(["kill", "-9", str(start["pids"][0])], check=True)
@@ -255,7 +255,7 @@ def test_what_cannot_be_started_is_said_in_one_line(
     source: str, why: str, *, model: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(model))
-    with Lasting() as lasting, pytest.raises(CheckpointError) as raised:
+    with CheckpointResources() as lasting, pytest.raises(CheckpointError) as raised:
         started(source.format(model=model, whole=whole), lasting)
     assert why in str(raised.value)
     assert "\n" not in str(raised.value)

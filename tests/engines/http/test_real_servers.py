@@ -13,7 +13,7 @@ import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo, resolve
 from pytest_touchstone.checkpoints.builtin import builtin_path
-from pytest_touchstone.checkpoints.formats.base import Lasting
+from pytest_touchstone.checkpoints.formats.base import CheckpointResources
 from pytest_touchstone.core.requests import (
     Answer,
     Generate,
@@ -57,7 +57,7 @@ def answers(info: CheckpointInfo, requests: Sequence[Loglikelihood | Generate]) 
         return engine.answer(requests)
 
 
-def started(source: str, lasting: Lasting) -> CheckpointInfo:
+def started(source: str, lasting: CheckpointResources) -> CheckpointInfo:
     (info,) = resolve(source, seq_len=1024, lasting=lasting)
     return info
 
@@ -65,7 +65,7 @@ def started(source: str, lasting: Lasting) -> CheckpointInfo:
 def test_vllm_scores_and_continues_as_this_process_does(unpacked: Path) -> None:
     asked = [one for one in SCORES if isinstance(one, Loglikelihood)]
     (local,) = resolve(str(unpacked), seq_len=1024)
-    with Lasting(print) as lasting:
+    with CheckpointResources(print) as lasting:
         info = started(f"vllm:{unpacked}?args=--enforce-eager --dtype float32", lasting)
         assert Loglikelihood in info.serves
         for one, other in zip(answers(info, asked), answers(local, asked), strict=True):
@@ -81,7 +81,7 @@ def test_vllm_scores_and_continues_as_this_process_does(unpacked: Path) -> None:
 
 
 def test_llama_server_says_that_it_gives_no_scores_and_gives_texts() -> None:
-    with Lasting(print) as lasting:
+    with CheckpointResources(print) as lasting:
         info = started("llama-server:builtin:smollm2-135m", lasting)
         assert info.serves == (Generate,)
         assert "echo" in info.served["lacks"]

@@ -40,9 +40,9 @@ from pytest_touchstone.engines.transformers import (
 from pytest_touchstone.engines.transformers.agreement import (
     BOUND,
     FACTOR,
-    Company,
-    KnownWays,
+    BatchingConstraint,
     LoadedState,
+    VerifiedKernels,
     difference,
     folder_for,
     largest,
@@ -459,16 +459,16 @@ pytestmark = ON_CPU
 def probes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The probes that are run, in their order; the cache is a folder of the test's own."""
     found: list[str] = []
-    tried = KnownWays.tried
+    tried = VerifiedKernels.tried
 
-    def noted(self: KnownWays, way: str, probe: Callable[[], str | None]) -> str | None:
+    def noted(self: VerifiedKernels, way: str, probe: Callable[[], str | None]) -> str | None:
         def run() -> str | None:
             found.append(way)
             return probe()
 
         return tried(self, way, run)
 
-    monkeypatch.setattr(KnownWays, "tried", noted)
+    monkeypatch.setattr(VerifiedKernels, "tried", noted)
     monkeypatch.setattr(causal, "folder_for", lambda _model: tmp_path / "ways")
     return found
 
@@ -666,7 +666,7 @@ def test_one_long_row_changes_no_shorter_ones(order: int, tmp_path: Path) -> Non
     engine = engine_for(folder)
     assert numbers(engine.answer(requests)) == pytest.approx(alone, abs=1e-4)
     assert numbers(engine.answer(requests[1:2])) == pytest.approx(alone[1:2], abs=1e-4)
-    assert engine.company == Company(
+    assert engine.company == BatchingConstraint(
         boundary=_OF_LENGTH,
         reason=f"its positions are computed otherwise in texts of more than {_OF_LENGTH} tokens",
     )
@@ -698,10 +698,14 @@ def test_a_model_is_tried_beyond_the_window_that_its_config_names(tmp_path: Path
 
 
 def test_rows_stay_apart_by_what_the_model_makes_of_lengths() -> None:
-    assert len({Company().group(length) for length in (1, 50, 200)}) == 1
-    assert [Company(boundary=50).group(length) for length in (1, 50, 51, 200)] == [0, 0, 1, 1]
-    assert [Company(boundary=50, by_length=True).group(length) for length in (50, 51, 52)] == [0, 51, 52]
-    assert [Company("equal").group(length) for length in (1, 2)] == [1, 2]
+    assert len({BatchingConstraint().group(length) for length in (1, 50, 200)}) == 1
+    assert [BatchingConstraint(boundary=50).group(length) for length in (1, 50, 51, 200)] == [0, 0, 1, 1]
+    assert [BatchingConstraint(boundary=50, by_length=True).group(length) for length in (50, 51, 52)] == [
+        0,
+        51,
+        52,
+    ]
+    assert [BatchingConstraint("equal").group(length) for length in (1, 2)] == [1, 2]
 
 
 def test_the_boundary_is_found_in_the_rope_of_each_kind_of_layer() -> None:

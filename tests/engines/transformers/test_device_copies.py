@@ -63,7 +63,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[torch.Size]:
 
     monkeypatch.setattr(devices, "PINNED", {"meta"})
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
-    monkeypatch.setattr(logits, "Reading", Reading)
+    monkeypatch.setattr(logits, "AsyncHostCopy", Reading)
     monkeypatch.setattr(scoring, "_UNREAD", {"meta": 1})
     right = split_attention.operation_for
     monkeypatch.setattr(split_attention, "operation_for", lambda _device, *how: right("cuda", *how))
@@ -121,6 +121,6 @@ def test_numbers_of_one_copy_give_the_scores_of_several(
     wanted, passes = several.answer(asked), passes_of(one.loaded.model)
     monkeypatch.setattr(devices, "PINNED", {"cpu"})
     monkeypatch.setattr(torch.Tensor, "pin_memory", pinned)
-    monkeypatch.setattr(devices.Reading, "__init__", reading)
+    monkeypatch.setattr(devices.AsyncHostCopy, "__init__", reading)
     assert one.answer(asked) == wanted
     assert len(copies) == len(passes) > 0

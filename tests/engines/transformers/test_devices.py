@@ -21,8 +21,8 @@ from pytest_touchstone.engines.transformers import devices, loading
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.compat import is_out_of_memory
 from pytest_touchstone.engines.transformers.devices import (
+    AsyncHostCopy,
     BatchBudget,
-    Reading,
     choose_device,
     copies_notes,
     devices_of,
@@ -89,7 +89,7 @@ def test_a_model_is_spread_by_transformers_and_not_moved(
 
     monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", from_pretrained)
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: True)
-    monkeypatch.setattr(loading, "place", lambda *_: pytest.fail("the model was moved"))
+    monkeypatch.setattr(torch.nn.Module, "to", lambda *_: pytest.fail("the model was moved"))
     loaded = loading.load_model(info, settings)
     assert given == ["auto"]
     assert not loaded.model.training
@@ -127,7 +127,7 @@ def test_numbers_are_sent_and_read_pinned_and_without_a_wait_on_a_gpu_only(
     assert calls == []
     to_device([1, 2], torch.device("cuda", 1))
     assert calls == ["pinned", "to cuda:1 {'non_blocking': True}"]
-    assert Reading(torch.tensor([3.5])).numbers() == [3.5]
+    assert AsyncHostCopy(torch.tensor([3.5])).numbers() == [3.5]
 
 
 def engine_for(

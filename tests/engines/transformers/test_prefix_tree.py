@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from pytest_touchstone.engines.transformers.prefix_tree import (
     BatchLimits,
+    Chunk,
     Group,
-    Piece,
-    Stem,
+    PrefixChain,
     Tree,
     by_length,
     common,
@@ -29,11 +29,11 @@ rooms = st.integers(1, 30)
 sizes = st.none() | st.integers(1, 6)
 
 
-def parts(root: Stem) -> tuple[list[Piece], list[tuple[Stem, tuple[int, ...]]]]:
+def parts(root: PrefixChain) -> tuple[list[Chunk], list[tuple[PrefixChain, tuple[int, ...]]]]:
     """All pieces, and all stems with the nodes of the stems above."""
-    pieces: list[Piece] = []
-    stems: list[tuple[Stem, tuple[int, ...]]] = []
-    todo: list[tuple[Stem, tuple[int, ...]]] = [(root, ())]
+    pieces: list[Chunk] = []
+    stems: list[tuple[PrefixChain, tuple[int, ...]]] = []
+    todo: list[tuple[PrefixChain, tuple[int, ...]]] = [(root, ())]
     while todo:
         stem, above = todo.pop()
         pieces += stem.pieces
@@ -136,7 +136,7 @@ def test_batches_hold_every_piece_once_and_keep_to_their_limits(
     counts = [len(node.tokens) for node in tree.nodes]
     pieces, _ = parts(divide(tree, room=8, saving=5, logits=counts))
     left = sorted(pieces, key=lambda piece: piece.length)
-    taken: list[Piece] = []
+    taken: list[Chunk] = []
     while left:
         rows = take_batch(left, BatchLimits(tokens, logits, size, row=16))
         batch = [piece for row in rows for piece in row]
@@ -159,7 +159,7 @@ def test_in_a_row_each_token_sees_its_own_prefix_and_nothing_else(given_: Sequen
         check_sight(tree, take_batch(left, BatchLimits(40, 1000, row=30)))
 
 
-def check_sight(tree: Tree, rows: list[list[Piece]]) -> None:
+def check_sight(tree: Tree, rows: list[list[Chunk]]) -> None:
     layout = lay_out(tree, rows)
     prefix = {
         node.first + offset: tree.path(number)[: node.depth + offset + 1]

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from pytest_touchstone.checkpoints.formats.base import GROUP, CheckpointRequest, Format
+from pytest_touchstone.checkpoints.formats.base import GROUP, CheckpointFormat, CheckpointRequest
 from pytest_touchstone.checkpoints.formats.distributed import Distributed
 from pytest_touchstone.checkpoints.formats.gguf import Gguf
 from pytest_touchstone.checkpoints.formats.llama import Llama
@@ -66,13 +66,13 @@ class Fake:
 # The formats in order
 
 
-def formats() -> tuple[Format, ...]:
+def formats() -> tuple[CheckpointFormat, ...]:
     """Every format; a path belongs to the first one that detects it."""
     ours = (Lora(), Distributed(), Llama(), Gguf(), Transformers(), Fake())
     return (*plugins(GROUP, CheckpointError), *ours)
 
 
-def format_of(info: CheckpointInfo) -> Format:
+def format_of(info: CheckpointInfo) -> CheckpointFormat:
     """The format of a checkpoint. Raises ``CheckpointError`` where the package that knows it is gone."""
     for one in formats():
         if one.name == info.format:

@@ -28,7 +28,7 @@ OWN_ENGINES: Final = (
 """Our own engines that have targets of their own, by name: engines are made of what is here."""
 
 
-class Lasting(ExitStack):
+class CheckpointResources(ExitStack):
     """The things that are started for checkpoints, and end with this context.
 
     ``say`` tells a person what takes long or has gone wrong. ``logs`` is the folder for the logs of what has ended, if
@@ -56,7 +56,7 @@ class CheckpointRequest:
     trust_remote_code: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
     resolve_base: Callable[[str], list[CheckpointInfo]] = lambda _: []
-    lasting: Lasting | None = None
+    lasting: CheckpointResources | None = None
     served: bool = False
 
     def limited(self, path: Path | str, takes: int) -> int:
@@ -69,7 +69,7 @@ class CheckpointRequest:
         return takes if self.seq_len is None else self.seq_len
 
 
-class Format(Protocol):
+class CheckpointFormat(Protocol):
     """A kind of checkpoint on disk; nothing in it imports torch before ``load``."""
 
     @property
@@ -90,7 +90,7 @@ class Format(Protocol):
 
 
 @runtime_checkable
-class TargetOwner(Protocol):
+class SchemeHandler(Protocol):
     """A format or engine with targets of its own, which the user types in place of a path (``fake:causal``)."""
 
     @property
@@ -108,7 +108,7 @@ class TargetOwner(Protocol):
 
 
 @runtime_checkable
-class BareFormat(Protocol):
+class WeightsOnlyFormat(Protocol):
     """A format of bare tensors, which the engine ``transformers`` puts into a model of that library.
 
     The model's config is ``CheckpointInfo.params``, if there are any, else that in the folder of its tokenizer.

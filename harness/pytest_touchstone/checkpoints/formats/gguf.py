@@ -25,8 +25,8 @@ from typing import Any, Final, NamedTuple
 from pytest_touchstone.checkpoints.config_files import readable
 from pytest_touchstone.checkpoints.formats.base import CheckpointRequest
 from pytest_touchstone.checkpoints.formats.content import file_lines
-from pytest_touchstone.checkpoints.formats.gguf_keys import (
-    OmittedValue,
+from pytest_touchstone.checkpoints.formats.gguf_metadata import (
+    SkippedArray,
     Value,
     check_kind,
     config_values,
@@ -36,7 +36,7 @@ from pytest_touchstone.checkpoints.formats.gguf_keys import (
 from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo, Weights
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.files import open_regular
-from pytest_touchstone.core.text import listed
+from pytest_touchstone.core.text import join_names
 
 _WORDS: Final = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
 _REST: Final = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -148,7 +148,7 @@ def tokenizer_of(path: Path, architecture: str, keys: Mapping[str, Value]) -> Gg
     if space and (model == "gpt2" or architecture in _GEMMA):
         refused[f"{start}add_space_prefix"] = True
     if refused:
-        raise refusal(path, f"holds {listed((shown(*pair) for pair in refused.items()), 3)}")
+        raise refusal(path, f"holds {join_names((shown(*pair) for pair in refused.items()), 3)}")
     if model == "gpt2" and (not isinstance(pre, str) or pre == "default"):
         raise CheckpointError(
             f"{path}: does not name the way to cut a text before its tokens ({start}pre), so that they would be "
@@ -186,7 +186,7 @@ def _understood(name: str, value: Value) -> bool:
     if name in _OFF:
         return value is False
     if name in ("precompiled_charsmap", "suppress_tokens"):
-        return value in ((), OmittedValue(0))
+        return value in ((), SkippedArray(0))
     if name.startswith("add_"):
         return isinstance(value, bool) and name in ("add_bos_token", "add_eos_token", "add_space_prefix")
     if name.endswith("_token_id"):
@@ -315,7 +315,7 @@ class _Header:
             key = self._string()
             value = self._value()
             keys[key] = (
-                OmittedValue(len(value)) if isinstance(value, str) and len(value) > _MOST_KEPT else value
+                SkippedArray(len(value)) if isinstance(value, str) and len(value) > _MOST_KEPT else value
             )
         check_kind(self._path, keys)
         if tensors == 0:
@@ -384,7 +384,7 @@ class _Header:
             if count <= _MOST_KEPT:
                 return self._take(f"{count}{form}")
             self._skip(count * struct.calcsize("<" + form))
-            return OmittedValue(count)
+            return SkippedArray(count)
         unpack, content = struct.Struct("<Q").unpack_from, self._content
         at, size = self._at, len(content)
         for _ in range(count):
@@ -392,7 +392,7 @@ class _Header:
             if at > size:
                 raise struct.error("cut off")
         self._at = at
-        return OmittedValue(count)
+        return SkippedArray(count)
 
     def _string(self) -> str:
         (length,) = self._take("Q")

@@ -21,7 +21,7 @@ from pytest_touchstone.checkpoints.formats.content import Tensor, Tensors, size_
 from pytest_touchstone.checkpoints.formats.torch_pickle import is_old, read_pickled
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.files import open_regular
-from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.core.text import count, join_names
 
 _LARGEST_HEADER: Final = 100_000_000
 """The limit that the safetensors library itself sets."""
@@ -252,7 +252,7 @@ def check_gathered(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     """Raises ``CheckpointError`` for weights that are empty: DeepSpeed leaves them so if it did not gather them."""
     if empty := sorted(name for name, tensor in tensors.items() if tensor.shape == (0,)):
         raise CheckpointError(
-            f"{folder}: {count(len(empty), 'tensor')} without any number: {listed(empty, 3)}; if DeepSpeed's "
+            f"{folder}: {count(len(empty), 'tensor')} without any number: {join_names(empty, 3)}; if DeepSpeed's "
             "ZeRO-3 left them, merge its own files (zero_to_fp32.py), or save with "
             "stage3_gather_16bit_weights_on_model_save"
         )

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from pytest_touchstone.compare.candidate import CheckpointResults, ResultSource, source_of
 from pytest_touchstone.core.errors import DataError
-from pytest_touchstone.core.files import parsed
+from pytest_touchstone.core.files import parse_json
 from pytest_touchstone.results.summary import Summary
 
 GROUP: Final = "touchstone.result_formats"
@@ -82,7 +82,7 @@ def read_json(path: Path) -> tuple[ResultSource, Any]:
     """The file and its content; raises ``DataError`` where that is not JSON."""
     source, data = source_of(path)
     try:
-        return source, parsed(data)
+        return source, parse_json(data)
     except ValueError as error:
         raise DataError(f"{path}: not valid JSON ({error})") from None
 

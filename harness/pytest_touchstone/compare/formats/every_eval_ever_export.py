@@ -35,7 +35,7 @@ from pytest_touchstone.compare.formats.export import (
 from pytest_touchstone.core.aggregation import Aggregation
 from pytest_touchstone.core.keys import masked_value
 from pytest_touchstone.results.item_view import AnswerChoice, prompt_hash
-from pytest_touchstone.results.store_entry import StoredResult, entries_of
+from pytest_touchstone.results.store_entry import StoredResult, results_with_items
 from pytest_touchstone.results.summary import Metric, Result, finite
 from pytest_touchstone.statistics.comparison import LEVEL
 
@@ -72,7 +72,9 @@ class _Record:
 def every_eval_ever_files(export: Export) -> Files:
     """Return the file of a checkpoint, and the one of its samples where it has any."""
     saved = {
-        one.benchmark: one for one, _ in entries_of(export.summary, {}) if one.checkpoint == export.checkpoint
+        one.benchmark: one
+        for one, _ in results_with_items(export.summary, {})
+        if one.checkpoint == export.checkpoint
     }
     record = _Record(export, export.model_id or f"local/{sanitized(export.checkpoint)}", saved)
     content = _aggregate(record)

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.compare.formats.task_metrics import FILTERS
-from pytest_touchstone.core.marks import SHIPPED
+from pytest_touchstone.core.coverage import SHIPPED
 from pytest_touchstone.core.requests import VERDICT_KINDS
 from pytest_touchstone.results.item_view import PROMPTS, ItemView, prompt_hash
 from pytest_touchstone.results.records import Record

@@ -21,7 +21,7 @@ from pytest_touchstone.core.aggregation import is_soft
 from pytest_touchstone.core.dataset import read_text
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.files import file_name
-from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.results.summary import Metric, Result
 from pytest_touchstone.statistics.comparison import LEVEL, fixed
 
@@ -60,11 +60,11 @@ def hub_files(export: Export, folder: Path) -> HubFiles:
         files[name] = yaml.safe_dump([*kept, *ours], sort_keys=False, allow_unicode=True)
     notes = [f"{count(len(on_hub), 'result')} in {FOLDER}/ beside it"]
     if dropped := [one.name for one in whole if one.invalid is not None]:
-        notes.append(f"not valid, left out: {listed(dropped)}")
+        notes.append(f"not valid, left out: {join_names(dropped)}")
     if own := [one.name for one in valid if one not in on_hub]:
-        notes.append(f"of no dataset on the Hub that is known, in the card alone: {listed(own)}")
+        notes.append(f"of no dataset on the Hub that is known, in the card alone: {join_names(own)}")
     if part := [one.name for one in valid if one.mark]:
-        notes.append(f"over a part of the items, as their notes say: {listed(part)}")
+        notes.append(f"over a part of the items, as their notes say: {join_names(part)}")
     if replaced:
         notes.append(f"{CARD}: {count(replaced, 'result')} of the same tasks replaced, all else kept")
     return HubFiles(files, notes)

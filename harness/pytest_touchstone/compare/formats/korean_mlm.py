@@ -46,9 +46,9 @@ from pytest_touchstone.compare.candidate import (
     CheckpointResults,
     ResultSource,
     published,
-    published_entry,
+    result_from_totals,
+    series_and_step_from_path,
     source_of,
-    told_by_path,
 )
 from pytest_touchstone.compare.formats.base import BadRow, Contradiction, ResultTable, json_content, read_json
 from pytest_touchstone.compare.formats.task_json import is_task_file, read_tasks
@@ -151,7 +151,7 @@ def read_row(
     entries = {}
     for benchmark, metrics in measured.items():
         of = f"{KEYS[benchmark]}_of"
-        saved = published_entry(
+        saved = result_from_totals(
             benchmark,
             metrics,
             primary=next(iter(metrics)),
@@ -217,7 +217,7 @@ def _about(fields: Mapping[str, Any]) -> dict[str, Any]:
         "step": whole("step", _step(fields)),
         "epoch": number("epoch", fields.get("epoch")),
     }
-    told = told_by_path(str(fields.get("path") or fields.get("checkpoint") or ""))
+    told = series_and_step_from_path(str(fields.get("path") or fields.get("checkpoint") or ""))
     return told | {name: value for name, value in found.items() if value is not None}
 
 

@@ -24,8 +24,8 @@ from typing import Any, Final
 from pytest_touchstone.compare.candidate import (
     BenchmarkScores,
     CheckpointResults,
-    told_by_file,
-    told_by_path,
+    series_and_step_from_file,
+    series_and_step_from_path,
 )
 from pytest_touchstone.compare.formats.base import ResultTable, json_content, read_json
 from pytest_touchstone.compare.formats.task_json import (
@@ -261,13 +261,13 @@ def _about(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
     ``iteration``, or the name of the file."""
     given = _arguments(content)
     name, revision = str(given.get("peft") or given.get("pretrained") or ""), str(given.get("revision") or "")
-    if told := told_by_path(f"{name}/{revision}") or told_by_path(name):
+    if told := series_and_step_from_path(f"{name}/{revision}") or series_and_step_from_path(name):
         return told
     series = name or _model(content) or str(path.parent)
     step = str(given.get("iteration") or "")
     if step.isdecimal():
         return {"series": series, "step": int(step)}
-    return told_by_file(path, series)
+    return series_and_step_from_file(path, series)
 
 
 def _model(content: Mapping[str, Any]) -> str | None:

@@ -13,11 +13,11 @@ from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.store_entry import (
     ItemScores,
-    Lines,
+    RecordLocations,
     StoredResult,
     beside_in,
-    entries_of,
     read_scores,
+    results_with_items,
     saved_of,
 )
 from pytest_touchstone.results.summary import SUMMARY, Metric, Summary, load_summary
@@ -43,7 +43,7 @@ def read_run(folder: Path) -> list[CheckpointResults]:
     """The checkpoints of a run, in its order. Raises ``HarnessError`` where summary or journal cannot be read."""
     summary = load_summary(folder)
     found = read_scores(folder, beside_in(summary))
-    entries = entries_of(summary, {place: one.items for place, one in found.items()})
+    entries = results_with_items(summary, {place: one.items for place, one in found.items()})
     return _candidates(summary, entries, folder, {place: one.lines for place, one in found.items()})
 
 
@@ -56,7 +56,7 @@ def _candidates(
     summary: Summary,
     entries: Iterable[tuple[StoredResult, ItemScores]],
     folder: Path,
-    lines: Mapping[tuple[str, str], Lines] = MappingProxyType({}),
+    lines: Mapping[tuple[str, str], RecordLocations] = MappingProxyType({}),
 ) -> list[CheckpointResults]:
     found: dict[str, CheckpointResults] = {}
     for saved, items in entries:

@@ -25,9 +25,9 @@ from pytest_touchstone.compare.candidate import (
     BenchmarkScores,
     CheckpointResults,
     ResultSource,
-    published_entry,
-    told_by_file,
-    told_by_path,
+    result_from_totals,
+    series_and_step_from_file,
+    series_and_step_from_path,
 )
 from pytest_touchstone.compare.formats.base import ResultTable, json_content, read_json
 from pytest_touchstone.compare.formats.run import about
@@ -41,7 +41,7 @@ from pytest_touchstone.compare.formats.task_metrics import (
 )
 from pytest_touchstone.core.aggregation import Aggregation, aggregation_of, mean
 from pytest_touchstone.core.files import SCHEMA, file_name
-from pytest_touchstone.core.text import listed
+from pytest_touchstone.core.text import join_names
 from pytest_touchstone.results.summary import Result, Summary, finite
 
 _AVERAGE: Final = re.compile(r"all|overall|average|avg|mean|(.*[|:])?_average([|:].*)?", re.IGNORECASE)
@@ -117,7 +117,7 @@ def read_tasks(
     content = {**content, "results": results}
     name = str(content.get("model") or file_stem(path))
     info = table_of(content.get("checkpoint_info"))
-    told = told_by_path(str(info.get("path") or name)) or told_by_file(path, name)
+    told = series_and_step_from_path(str(info.get("path") or name)) or series_and_step_from_file(path, name)
     wholes = _wholes(results)
     scales = None if "schema" in content else scales_of(results)
     metrics = metrics_by_task(content, path, sizes, wholes, scales)
@@ -163,14 +163,14 @@ def candidate_of_tasks(
     notes = [f"{file}: {task} is left out, {wholes[task]} are compared" for task in results if task in wholes]
     notes += metric_notes(file, metrics)
     if lacking := [task for task, found in metrics.items() if not (found.metrics or found.unknown)]:
-        notes.append(f"{file}: no metric that is better when higher, left out: {listed(lacking)}")
+        notes.append(f"{file}: no metric that is better when higher, left out: {join_names(lacking)}")
     directions = table_of(content.get("higher_is_better"))
     entries = {}
     for task, found in metrics.items():
         if not found.metrics:
             continue
         values = results[task]
-        saved = published_entry(
+        saved = result_from_totals(
             task,
             found.metrics,
             primary=primary_of(task, found.metrics),

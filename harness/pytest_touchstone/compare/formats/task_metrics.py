@@ -28,7 +28,7 @@ from typing import Any, Final, NamedTuple
 from pytest_touchstone.checkpoints.config_files import number
 from pytest_touchstone.compare.candidate import inferred_items, published
 from pytest_touchstone.core.errors import DataError
-from pytest_touchstone.core.text import listed
+from pytest_touchstone.core.text import join_names
 from pytest_touchstone.results.summary import Metric
 
 SHARE: Final = 1
@@ -249,7 +249,7 @@ def metric_notes(file: str, found: Mapping[str, TaskMetrics]) -> list[str]:
         "left out, as not understood": {task: one.ignored for task, one in found.items()},
     }
     return [
-        f"{file}: {text}: {listed(named)}"
+        f"{file}: {text}: {join_names(named)}"
         for text, by_task in texts.items()
         if (named := [f"{task} {' '.join(names)}" for task, names in by_task.items() if names])
     ]

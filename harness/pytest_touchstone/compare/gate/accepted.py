@@ -34,13 +34,13 @@ from pytest_touchstone.core.errors import GateError, HarnessError
 from pytest_touchstone.core.files import (
     FINITE,
     SCHEMA,
+    add_checksum,
     check_kind,
+    from_plain,
     open_regular,
-    parsed,
-    sealed,
+    parse_json,
     shown_path,
-    typed,
-    unsealed,
+    without_checksum,
     write_json,
 )
 from pytest_touchstone.core.keys import masked
@@ -128,7 +128,7 @@ def read_accepted(path: Path) -> tuple[AcceptedDrop, ...]:
     """The entries of the file, none where there is no file; raises ``GateError`` for one that cannot be believed."""
     try:
         with open_regular(path, most=MOST_BYTES) as file:
-            data = parsed(file.read())
+            data = parse_json(file.read())
         check_kind(data, KIND)
         rows = data.get("accepted")
         if not isinstance(rows, list):
@@ -151,7 +151,7 @@ def _entry(row: Any, where: str) -> AcceptedDrop:
     try:
         if not isinstance(row, dict):
             raise ValueError("it is no object")
-        return typed(AcceptedDrop, unsealed(row) | {"before": row.get("from")})
+        return from_plain(AcceptedDrop, without_checksum(row) | {"before": row.get("from")})
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
 
@@ -164,7 +164,7 @@ def write_accepted(path: Path, drops: Iterable[AcceptedDrop]) -> None:
         for one in ordered
     )
     try:
-        write_json(path, {"schema": SCHEMA, "kind": KIND, "accepted": list(map(sealed, rows))})
+        write_json(path, {"schema": SCHEMA, "kind": KIND, "accepted": list(map(add_checksum, rows))})
     except OSError as error:
         raise GateError(f"{shown_path(path)}: cannot be written ({error.strerror})") from None
 
@@ -238,7 +238,7 @@ Further: TypeAlias = Callable[[BenchmarkScores, AcceptedDrop], bool | None]
 """Whether a result is worse than the accepted one, by their items; None where that one is not saved."""
 
 
-def held(
+def apply_accepted_drops(
     line: BenchmarkComparison,
     entry: BenchmarkScores | None,
     drops: Sequence[AcceptedDrop],

@@ -45,7 +45,7 @@ from pytest_touchstone.core.composite import Composite, composites_from_plain
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.files import read_toml, shown_path
 from pytest_touchstone.core.tasks import declared_in
-from pytest_touchstone.core.text import did_you_mean, listed
+from pytest_touchstone.core.text import did_you_mean, join_names
 from pytest_touchstone.results.store_entry import StoredResult, composites_of
 from pytest_touchstone.results.summary import Declaration, base_name
 from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN, ROUNDING
@@ -241,7 +241,7 @@ def check_names(names: Iterable[str], known: Iterable[str], where: str, what: st
     for name in names:
         if name not in there:
             hint = did_you_mean(str(name), there)
-            raise GateError(f"{where}: unknown {what} {name!r}; {hint}known are {listed(known)}")
+            raise GateError(f"{where}: unknown {what} {name!r}; {hint}known are {join_names(known)}")
 
 
 def _own(table: Mapping[str, Any], where: str) -> BenchmarkRules:
@@ -363,7 +363,7 @@ def check_plan(
             check_names(wanted, metrics, f"gate, {name}", "metric")
         if name in made and own.metrics not in ((), (name,)):
             raise GateError(f"gate, {name}: a composite has no other metric than itself")
-    check_floors(plan, saved)
+    validate_floors(plan, saved)
     if plan.mode is not None:
         _check_margins(plan, declared.values())
 
@@ -380,7 +380,7 @@ def declared_composites(declared: Mapping[str, Declaration]) -> list[Composite]:
     return composites_from_plain(row for one in declared.values() for row in one.composites or ())
 
 
-def check_floors(plan: GateConfig, saved: Sequence[StoredResult]) -> None:
+def validate_floors(plan: GateConfig, saved: Sequence[StoredResult]) -> None:
     """Raises ``GateError`` for a floor that its metric, a share, keeps always or never."""
     for name, own in plan.benchmarks.items():
         for floor in own.floors:

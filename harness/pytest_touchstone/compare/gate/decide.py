@@ -28,35 +28,35 @@ from pytest_touchstone.compare.baselines import (
     NO_REFERENCE,
     BaselineChoice,
     BaselineSource,
-    find,
+    find_baselines,
     incomplete,
 )
 from pytest_touchstone.compare.benchmark_comparison import STRICT, BenchmarkComparison
 from pytest_touchstone.compare.candidate import BenchmarkScores
-from pytest_touchstone.compare.gate.accepted import AcceptedDrop, held
-from pytest_touchstone.compare.gate.config import Floor, GateConfig, check_names
-from pytest_touchstone.compare.gate.result import GateResult
-from pytest_touchstone.compare.judge import (
+from pytest_touchstone.compare.comparison_verdicts import (
     NOT_COMPARED,
     POOLED,
+    CompositeComponent,
     Pooled,
     PooledPart,
-    Weighed,
     check_means,
     columns,
     compare,
     compare_composite,
-    judge,
+    compute_verdicts,
     of_the_same_checkpoints,
     pool,
     score_name,
 )
+from pytest_touchstone.compare.gate.accepted import AcceptedDrop, apply_accepted_drops
+from pytest_touchstone.compare.gate.config import Floor, GateConfig, check_names
+from pytest_touchstone.compare.gate.result import GateResult
 from pytest_touchstone.compare.prompts import EDITED, OTHER, OTHERS, changed_text, edited_text
 from pytest_touchstone.compare.standings import Reference, choose_references
 from pytest_touchstone.core.aggregation import LOG_ODDS, SOFT, SOFT_METRICS
 from pytest_touchstone.core.composite import COMPOSITE, Composite
 from pytest_touchstone.core.errors import GateError
-from pytest_touchstone.core.text import listed
+from pytest_touchstone.core.text import join_names
 from pytest_touchstone.results.store_entry import StoredResult, composites_of
 from pytest_touchstone.results.summary import base_name
 from pytest_touchstone.statistics.comparison import Comparison, undefined
@@ -65,7 +65,7 @@ from pytest_touchstone.statistics.verdicts import P_DECIDES, ROUNDING, is_at_odd
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class CheckpointCase:
     """One checkpoint's results: entries by benchmark, and its composites' values by name."""
 
     checkpoint: str
@@ -73,10 +73,12 @@ class Case:
     composites: Mapping[str, float | None]
 
 
-def cases_of(entries: Sequence[BenchmarkScores], composites: Sequence[Mapping[str, Any]]) -> list[Case]:
+def cases_of(
+    entries: Sequence[BenchmarkScores], composites: Sequence[Mapping[str, Any]]
+) -> list[CheckpointCase]:
     """A run's results by checkpoint."""
     return [
-        Case(
+        CheckpointCase(
             checkpoint=name,
             entries={entry.saved.benchmark: entry for entry in entries if entry.saved.checkpoint == name},
             composites={one["name"]: one["value"] for one in composites if one["checkpoint"] == name},
@@ -85,7 +87,7 @@ def cases_of(entries: Sequence[BenchmarkScores], composites: Sequence[Mapping[st
     ]
 
 
-class Early(NamedTuple):
+class EarlyVerdict(NamedTuple):
     """A verdict that was settled before all items were asked, its baselines, and where it stopped."""
 
     found: BaselineChoice
@@ -94,10 +96,10 @@ class Early(NamedTuple):
 
 
 def decide(
-    cases: Sequence[Case],
+    cases: Sequence[CheckpointCase],
     source: BaselineSource,
     plan: GateConfig,
-    early: Mapping[tuple[str, str], Early] = MappingProxyType({}),
+    early: Mapping[tuple[str, str], EarlyVerdict] = MappingProxyType({}),
 ) -> GateResult:
     """The result of the gate over all checkpoints; ``early`` has the verdicts that are settled already, by checkpoint
     and benchmark. Raises ``GateError`` for a metric that was asked for and that no result has."""
@@ -141,7 +143,7 @@ def decide(
 
 
 def _held(
-    line: BenchmarkComparison, cases: Sequence[Case], source: BaselineSource, plan: GateConfig
+    line: BenchmarkComparison, cases: Sequence[CheckpointCase], source: BaselineSource, plan: GateConfig
 ) -> BenchmarkComparison:
     """The line as the accepted drops leave it."""
     (case,) = [one for one in cases if one.checkpoint == line.checkpoint]
@@ -152,18 +154,26 @@ def _held(
         if not mine or not entry.items.examples:
             return None
         known = replace(source, kind="run", name=drop.run, saved=mine)
-        found = find(entry, known, metric=line.metric, allow=plan.allow)
+        found = find_baselines(entry, known, metric=line.metric, allow=plan.allow)
         if found.state != "chosen":
             return None
         compared = compare(entry, found.baselines, line.metric, level=1 - plan.alpha)
         key = (line.benchmark, line.metric)
-        return judge({key: compared}, margin=margin, alpha=plan.alpha)[key].comparison.verdict == "worse"
+        return (
+            compute_verdicts({key: compared}, margin=margin, alpha=plan.alpha)[key].comparison.verdict
+            == "worse"
+        )
 
-    return held(line, case.entries.get(line.benchmark), plan.accepted, margin=margin, further=further)
+    return apply_accepted_drops(
+        line, case.entries.get(line.benchmark), plan.accepted, margin=margin, further=further
+    )
 
 
 def judge_case(
-    case: Case, source: BaselineSource, plan: GateConfig, early: Mapping[tuple[str, str], Early]
+    case: CheckpointCase,
+    source: BaselineSource,
+    plan: GateConfig,
+    early: Mapping[tuple[str, str], EarlyVerdict],
 ) -> tuple[list[BenchmarkComparison], BenchmarkComparison | None]:
     """The lines of one checkpoint: one per benchmark and metric, then one per composite. Then the line of all items
     together, which is among the others where it may fail the gate."""
@@ -194,7 +204,7 @@ def judge_case(
         for key in compared
         if key not in margins and (margin := plan.own(key[0]).margin) is not None
     }
-    judged = judge(compared, margin=plan.margin, margins=margins, alpha=plan.alpha)
+    judged = compute_verdicts(compared, margin=plan.margin, margins=margins, alpha=plan.alpha)
     judged |= {key: settled[key[0]].judged for key in keys if key[0] in settled}
     whole = _pooled_line(case, pooled, judged, plan) if pooled is not None else None
     told = pooled.benchmarks if pooled and whole and whole.kind in ("better", "not worse") else ()
@@ -224,7 +234,7 @@ def judge_case(
 
 
 def _pool(
-    case: Case,
+    case: CheckpointCase,
     found: Mapping[tuple[str, str], BaselineChoice],
     compared: Mapping[tuple[str, str], BenchmarkComparison],
     plan: GateConfig,
@@ -238,16 +248,21 @@ def _pool(
 
 
 def _pooled_line(
-    case: Case, pooled: Pooled, judged: Mapping[tuple[str, str], BenchmarkComparison], plan: GateConfig
+    case: CheckpointCase,
+    pooled: Pooled,
+    judged: Mapping[tuple[str, str], BenchmarkComparison],
+    plan: GateConfig,
 ) -> BenchmarkComparison:
     """The line of all items together; where it decides nothing it is a test of its own, and has no reason to fail."""
     key = (pooled.compared.benchmark, POOLED)
-    line = judged.get(key) or judge({key: pooled.compared}, margin=plan.margin, alpha=plan.alpha)[key]
+    line = (
+        judged.get(key) or compute_verdicts({key: pooled.compared}, margin=plan.margin, alpha=plan.alpha)[key]
+    )
     line = composite_line(line, BaselineChoice(state="chosen"), line, plan)
     if wrong := [name for name, entry in case.entries.items() if entry.saved.invalid]:
-        line = replace(line, notes=(*line.notes, f"without {listed(wrong)}, NOT VALID"))
+        line = replace(line, notes=(*line.notes, f"without {join_names(wrong)}, NOT VALID"))
     if others := [name for name in case.entries if name not in (*pooled.benchmarks, *wrong)]:
-        line = replace(line, notes=(*line.notes, f"without {listed(others)}, not compared by shares"))
+        line = replace(line, notes=(*line.notes, f"without {join_names(others)}, not compared by shares"))
     return line if plan.pooled else replace(line, fails=(), notes=(*line.notes, SHOWN))
 
 
@@ -256,14 +271,14 @@ def _find(entry: BenchmarkScores, source: BaselineSource, plan: GateConfig, metr
         return BaselineChoice(state="absent", reason="compared with no baseline")
     if not entry.items.examples:
         return BaselineChoice(state="refused", reason="no item was scored")
-    return find(entry, source, metric=metric, allow=plan.allow)
+    return find_baselines(entry, source, metric=metric, allow=plan.allow)
 
 
 def _compare(
-    case: Case,
+    case: CheckpointCase,
     wholes: Sequence[_Whole],
     found: dict[tuple[str, str], BaselineChoice],
-    settled: Mapping[str, Early],
+    settled: Mapping[str, EarlyVerdict],
     plan: GateConfig,
 ) -> dict[tuple[str, str], BenchmarkComparison]:
     """Compare what can be compared, by benchmark and metric."""
@@ -328,7 +343,7 @@ class _Whole:
     compared: BenchmarkComparison | None = None
 
 
-def _whole(case: Case, composite: Composite, source: BaselineSource, plan: GateConfig) -> _Whole:
+def _whole(case: CheckpointCase, composite: Composite, source: BaselineSource, plan: GateConfig) -> _Whole:
     """The comparison of a composite with the checkpoints that have all of its parts."""
     names = composite.benchmarks
     missing = [name for name in names if name not in case.entries]
@@ -351,7 +366,7 @@ def _whole(case: Case, composite: Composite, source: BaselineSource, plan: GateC
     except GateError as error:
         return _Whole(composite, BaselineChoice(state="apart", reason=f"{NOT_COMPARED}: {error}"), {})
     weighed = [
-        Weighed(part.weight, part.metric, entries[part.benchmark], parts[part.benchmark])
+        CompositeComponent(part.weight, part.metric, entries[part.benchmark], parts[part.benchmark])
         for part in composite.parts
     ]
     part = next((one.part for one in found.values() if one.part), "")
@@ -363,7 +378,7 @@ def _whole(case: Case, composite: Composite, source: BaselineSource, plan: GateC
     )
 
 
-def _plain_composite(case: Case, composite: Composite) -> BenchmarkComparison:
+def _plain_composite(case: CheckpointCase, composite: Composite) -> BenchmarkComparison:
     return BenchmarkComparison(
         checkpoint=case.checkpoint,
         benchmark=composite.name,
@@ -378,7 +393,7 @@ def _plain_composite(case: Case, composite: Composite) -> BenchmarkComparison:
     )
 
 
-def _composite_floors(case: Case, plan: GateConfig) -> list[BenchmarkComparison]:
+def _composite_floors(case: CheckpointCase, plan: GateConfig) -> list[BenchmarkComparison]:
     """A line for each composite that has floors and is not compared."""
     alone = BaselineChoice(
         state="absent", reason="only its floors are checked; --eval-set gate_metric compares it"
@@ -395,7 +410,7 @@ def _composite_floors(case: Case, plan: GateConfig) -> list[BenchmarkComparison]
 # What was asked for and is missing
 
 
-def _floors_not_run(cases: Sequence[Case], plan: GateConfig) -> list[BenchmarkComparison]:
+def _floors_not_run(cases: Sequence[CheckpointCase], plan: GateConfig) -> list[BenchmarkComparison]:
     """A line for each benchmark or composite that has floors and was not run."""
     measured = {name for case in cases for name in (*case.entries, *case.composites)}
     measured |= {base_name(name) for name in measured}
@@ -426,7 +441,7 @@ def _notes_of_lines(lines: Sequence[BenchmarkComparison]) -> Iterable[str]:
 
 
 def _left_out(
-    cases: Sequence[Case], source: BaselineSource, lines: Sequence[BenchmarkComparison]
+    cases: Sequence[CheckpointCase], source: BaselineSource, lines: Sequence[BenchmarkComparison]
 ) -> list[str]:
     """Benchmarks that the baselines have and this run has not."""
     run = {name for case in cases for name in case.entries}
@@ -515,7 +530,7 @@ def benchmark_line(
             for floor in plan.own(saved.benchmark).floors
             if floor.metric == metric or (floor.metric not in others and metric == others[0])
         ]
-        hold_floors(known, saved.benchmark, mine, reasons)
+        apply_floors(known, saved.benchmark, mine, reasons)
     how = saved.aggregation(metric)
     notes = (
         *found.notes,
@@ -619,7 +634,7 @@ def composite_line(
         _note_verdict(line, plan, reasons)
     line = replace(line, state=found.state, part=found.part)
     floors = plan.own(line.benchmark).floors
-    hold_floors({line.benchmark: line.comparison.new}, line.benchmark, floors, reasons)
+    apply_floors({line.benchmark: line.comparison.new}, line.benchmark, floors, reasons)
     return _reasoned(line, reasons)
 
 
@@ -629,7 +644,7 @@ def _reasons(found: BaselineChoice, plan: GateConfig, flaw: str = "") -> Reasons
     return Reasons(fails, [flaw or found.reason] if flaw or found.state == "refused" else [])
 
 
-def hold_floors(
+def apply_floors(
     known: Mapping[str, float | None], name: str, floors: Iterable[Floor], reasons: Reasons
 ) -> None:
     """Note every floor that is not kept, or that the data leave open; raises ``GateError`` for an unknown metric."""

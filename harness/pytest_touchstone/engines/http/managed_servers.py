@@ -28,7 +28,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from pytest_touchstone.checkpoints.formats.base import CheckpointRequest, Lasting
+from pytest_touchstone.checkpoints.formats.base import CheckpointRequest, CheckpointResources
 from pytest_touchstone.checkpoints.formats.gguf import read_gguf, tokenizer_of
 from pytest_touchstone.checkpoints.info import CheckpointInfo
 from pytest_touchstone.checkpoints.resolve import resolve
@@ -74,7 +74,7 @@ class ManagedServer:
                 start_new_session=True,
             )
 
-    def wait(self, lasting: Lasting, seconds: float = START_SECONDS) -> None:
+    def wait(self, lasting: CheckpointResources, seconds: float = START_SECONDS) -> None:
         """Wait until the server answers. Raises ``CheckpointError`` with its last words where it ends before, or does
         not in that many seconds."""
         began, silent = time.monotonic(), True
@@ -90,7 +90,7 @@ class ManagedServer:
                 lasting.say(f"{self._what} is starting; its log: {self.log}")
             time.sleep(_LOOK_EVERY)
 
-    def end(self, lasting: Lasting) -> None:
+    def end(self, lasting: CheckpointResources) -> None:
         """End the server, and all that it has started. Its log goes to the run's folder, if there is one."""
         code = self._guard.poll()
         with suppress(subprocess.TimeoutExpired):  # the guard goes on by itself
@@ -305,7 +305,7 @@ def _find_model(name: str, asked: CheckpointRequest) -> tuple[CheckpointInfo | N
 
 
 def _start_server(
-    command: ServerCommand, start: ServerStart, asked: CheckpointRequest, lasting: Lasting
+    command: ServerCommand, start: ServerStart, asked: CheckpointRequest, lasting: CheckpointResources
 ) -> CheckpointInfo:
     arguments, port = shlex.split(asked.options.get("args", "")), free_port()
     child = ManagedServer(

@@ -22,7 +22,7 @@ from urllib.parse import quote, urlsplit
 
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.keys import masked
-from pytest_touchstone.core.text import did_you_mean, listed
+from pytest_touchstone.core.text import did_you_mean, join_names
 
 Endpoint: TypeAlias = Literal["completions", "chat"]
 
@@ -96,7 +96,7 @@ def choose_model(address: Address, wanted: str | None, listing: Sequence[str]) -
     if wanted is not None:
         if listing and wanted not in listing:
             raise CheckpointError(
-                f"{address.url}: no model {wanted!r}; {did_you_mean(wanted, listing)}it serves {listed(listing, 8)}"
+                f"{address.url}: no model {wanted!r}; {did_you_mean(wanted, listing)}it serves {join_names(listing, 8)}"
             )
         return wanted
     if len(listing) == 1:
@@ -107,7 +107,7 @@ def choose_model(address: Address, wanted: str | None, listing: Sequence[str]) -
         )
     raise CheckpointError(
         f"{address.url}: the server has {len(listing)} models; choose one with --eval-set model_name or ?model=NAME: "
-        f"{listed(listing, 8)}"
+        f"{join_names(listing, 8)}"
     )
 
 

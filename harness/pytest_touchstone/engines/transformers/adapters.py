@@ -33,7 +33,7 @@ from pytest_touchstone.checkpoints.formats.lora import (
     pairs_of,
 )
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.engines.transformers.compat import quiet
 from pytest_touchstone.engines.transformers.loading import LoadedModel, one_line_errors
 
@@ -317,8 +317,8 @@ def _placeless(folder: Path, report: Any) -> list[str]:
 def _check_all(folder: Path, names: Iterable[str], what: str) -> None:
     if found := sorted(names):
         raise CheckpointError(
-            f"{folder}: {count(len(found), 'tensor')} {what}: {listed(found, 5)}; save the adapter again, or name its "
-            "own base with --eval-base-model"
+            f"{folder}: {count(len(found), 'tensor')} {what}: {join_names(found, 5)}; save the adapter again, or name "
+            "its own base with --eval-base-model"
         )
 
 
@@ -343,5 +343,5 @@ def _notes(folder: Path, config: Any) -> list[str]:
     if not unknown:
         return []
     return [
-        f"{folder}: PEFT {version('peft')} does not know the settings {listed(unknown, 5)}, and ignores them"
+        f"{folder}: PEFT {version('peft')} does not know the settings {join_names(unknown, 5)}, and ignores them"
     ]

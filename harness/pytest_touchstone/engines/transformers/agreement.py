@@ -15,10 +15,10 @@ is then up to 15 times as large as elsewhere. There, the error is the median ove
 A model whose code cannot run in float32 arithmetic is held to a bound of its type. A fault may hide within that bound,
 and a correct way may exceed it.
 
-``KnownWays`` keeps the ways that a probe has admitted in the user's cache, so that later starts need no probe. They are
-known by everything but the weights' values: the model's class, config and tensors' shapes, number type and device, the
-versions of torch and transformers, and the code of this folder. What was refused is not remembered: it is tried again
-at each start. A small model is always tried, since its probe takes no time.
+``VerifiedKernels`` keeps the ways that a probe has admitted in the user's cache, so that later starts need no probe.
+They are known by everything but the weights' values: the model's class, config and tensors' shapes, number type and
+device, the versions of torch and transformers, and the code of this folder. What was refused is not remembered: it is
+tried again at each start. A small model is always tried, since its probe takes no time.
 
 Another probe, run when a model is loaded, holds that an answer depends on its own text alone, and says which rows may
 be computed in one pass (``IndependenceProbe``):
@@ -167,7 +167,7 @@ _MOST: Final = 1000
 """The number of models kept, the newest ones."""
 
 
-class KnownWays:
+class VerifiedKernels:
     """The ways admitted for one model; nothing is remembered without a folder."""
 
     def __init__(self, model: Any, folder: Path | None) -> None:
@@ -272,7 +272,7 @@ Inputs: TypeAlias = "Callable[[Sequence[Tokens]], dict[str, Any]]"
 
 
 @dataclass(frozen=True, slots=True)
-class Company:
+class BatchingConstraint:
     """The rows that may be computed in one pass: any, those of equal length, or one.
 
     ``boundary``: rows longer than so many tokens stay apart from the others, with ``by_length`` also from those of
@@ -293,7 +293,7 @@ class Company:
         return length if self.by_length else 1
 
 
-ANY: Final = Company()
+ANY: Final = BatchingConstraint()
 
 
 class LoadedState:
@@ -338,7 +338,7 @@ class IndependenceProbe:
     """Probes one loaded model; ``inputs`` makes its arguments from rows of tokens."""
 
     def __init__(
-        self, model: Any, inputs: Inputs, *, path: Path, vocabulary: int, seq_len: int, ways: KnownWays
+        self, model: Any, inputs: Inputs, *, path: Path, vocabulary: int, seq_len: int, ways: VerifiedKernels
     ) -> None:
         self._model, self._inputs, self._path, self._ways = model, inputs, path, ways
         self._vocabulary, self._seq_len = vocabulary, seq_len
@@ -350,7 +350,7 @@ class IndependenceProbe:
         # Engines of a base and its adapters have one model; only the first one meets it as it was loaded.
         self._state: LoadedState = getattr(model, "_state_as_loaded", None) or LoadedState(model)
 
-    def company(self, *, causal: bool) -> Company:
+    def company(self, *, causal: bool) -> BatchingConstraint:
         """Return the rows that may be computed together.
 
         Raises ``CheckpointError`` where nothing can be told from the model's logits, and for a model that is to be
@@ -362,22 +362,26 @@ class IndependenceProbe:
         if stays_changed or (by_length and boundary is not None and self._seq_len > boundary):
             self._restore_before_each_pass()
         if causal and (mixed := self._check_causal(self._long)) is not None:
-            return Company("one", reason=mixed)
+            return BatchingConstraint("one", reason=mixed)
         if causal and stays_changed:
             self._check_causal(self._row(_FAR))
         if stays_changed:
-            return Company("equal", reason="a pass over a short text changes how it computes a longer one")
+            return BatchingConstraint(
+                "equal", reason="a pass over a short text changes how it computes a longer one"
+            )
         if self._quantization is not None and (why := self._enlarged()) is not None:
-            return Company(
+            return BatchingConstraint(
                 "one", reason=f"{self._quantization} rounds activations, by which rounding grows ({why})"
             )
-        company = Company()
+        company = BatchingConstraint()
         if self._mixes("any") is not None:
             self._check_repeatable()
             if self._mixes("equal") is None:
-                company = Company("equal", reason="the padding beside a longer text changes its logits")
+                company = BatchingConstraint(
+                    "equal", reason="the padding beside a longer text changes its logits"
+                )
             else:
-                company = Company("one", reason="other texts in the same pass change its logits")
+                company = BatchingConstraint("one", reason="other texts in the same pass change its logits")
         if boundary is None or self._seq_len <= boundary:
             return company
         reason = f"its positions are computed otherwise in texts of more than {boundary} tokens"

@@ -22,7 +22,11 @@ from pytest_touchstone.core.requests import Request
 from pytest_touchstone.engines.base import SLOW_WAYS, Engine, EngineProgress
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.adapters import Adapters
-from pytest_touchstone.engines.transformers.agreement import Company, IndependenceProbe, KnownWays
+from pytest_touchstone.engines.transformers.agreement import (
+    BatchingConstraint,
+    IndependenceProbe,
+    VerifiedKernels,
+)
 from pytest_touchstone.engines.transformers.compat import heard, quiet
 from pytest_touchstone.engines.transformers.devices import copies_notes, devices_of, first_batch_budget
 from pytest_touchstone.engines.transformers.loading import LoadedModel
@@ -109,8 +113,8 @@ class ModelEngine(Engine, Generic[Made]):
             _LOG.warning("%s", self._slow_note(way))
 
     def _company(
-        self, inputs: Callable[[Sequence[TokenWork]], dict[str, Any]], ways: KnownWays, *, causal: bool
-    ) -> Company:
+        self, inputs: Callable[[Sequence[TokenWork]], dict[str, Any]], ways: VerifiedKernels, *, causal: bool
+    ) -> BatchingConstraint:
         """Return the rows that may be computed together, found by a probe; the report says what it costs if not all
         may.
 

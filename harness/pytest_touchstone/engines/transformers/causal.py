@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Answer, Generate, Refusal, Request, RollingLoglikelihood, Turn
-from pytest_touchstone.core.text import listed
+from pytest_touchstone.core.text import join_names
 from pytest_touchstone.engines.base import Done, Receiver
 from pytest_touchstone.engines.settings import ModelSettings, finds_vllm
 from pytest_touchstone.engines.transformers import cpu
-from pytest_touchstone.engines.transformers.agreement import KnownWays, folder_for
+from pytest_touchstone.engines.transformers.agreement import VerifiedKernels, folder_for
 from pytest_touchstone.engines.transformers.base import ModelEngine
 from pytest_touchstone.engines.transformers.compat import quiet
 from pytest_touchstone.engines.transformers.fused_layers import prepare_steps
 from pytest_touchstone.engines.transformers.generation.batch import BatchGenerator, most_rows
-from pytest_touchstone.engines.transformers.generation.sequence import Ends, ends_of
+from pytest_touchstone.engines.transformers.generation.sequence import StopTokens, ends_of
 from pytest_touchstone.engines.transformers.generation.step import (
     DecodeStep,
     SequentialGenerator,
@@ -86,7 +86,7 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
             settings.think_end, settings.thinking
         )
         if end := frame(loaded.tokenizer)[1]:
-            what = listed([repr(loaded.tokenizer.decode([token])) for token in end], 3)
+            what = join_names([repr(loaded.tokenizer.decode([token])) for token in end], 3)
             self._note(
                 f"its tokenizer puts {what} after a text, which is left out: a text that is asked about goes on"
             )
@@ -94,7 +94,7 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
         self._generation: BatchGenerator | SequentialGenerator | None = None
         self._plain = PaddedScorer(loaded.model, self._needed, budget=self.budget, done=self.work_done)
         self._shared: PrefixTreeScorer | None = None
-        self._ways = KnownWays(loaded.model, folder_for(loaded.model) if remembers else None)
+        self._ways = VerifiedKernels(loaded.model, folder_for(loaded.model) if remembers else None)
         with quiet():
             self.company = self._plain.company = self._company(self._plain.inputs, self._ways, causal=True)
             rows = 1 if self.company.rows == "one" else 2
@@ -310,7 +310,7 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
         return self._generation
 
     def _together(
-        self, shared: PrefixTreeScorer, ends: Ends, probe: list[tuple[int, ...]]
+        self, shared: PrefixTreeScorer, ends: StopTokens, probe: list[tuple[int, ...]]
     ) -> BatchGenerator | None:
         """Return the generator of many texts at once; None, with the reason in the report, where a probe differs."""
         # A model with extra heads proposes tokens ahead.

@@ -3,7 +3,7 @@
 Workers of xdist are spread over the GPUs, worker k on GPU k modulo their number, each with weights of its own. With
 ``--eval-set device_map=auto`` one process spreads a model over all of them instead, layer after layer.
 
-``Allowance`` splits ``--eval-set memory`` into the parts of an engine's work. ``BatchBudget`` has the tokens that go
+``MemoryBudget`` splits ``--eval-set memory`` into the parts of an engine's work. ``BatchBudget`` has the tokens that go
 through the model at once; it is halved whenever memory runs out nevertheless.
 
 Neither the host nor the device waits for a copy. On a GPU a copy is asynchronous only where the host's side is pinned
@@ -65,7 +65,7 @@ class Costs:
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
+class MemoryBudget:
     """Bytes that an engine may take beside its weights; None for the whole where nobody knows what is free.
 
     ``asked`` is ``--eval-set memory`` as it was given.
@@ -116,7 +116,7 @@ class BatchBudget:
         self,
         tokens: int,
         logits: int,
-        allowance: Allowance = Allowance(),
+        allowance: MemoryBudget = MemoryBudget(),
         *,
         vocabulary: int = 1,
         batch: int | None = None,
@@ -167,7 +167,7 @@ def first_batch_budget(
     device, settings = model.device, settings or ModelSettings()
     free = bytes_of(settings.memory or _DEFAULT, free_memory(device))
     whole = None if free is None else free // neighbours(settings.device, device, settings.processes)
-    allowance = Allowance(whole, _costs(model), settings.memory)
+    allowance = MemoryBudget(whole, _costs(model), settings.memory)
     tokens, logits = _of_device(_MOST_TOKENS, device), _of_device(_MOST_LOGITS, device)
     for_logits, costs = allowance.part(1), allowance.costs
     least = max(4 * _LEAST_TOKENS * costs.token, 8 * vocabulary * costs.logit)
@@ -182,7 +182,7 @@ def first_batch_budget(
     return BatchBudget(tokens, logits, allowance, vocabulary=vocabulary, batch=settings.batch)
 
 
-def useful_rows(model: Any, allowance: Allowance) -> int | None:
+def useful_rows(model: Any, allowance: MemoryBudget) -> int | None:
     """Return the tokens whose keys and values may be in memory at once; None where there is no limit."""
     if (most := allowance.rows) is None:
         return None
@@ -376,7 +376,7 @@ def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     )  # torch keeps the pinned memory until it is copied
 
 
-class Reading:
+class AsyncHostCopy:
     """Numbers on their way to the host. Work that is given to the device afterwards does not delay them."""
 
     def __init__(self, tensor: torch.Tensor) -> None:

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.formats.gguf import GgufHeader, GgufTokenizer, read_gguf, tokenizer_of
-from pytest_touchstone.checkpoints.formats.gguf_keys import (
+from pytest_touchstone.checkpoints.formats.gguf_metadata import (
     ROPE_FREQUENCIES,
     check_complete,
     config_values,
     refusal,
 )
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.text import listed
+from pytest_touchstone.core.text import join_names
 
 _SKIPPED: Final = re.compile(r"blk\.\d+\.attn_rot_embd(\.weight)?")
 """Frequencies that old files hold for each layer; llama.cpp computes them from the keys, too."""
@@ -49,7 +49,7 @@ def finish(info: CheckpointInfo, model: Any, report: dict[str, Any]) -> None:
 
     header = read_gguf(info.path)
     if left := sorted(header.tensors - _placed(header, model)):
-        raise refusal(info.path, f"holds {listed(left, 3)}")
+        raise refusal(info.path, f"holds {join_names(left, 3)}")
     if getattr(model.config, "attention_bias", False) or getattr(model.config, "mlp_bias", False):
         absent = [name for name in report["missing_keys"] if name.endswith("_proj.bias")]
         with torch.no_grad():

@@ -1,7 +1,7 @@
 """Keys and values of prefixes and of rows that are being generated.
 
-``SharedPast`` stands where a model expects transformers' ``Cache``, and has the keys and values of a prefix that the
-rows of a batch share. It stores nothing unless asked to, so that no copy of the prefix outlives a layer.
+``PrefixSharedCache`` stands where a model expects transformers' ``Cache``, and has the keys and values of a prefix
+that the rows of a batch share. It stores nothing unless asked to, so that no copy of the prefix outlives a layer.
 ``PrefixCache`` keeps prefixes from call to call.
 
 ``SlotCache`` has the keys and values of rows that are being generated, each row in a slot of preallocated buffers.
@@ -86,7 +86,7 @@ class _Cache:
         return self.past + query_length, 0
 
 
-class SharedPast(_Cache):
+class PrefixSharedCache(_Cache):
     """The cache that a model's layers use: their keys and values after those of the prompt prefix.
 
     With ``record``, the resulting keys and values are kept in ``made``. ``split``: the layers attend by

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_touchstone.checkpoints import BareFormat, CheckpointInfo, format_of
+from pytest_touchstone.checkpoints import CheckpointInfo, WeightsOnlyFormat, format_of
 from pytest_touchstone.checkpoints.config_files import readable
 from pytest_touchstone.checkpoints.formats.content import Tensor
 from pytest_touchstone.checkpoints.formats.torch_pickle import DTYPES
@@ -33,7 +33,7 @@ from pytest_touchstone.checkpoints.formats.weights import (
     wrappers_of,
 )
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers import gguf
 from pytest_touchstone.engines.transformers.compat import (
@@ -260,19 +260,19 @@ def check_report(info: CheckpointInfo, report: dict[str, Any]) -> None:
             for name, file, model in mismatched
         ]
         raise CheckpointError(
-            f"{info.path}: shape mismatch: {listed(named, 5)}; save the checkpoint again with its own config"
+            f"{info.path}: shape mismatch: {join_names(named, 5)}; save the checkpoint again with its own config"
         )
     if missing := sorted(report["missing_keys"]):
         raise CheckpointError(
             f"{info.path}: {count(len(missing), 'tensor')} of {info.architecture} missing from the weights: "
-            f"{listed(missing, 5)}; save the whole model, with its language-model head"
+            f"{join_names(missing, 5)}; save the whole model, with its language-model head"
         )
     left_over = [_LEFT_OVER, _NOT_OF_TEXTS] if info.model_type in TEXT_LENGTHS else [_LEFT_OVER]
     names = (name for name in report["unexpected_keys"] if not any(one.search(name) for one in left_over))
     if unexpected := sorted(names):
         raise CheckpointError(
             f"{info.path}: {count(len(unexpected), 'tensor')} in the weights without a place in {info.architecture}: "
-            f"{listed(unexpected, 5)}; save the checkpoint again with its own config"
+            f"{join_names(unexpected, 5)}; save the checkpoint again with its own config"
         )
 
 
@@ -307,10 +307,10 @@ def _source(info: CheckpointInfo) -> tuple[Path, dict[str, Any]]:
     return (info.path if _bare(info) is None else info.tokenizer or info.path), how
 
 
-def _bare(info: CheckpointInfo) -> BareFormat | None:
+def _bare(info: CheckpointInfo) -> WeightsOnlyFormat | None:
     """Return the format of a checkpoint that has tensors alone; None for any other, which transformers reads itself."""
     form = format_of(info)
-    return form if isinstance(form, BareFormat) else None
+    return form if isinstance(form, WeightsOnlyFormat) else None
 
 
 def _config(info: CheckpointInfo) -> Any:
@@ -373,7 +373,7 @@ def _notes(info: CheckpointInfo) -> tuple[str, ...]:
     if not others:
         return ()
     return (
-        f"{info.path}: weights are those of {weights}; {listed(others, 3)} holds others, and is not read",
+        f"{info.path}: weights are those of {weights}; {join_names(others, 3)} holds others, and is not read",
     )
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.agreement import UnsupportedError, difference
-from pytest_touchstone.engines.transformers.devices import Reading, all_to_device
+from pytest_touchstone.engines.transformers.devices import AsyncHostCopy, all_to_device
 from pytest_touchstone.engines.transformers.fused_layers import last_layer
 from pytest_touchstone.engines.transformers.token_work import WorkDone
 
@@ -145,7 +145,7 @@ class TargetScores:
         row, target = rows.to(logits.device), targets.to(logits.device)  # of a model on several devices
         sums, tokens = _log_sums(logits)
         logprobs = logits[row, target] - sums[row]
-        self._found = Reading(torch.stack((logprobs, (tokens[row] == target).to(logprobs.dtype))))
+        self._found = AsyncHostCopy(torch.stack((logprobs, (tokens[row] == target).to(logprobs.dtype))))
 
     def read(self) -> list[tuple[float, bool]]:
         """Return for each target its log-probability, and whether it is the most probable token."""

@@ -20,10 +20,10 @@ from pytest_touchstone.core.requests import (
 )
 from pytest_touchstone.engines.base import Done
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.engines.transformers.agreement import KnownWays, folder_for
+from pytest_touchstone.engines.transformers.agreement import VerifiedKernels, folder_for
 from pytest_touchstone.engines.transformers.base import ModelEngine
 from pytest_touchstone.engines.transformers.compat import quiet
-from pytest_touchstone.engines.transformers.devices import Reading, to_device
+from pytest_touchstone.engines.transformers.devices import AsyncHostCopy, to_device
 from pytest_touchstone.engines.transformers.loading import LoadedModel
 from pytest_touchstone.engines.transformers.logits import read_targets
 from pytest_touchstone.engines.transformers.scoring import in_batches, padded
@@ -78,7 +78,7 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         self._vocabulary = Vocabulary(loaded.tokenizer)
         self._known = max(loaded.tokenizer.get_vocab().values()) + 1
         self._frame = frame(loaded.tokenizer, loaded.tokenizer.mask_token or "a")
-        ways = KnownWays(loaded.model, folder_for(loaded.model) if remembers else None)
+        ways = VerifiedKernels(loaded.model, folder_for(loaded.model) if remembers else None)
         with quiet():
             self.company = self._company(
                 lambda works: self._inputs([work.inputs for work in works]), ways, causal=False
@@ -214,9 +214,9 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         targets = [question.request.target for question in batch]
         ids = [[] if target is None else self._vocabulary.by_plain_text.get(target, []) for target in targets]
         # All are on their way before the first is waited for.
-        token_ids, logprobs = Reading(top.indices), Reading(top.values - total)
+        token_ids, logprobs = AsyncHostCopy(top.indices), AsyncHostCopy(top.values - total)
         of_targets = [
-            Reading(known[row, to_device(tokens, known.device, torch.long)] - total[row, 0])
+            AsyncHostCopy(known[row, to_device(tokens, known.device, torch.long)] - total[row, 0])
             for row, tokens in enumerate(ids)
         ]
         self._count(inputs, [question.text.ids for question in batch])

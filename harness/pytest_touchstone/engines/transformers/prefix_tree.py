@@ -95,7 +95,7 @@ class Tree:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Chunk:
     """Nodes computed in one row, each after its parent; the first one's parent is in a stem, or absent."""
 
     nodes: tuple[int, ...]
@@ -105,12 +105,12 @@ class Piece:
 
 
 @dataclass(slots=True)
-class Stem:
+class PrefixChain:
     """A run of nodes, each the parent of the next, and the parts below it; the root's run is empty."""
 
     nodes: tuple[int, ...] = ()
-    pieces: list[Piece] = field(default_factory=list)
-    stems: list[Stem] = field(default_factory=list)
+    pieces: list[Chunk] = field(default_factory=list)
+    stems: list[PrefixChain] = field(default_factory=list)
 
 
 def common(one: Sequence[object], other: Sequence[object]) -> int:
@@ -172,7 +172,7 @@ def divide(
     most_sequences: int | None = None,
     logits: Sequence[int] = (),
     cuts: Collection[int] = (),
-) -> Stem:
+) -> PrefixChain:
     """Return the tree in parts.
 
     Every node is in at least one part, and in several only where a stem would save less than ``saving`` tokens. A
@@ -208,14 +208,14 @@ class _Division:
                 self._size[parent] += self._size[number]
                 self._below[parent] += self._below[number]
                 self._cut[parent] |= self._cut[number]
-        self.root = Stem()
-        self._todo: list[tuple[int, tuple[int, ...], Stem]] = [
+        self.root = PrefixChain()
+        self._todo: list[tuple[int, tuple[int, ...], PrefixChain]] = [
             (number, (), self.root) for number, node in enumerate(tree.nodes) if node.parent < 0
         ]
         while self._todo:
             self._place(*self._todo.pop())
 
-    def _place(self, number: int, carried: tuple[int, ...], stem: Stem) -> None:
+    def _place(self, number: int, carried: tuple[int, ...], stem: PrefixChain) -> None:
         """Make a node's subtree a piece of the stem, or a stem below it, or leave that to its children."""
         node = self._nodes[number]
         if not node.children or self._fits([number], carried):
@@ -225,13 +225,13 @@ class _Division:
         length = sum(len(self._nodes[one].tokens) for one in chain)
         parts = max(2, -(-(self._size[number] - len(node.tokens)) // max(1, self._room - length)))
         if number in self._cuts or length >= self._room or length * (parts - 1) >= self._saving:
-            below = Stem(chain)
+            below = PrefixChain(chain)
             stem.stems.append(below)
             self._todo += [(child, (), below) for child in node.children]
         else:
             self._carry(node, chain, stem)
 
-    def _carry(self, node: Node, chain: tuple[int, ...], stem: Stem) -> None:
+    def _carry(self, node: Node, chain: tuple[int, ...], stem: PrefixChain) -> None:
         """Compute a short run of nodes again with each piece, and so put as many children as fit in each."""
         group: list[int] = []
         for child in sorted(node.children, key=lambda child: self._size[child]):
@@ -252,14 +252,14 @@ class _Division:
         cut = any(self._cut[top] for top in tops)
         return length <= self._room and sequences <= self._most and not cut
 
-    def _piece(self, tops: Sequence[int], carried: tuple[int, ...]) -> Piece:
+    def _piece(self, tops: Sequence[int], carried: tuple[int, ...]) -> Chunk:
         """Return subtrees as one piece, after nodes that are computed again with them."""
         nodes = list(carried)
         todo = list(reversed(tops))
         while todo:
             nodes.append(todo.pop())
             todo += self._nodes[nodes[-1]].children
-        return Piece(
+        return Chunk(
             tuple(nodes),
             length=sum(len(self._nodes[node].tokens) for node in nodes),
             sequences=sum(self._here[node] for node in nodes),
@@ -276,7 +276,7 @@ def _split(nodes: list[Node], number: int, depth: int) -> int:
     return len(nodes) - 1
 
 
-Row: TypeAlias = list[Piece]
+Row: TypeAlias = list[Chunk]
 
 _WIDTHS: Final = (1, 2, 3, 4)
 """The row lengths that are tried, as multiples of the longest piece."""
@@ -318,7 +318,7 @@ class Layout:
         )
 
 
-def take_batch(pieces: list[Piece], limits: BatchLimits) -> list[Row]:
+def take_batch(pieces: list[Chunk], limits: BatchLimits) -> list[Row]:
     """Return the rows of the next batch, and take its pieces out of ``pieces``, which are in order of length.
 
     The longest come first, so that a lack of memory shows at once. Rows are filled with the longest piece that still
@@ -368,7 +368,7 @@ def lay_out(tree: Tree, rows: Sequence[Row]) -> Layout:
 
 
 def _fill(
-    pieces: Sequence[Piece], lengths: Sequence[int], width: int, limits: BatchLimits
+    pieces: Sequence[Chunk], lengths: Sequence[int], width: int, limits: BatchLimits
 ) -> list[list[int]]:
     """Return the numbers of pieces by row, for rows of a given width."""
     left = list(range(len(pieces)))
@@ -391,7 +391,7 @@ def _fill(
     return rows
 
 
-def _ends(tree: Tree, piece: Piece) -> list[int]:
+def _ends(tree: Tree, piece: Chunk) -> list[int]:
     """Return for each token of a piece the column, within the piece, after the last token that descends from it."""
     begins: dict[int, int] = {}
     last: dict[int, int] = {}

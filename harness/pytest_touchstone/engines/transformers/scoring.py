@@ -19,21 +19,26 @@ from contextlib import nullcontext
 from itertools import compress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from pytest_touchstone.engines.transformers.agreement import ANY, Company, difference
+from pytest_touchstone.engines.transformers.agreement import ANY, BatchingConstraint, difference
 from pytest_touchstone.engines.transformers.compat import (
     cache_argument,
     is_out_of_memory,
     no_look_for_padding,
 )
 from pytest_touchstone.engines.transformers.devices import BatchBudget, all_to_device, release
-from pytest_touchstone.engines.transformers.kv_cache import EndedRow, KeyValues, PrefixCache, SharedPast
+from pytest_touchstone.engines.transformers.kv_cache import (
+    EndedRow,
+    KeyValues,
+    PrefixCache,
+    PrefixSharedCache,
+)
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits, TargetScores, read_targets
 from pytest_touchstone.engines.transformers.prefix_tree import (
     ROOM,
     SAVING,
     BatchLimits,
     Layout,
-    Stem,
+    PrefixChain,
     Tree,
     common,
     divide,
@@ -135,7 +140,7 @@ def in_batches(
     *,
     budget: BatchBudget,
     device: Any,
-    company: Company,
+    company: BatchingConstraint,
     done: WorkDone,
 ) -> list[Made]:
     """Return the results of all items, in their order; ``compute`` returns those of a batch.
@@ -172,7 +177,9 @@ def in_batches(
         release(device)  # outside the handler, so that the error no longer holds the batch's memory
 
 
-def batches(works: Sequence[TokenWork], budget: BatchBudget, company: Company = ANY) -> Iterator[list[int]]:
+def batches(
+    works: Sequence[TokenWork], budget: BatchBudget, company: BatchingConstraint = ANY
+) -> Iterator[list[int]]:
     """Yield the indices of ``works``, each once, in batches of similar length, the longest first.
 
     Rows that may not be computed together are never in one batch. A batch has as many rows as a person has asked for;
@@ -213,7 +220,7 @@ question."""
 _UNREAD: Final = {"cuda": 1}
 """The passes whose scores the host has not read when it begins the next one, so that a device never waits for it."""
 
-Chosen = dict[tuple[int, int], tuple[float, bool]]
+RecommendedCheckpoint = dict[tuple[int, int], tuple[float, bool]]
 """The log-probability of a target after a token, and whether it is the most probable, by the token's number in the tree
 and the target."""
 
@@ -338,7 +345,7 @@ class PrefixTreeScorer:
             logits=pass_.logits,
             cuts=cuts,
         )
-        todo: list[tuple[Stem, KeyValues]] = [(root, KeyValues())]
+        todo: list[tuple[PrefixChain, KeyValues]] = [(root, KeyValues())]
         while todo:
             stem, past = todo.pop()
             if stem.nodes:
@@ -357,11 +364,13 @@ class PrefixTreeScorer:
                     self._run_on(pass_, past, pass_.tree.path(node), pass_.tree.places([node]))
                 else:
                     layout = lay_out(pass_.tree, take_batch(left, limits))
-                    self._forward(pass_, layout, SharedPast(past, split=self._split_after(len(past.tokens))))
+                    self._forward(
+                        pass_, layout, PrefixSharedCache(past, split=self._split_after(len(past.tokens)))
+                    )
                 yield
             todo += [(below, past) for below in stem.stems]
 
-    def _grow_stem(self, pass_: _Tree, stem: Stem, past: KeyValues) -> KeyValues:
+    def _grow_stem(self, pass_: _Tree, stem: PrefixChain, past: KeyValues) -> KeyValues:
         """Return the keys and values down to the end of a stem; stored ones are not computed again."""
         whole = pass_.tree.path(stem.nodes[-1])
         places = pass_.tree.places(stem.nodes)
@@ -395,7 +404,7 @@ class PrefixTreeScorer:
                 [[length] * length],
                 [list(places[begin - start : end - start])],
             )
-            cache = SharedPast(past, record=True, split=self._split_after(begin))
+            cache = PrefixSharedCache(past, record=True, split=self._split_after(begin))
             self._forward(pass_, layout, cache)
             past = cache.made(whole[:end])
         return past
@@ -404,7 +413,7 @@ class PrefixTreeScorer:
         """Return whether attention is split in a pass after so many tokens."""
         return self.splits and past >= _LEAST_SPLIT
 
-    def _forward(self, pass_: _Tree, layout: Layout, cache: SharedPast) -> None:
+    def _forward(self, pass_: _Tree, layout: Layout, cache: PrefixSharedCache) -> None:
         """Run one forward pass; what it says about wanted targets goes to ``pass_``."""
         asked = pass_.asked(layout.places)
         rows: list[list[Any]] = [layout.ids, layout.positions, layout.seen_until]
@@ -418,7 +427,7 @@ class PrefixTreeScorer:
         if asked.places:
             pass_.take(asked, logits, TargetScores(logits, number, target), self._unread)
 
-    def _inputs(self, layout: Layout, cache: SharedPast, *sent: torch.Tensor) -> dict[str, Any]:
+    def _inputs(self, layout: Layout, cache: PrefixSharedCache, *sent: torch.Tensor) -> dict[str, Any]:
         """Return what the model is given: of a layout's numbers those that were ``sent`` to the device."""
         import torch
 
@@ -482,7 +491,7 @@ class _Tree:
         firsts = [node.first for node in tree.nodes]
         for place in self.wanted:
             self.logits[bisect_right(firsts, place) - 1] += 1
-        self._chosen: Chosen = {}
+        self._chosen: RecommendedCheckpoint = {}
         self._unread: deque[tuple[list[tuple[int, int]], TargetScores]] = deque()
 
     def asked(self, laid_out: Sequence[Sequence[int]]) -> _Asked:
@@ -530,6 +539,6 @@ class _Tree:
         ]
 
 
-def _sequences(stem: Stem) -> int:
+def _sequences(stem: PrefixChain) -> int:
     """Return the number of sequences that end below a stem, up to as many as matter."""
     return sum(piece.sequences for piece in stem.pieces) + sum(map(_sequences, stem.stems))

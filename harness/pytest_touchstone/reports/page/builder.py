@@ -12,7 +12,7 @@ from typing import Any, Final
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.text import INVISIBLE, visible
 from pytest_touchstone.document import Section, formatting
-from pytest_touchstone.document.language import said_html, spoken_name
+from pytest_touchstone.document.language import spoken_name, translate_html
 from pytest_touchstone.reports import gate, notes
 from pytest_touchstone.reports.page.payload import DataBlock, JudgedPair, PageItems, judged
 from pytest_touchstone.reports.page.security import Redaction, own_text, policy, refuse_keys
@@ -162,7 +162,7 @@ def assembled(
 
 def _rendered(template: str, data: Mapping[str, Any], redaction: Redaction) -> str:
     text = _environment().get_template(template).render(**data)
-    return redaction.text(said_html(text), "the summary")
+    return redaction.text(translate_html(text), "the summary")
 
 
 @functools.cache

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.keys import each_text, has_key, keys_in, masked, without_keys
-from pytest_touchstone.core.text import count, listed, without_home
+from pytest_touchstone.core.text import count, join_names, without_home
 
 
 class KeyFoundError(HarnessError):
@@ -47,7 +47,7 @@ class Redaction:
         """Return a line about what was taken out; none where nothing was."""
         if not self.places:
             return []
-        where = listed(list(self.places))
+        where = join_names(list(self.places))
         return [f"What looks like a key was left out in {count(len(self.places), 'place')}: {where}."]
 
 

@@ -22,9 +22,9 @@ from pytest_touchstone.reports.score_table import ScoreCell, ScoreTable, table_o
 from pytest_touchstone.results.run_directory import command_words
 from pytest_touchstone.results.summary import Declaration, Metric, Result, Summary
 from pytest_touchstone.statistics.intervals import Estimate, mean_estimate
-from pytest_touchstone.study.choice import standings_in
 from pytest_touchstone.study.points import Study
 from pytest_touchstone.study.reading import TablesRead, make_study
+from pytest_touchstone.study.selection_bias import standings_in
 
 FAULTS_SHOWN: Final = 200
 OPEN_GROUPS: Final = 60
@@ -212,7 +212,7 @@ def _rows(
         rows.append(
             _row(
                 "" if place else label,
-                formatting.who(result, results),
+                formatting.checkpoint_label(result, results),
                 metric,
                 scale,
                 mark="NOT VALID" * bool(result.invalid) or ("" if alike else result.mark) * primary,

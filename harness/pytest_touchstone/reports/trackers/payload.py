@@ -21,7 +21,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from pytest_touchstone.compare.mlflow import METRICS, tracker_name
-from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.results.store_entry import StoredResult, saved_of
 from pytest_touchstone.results.summary import Result, ResultRow, Summary, result_rows, totals, wholes
 
@@ -166,7 +166,7 @@ def _run(
         key=key,
         name=name,
         kind=kind,
-        params=known(params),
+        params=drop_missing(params),
         tags=texts({"kind": kind, **tags, **told}),
         points=tuple(
             MetricPoint(name, float(value), step)
@@ -198,8 +198,8 @@ def _parent(summary: Summary, measured: Sequence[Measured], files: Mapping[str, 
             "run_id": summary.run_id,
         },
         tags={
-            "checkpoints": listed(str(row.get("name")) for row in summary.checkpoints),
-            "benchmarks": listed(dict.fromkeys(one.name for one in benchmarks)),
+            "checkpoints": join_names(str(row.get("name")) for row in summary.checkpoints),
+            "benchmarks": join_names(dict.fromkeys(one.name for one in benchmarks)),
             "failed_to_load": ", ".join(failed),
             "gate": str(gate.get("decision") or ""),
             "gate_text": str(gate.get("text") or ""),
@@ -356,7 +356,7 @@ def _series(
             numbers=[(step, values) for step, values, _ in curve],
             tags={
                 "series": series,
-                "checkpoints": listed(at.values(), len(at)),
+                "checkpoints": join_names(at.values(), len(at)),
                 "left_out": f"{', '.join(left_out)}: at the step of another" if left_out else "",
                 **steps[names[0]].tags,
             },
@@ -369,7 +369,7 @@ def _front(one: Measured) -> str:
     return f"{NOT_VALID}/" * bool(one.why_not) + ("" if one.composite else f"{tracker_name(one.name)}/")
 
 
-def known(values: Mapping[str, Any]) -> dict[str, Any]:
+def drop_missing(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values without those that are not known."""
     return {name: value for name, value in values.items() if value not in (None, "")}
 
@@ -378,7 +378,7 @@ def texts(values: Mapping[str, Any]) -> dict[str, str]:
     """Return the values as text, without those that are not known."""
     return {
         name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        for name, value in known(values).items()
+        for name, value in drop_missing(values).items()
     }
 
 

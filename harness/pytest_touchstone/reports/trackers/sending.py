@@ -36,7 +36,7 @@ from pytest_touchstone.reports.trackers.payload import (
     tracked_runs,
 )
 from pytest_touchstone.reports.trackers.wandb import WandB
-from pytest_touchstone.results import place_in
+from pytest_touchstone.results import file_path
 from pytest_touchstone.results.journal import RecordPlace, journal_files, latest_placed, read_at
 from pytest_touchstone.results.records import Record, to_json
 from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary, wholes
@@ -66,7 +66,7 @@ class Artifacts:
 
     def of_run(self) -> dict[str, Path]:
         """Return the files of the whole run, by name. Raises ``OSError`` as the system does."""
-        paths = [place_in(self._folder, name) for name in OF_RUN]
+        paths = [file_path(self._folder, name) for name in OF_RUN]
         found = {}
         for path in (one for one in paths if one.is_file() and one.stat().st_size):
             if path.name == PAGE and (name := self._secret_in_texts()) is not None:
@@ -99,7 +99,7 @@ class Artifacts:
             lines = [line for record, line in records if record.status == "scored"][:FIRST]
             whole = [read_at(line) for line in lines]
             front = file_name(f"{checkpoint}_{benchmark}" if several else benchmark)
-            tasks = place_in(self._folder, f"{front}_tasks.csv")  # of programs
+            tasks = file_path(self._folder, f"{front}_tasks.csv")  # of programs
             files = {
                 "tasks.csv": tasks.read_bytes()
                 if tasks.is_file()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_touchstone.engines.transformers.cpu import kernels as operations
 from pytest_touchstone.engines.transformers.cpu.kernels import kernels
-from pytest_touchstone.engines.transformers.cpu.packing import Halves, Native
+from pytest_touchstone.engines.transformers.cpu.packing import BFloat16Kernels, Native
 from pytest_touchstone.engines.transformers.fused_layers import turned
 
 needs_halves = pytest.mark.skipif(
@@ -89,7 +89,7 @@ def test_weights_of_half_precision_may_be_small_infinite_or_nan() -> None:
 @needs_halves
 @given(rows=st.integers(1, 300), inner=sizes, outer=st.integers(1, 150), biased=st.booleans())
 def test_products_in_bfloat16(rows: int, inner: int, outer: int, biased: bool) -> None:
-    halves, x, weight = Halves(), numbers(rows, inner).bfloat16(), numbers(outer, inner).bfloat16()
+    halves, x, weight = BFloat16Kernels(), numbers(rows, inner).bfloat16(), numbers(outer, inner).bfloat16()
     bias = numbers(outer).bfloat16() if biased else None
     packed = halves.packed(weight)
     found = halves.product(x, packed, bias, (outer, inner))
@@ -101,7 +101,7 @@ def test_products_in_bfloat16(rows: int, inner: int, outer: int, biased: bool) -
 
 @needs_halves
 def test_bfloat16_rows_with_nan_give_nan_and_no_others() -> None:
-    halves, x, weight = Halves(), numbers(40, 50).bfloat16(), numbers(33, 50).bfloat16()
+    halves, x, weight = BFloat16Kernels(), numbers(40, 50).bfloat16(), numbers(33, 50).bfloat16()
     x[7, 49] = torch.nan
     found = halves.product(x, halves.packed(weight), None, (33, 50)).isnan()
     assert found[7].all()

@@ -81,7 +81,7 @@ _TILES: Final = 32
 """The outputs, and the inputs, that two tiles hold."""
 
 
-class Products(Protocol):
+class PackedMatmul(Protocol):
     """Products with packed weights of one library."""
 
     def packed(self, plain: torch.Tensor) -> torch.Tensor:
@@ -176,7 +176,7 @@ class Native:
         return packed.transpose(1, 2).reshape(-1, shape[1])[: shape[0]].contiguous()
 
 
-class Halves:
+class BFloat16Kernels:
     """Products of bfloat16 numbers by code of our own, for processors that have them.
 
     By a tile unit, oneDNN's take 0.8 to 1.3 times as long, but it makes a kernel for each number of rows, which takes
@@ -233,14 +233,14 @@ def _multiplied(
     return found
 
 
-class Widened:
+class UpcastKernels:
     """Products of numbers that the processor does not multiply, by a library's products of float32 numbers.
 
     Rows in float32 give products in float32. ``narrow``: weights keep their own type, for kernels of ours that widen
     each as it is read: half of the bytes, and of the time to read them.
     """
 
-    def __init__(self, library: Products, dtype: torch.dtype, *, narrow: bool = False) -> None:
+    def __init__(self, library: PackedMatmul, dtype: torch.dtype, *, narrow: bool = False) -> None:
         self.library, self.dtype, self._narrow = library, dtype, narrow
 
     def packed(self, plain: torch.Tensor) -> torch.Tensor:
@@ -265,7 +265,7 @@ def _shaped(shape: tuple[int, int]) -> torch.Tensor:
         return torch.empty(1).expand(shape)
 
 
-def libraries_for(dtype: torch.dtype, *, wide: bool) -> tuple[Callable[[], Products], ...]:
+def libraries_for(dtype: torch.dtype, *, wide: bool) -> tuple[Callable[[], PackedMatmul], ...]:
     """Return what makes the products to try with weights of a type, the fastest first; ``wide``: in float32.
 
     None for float16 by itself: no processor that multiplies it has been seen.
@@ -273,20 +273,20 @@ def libraries_for(dtype: torch.dtype, *, wide: bool) -> tuple[Callable[[], Produ
     if not wide and str(dtype) == "torch.float16":
         return ()
     if not wide and str(dtype) == "torch.bfloat16":
-        return (Halves, _OneDNN) if multiplies_by_tiles() else (_OneDNN,)
-    theirs: tuple[Callable[[], Products], ...] = (_MKL, _OneDNN) if mkl_is_faster() else (_OneDNN,)
+        return (BFloat16Kernels, _OneDNN) if multiplies_by_tiles() else (_OneDNN,)
+    theirs: tuple[Callable[[], PackedMatmul], ...] = (_MKL, _OneDNN) if mkl_is_faster() else (_OneDNN,)
     if not wide:
         return (Native, *theirs) if multiplies_by_tiles() else theirs
-    return (for_steps(dtype, wide=True), *(lambda one=one: Widened(one(), dtype) for one in theirs))
+    return (for_steps(dtype, wide=True), *(lambda one=one: UpcastKernels(one(), dtype) for one in theirs))
 
 
-def for_steps(dtype: torch.dtype, *, wide: bool) -> Callable[[], Products]:
+def for_steps(dtype: torch.dtype, *, wide: bool) -> Callable[[], PackedMatmul]:
     """Return what makes the products of few rows of a type that are the fastest, where they can be used."""
     if not wide:
-        return Halves if str(dtype) == "torch.bfloat16" else Native
+        return BFloat16Kernels if str(dtype) == "torch.bfloat16" else Native
     if keeps_narrow():
-        return lambda: Widened(Native(str(dtype)), dtype, narrow=True)
-    return lambda: Widened(Native(), dtype)
+        return lambda: UpcastKernels(Native(str(dtype)), dtype, narrow=True)
+    return lambda: UpcastKernels(Native(), dtype)
 
 
 def keeps_narrow() -> bool:
@@ -313,7 +313,7 @@ class Packer:
         self._can = (
             is_open() and hasattr(model, "modules") and model.device.type == "cpu" and kernels.is_available()
         )
-        self._least, self._tried = least, Trials()
+        self._least, self._tried = least, PackingChecks()
         uses: dict[torch.nn.Parameter, int] = {}
         for module in model.modules() if self._can else ():
             for one in module.parameters(recurse=False):
@@ -334,7 +334,7 @@ def pack_for_steps(model: Any) -> int:
     Products of many rows take a few percent longer then.
     """
     packed = [one for one in getattr(model, "modules", tuple)() if type(one) is _packed_linear()]
-    tried = Trials()
+    tried = PackingChecks()
     return sum(_pack_again(one, tried) for one in packed)
 
 
@@ -369,7 +369,7 @@ def _layers(model: Any, least: int) -> list[torch.nn.Linear]:
     ]
 
 
-def _pack(layer: Any, files: MappedFiles, tried: Trials, *, shared: bool) -> bool:
+def _pack(layer: Any, files: MappedFiles, tried: PackingChecks, *, shared: bool) -> bool:
     """Pack a layer, if that gives the same products, and if there is room where the plain weight has to stay."""
     import torch
 
@@ -400,13 +400,13 @@ def _pack(layer: Any, files: MappedFiles, tried: Trials, *, shared: bool) -> boo
     return True
 
 
-def _pack_again(layer: Any, tried: Trials) -> bool:
+def _pack_again(layer: Any, tried: PackingChecks) -> bool:
     """Pack a packed layer for products of few rows, if these are the same; return whether it is packed so."""
     import torch
 
     before, old = layer.kernels, layer._parameters[PACKED]
-    wide = isinstance(before, Widened)
-    if isinstance(before.library if wide else before, (Native, Halves)):
+    wide = isinstance(before, UpcastKernels)
+    if isinstance(before.library if wide else before, (Native, BFloat16Kernels)):
         return True
     with torch.inference_mode(False), torch.no_grad():
         try:
@@ -422,7 +422,7 @@ def _pack_again(layer: Any, tried: Trials) -> bool:
     return True
 
 
-class Trials:
+class PackingChecks:
     """Trials of a model's layers: one per library, shape and layout, since layers of a kind are packed alike.
 
     A weight that holds a number that is not finite is tried by itself: not every library's products keep those.
@@ -431,9 +431,9 @@ class Trials:
     def __init__(self) -> None:
         self._right: set[tuple[object, ...]] = set()
 
-    def same(self, plain: torch.Tensor, packed: torch.Tensor, kernels: Products) -> bool:
+    def same(self, plain: torch.Tensor, packed: torch.Tensor, kernels: PackedMatmul) -> bool:
         """Return whether both weights give the same products."""
-        library = type(kernels.library if isinstance(kernels, Widened) else kernels)
+        library = type(kernels.library if isinstance(kernels, UpcastKernels) else kernels)
         kind = (library, plain.dtype, tuple(plain.shape), plain.stride(), plain.data_ptr() % _ALIGNED)
         if kind in self._right and math.isfinite(float(plain.sum())):
             return True
@@ -443,11 +443,11 @@ class Trials:
         return right
 
 
-def _same(plain: torch.Tensor, packed: torch.Tensor, kernels: Products) -> bool:
+def _same(plain: torch.Tensor, packed: torch.Tensor, kernels: PackedMatmul) -> bool:
     """Return whether both weights give the same products with a few rows: float32 ones, where that is computed in."""
     import torch
 
-    wide = isinstance(kernels, Widened)
+    wide = isinstance(kernels, UpcastKernels)
     outputs, count = plain.shape
     rows = torch.linspace(-1, 1, max(_TRIED) * count).sin().view(-1, count)[:, torch.arange(count).flip(0)]
     rows = rows if wide else rows.to(plain.dtype)
@@ -473,7 +473,7 @@ def _packed_linear() -> type[torch.nn.Linear]:
         types: set[torch.dtype]
         """The types of inputs that the kernels take."""
 
-        kernels: Products
+        kernels: PackedMatmul
 
         @property
         def weight(self) -> torch.Tensor:  # type: ignore[override]

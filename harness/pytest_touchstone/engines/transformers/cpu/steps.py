@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_touchstone.engines.transformers.cpu.kernels import kernels, structure
-from pytest_touchstone.engines.transformers.cpu.packing import PACKED, Halves, Native, Widened
+from pytest_touchstone.engines.transformers.cpu.packing import PACKED, BFloat16Kernels, Native, UpcastKernels
 
 if TYPE_CHECKING:
     import torch
@@ -46,14 +46,19 @@ class StepKernels:
         """Raise ``ValueError`` where there are no kernels, or where a layer is not one that they compute."""
         library = kernels()
         packed = [getattr(product, "kernels", None) for layer in layers for product in _products(layer)]
-        libraries = [one.library if isinstance(one, Widened) else one for one in packed]
+        libraries = [one.library if isinstance(one, UpcastKernels) else one for one in packed]
         kinds: set[tuple[Any, int]] = {(type(one), getattr(one, "type", 0)) for one in libraries}
         (kind, self._type), *others = kinds or {(None, 0)}
-        if library is None or others or kind not in (Native, Halves) or not all(map(_is_known, layers)):
+        if (
+            library is None
+            or others
+            or kind not in (Native, BFloat16Kernels)
+            or not all(map(_is_known, layers))
+        ):
             raise ValueError("not a model for the kernels")
         self._library: Any = library
         self._kept: list[torch.Tensor] = []  # numbers that the kernels read as float32 ones
-        self._half = kind is Halves
+        self._half = kind is BFloat16Kernels
         self._weights = [one for layer in layers for one in _weights_of(layer)]
         self._layers = (_Layer * len(layers))(*map(self._entry, layers))
         attention = layers[0].self_attn

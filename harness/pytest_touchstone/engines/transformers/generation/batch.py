@@ -1,9 +1,9 @@
 """Continues many prompts at once: when a row is done it leaves, and a waiting one takes its place.
 
 A prefix that several prompts share (few-shot examples) is computed once and never copied (``split_attention``). The
-prompts after one prefix that have about the same length make a ``Lane``. The rows of several lanes go through the model
-in one pass, and each attends to its own lane's prefix and to itself. A prompt is computed once for all its samples.
-Every row has its own length, so nothing is padded to the longest (``kv_cache.SlotCache``).
+prompts after one prefix that have about the same length make a ``PrefixGroup``. The rows of several lanes go through
+the model in one pass, and each attends to its own lane's prefix and to itself. A prompt is computed once for all its
+samples. Every row has its own length, so nothing is padded to the longest (``kv_cache.SlotCache``).
 
 The next token depends on a row's own logits and numbers only (``sampling``), hence not on the batch. A prompt is
 handed on as soon as its own texts have ended. Those that may become longest begin first, so that few texts are left
@@ -34,8 +34,8 @@ from pytest_touchstone.engines.transformers.compat import is_out_of_memory
 from pytest_touchstone.engines.transformers.devices import BatchBudget, release, useful_rows
 from pytest_touchstone.engines.transformers.generation.sequence import (
     EndedPrompt,
-    Ends,
     GeneratedSequence,
+    StopTokens,
     choose,
     samples_of,
 )
@@ -76,7 +76,7 @@ class _Job(NamedTuple):
         return len(self.tokens) - self.copied
 
 
-class Lane:
+class PrefixGroup:
     """The samples after one prefix.
 
     Those at work are each in the slot of their number. The keys and values of a prompt are held while more of its
@@ -321,7 +321,7 @@ class BatchGenerator:
         model: Any,
         stepper: DecodeStep,
         shared: PrefixTreeScorer,
-        ends: Ends,
+        ends: StopTokens,
         *,
         budget: BatchBudget,
         lanes: int = _MOST_LANES,
@@ -331,8 +331,8 @@ class BatchGenerator:
         self._ends, self._budget = ends, budget
         self._most = most_rows(model.device.type, budget.batch)
         self._most_lanes = 1 if stepper.speculative else lanes
-        self._lanes: list[Lane] = []
-        self._waiting: deque[Lane] = deque()
+        self._lanes: list[PrefixGroup] = []
+        self._waiting: deque[PrefixGroup] = deque()
         self._begun: dict[Prompt, list[list[GeneratedSequence]]] = {}
         self._ended: list[EndedRow] = []
         self.asked = False
@@ -428,7 +428,7 @@ class BatchGenerator:
 
     def _new_lanes(
         self, prompts: Sequence[Prompt], samples: Sequence[Sequence[GeneratedSequence]]
-    ) -> list[Lane]:
+    ) -> list[PrefixGroup]:
         """Return the samples in lanes; those that may become longest come first, and in a lane neighbours begin
         alike."""
         groups = group([prompt.tokens for prompt in prompts])
@@ -443,7 +443,7 @@ class BatchGenerator:
             )
             shared = prompts[order[0]].tokens[: prefix.shared]
             members = (sample for number in order for sample in samples[number])
-            lanes.append(Lane(shared, members, self._stepper, self._budget))
+            lanes.append(PrefixGroup(shared, members, self._stepper, self._budget))
         return sorted(lanes, key=lambda lane: -lane.longest_limit)
 
     def verify(self, works: Probe, plain: Plain, *, lanes: bool = False) -> str | None:
@@ -547,7 +547,7 @@ class BatchGenerator:
         allowance = self._budget.allowance
         return None if allowance is None or allowance.rows is None else allowance.rows // allowance.costs.row
 
-    def _taken(self, rows: Callable[[Lane], int]) -> int:
+    def _taken(self, rows: Callable[[PrefixGroup], int]) -> int:
         """Return the tokens in memory with so many rows in each lane that is open; a prefix of several counts once."""
         prefixes = {id(lane.prefix): len(lane.prefix.tokens) for lane in self._lanes}
         return sum(prefixes.values()) + sum(lane.size(rows(lane)) for lane in self._lanes)
@@ -604,7 +604,7 @@ class BatchGenerator:
                 if any(lane.over() for lane in self._lanes):
                     return
 
-    def _room(self, lane: Lane, most: int | None) -> int:
+    def _room(self, lane: PrefixGroup, most: int | None) -> int:
         """Return how many samples of a lane may be at work; at least one where no other lane has any."""
         others = [other for other in self._lanes if other is not lane]
         rows = self._most - sum(len(other.at_work) for other in others)

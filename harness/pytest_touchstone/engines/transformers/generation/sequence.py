@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pytest_touchstone.core.reasoning import ReasoningDelimiters
 from pytest_touchstone.core.requests import FinishReason, Generated, earliest_stop
-from pytest_touchstone.engines.transformers.devices import Reading, to_device
+from pytest_touchstone.engines.transformers.devices import AsyncHostCopy, to_device
 from pytest_touchstone.engines.transformers.kv_cache import EndedRow
 from pytest_touchstone.engines.transformers.token_work import Prompt
 from pytest_touchstone.engines.transformers.tokenizer import UNREADABLE, TextTokenizer
@@ -77,7 +77,7 @@ def choose(logits: torch.Tensor, draws: Sequence[DrawKey]) -> list[int | None]:
         probabilities = warped(logits[places], warp)
         chosen = picked(probabilities, to_device(numbers, logits.device, exact))
         tokens = tokens.index_copy(0, places, chosen)
-    found = Reading(tokens.masked_fill(best.isnan(), BROKEN)).numbers()
+    found = AsyncHostCopy(tokens.masked_fill(best.isnan(), BROKEN)).numbers()
     return [token if token >= 0 else None for token in found]
 
 
@@ -126,7 +126,7 @@ def warped(logits: torch.Tensor, warp: SamplingParams) -> torch.Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class StopTokens:
     """The tokens that end a text by themselves, and the way in which tokens are read."""
 
     tokenizer: TextTokenizer
@@ -134,12 +134,12 @@ class Ends:
     silent: frozenset[int]
 
 
-def ends_of(model: Any, tokenizer: TextTokenizer) -> Ends:
+def ends_of(model: Any, tokenizer: TextTokenizer) -> StopTokens:
     """Return the end tokens that the model's generation settings and the tokenizer name."""
     named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     listed = named if isinstance(named, (list, tuple)) else [named]
     tokens = frozenset(int(token) for token in (*listed, tokenizer.end) if token is not None)
-    return Ends(tokenizer, tokens, tokenizer.special)
+    return StopTokens(tokenizer, tokens, tokenizer.special)
 
 
 @dataclass(slots=True, eq=False)
@@ -152,7 +152,7 @@ class GeneratedSequence:
 
     prompt: Prompt
     number: int
-    ends: Ends
+    ends: StopTokens
     watch: StopWatch
     tokens: list[int] = field(default_factory=list)
     outcome: Generated | None = None
@@ -193,7 +193,7 @@ class EndedPrompt(NamedTuple):
     samples: list[GeneratedSequence]
 
 
-def samples_of(prompt: Prompt, ends: Ends) -> list[GeneratedSequence]:
+def samples_of(prompt: Prompt, ends: StopTokens) -> list[GeneratedSequence]:
     """Return the different samples of a prompt, with no tokens yet."""
     tokenizer, stops = ends.tokenizer, prompt.request.stop
     opened, delimiters = tokenizer.opens_reasoning(prompt.tokens), tokenizer.reasoning

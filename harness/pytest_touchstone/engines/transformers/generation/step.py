@@ -36,8 +36,8 @@ from pytest_touchstone.engines.transformers.devices import BatchBudget, to_devic
 from pytest_touchstone.engines.transformers.generation.sequence import (
     DrawKey,
     EndedPrompt,
-    Ends,
     GeneratedSequence,
+    StopTokens,
     choose,
     samples_of,
 )
@@ -290,7 +290,7 @@ ChooseNext: TypeAlias = "Callable[[torch.Tensor], int | None]"
 class SequentialGenerator:
     """Generates every sample by itself."""
 
-    def __init__(self, model: Any, ends: Ends, *, done: WorkDone) -> None:
+    def __init__(self, model: Any, ends: StopTokens, *, done: WorkDone) -> None:
         self._model, self._ends, self._done = model, ends, done
         self.from_the_beginning = False
         self._prefixes: set[tuple[int, ...]] = set()

@@ -26,7 +26,7 @@ from pytest_touchstone.checkpoints.formats.dcp import read_distributed
 from pytest_touchstone.checkpoints.formats.llama import PREFIXES, tensors_of
 from pytest_touchstone.checkpoints.formats.torch_pickle import read_pickled
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.compat import check_sentencepiece, no_length_limit, quiet
@@ -192,7 +192,7 @@ def weights_of(
     expected = config.shapes(vocabulary)
     _check(path, tensors, expected)
     scale, low_rank = _low_rank(path, pairs, expected, trained) if pairs else (1.0, {})
-    notes = (f"{path}: its value head ({listed(left_out, 5)}) answers nothing here: left out",)
+    notes = (f"{path}: its value head ({join_names(left_out, 5)}) answers nothing here: left out",)
     return MtpWeights(tensors, vocabulary, low_rank, scale, notes if left_out else ())
 
 
@@ -204,16 +204,16 @@ def _check(path: Path, tensors: Mapping[str, StoredTensor], expected: Mapping[st
     ]
     if wrong:
         raise CheckpointError(
-            f"{path}: shape mismatch: {listed(wrong, 5)}; give the params.json that belongs to these weights"
+            f"{path}: shape mismatch: {join_names(wrong, 5)}; give the params.json that belongs to these weights"
         )
     if missing := [name for name in expected if name not in tensors]:
         raise CheckpointError(
-            f"{path}: {count(len(missing), 'tensor')} of the model missing: {listed(missing, 5)}; "
+            f"{path}: {count(len(missing), 'tensor')} of the model missing: {join_names(missing, 5)}; "
             "save the whole model, or correct n_layers and n_future_tokens"
         )
     if unexpected := [name for name in tensors if name not in expected]:
         raise CheckpointError(
-            f"{path}: {count(len(unexpected), 'tensor')} without a place in the model: {listed(unexpected, 5)}; "
+            f"{path}: {count(len(unexpected), 'tensor')} without a place in the model: {join_names(unexpected, 5)}; "
             "its config belongs to another model"
         )
 

@@ -37,7 +37,7 @@ rights is none, nor is a folder's new name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class CompletedCheckpoint:
     """A whole checkpoint, by the name that its results have. ``content`` has the files on which its answers depend."""
 
     name: str
@@ -68,12 +68,12 @@ class _Seen:
 
     files: tuple[FileState, ...]
     since: float
-    arrival: Arrival | None = None
+    arrival: CompletedCheckpoint | None = None
     refusal: str = ""
 
 
 @dataclass(slots=True)
-class Arrivals:
+class CheckpointWatcher:
     """The checkpoints that a pattern stands for, looked at again and again.
 
     ``inspect`` describes one from its headers, and raises ``CheckpointError`` where it is not whole; ``settle`` is in
@@ -86,7 +86,7 @@ class Arrivals:
     last_change: float
     _seen: dict[Path, _Seen] = field(default_factory=dict)
 
-    def look(self, now: float) -> list[Arrival]:
+    def look(self, now: float) -> list[CompletedCheckpoint]:
         """Return the whole checkpoints that are there, the newest first."""
         found: dict[Path, tuple[FileState, ...]] = {}
         with suppress(
@@ -131,7 +131,10 @@ class Arrivals:
             seen.refusal = str(error)
             return
         if _files(path) == seen.files:
-            seen.arrival, seen.refusal = Arrival(clean_name(info.name), path, step(info), content), ""
+            seen.arrival, seen.refusal = (
+                CompletedCheckpoint(clean_name(info.name), path, step(info), content),
+                "",
+            )
 
 
 def _state(file: Path, name: str) -> FileState | None:

@@ -14,26 +14,26 @@ from typing import Final
 from pytest_touchstone.compare.standings import ALL, Standing, standings_of
 from pytest_touchstone.core.composite import Composite, Part
 from pytest_touchstone.statistics.best_of_many import BestChoice, best_of
-from pytest_touchstone.statistics.contrasts import Contrast, Weighted
+from pytest_touchstone.statistics.contrasts import Contrast, ContrastTerm
 from pytest_touchstone.statistics.curves import CURVE_DRAWS
 from pytest_touchstone.statistics.verdicts import ROUNDING
 from pytest_touchstone.study.points import (
-    Measure,
     Point,
     Study,
+    StudyMetric,
     value_of,
 )
-from pytest_touchstone.study.pool import Pool, pool_over
+from pytest_touchstone.study.pool import JointMeans, pool_over
 
 ALL_ITEMS: Final = "all items"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChoiceCost:
+class SelectionEstimate:
     """A standing's best value as ``measured``, and the value and interval ``expected`` on further items of the kind."""
 
     standing: Standing
-    measure: Measure
+    measure: StudyMetric
     measured: float
     expected: float
     low: float
@@ -54,7 +54,7 @@ def standings_in(study: Study) -> list[Standing]:
     )
 
 
-def costs_of(study: Study) -> list[ChoiceCost]:
+def selection_estimates(study: Study) -> list[SelectionEstimate]:
     """The costs of the study's standings, without those of which nothing is known."""
     costs = []
     for standing in study.once(standings_in):
@@ -64,7 +64,7 @@ def costs_of(study: Study) -> list[ChoiceCost]:
     return costs
 
 
-def measure_of(study: Study, standing: Standing) -> Measure | None:
+def measure_of(study: Study, standing: Standing) -> StudyMetric | None:
     """The measure by which a standing was made; None where the study has none, as of means over groups."""
     measures = {(measure.benchmark, measure.metric): measure for measure in study.measures}
     if standing.benchmark != ALL:
@@ -85,7 +85,7 @@ def without_cost(study: Study) -> list[Standing]:
     ]
 
 
-def _over_all(study: Study, standing: Standing, measures: Iterable[Measure]) -> Measure | None:
+def _over_all(study: Study, standing: Standing, measures: Iterable[StudyMetric]) -> StudyMetric | None:
     """The mean over all items of the benchmarks whose scores are shares; None of a single one."""
     kept = [one for one in measures if one.share and one.higher_is_better and one.composite is None]
     points = complete_points(study, [one.benchmark for one in kept])
@@ -96,7 +96,7 @@ def _over_all(study: Study, standing: Standing, measures: Iterable[Measure]) -> 
         Part(size / sum(sizes), one.benchmark, one.metric) for size, one in zip(sizes, kept, strict=True)
     ]
     whole = Composite(ALL_ITEMS, tuple(parts))
-    return Measure(benchmark=ALL, metric=standing.metric, label=ALL_ITEMS, composite=whole)
+    return StudyMetric(benchmark=ALL, metric=standing.metric, label=ALL_ITEMS, composite=whole)
 
 
 def complete_points(study: Study, benchmarks: Collection[str]) -> list[Point]:
@@ -109,7 +109,7 @@ def complete_points(study: Study, benchmarks: Collection[str]) -> list[Point]:
     return [point for point in study.points if runs(point)]
 
 
-def _cost(study: Study, standing: Standing, measure: Measure) -> ChoiceCost | None:
+def _cost(study: Study, standing: Standing, measure: StudyMetric) -> SelectionEstimate | None:
     pool = pool_over(study, measure, complete_points(study, measure.benchmarks))
     noise = pool.noise(range(len(pool.points)))
     if noise is None or len(pool.points) < 2 or any(pool.errors):
@@ -121,7 +121,7 @@ def _cost(study: Study, standing: Standing, measure: Measure) -> ChoiceCost | No
     expected = expected_of(study, pool, choice.place, choice)
     if expected is None or expected.low is None or expected.high is None:  # nothing varies
         return None
-    return ChoiceCost(
+    return SelectionEstimate(
         standing=standing,
         measure=measure,
         measured=measure.sign * choice.measured + 0.0,  # not -0.0
@@ -131,7 +131,7 @@ def _cost(study: Study, standing: Standing, measure: Measure) -> ChoiceCost | No
     )
 
 
-def expected_of(study: Study, pool: Pool, place: int, choice: BestChoice) -> Contrast | None:
+def expected_of(study: Study, pool: JointMeans, place: int, choice: BestChoice) -> Contrast | None:
     """Return the value on further items with its interval, both after allowing for the choice; None without one."""
     point, measure = pool.points[place], pool.measure
     value, own = study.value(point, measure) or value_of(point.candidate, measure), None
@@ -140,7 +140,7 @@ def expected_of(study: Study, pool: Pool, place: int, choice: BestChoice) -> Con
         own = own if measure.higher_is_better else own.opposite
     # A perplexity goes by its log-probabilities.
     if own is None or abs(own.value - pool.means[place]) > ROUNDING:
-        own = pool.contrast([Weighted(place, 1.0)], level=study.level)
+        own = pool.contrast([ContrastTerm(place, 1.0)], level=study.level)
     if own.low is None or own.high is None:
         return None
     expected = own.value - (choice.measured - choice.shrunk)

@@ -9,8 +9,8 @@ import pytest
 
 from pytest_touchstone.compare.benchmark_comparison import Baseline, BenchmarkComparison
 from pytest_touchstone.compare.gate.result import GateResult, gate_json
-from pytest_touchstone.reports import alarms
-from pytest_touchstone.reports.alarms import Finding, finding_of, warn
+from pytest_touchstone.reports import alerts
+from pytest_touchstone.reports.alerts import CheckpointAlert, checkpoint_alert, warn
 from pytest_touchstone.results.summary import Summary
 from pytest_touchstone.statistics.comparison import Comparison, Kind
 from tests.support.summaries import sample
@@ -21,7 +21,7 @@ FACTS = {
     "verdict": "worse",
     "run": "r",
 }
-WORSE = Finding(text="checkpoint-2  WORSE", worse=True, facts=FACTS)
+WORSE = CheckpointAlert(text="checkpoint-2  WORSE", worse=True, facts=FACTS)
 OTHERS = {f"run-{step}": {"path": f"runs/a/checkpoint-{step}", "step": step} for step in (100, 900)}
 
 
@@ -59,7 +59,7 @@ def against(step: int, verdict: Kind, fails: tuple[str, ...] = ()) -> Summary:
 def test_a_training_got_worse_where_a_later_checkpoint_is_below_an_earlier_one(
     step: int, verdict: Kind, fails: tuple[str, ...], worse: str, said: str
 ) -> None:
-    found = finding_of(against(step, verdict, fails), OTHERS)
+    found = checkpoint_alert(against(step, verdict, fails), OTHERS)
     assert said in found.text
     assert found.worse is bool(worse)
     assert found.gated
@@ -80,7 +80,7 @@ def test_a_command_gets_names_as_variables_and_never_as_its_text(
 def test_a_command_that_fails_or_does_not_end_is_a_line(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(alarms, "COMMAND_SECONDS", 0.3)
+    monkeypatch.setattr(alerts, "COMMAND_SECONDS", 0.3)
     (tmp_path / "folder").mkdir()
     lines = list(warn(WORSE, ["exit 7", "sleep 60"], tmp_path / "folder"))
     assert lines[0].startswith("cannot write --stop-file")

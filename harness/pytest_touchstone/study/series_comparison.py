@@ -26,12 +26,17 @@ from functools import cached_property
 from itertools import combinations, islice
 from typing import Final, Literal, TypeVar
 
-from pytest_touchstone.statistics.best_of_many import Bests
+from pytest_touchstone.statistics.best_of_many import GroupedBests
 from pytest_touchstone.statistics.comparison import Comparison
-from pytest_touchstone.statistics.contrasts import Contrast, Weighted, between_weights, interpolation_variance
+from pytest_touchstone.statistics.contrasts import (
+    Contrast,
+    ContrastTerm,
+    between_weights,
+    interpolation_variance,
+)
 from pytest_touchstone.statistics.verdicts import holm
-from pytest_touchstone.study.points import Measure, Point, Series, Study
-from pytest_touchstone.study.pool import Pool, difference, pools_of
+from pytest_touchstone.study.points import Point, Series, Study, StudyMetric
+from pytest_touchstone.study.pool import JointMeans, difference, pools_of
 
 Told = Literal["better", "worse", "cannot tell"]
 UNTOLD: Final[Told] = "cannot tell"
@@ -56,7 +61,7 @@ class Best:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Duel:
+class BestVsBest:
     """The best of one series against that of another: the comparison after allowing for both choices, and as
     measured.
 
@@ -64,7 +69,7 @@ class Duel:
     all its benchmarks. ``told`` is about the second series; ``p`` is Holm's.
     """
 
-    measure: Measure
+    measure: StudyMetric
     first: Best
     second: Best
     comparison: Comparison
@@ -84,7 +89,7 @@ class Duel:
         return self.first.series, self.second.series
 
     @property
-    def turned(self) -> Duel:
+    def turned(self) -> BestVsBest:
         """The duel as told of the first series."""
         return replace(
             self,
@@ -96,13 +101,15 @@ class Duel:
         )
 
 
-class Contest:
+class SeriesContest:
     """Groups of a pool's places, each of a series, whose bests can be held against each other."""
 
-    def __init__(self, study: Study, pool: Pool, groups: Sequence[tuple[Series, Sequence[int]]]) -> None:
+    def __init__(
+        self, study: Study, pool: JointMeans, groups: Sequence[tuple[Series, Sequence[int]]]
+    ) -> None:
         self._study = study
         self._pool = pool
-        self._bests = Bests(pool.means, pool.spread, pool.units, [places for _, places in groups])
+        self._bests = GroupedBests(pool.means, pool.spread, pool.units, [places for _, places in groups])
         self.bests = tuple(self._best(number, *group) for number, group in enumerate(groups))
 
     def _best(self, number: int, series: Series, places: Sequence[int]) -> Best:
@@ -118,12 +125,12 @@ class Contest:
             by_totals=any(pool.errors[one] for one in places),
         )
 
-    def duel(self, first: int, second: int) -> Duel:
+    def duel(self, first: int, second: int) -> BestVsBest:
         """The best of the second group against that of the first."""
         one, other, measure = self.bests[first], self.bests[second], self._pool.measure
         plain = difference(self._study, one.point, other.point, measure)
         found = self._bests.compare(first, second, plain.oriented)
-        return Duel(
+        return BestVsBest(
             measure=measure,
             first=one,
             second=other,
@@ -133,7 +140,7 @@ class Contest:
         )
 
 
-def _items(first: Point, second: Point, composite: Measure) -> int:
+def _items(first: Point, second: Point, composite: StudyMetric) -> int:
     """The items of a composite's benchmarks, of each those of the side with fewer; 0 where one's are not known."""
     sides = [
         [point.candidate.entries[name].saved.scored for point in (first, second)]
@@ -160,12 +167,12 @@ class SeriesByEpoch:
     places: Mapping[float, int]
     bend: float | None
 
-    def line(self, epoch: float) -> list[Weighted] | None:
+    def line(self, epoch: float) -> list[ContrastTerm] | None:
         """The weights of the neighbours for the value at an epoch; None outside, and where the error is not known."""
         return between_weights([*self.places.values()], [*self.places], epoch)
 
 
-def line_of(series: Series, pool: Pool) -> SeriesByEpoch:
+def line_of(series: Series, pool: JointMeans) -> SeriesByEpoch:
     """The points of a series by epoch, of several at one epoch the last; none where its axis has no epochs."""
     epochs = {
         place: round(point.epoch, DECIMALS)
@@ -185,7 +192,7 @@ class AtEpochs:
     ``how`` is "common", "interpolated" or "not at all", the last with ``why``.
     """
 
-    measure: Measure
+    measure: StudyMetric
     first: Series
     second: Series
     how: Literal["common", "interpolated", "not at all"] = "not at all"
@@ -208,7 +215,7 @@ class AtEpochs:
         return self.first, self.second
 
 
-def at_equal_epochs(first: SeriesByEpoch, second: SeriesByEpoch, pool: Pool, level: float) -> AtEpochs:
+def at_equal_epochs(first: SeriesByEpoch, second: SeriesByEpoch, pool: JointMeans, level: float) -> AtEpochs:
     """The mean difference of two series at equal epochs."""
     plain = AtEpochs(measure=pool.measure, first=first.series, second=second.series)
     without = next((one.series for one in (first, second) if not one.places), None)
@@ -216,7 +223,7 @@ def at_equal_epochs(first: SeriesByEpoch, second: SeriesByEpoch, pool: Pool, lev
         return replace(plain, why=f"epochs of {without.name} not known")
     if common := [epoch for epoch in first.places if epoch in second.places]:
         sides = [
-            [Weighted(one.places[epoch], sign) for one, sign in ((second, 1.0), (first, -1.0))]
+            [ContrastTerm(one.places[epoch], sign) for one, sign in ((second, 1.0), (first, -1.0))]
             for epoch in common
         ]
         return _compared(replace(plain, how="common", epochs=tuple(common)), sides, pool, level)
@@ -228,8 +235,8 @@ def at_equal_epochs(first: SeriesByEpoch, second: SeriesByEpoch, pool: Pool, lev
         elif lines:
             sides = [
                 [
-                    Weighted(other.places[epoch], sign),
-                    *(Weighted(place, -sign * weight) for place, weight in found),
+                    ContrastTerm(other.places[epoch], sign),
+                    *(ContrastTerm(place, -sign * weight) for place, weight in found),
                 ]
                 for epoch, found in lines.items()
             ]
@@ -239,17 +246,23 @@ def at_equal_epochs(first: SeriesByEpoch, second: SeriesByEpoch, pool: Pool, lev
 
 
 def _compared(
-    made: AtEpochs, sides: Sequence[Sequence[Weighted]], pool: Pool, level: float, extra: float = 0.0
+    made: AtEpochs,
+    sides: Sequence[Sequence[ContrastTerm]],
+    pool: JointMeans,
+    level: float,
+    extra: float = 0.0,
 ) -> AtEpochs:
     """The comparison with the mean of the differences at its epochs, whose weights these are."""
-    weights = [Weighted(place, weight / len(sides)) for side in sides for place, weight in side]
+    weights = [ContrastTerm(place, weight / len(sides)) for side in sides for place, weight in side]
     found = pool.contrast(weights, level=level, extra=extra)
     sign = pool.measure.sign
     gaps = tuple(sign * sum(weight * pool.means[place] for place, weight in side) for side in sides)
     return replace(made, contrast=found if sign > 0 else found.opposite, gaps=gaps)
 
 
-def at_the_later_start(first: SeriesByEpoch, second: SeriesByEpoch, pool: Pool, level: float) -> AtEpochs:
+def at_the_later_start(
+    first: SeriesByEpoch, second: SeriesByEpoch, pool: JointMeans, level: float
+) -> AtEpochs:
     """The difference of two series at the epoch at which the later of them begins."""
     begins = max((next(iter(one.places)) for one in (first, second) if one.places), default=0.0)
 
@@ -264,40 +277,40 @@ def at_the_later_start(first: SeriesByEpoch, second: SeriesByEpoch, pool: Pool, 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Between:
+class SeriesComparison:
     """All of it for one measure. ``duels`` has every two series once; ``overall`` is the best of all."""
 
-    measure: Measure
+    measure: StudyMetric
     bests: tuple[Best, ...]
     overall: Best | None
-    duels: tuple[Duel, ...]
+    duels: tuple[BestVsBest, ...]
     epochs: tuple[AtEpochs, ...]
     starts: tuple[AtEpochs, ...]
 
-    def duel(self, first: Series, second: Series) -> Duel | None:
+    def duel(self, first: Series, second: Series) -> BestVsBest | None:
         """The duel of the two, turned so that ``told`` is about the second."""
         found = self._by_names.get((first.name, second.name))
         other = self._by_names.get((second.name, first.name))
         return found if found or other is None else other.turned
 
     @cached_property
-    def _by_names(self) -> dict[tuple[str, str], Duel]:
+    def _by_names(self) -> dict[tuple[str, str], BestVsBest]:
         return {(one.first.series.name, one.second.series.name): one for one in self.duels}
 
 
-Test = TypeVar("Test", Duel, AtEpochs)
+Test = TypeVar("Test", BestVsBest, AtEpochs)
 
 
 def judged(tests: Sequence[Test], level: float) -> list[Test]:
     """The tests with verdicts, corrected together (Holm)."""
     adjusted = holm([one.test[1] for one in tests])
     return [
-        replace(one, p=p, told=told_of(one.test[0], p, 1 - level))
+        replace(one, p=p, told=verdict_from_p(one.test[0], p, 1 - level))
         for one, p in zip(tests, adjusted, strict=True)
     ]
 
 
-def told_of(moved: float | None, p: float | None, alpha: float) -> Told:
+def verdict_from_p(moved: float | None, p: float | None, alpha: float) -> Told:
     """The verdict by a difference, where larger is better, and its p."""
     if not moved or p is None or p > alpha + 1e-12:
         return UNTOLD
@@ -308,12 +321,12 @@ FAMILIES: Final = ("benchmarks", "other metrics", "composites")
 """The measures whose bests are tested together."""
 
 
-def family_of(measure: Measure) -> str:
+def family_of(measure: StudyMetric) -> str:
     """Return the family of a measure."""
     return FAMILIES[2 if measure.composite is not None else 0 if measure.primary else 1]
 
 
-def between(study: Study) -> list[Between]:
+def compare_series(study: Study) -> list[SeriesComparison]:
     """Return series against series by each measure; ``study.once(between)`` keeps it."""
     found = [_of_measure(study, pool) for pool in study.once(pools_of).values()]
     duels = {
@@ -336,12 +349,12 @@ def between(study: Study) -> list[Between]:
     ]
 
 
-def _of_measure(study: Study, pool: Pool) -> Between:
+def _of_measure(study: Study, pool: JointMeans) -> SeriesComparison:
     known = [(one, places) for one in study.series if (places := pool.places(one.points))]
-    contest = Contest(study, pool, known)
+    contest = SeriesContest(study, pool, known)
     lines = [line_of(one, pool) for one, _ in known]
     several = [line for line, (_, places) in zip(lines, known, strict=True) if len(places) > 1]
-    return Between(
+    return SeriesComparison(
         measure=pool.measure,
         bests=contest.bests,
         overall=max(contest.bests, key=lambda one: pool.measure.sign * one.value, default=None),
@@ -351,11 +364,11 @@ def _of_measure(study: Study, pool: Pool) -> Between:
     )
 
 
-def by_length(study: Study) -> list[Duel]:
+def by_length(study: Study) -> list[BestVsBest]:
     """Return the bests of the lengths of each training, the shorter one first."""
     duels = [
         duel if (one.seq_len or 0) < (other.seq_len or 0) else duel.turned
-        for measure in study.once(between)
+        for measure in study.once(compare_series)
         for duel in measure.duels
         for one, other in [duel.series]
         if one.training == other.training and None not in (one.seq_len, other.seq_len)

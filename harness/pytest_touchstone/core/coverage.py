@@ -23,7 +23,7 @@ SHIPPED: Final = "shipped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
+class BenchmarkSize:
     """The size of a benchmark, or of a group of it.
 
     ``of`` is the number of its items with this data (after drawing, where it draws), 0 where not known; ``rows`` the
@@ -54,7 +54,7 @@ def part_of(n: int, of: int) -> str:
     return f"{n:,} of {of:,} items" if n < of else ""
 
 
-def mark(n: int, extent: Extent, *, origin: str, own: str = "") -> str:
+def mark(n: int, extent: BenchmarkSize, *, origin: str, own: str = "") -> str:
     """The whole mark of a value over ``n`` items, empty where nothing needs saying.
 
     ``origin`` says where the rows came from; ``own`` what the shipped ones are, where none of them was published.
@@ -64,7 +64,7 @@ def mark(n: int, extent: Extent, *, origin: str, own: str = "") -> str:
     return ", ".join(text for text in (part, sample) if text)
 
 
-def _sample(extent: Extent, origin: str, own: str, *, behind: bool) -> str:
+def _sample(extent: BenchmarkSize, origin: str, own: str, *, behind: bool) -> str:
     """The mark of the rows; in fewer words ``behind`` (after) the number of items, which says how many they are."""
     if origin == SHIPPED and own:
         return f"sample: {own}" if behind else f"sample: {extent.rows:,} {own}"

@@ -6,22 +6,22 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from pytest_touchstone.core.text import count, listed, place_text
+from pytest_touchstone.core.text import count, join_names, ordinal_place
 from pytest_touchstone.document import BEST, Facts, Part, Section, Table
-from pytest_touchstone.study.between import (
-    FAMILIES,
-    UNTOLD,
-    AtEpochs,
-    Between,
-    Duel,
-    Told,
-    between,
-    by_length,
-    family_of,
-)
 from pytest_touchstone.study.curve_sections import PER, shown_change
 from pytest_touchstone.study.curves import STABILITY, TREND, curves_of
 from pytest_touchstone.study.points import Study, facts_of, found_among, place_or_nothing
+from pytest_touchstone.study.series_comparison import (
+    FAMILIES,
+    UNTOLD,
+    AtEpochs,
+    BestVsBest,
+    SeriesComparison,
+    Told,
+    by_length,
+    compare_series,
+    family_of,
+)
 
 CORRECTED: Final = "the best value less the part that luck has in being the best of several"
 TOTALS: Final = (
@@ -40,13 +40,13 @@ STARTS: Final = (
 )
 
 
-def several_in(study: Study) -> list[Between]:
+def several_in(study: Study) -> list[SeriesComparison]:
     """Return what was found of the measures that several series have, composites first."""
-    several = [one for one in study.once(between) if len(one.bests) > 1]
+    several = [one for one in study.once(compare_series) if len(one.bests) > 1]
     return sorted(several, key=lambda one: one.measure.composite is None)
 
 
-def versus(study: Study) -> Section | None:
+def series_sections(study: Study) -> Section | None:
     """Return the bests of series, their lengths and equal epochs; None where there are fewer than two series."""
     found, lengths = several_in(study), study.once(by_length)
     if not found:
@@ -108,7 +108,7 @@ def starts(study: Study) -> Section | None:
     )
 
 
-def _line(tests: Sequence[Duel | AtEpochs], what: str) -> str:
+def _line(tests: Sequence[BestVsBest | AtEpochs], what: str) -> str:
     """Return which series are told apart by these tests; empty where none could be made."""
     told = [
         f"{second.name} {one.told} than {first.name} by {one.measure.label}"
@@ -120,7 +120,7 @@ def _line(tests: Sequence[Duel | AtEpochs], what: str) -> str:
     return found_among(told, tested, what) if tested else ""
 
 
-def _bests(one: Between) -> Table:
+def _bests(one: SeriesComparison) -> Table:
     """Return the best of each series, and how far it is from the best of all."""
     rows, measure = [], one.measure
     for best in one.bests:
@@ -147,10 +147,10 @@ def _bests(one: Between) -> Table:
     )
 
 
-def _how(found: Sequence[Between]) -> Iterable[tuple[str, str]]:
+def _how(found: Sequence[SeriesComparison]) -> Iterable[tuple[str, str]]:
     """Yield what the verdicts allow for."""
     tested = Counter(family_of(duel.measure) for one in found for duel in one.duels if duel.p is not None)
-    if tests := listed(f"{count(tested[name], 'pair')} of {name}" for name in FAMILIES if tested[name]):
+    if tests := join_names(f"{count(tested[name], 'pair')} of {name}" for name in FAMILIES if tested[name]):
         yield "verdict", f"against the best series, corrected for all tests together (Holm: {tests})"
     for why in dict.fromkeys(duel.as_measured.why for one in found for duel in one.duels):
         if why:
@@ -159,7 +159,7 @@ def _how(found: Sequence[Between]) -> Iterable[tuple[str, str]]:
         yield "note", TOTALS
 
 
-def _lengths(found: Sequence[Duel]) -> Table:
+def _lengths(found: Sequence[BestVsBest]) -> Table:
     return Table(
         title="Sequence length: the best at the shorter one against the best at the longer one",
         header=("training", "measure", "shorter", "longer", "gap", "95 % interval", "longer is"),
@@ -186,7 +186,7 @@ def _at_epochs(pairs: Sequence[AtEpochs], title: str) -> Iterable[Part]:
     rows: list[tuple[str, ...]] = []
     for pair in pairs:
         first, second = pair.series
-        epochs = [place_text(epoch) for epoch in pair.epochs]
+        epochs = [ordinal_place(epoch) for epoch in pair.epochs]
         if pair.contrast is not None:
             span = epochs[0] if len(epochs) == 1 else f"{epochs[0]} to {epochs[-1]} ({len(epochs)})"
             at = span if pair.how == "common" else f"{span}, interpolated"
@@ -272,7 +272,7 @@ def matrix(study: Study) -> Section | None:
     )
 
 
-def _profiles(study: Study, one: Between) -> list[dict[str, Any]]:
+def _profiles(study: Study, one: SeriesComparison) -> list[dict[str, Any]]:
     """Return the beginning, best, speed, stability and efficiency of each series, and how many it is told from."""
     curves = {curve.series.name: curve for curve in study.once(curves_of) if curve.measure == one.measure}
     found = []
@@ -294,12 +294,12 @@ def _profiles(study: Study, one: Between) -> list[dict[str, Any]]:
     return found
 
 
-def _at_a_glance(one: Between, profiles: Sequence[dict[str, Any]]) -> Table:
+def _at_a_glance(one: SeriesComparison, profiles: Sequence[dict[str, Any]]) -> Table:
     unit = one.measure.told_in
     axes = dict.fromkeys(best.series.axis for best in one.bests)
-    slopes = listed(dict.fromkeys(PER[axis] for axis in axes))
+    slopes = join_names(dict.fromkeys(PER[axis] for axis in axes))
     return Table(
-        title=f"{one.measure.label}: speed by {listed(axes)}, stability in {unit.name}, "
+        title=f"{one.measure.label}: speed by {join_names(axes)}, stability in {unit.name}, "
         f"efficiency in {unit.name} {slopes}",
         header=tuple(profiles[0]),
         rows=tuple(
@@ -319,7 +319,7 @@ def _at_a_glance(one: Between, profiles: Sequence[dict[str, Any]]) -> Table:
     )
 
 
-def _matrix(one: Between) -> Iterable[Table]:
+def _matrix(one: SeriesComparison) -> Iterable[Table]:
     series = [best.series for best in one.bests]
     letters = [_letter(place) for place in range(len(series))]
     for start in range(0, len(series), ACROSS):
@@ -333,7 +333,7 @@ def _matrix(one: Between) -> Iterable[Table]:
         )
 
 
-def _cell(duel: Duel | None) -> str:
+def _cell(duel: BestVsBest | None) -> str:
     if duel is None:
         return ""
     return f"{CELLS[duel.told]} {duel.items:,}" if duel.items else CELLS[duel.told]

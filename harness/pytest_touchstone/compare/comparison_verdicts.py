@@ -35,7 +35,7 @@ from pytest_touchstone.compare.corpus_metrics import draws_of, values_of
 from pytest_touchstone.core.aggregation import MACRO
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.errors import BenchmarkError, GateError
-from pytest_touchstone.core.text import count, listed
+from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult
 from pytest_touchstone.statistics.best_of_many import (
     PooledChoice,
@@ -167,7 +167,7 @@ def rows_of(items: ItemScores, score: str) -> dict[str, str]:
 
 def _named(names: Iterable[str], what: str) -> str:
     known = list(names)
-    return f"{count(len(known), 'item')} {what}: {listed(known, NAMED)}"
+    return f"{count(len(known), 'item')} {what}: {join_names(known, NAMED)}"
 
 
 # Comparisons and verdicts
@@ -178,7 +178,7 @@ Key = TypeVar("Key", bound=Hashable)
 IDENTICAL: Final = "the same checkpoint, and every item scores as before"
 
 
-class Weighed(NamedTuple):
+class CompositeComponent(NamedTuple):
     """One part of a composite: its weight, the metric, and the results on its benchmark."""
 
     weight: float
@@ -304,7 +304,7 @@ def check_means(parts: Iterable[tuple[BenchmarkScores, str]]) -> None:
 
 
 def compare_composite(
-    name: str, parts: Sequence[Weighed], *, chosen: int | None = None, level: float = LEVEL
+    name: str, parts: Sequence[CompositeComponent], *, chosen: int | None = None, level: float = LEVEL
 ) -> BenchmarkComparison:
     """The new composite against the best of the baselines', which stand in the same order in every part.
 
@@ -314,7 +314,7 @@ def compare_composite(
     """
     check_means([(part.new, part.metric) for part in parts])
     new, baselines = parts[0].new, parts[0].baselines
-    by_benchmark: dict[str, list[tuple[Weighed, AlignedScores]]] = {}
+    by_benchmark: dict[str, list[tuple[CompositeComponent, AlignedScores]]] = {}
     for part in parts:
         score = score_name(part.new.saved, part.metric)
         found = columns(part.new.items, [one.items for one in part.baselines], score)
@@ -342,7 +342,7 @@ def compare_composite(
     return replace(record, benchmark=name, counts=ItemCounts())
 
 
-def judge(
+def compute_verdicts(
     compared: Mapping[Key, BenchmarkComparison],
     *,
     margin: float = MARGIN,
@@ -442,7 +442,7 @@ def pool(parts: Mapping[str, PooledPart], *, level: float) -> Pooled | None:
     else:
         sizes = [_size(part) for part in kept.values()]
         weighed = [
-            Weighed(size / sum(sizes), part.compared.metric, part.new, baselines)
+            CompositeComponent(size / sum(sizes), part.compared.metric, part.new, baselines)
             for size, part, baselines in zip(sizes, kept.values(), shared, strict=True)
         ]
         compared = compare_composite(POOLED, weighed, chosen=chosen, level=level)

@@ -1,6 +1,6 @@
 """The few-shot examples of a benchmark, drawn in one of the ways that ``--eval-set fewshot`` names.
 
-``touchstone`` draws once per benchmark and group, from the seed alone, so that all prompts of a group begin alike.
+``sample_fixed`` draws once per benchmark and group, from the seed alone, so that all prompts of a group begin alike.
 Where a benchmark has no file of examples, they come from the evaluation rows: one more is drawn than needed, and an
 example that was drawn itself is left out of its prompt.
 
@@ -26,7 +26,7 @@ from pytest_touchstone.core.dataset import DatasetRows, Example, load_shots, see
 from pytest_touchstone.core.errors import ShotsError
 from pytest_touchstone.core.few_shot import GREEDY, FewShot, Sampling, Shot
 from pytest_touchstone.core.requests import Turn
-from pytest_touchstone.core.text import did_you_mean, listed
+from pytest_touchstone.core.text import did_you_mean, join_names
 
 TOUCHSTONE: Final = "touchstone"
 
@@ -34,7 +34,7 @@ LM_EVAL: Final = "lm-eval"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class FewShotRequest:
     """An order for ``count`` examples, at least one, before each row of ``dataset``.
 
     They come from ``source``, or from the dataset itself where that is None.
@@ -116,10 +116,10 @@ class DrawnShots:
         return FewShot(text, turns, sampling.of(spec.name, example.id))
 
 
-Draw: TypeAlias = Callable[[Wanted], DrawnShots]
+Draw: TypeAlias = Callable[[FewShotRequest], DrawnShots]
 
 
-def touchstone(wanted: Wanted) -> DrawnShots:
+def sample_fixed(wanted: FewShotRequest) -> DrawnShots:
     """Draw once per group, from the run's seed; or for each row, as a function of the benchmark does."""
     if callable(wanted.spec.shots.pick):
         return _own(wanted, wanted.spec.shots.pick)
@@ -137,7 +137,7 @@ def touchstone(wanted: Wanted) -> DrawnShots:
     return DrawnShots(wanted.count, before, {"pick": spec.shots.pick, "sha256": _sha256(lines)})
 
 
-def _own(wanted: Wanted, pick: ShotPick) -> DrawnShots:
+def _own(wanted: FewShotRequest, pick: ShotPick) -> DrawnShots:
     """Let the benchmark's function pick each row's examples, among rows without that one.
 
     Raises ``ShotsError`` for another number of rows, or for rows that are none of these.
@@ -162,14 +162,14 @@ def _own(wanted: Wanted, pick: ShotPick) -> DrawnShots:
     return DrawnShots(wanted.count, before, {"pick": wanted.spec.shots.picked, "sha256": _sha256(lines)})
 
 
-def lm_eval(wanted: Wanted) -> DrawnShots:
+def sample_like_lm_eval(wanted: FewShotRequest) -> DrawnShots:
     """Draw for each row, as lm-evaluation-harness draws for the benchmark's task.
 
     Raises ``ShotsError`` where the task, or the rows that it draws from, are not known.
     """
     spec = wanted.spec
     if spec.shots.pick != "sample":
-        return touchstone(wanted)
+        return sample_fixed(wanted)
     task = spec.shots.lm_eval
     if task is None:
         raise ShotsError(
@@ -196,7 +196,7 @@ def lm_eval(wanted: Wanted) -> DrawnShots:
 
 
 def _sampled(
-    wanted: Wanted, generator: Random, pool: Sequence[Example], example: Example
+    wanted: FewShotRequest, generator: Random, pool: Sequence[Example], example: Example
 ) -> Sequence[Example]:
     """Return the next draw.
 
@@ -219,7 +219,7 @@ def _sha256(lines: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(lines).encode("utf-8", "backslashreplace")).hexdigest()
 
 
-DRAWS: Final[Mapping[str, Draw]] = {TOUCHSTONE: touchstone, LM_EVAL: lm_eval}
+DRAWS: Final[Mapping[str, Draw]] = {TOUCHSTONE: sample_fixed, LM_EVAL: sample_like_lm_eval}
 """The ways of drawing by name."""
 
 
@@ -231,12 +231,12 @@ def _example_of(shot: Callable[[Any], str | Shot], example: Example) -> str | Sh
         note = f"in shot= of row {example.id}"
         if isinstance(error, KeyError) and isinstance(example.row, Mapping):
             near = did_you_mean(str(error.args[0]), example.row).strip() if error.args else ""
-            note += "; ".join(filter(None, (f", which has the fields {listed(example.row)}", near)))
+            note += "; ".join(filter(None, (f", which has the fields {join_names(example.row)}", near)))
         error.add_note(note)
         raise
 
 
-def shots_of(
+def resolve_few_shot(
     spec: Benchmark, dataset: DatasetRows, data: str | None, shots: int | None, seed: int, *, draw: str
 ) -> DrawnShots:
     """Return that many few-shot examples for each row of ``dataset``, or as many as the benchmark declares.
@@ -281,6 +281,6 @@ def draw_shots(
     name, _, own_seed = draw.partition(":")
     if name == LM_EVAL:
         seed = int(own_seed or 1234)  # lm-evaluation-harness's own, unless its --seed says otherwise
-    wanted = Wanted(spec, count, seed, dataset, source)
+    wanted = FewShotRequest(spec, count, seed, dataset, source)
     drawn, info = DRAWS[name](wanted), wanted.chosen.info
     return replace(drawn, told={"from": f"{info.name}, {info.origin}", **drawn.told})

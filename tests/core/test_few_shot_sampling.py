@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from pytest_touchstone import Dataset, LmEval, Loglikelihood, Shots
 from pytest_touchstone.core.benchmark import Benchmark
 from pytest_touchstone.core.dataset import DatasetInfo, DatasetRows, Example
-from pytest_touchstone.core.draws import DrawnShots, draw_shots
 from pytest_touchstone.core.errors import ShotsError
+from pytest_touchstone.core.few_shot_sampling import DrawnShots, draw_shots
 
 
 def shots(**more: Any) -> Shots:

@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.text import listed
+from pytest_touchstone.core.text import join_names
 
 
 @dataclass(frozen=True, slots=True)
-class OmittedValue:
+class SkippedArray:
     """The length of an array or text that is not kept."""
 
     count: int
 
 
-Value: TypeAlias = bool | int | float | str | tuple[Any, ...] | OmittedValue
+Value: TypeAlias = bool | int | float | str | tuple[Any, ...] | SkippedArray
 
 _RMS: Final = "attention.layer_norm_rms_epsilon"
 _LAYER_NORM: Final = "attention.layer_norm_epsilon"
@@ -210,7 +210,7 @@ def refusal(path: Path, what: str) -> CheckpointError:
 
 def shown(key: str, value: Value) -> str:
     """A key with its value, shortened."""
-    return f"{key} = {value!r:.40}" if not isinstance(value, OmittedValue) else key
+    return f"{key} = {value!r:.40}" if not isinstance(value, SkippedArray) else key
 
 
 def check_kind(path: Path, keys: Mapping[str, Value]) -> None:
@@ -287,7 +287,7 @@ class _Reading:
             if name.startswith(elsewhere) and not (name == ROPE_FREQUENCIES and self._name == "llama")
         )
         if names:
-            raise refusal(self._path, f"holds {listed(names, 3)}")
+            raise refusal(self._path, f"holds {join_names(names, 3)}")
         self._set_rope()
         self._set_rest()
         return self._values
@@ -301,7 +301,7 @@ class _Reading:
             return True
         if name.startswith("rope.") and name not in form.config:
             return form.rope == "none" or self._understood_rope(name, value)
-        if isinstance(value, (tuple, OmittedValue)):
+        if isinstance(value, (tuple, SkippedArray)):
             return name == "attention.head_count_kv" and form.rope == "read"
         if name in form.config:
             self._values[form.config[name]] = value
@@ -412,6 +412,6 @@ def _is_sane(value: Value) -> bool:
 
 def _among(value: Value, allowed: tuple[Any, ...]) -> bool:
     """Return whether a number is one of these, as precisely as 32 bits are."""
-    if isinstance(value, (str, tuple, OmittedValue)):
+    if isinstance(value, (str, tuple, SkippedArray)):
         return False
     return any(isclose(value, each, rel_tol=1e-5) for each in allowed)

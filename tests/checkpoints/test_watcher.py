@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytest_touchstone.checkpoints.arrivals import Arrivals
 from pytest_touchstone.checkpoints.resolve import resolve
+from pytest_touchstone.checkpoints.watcher import CheckpointWatcher
 from tests.support.tiny import split_weights, tiny_causal, trainer_state
 
 SETTLE = 5.0
@@ -22,7 +22,7 @@ class Watcher:
 
     def __init__(self, folder: Path, pattern: str = "*") -> None:
         self.now = 0.0
-        self.arrivals = Arrivals(
+        self.arrivals = CheckpointWatcher(
             str(folder / pattern), SETTLE, lambda path: resolve(str(path), seq_len=None)[0], 0.0
         )
 

@@ -17,21 +17,21 @@ from hypothesis import strategies as st
 
 from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison
 from pytest_touchstone.compare.candidate import BenchmarkScores
-from pytest_touchstone.compare.gate.config import GateConfig, check_plan, gate_config_of
-from pytest_touchstone.compare.gate.decide import cases_of, decide
-from pytest_touchstone.compare.gate.result import GateResult, gate_json, lines_from_json
-from pytest_touchstone.compare.judge import (
+from pytest_touchstone.compare.comparison_verdicts import (
     IDENTICAL,
+    CompositeComponent,
     PooledPart,
-    Weighed,
     columns,
     compare,
     compare_composite,
+    compute_verdicts,
     item_differences,
-    judge,
     pool,
     score_name,
 )
+from pytest_touchstone.compare.gate.config import GateConfig, check_plan, gate_config_of
+from pytest_touchstone.compare.gate.decide import cases_of, decide
+from pytest_touchstone.compare.gate.result import GateResult, gate_json, lines_from_json
 from pytest_touchstone.compare.pair import compare_pair
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.reports import comparison
@@ -46,8 +46,8 @@ SCORES = st.lists(st.sampled_from([0.0, 1.0]), min_size=2, max_size=40)
 
 def test_a_real_drop_is_worse_and_a_real_gain_better() -> None:
     old, new = entry(right(300, 400)), entry(right(200, 400), checkpoint="new")
-    assert judge({"b": compare(new, [old])})["b"].comparison.verdict == "worse"
-    assert judge({"b": compare(old, [new])})["b"].comparison.verdict == "better"
+    assert compute_verdicts({"b": compare(new, [old])})["b"].comparison.verdict == "worse"
+    assert compute_verdicts({"b": compare(old, [new])})["b"].comparison.verdict == "better"
 
 
 def test_the_primary_metric_is_compared_unless_another_is_named() -> None:
@@ -102,7 +102,7 @@ def test_an_item_without_the_score_is_no_item_of_the_metric() -> None:
 
 def test_without_common_items_nothing_can_be_told() -> None:
     old, new = entry([1.0], examples=["a"]), entry([1.0], examples=["b"])
-    judged = judge({"b": compare(new, [old])})["b"]
+    judged = compute_verdicts({"b": compare(new, [old])})["b"]
     assert judged.comparison.verdict == "inconclusive"
     assert judged.comparison.why == "no items in common"
     assert judged.as_measured.baseline is None
@@ -111,7 +111,7 @@ def test_without_common_items_nothing_can_be_told() -> None:
 def test_a_checkpoint_compared_with_itself_is_not_worse_however_few_the_items() -> None:
     old, new = entry(right(3, 5)), entry(right(3, 5), run_id="again")
     others = {"twice": compare(new, [old]), "b": compare(entry(right(3, 5), checkpoint="x"), [old])}
-    judged = judge(others)
+    judged = compute_verdicts(others)
     assert (judged["twice"].comparison.verdict, judged["twice"].comparison.why) == ("not worse", IDENTICAL)
     assert judged["b"].comparison.verdict == "inconclusive"
     assert judged["b"].comparison.family == 1
@@ -136,16 +136,16 @@ def test_the_best_of_several_is_compared_with_and_shrunk() -> None:
 def test_all_benchmarks_of_a_checkpoint_are_one_family() -> None:
     old, new = entry(right(30, 100)), entry(right(22, 100), checkpoint="new")
     same = entry(right(30, 100), checkpoint="other")
-    one = judge({"b": compare(new, [old])})["b"].comparison
+    one = compute_verdicts({"b": compare(new, [old])})["b"].comparison
     others = {f"c{n}": compare(same, [old]) for n in range(9)}
-    many = judge({"b": compare(new, [old]), **others})["b"].comparison
+    many = compute_verdicts({"b": compare(new, [old]), **others})["b"].comparison
     assert (one.verdict, one.family) == ("worse", 1)
     assert (many.verdict, many.family) == ("inconclusive", 10)
 
 
 def test_margins_of_benchmarks_that_are_not_compared_are_no_fault() -> None:
     old, new = entry(right(300, 400)), entry(right(200, 400), checkpoint="new")
-    judged = judge({"b": compare(new, [old])}, margins={"b": 0.3, "elsewhere": 0.1})
+    judged = compute_verdicts({"b": compare(new, [old])}, margins={"b": 0.3, "elsewhere": 0.1})
     assert judged["b"].comparison.verdict == "not worse"
     assert judged["b"].comparison.margin == 0.3
 
@@ -163,14 +163,14 @@ def test_a_composite_is_compared_over_the_items_of_its_benchmarks() -> None:
         parts(40, 50, "c"),
     )
     weighed = [
-        Weighed(0.4, "x", new_p, [old_p, best_p]),
-        Weighed(0.3, "y", new_p, [old_p, best_p]),
-        Weighed(0.3, "z", new_q, [old_q, best_q]),
+        CompositeComponent(0.4, "x", new_p, [old_p, best_p]),
+        CompositeComponent(0.3, "y", new_p, [old_p, best_p]),
+        CompositeComponent(0.3, "z", new_q, [old_q, best_q]),
     ]
     found = compare_composite("score", weighed)
     assert found.place == 1
     assert found.comparison.difference == pytest.approx(0.7 * (0.2 - 0.5))
-    assert judge({"score": found})["score"].comparison.verdict == "worse"
+    assert compute_verdicts({"score": found})["score"].comparison.verdict == "worse"
 
 
 @settings(max_examples=30, deadline=None)

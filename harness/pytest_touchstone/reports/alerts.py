@@ -19,7 +19,7 @@ from typing import Any, Final
 from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison
 from pytest_touchstone.compare.gate.result import lines_from_json, ordered
 from pytest_touchstone.core.files import shown_path, write_atomic
-from pytest_touchstone.core.text import listed, one_line
+from pytest_touchstone.core.text import join_names, one_line
 from pytest_touchstone.document.formatting import interval, number
 from pytest_touchstone.results.summary import Summary, wholes
 
@@ -27,7 +27,7 @@ COMMAND_SECONDS: Final = 600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
+class CheckpointAlert:
     """The line of a checkpoint, and whether the training got ``worse``, or nothing can be said (``invalid``).
 
     ``gated``: the exit code depends on it. ``facts`` are what is told of a worse checkpoint, by name.
@@ -40,7 +40,7 @@ class Finding:
     facts: Mapping[str, str] = field(default_factory=dict)
 
 
-def finding_of(summary: Summary, others: Mapping[str, Mapping[str, Any]]) -> Finding:
+def checkpoint_alert(summary: Summary, others: Mapping[str, Mapping[str, Any]]) -> CheckpointAlert:
     """Return what a run says of its checkpoint. ``others`` are those of the runs of its training, with path and step.
 
     The newest is scored first, and an older one compared with it: where that is below a later one the training has got
@@ -75,7 +75,7 @@ def finding_of(summary: Summary, others: Mapping[str, Mapping[str, Any]]) -> Fin
             "verdict": "worse" if first.kind == "better" else first.kind,
             "run": summary.run_id,
         }
-    return Finding(
+    return CheckpointAlert(
         text="  ".join(filter(None, parts)),
         worse=any(map(worse, lines)),
         invalid=bool(summary.faults) or any(line.invalid for line in lines),
@@ -99,7 +99,7 @@ def _verdict(line: BenchmarkComparison, *, later: bool) -> str:
     other = line.against.checkpoint if line.against is not None else "the best"
     words = {
         "worse": f"WORSE than {other}",
-        "failed": f"FAILED: {listed(line.fails, 2)}",
+        "failed": f"FAILED: {join_names(line.fails, 2)}",
         "better": f"better than {other}",
         "not worse": f"not worse than {other}",
         "inconclusive": f"unclear vs {other}",
@@ -115,7 +115,7 @@ def _verdict(line: BenchmarkComparison, *, later: bool) -> str:
 # Who is told of a worse one
 
 
-def warn(finding: Finding, commands: Sequence[str], stop_file: Path | None) -> Iterator[str]:
+def warn(finding: CheckpointAlert, commands: Sequence[str], stop_file: Path | None) -> Iterator[str]:
     """Write the stop file and tell commands of a worse checkpoint; give a line for each that failed."""
     if stop_file is not None:
         try:

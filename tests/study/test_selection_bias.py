@@ -9,17 +9,17 @@ import pytest
 
 from pytest_touchstone.compare.standings import ALL, best_checkpoint
 from pytest_touchstone.study.advice import recommend
-from pytest_touchstone.study.choice import ChoiceCost, costs_of, standings_in
 from pytest_touchstone.study.points import Study
 from pytest_touchstone.study.pool import pools_of
+from pytest_touchstone.study.selection_bias import SelectionEstimate, selection_estimates, standings_in
 from tests.support.compared import ran
 from tests.support.entries import right
 from tests.support.known import known
 from tests.support.studies import answers, of_items, of_totals, placed, study_of_candidates
 
 
-def cost(study: Study, benchmark: str = "b") -> ChoiceCost:
-    return next(one for one in costs_of(study) if one.standing.benchmark == benchmark)
+def cost(study: Study, benchmark: str = "b") -> SelectionEstimate:
+    return next(one for one in selection_estimates(study) if one.standing.benchmark == benchmark)
 
 
 def test_of_equal_checkpoints_the_lead_is_luck_and_the_interval_holds_the_truth() -> None:
@@ -66,8 +66,8 @@ def test_of_what_is_better_when_lower_luck_has_made_it_too_low() -> None:
 
 
 def test_nothing_is_said_of_totals_or_of_one_checkpoint() -> None:
-    assert costs_of(of_totals({"a": [0.5, 0.6, 0.55]})) == []
-    assert costs_of(of_items({"a": answers([0.5], 100, 1)})) == []
+    assert selection_estimates(of_totals({"a": [0.5, 0.6, 0.55]})) == []
+    assert selection_estimates(of_items({"a": answers([0.5], 100, 1)})) == []
 
 
 def test_an_error_rate_is_expected_within_an_interval_that_holds_it() -> None:
@@ -99,7 +99,7 @@ def test_best_and_study_expect_the_same_of_a_composite() -> None:
     study = of_items({"s": runs}, composites=composites)
     best = best_checkpoint(study.once(standings_in))
     assert best is not None
-    mine = next(one for one in costs_of(study) if one.standing == best)
+    mine = next(one for one in selection_estimates(study) if one.standing == best)
     chosen = known(recommend(study, next(iter(study.once(pools_of).values()))))
     expected = known(chosen.expected)
     assert (expected.value, expected.low, expected.high) == pytest.approx(
