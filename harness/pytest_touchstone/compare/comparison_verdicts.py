@@ -11,10 +11,9 @@ which is compared by its log-probabilities, that is about one per cent of it.
 An item is the same in two results where its id and the hash of its row are. A score of None counts as no item.
 
 **Pooled**: is the model worse, wherever that shows? A loss that is spread over a suite may be too small to be seen on
-any one benchmark, and plain on all of them together. The pooled test takes all items of all benchmarks as one (Kuebler
-et al. 2026, arXiv 2602.10144, section 4, "pooled"). For right and wrong answers it is McNemar's on the sums of gained
-and lost items. Else it is a permutation test, as that of a composite in which each benchmark weighs as many items as it
-has, with clusters whole.
+any one benchmark, and plain on all of them together. The pooled test takes all items of all benchmarks as one. For
+right and wrong answers it is McNemar's on the sums of gained and lost items. Else it is a permutation test, as that of
+a composite in which each benchmark weighs as many items as it has, with clusters whole.
 
 Of several earlier checkpoints that have all the benchmarks the one that is best over all items is the baseline. That it
 was chosen is allowed for.
