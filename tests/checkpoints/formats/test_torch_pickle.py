@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
+import pytest
+
 from pytest_touchstone.checkpoints.formats.content import Tensor
-from pytest_touchstone.checkpoints.formats.torch_pickle import read_pickled
+from pytest_touchstone.checkpoints.formats.torch_pickle import read_objects, read_pickled
+from pytest_touchstone.core.errors import CheckpointError
 
 
 def test_tensors_are_read_as_torch_reads_them(tmp_path: Path) -> None:
@@ -57,3 +61,20 @@ def test_plain_values_are_read_as_torch_reads_them(tmp_path: Path) -> None:
     torch.save(held, tmp_path / "x.pt")
     found = read_pickled(tmp_path / "x.pt")
     assert found == held
+
+
+SET_ITEM = pickle.BININT1 + b"\0" + pickle.BININT1 + b"\7" + pickle.SETITEM
+SET_ITEMS = pickle.MARK + SET_ITEM[:-1] + pickle.SETITEMS
+
+
+@pytest.mark.parametrize("set_items", [SET_ITEM, SET_ITEMS], ids=["SETITEM", "SETITEMS"])
+def test_items_are_set_in_dictionaries_alone(tmp_path: Path, set_items: bytes) -> None:
+    """Python's machine would set the item of a list, and update a set."""
+    path = tmp_path / "x.pkl"
+    path.write_bytes(pickle.EMPTY_DICT + set_items + pickle.STOP)
+    assert read_objects(path) == {0: 7}
+    a_list = pickle.EMPTY_LIST + pickle.BININT1 + b"\1" + pickle.APPEND
+    for target in (a_list, pickle.EMPTY_SET):
+        path.write_bytes(pickle.PROTO + b"\4" + target + set_items + pickle.STOP)
+        with pytest.raises(CheckpointError, match=r"UnpicklingError"):
+            read_objects(path)

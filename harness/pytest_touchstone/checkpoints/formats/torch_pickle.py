@@ -315,14 +315,18 @@ class _PickleReader(pickle._Unpickler):
             raise RefusedError(f"attributes on {type(made).__name__}")
 
     def load_setitems(self) -> None:
-        """Set items of a dictionary whose keys are flat."""
-        items = self.pop_mark()
-        self.stack[-1].update(zip(map(_flat, items[::2]), items[1::2], strict=True))
+        """Set items of a dictionary."""
+        self._set_items(self.pop_mark())
 
     def load_setitem(self) -> None:
-        """Set an item of a dictionary whose key is flat."""
+        """Set an item of a dictionary."""
         value, key = self.stack.pop(), self.stack.pop()
-        self.stack[-1][_flat(key)] = value
+        self._set_items([key, value])
+
+    def _set_items(self, items: list[Any]) -> None:
+        if not isinstance(self.stack[-1], dict):
+            raise pickle.UnpicklingError("items of what is not a dictionary")
+        self.stack[-1].update(zip(map(_flat, items[::2]), items[1::2], strict=True))
 
     dispatch[pickle.REDUCE[0]] = load_reduce
     dispatch[pickle.NEWOBJ[0]] = load_newobj
