@@ -25,8 +25,10 @@ def test_a_part_of_a_set_without_declaration_says_how_many_of_its_items() -> Non
 
 def test_shipped_rows_that_nobody_published_say_what_they_are() -> None:
     twelve = BenchmarkSize(of=12, rows=12, published=165)
-    assert mark(12, twelve, origin="shipped", own="problems of our own") == "sample: 12 problems of our own"
-    assert mark(3, twelve, origin="shipped", own="problems of our own") == (
+    assert (
+        mark(12, twelve, origin="shipped", own_rows="problems of our own") == "sample: 12 problems of our own"
+    )
+    assert mark(3, twelve, origin="shipped", own_rows="problems of our own") == (
         "3 of 12 items, sample: problems of our own"
     )
 
@@ -41,7 +43,7 @@ def test_rows_of_somebodys_own_are_no_sample_but_their_number_is_told() -> None:
 
 def test_as_many_rows_as_were_published_have_no_mark() -> None:
     whole = BenchmarkSize(of=164, rows=164, published=164)
-    assert mark(164, whole, origin="shipped") == "" == mark(164, whole, origin="--eval-data", own="ours")
+    assert mark(164, whole, origin="shipped") == "" == mark(164, whole, origin="--eval-data", own_rows="ours")
 
 
 def test_nothing_is_said_of_what_is_not_known() -> None:

@@ -354,7 +354,7 @@ def mark_of(graded: GradedFile, *, shipped: bool) -> str:
     extent = BenchmarkSize(
         of=size, rows=size, published=published.rows if isinstance(published.rows, int) else None
     )
-    return mark(len(judged), extent, origin=SHIPPED if shipped else "--data", own=published.own_rows)
+    return mark(len(judged), extent, origin=SHIPPED if shipped else "--data", own_rows=published.own_rows)
 
 
 def result_rows(graded: GradedFile) -> Iterator[dict[str, Any]]:

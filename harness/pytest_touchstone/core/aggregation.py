@@ -103,17 +103,17 @@ class Aggregation:
 
     def plain(self) -> dict[str, Any]:
         """The aggregation as plain data, without usual values; raises ``BenchmarkError`` for a nameless function."""
-        found: dict[str, Any] = {"by": self.by, "of": self.of}
-        told = {
+        plain: dict[str, Any] = {"by": self.by, "of": self.of}
+        options = {
             "higher_is_better": (self.higher_is_better, True),
             "rises": (self.rises, True),
             "unit": (self.unit, ""),
             "margin": (self.margin, None),
             "beside": (list(self.beside), []),
         }
-        found |= {name: value for name, (value, usual) in told.items() if value != usual}
+        plain |= {name: value for name, (value, usual) in options.items() if value != usual}
         if self.function is None:
-            return found
+            return plain
         name, file = getattr(self.function, "__qualname__", ""), None
         if name.isidentifier():
             with suppress(TypeError):  # of C, or a callable object
@@ -123,7 +123,7 @@ class Aggregation:
                 f"aggregation {self.by!r}: its function has no name to find it by; define it at the top of a file"
             )
         module = str(getattr(self.function, "__module__", ""))
-        return {**found, "at": [module, str(Path(file).resolve()), name]}
+        return {**plain, "at": [module, str(Path(file).resolve()), name]}
 
     def resolve(self) -> Function | None:
         """Return the function, found by its place where it was not given; None for this package's own.
@@ -133,10 +133,10 @@ class Aggregation:
         if self.function is not None or self.at is None:
             return self.function
         module, file, name = self.at
-        found = getattr(_module(module, Path(file)), name, None)
-        if not callable(found):
+        candidate = getattr(_module(module, Path(file)), name, None)
+        if not callable(candidate):
             raise BenchmarkError(f"aggregation {self.by!r}: {file} has no function {name!r} any more")
-        function: Function = found
+        function: Function = candidate
         return function
 
 
@@ -182,41 +182,47 @@ def aggregation_of(aggregate: Mapping[str, Mapping[str, Any]], metric: str) -> A
 
     Results of versions that knew two aggregations say nothing of the direction: their perplexity is lower-is-better.
     """
-    known = aggregate.get(metric)
-    if known is None:
+    declared = aggregate.get(metric)
+    if declared is None:
         plain = metric.removesuffix(MACRO)
         made = (
             aggregation_of(aggregate, name) for name, how in aggregate.items() if how["of"] == plain != name
         )
-        better = next((one.higher_score_is_better for one in made), True)
+        better = next((aggregation.higher_score_is_better for aggregation in made), True)
         if metric in STANDARD:
             return STANDARD[metric]
         if plain != metric:
             how = aggregation_of(aggregate, plain)
             return mean(metric, higher_is_better=how.higher_is_better, unit=how.unit, margin=how.margin)
         return mean(metric, higher_is_better=better)
-    if known["by"] == "perplexity" and "at" not in known:
-        return perplexity(known["of"])
-    told = {name: known[name] for name in ("higher_is_better", "rises", "unit", "margin") if name in known}
+    if declared["by"] == "perplexity" and "at" not in declared:
+        return perplexity(declared["of"])
+    arguments = {
+        name: declared[name] for name in ("higher_is_better", "rises", "unit", "margin") if name in declared
+    }
     usual = STANDARD.get(metric)
     if (
-        usual is not None and known["by"] == usual.by
+        usual is not None and declared["by"] == usual.by
     ):  # former versions, and other programs, tell no unit or margin
-        unit = told.setdefault("unit", usual.unit)
-        told |= {"margin": usual.margin} if unit == usual.unit and "margin" not in told else {}
-    told["beside"] = tuple(known.get("beside", ()))
-    return Aggregation(known["by"], known["of"], at=tuple(known["at"]) if "at" in known else None, **told)
+        unit = arguments.setdefault("unit", usual.unit)
+        arguments |= {"margin": usual.margin} if unit == usual.unit and "margin" not in arguments else {}
+    arguments["beside"] = tuple(declared.get("beside", ()))
+    return Aggregation(
+        declared["by"], declared["of"], at=tuple(declared["at"]) if "at" in declared else None, **arguments
+    )
 
 
 def _module(name: str, path: Path) -> ModuleType:
     """Return the module of this file: the one that is loaded, the one that is installed, or the file run anew."""
-    known = None
+    imported = None
     with suppress(ImportError):
-        known = importlib.import_module(name)
-    if known is not None and Path(getattr(known, "__file__", None) or ".").resolve() == path:
-        return known
-    if known is not None and name.startswith(f"{__name__.partition('.')[0]}."):  # installed elsewhere, then
-        return known
+        imported = importlib.import_module(name)
+    if imported is not None and Path(getattr(imported, "__file__", None) or ".").resolve() == path:
+        return imported
+    if imported is not None and name.startswith(
+        f"{__name__.partition('.')[0]}."
+    ):  # installed elsewhere, then
+        return imported
     try:
         return load_module(path, f"touchstone_aggregation_{path.stem}")
     except (ImportError, OSError) as error:

@@ -300,7 +300,9 @@ GROUPED: Final = {
 """What stands in a group, under the names by which one may look for it."""
 
 OPTIONAL: Final = frozenset(
-    one.name for one in fields(Benchmark) if one.default is not MISSING or one.default_factory is not MISSING
+    declared_field.name
+    for declared_field in fields(Benchmark)
+    if declared_field.default is not MISSING or declared_field.default_factory is not MISSING
 )
 """The fields of a benchmark that a declaration may leave out."""
 
@@ -320,15 +322,15 @@ def _complete(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
             where = f"benchmark {args[0]!r}" if args else "@benchmark"
             raise BenchmarkError(f"{where}: unknown field {unknown[0]!r}; {near}".rstrip("; "))
         try:
-            known = signature.bind_partial(*args, **more).arguments
+            arguments = signature.bind_partial(*args, **more).arguments
         except TypeError as error:
             raise BenchmarkError(f"@benchmark: {error}") from None
-        if callable(known.get("name")):
+        if callable(arguments.get("name")):
             raise BenchmarkError(
                 f"@benchmark without arguments; write @benchmark({', '.join(EXAMPLES.values())})"
             )
-        if lacking := [text for name, text in EXAMPLES.items() if name not in known]:
-            where = f"benchmark {known['name']!r}" if "name" in known else "@benchmark"
+        if lacking := [text for name, text in EXAMPLES.items() if name not in arguments]:
+            where = f"benchmark {arguments['name']!r}" if "name" in arguments else "@benchmark"
             names = ", ".join(text.partition("=")[0] for text in lacking)
             raise BenchmarkError(f"{where}: no {names}; write {', '.join(lacking)}")
         return function(*args, **more)
@@ -420,8 +422,8 @@ def _check(name: str, kinds: Iterable[object], primary: str, more: Mapping[str, 
     where = f"benchmark {name!r}"
     for kind in kinds:
         if kind not in REQUEST_KINDS:
-            known = ", ".join(k.__name__ for k in REQUEST_KINDS)
-            raise BenchmarkError(f"{where}: asks={kind!r} is no kind of request; use {known}")
+            kind_names = ", ".join(k.__name__ for k in REQUEST_KINDS)
+            raise BenchmarkError(f"{where}: asks={kind!r} is no kind of request; use {kind_names}")
     if "/" in name or "[" in name or not name:
         raise BenchmarkError(f"benchmark name {name!r}: use letters, digits, '_' and '-'")
     for group, kind in (("shots", Shots), ("published", Published)):
@@ -441,23 +443,23 @@ def _check(name: str, kinds: Iterable[object], primary: str, more: Mapping[str, 
         raise BenchmarkError(
             f"{where}: its primary score {primary!r} is not among its metrics: {', '.join(metrics)}"
         )
-    for one in more["aggregate"].values():
-        one.plain()  # raises for a function that could not be found again
+    for aggregation in more["aggregate"].values():
+        aggregation.plain()  # raises for a function that could not be found again
     if more.get("subsets") and more.get("group"):
         raise BenchmarkError(f"{where}: group and subsets: give one of them")
 
 
 def _questions(name: str, kinds: Iterable[object], judge: object) -> tuple[Judge, ...]:
     """Return the questions to the judge; what they are is a condition of the result, so they are declared."""
-    found = judge if isinstance(judge, tuple) else (judge,)
-    if not all(isinstance(one, Judge) and not one.texts for one in found):
+    questions = judge if isinstance(judge, tuple) else (judge,)
+    if not all(isinstance(question, Judge) and not question.texts for question in questions):
         raise BenchmarkError(
             f"benchmark {name!r}: judge={judge!r}; give Judge(PROMPT, choices=...), without texts"
         )
-    if bool(found) != (Judge in kinds):
+    if bool(questions) != (Judge in kinds):
         lacking = "judge=Judge(PROMPT, choices=...)" if Judge in kinds else "Judge in asks"
         raise BenchmarkError(f"benchmark {name!r}: asks a judge, and has no {lacking}; add it")
-    return found
+    return questions
 
 
 def _dataset(name: str, data: object) -> Dataset:
@@ -475,8 +477,8 @@ def _dataset(name: str, data: object) -> Dataset:
 
 def declared(function: object) -> Benchmark | None:
     """The declaration of a decorated function, or None for any other object."""
-    found = getattr(function, ATTRIBUTE, None)
-    return found if isinstance(found, Benchmark) else None
+    spec = getattr(function, ATTRIBUTE, None)
+    return spec if isinstance(spec, Benchmark) else None
 
 
 def generator_function(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -41,7 +41,7 @@ class Composite:
     parts: tuple[Part, ...]
 
     def __post_init__(self) -> None:
-        weights = [part.weight for part in self.parts]
+        weights = [component.weight for component in self.parts]
         if any(weight <= 0 for weight in weights) or not math.isclose(math.fsum(weights), 1.0, abs_tol=1e-9):
             raise BenchmarkError(
                 f"composite {self.name!r}: weights {weights} must be positive and add up to 1"
@@ -50,16 +50,18 @@ class Composite:
     @property
     def benchmarks(self) -> list[str]:
         """The benchmarks that its parts are of, each once."""
-        return list(dict.fromkeys(part.benchmark for part in self.parts))
+        return list(dict.fromkeys(component.benchmark for component in self.parts))
 
     @property
     def formula(self) -> str:
         """The sum as text: ``0.4 real_coref:real@1 + ...``."""
-        return " + ".join(f"{part.weight:g} {part.benchmark}:{part.metric}" for part in self.parts)
+        return " + ".join(
+            f"{component.weight:g} {component.benchmark}:{component.metric}" for component in self.parts
+        )
 
     def plain(self) -> dict[str, Any]:
         """The composite as plain data."""
-        return {"name": self.name, "parts": [list(part) for part in self.parts]}
+        return {"name": self.name, "parts": [list(component) for component in self.parts]}
 
 
 COMPOSITE: Final = "composite"
@@ -84,24 +86,28 @@ def composite(name: str, parts: Mapping[str, float]) -> Composite:
 
 def parse_composite(name: str, parts: object, where: str) -> Composite:
     """Return the composite whose parts are ``{"benchmark:metric": weight}``; raises ``BenchmarkError``."""
-    told = f"{where} {name!r}"
+    where_named = f"{where} {name!r}"
     if not isinstance(parts, Mapping) or not parts:
-        raise BenchmarkError(f'{told}: {parts!r} are no parts; give {{"benchmark:metric": weight}}')
-    found = []
+        raise BenchmarkError(f'{where_named}: {parts!r} are no parts; give {{"benchmark:metric": weight}}')
+    components = []
     for key, weight in parts.items():
         benchmark, sign, metric = str(key).rpartition(":")
         if not (benchmark and sign and metric):
-            raise BenchmarkError(f"{told}: {key!r} names no metric; write benchmark:metric")
+            raise BenchmarkError(f"{where_named}: {key!r} names no metric; write benchmark:metric")
         if isinstance(weight, bool) or not isinstance(weight, (int, float)):
-            raise BenchmarkError(f"{told}: the weight of {key} is {weight!r}; give a number such as 0.3")
-        found.append(Part(float(weight), benchmark, metric))
-    return Composite(name, tuple(found))
+            raise BenchmarkError(
+                f"{where_named}: the weight of {key} is {weight!r}; give a number such as 0.3"
+            )
+        components.append(Part(float(weight), benchmark, metric))
+    return Composite(name, tuple(components))
 
 
 def composites_from_plain(rows: Iterable[Mapping[str, Any]]) -> list[Composite]:
     """Return the composites that ``Composite.plain`` wrote, each once."""
-    found = (Composite(str(row["name"]), tuple(Part(*part) for part in row["parts"])) for row in rows)
-    return list(dict.fromkeys(found))
+    composites = (
+        Composite(str(row["name"]), tuple(Part(*component) for component in row["parts"])) for row in rows
+    )
+    return list(dict.fromkeys(composites))
 
 
 def project_composites(pyproject: Path) -> list[Composite]:
@@ -115,20 +121,20 @@ def project_composites(pyproject: Path) -> list[Composite]:
 
 def one_of_each(composites: Iterable[Composite]) -> list[Composite]:
     """Return the composites, each once; raises ``BenchmarkError`` where one name has two formulas."""
-    found: dict[str, Composite] = {}
-    for one in composites:
-        other = found.setdefault(one.name, one)
-        if other != one:
+    by_name: dict[str, Composite] = {}
+    for composite in composites:
+        other = by_name.setdefault(composite.name, composite)
+        if other != composite:
             raise BenchmarkError(
-                f"composite {one.name!r} is both {other.formula} and {one.formula}; rename one"
+                f"composite {composite.name!r} is both {other.formula} and {composite.formula}; rename one"
             )
-    return list(found.values())
+    return list(by_name.values())
 
 
-def missing_parts(composite: Composite, found: Mapping[tuple[str, str], object]) -> list[str]:
+def missing_parts(composite: Composite, values: Mapping[tuple[str, str], object]) -> list[str]:
     """The parts, as ``benchmark:metric``, that ``found`` lacks or holds None for."""
     return [
-        f"{p.benchmark}:{p.metric}" for p in composite.parts if found.get((p.benchmark, p.metric)) is None
+        f"{p.benchmark}:{p.metric}" for p in composite.parts if values.get((p.benchmark, p.metric)) is None
     ]
 
 
@@ -136,5 +142,7 @@ def composite_value(composite: Composite, values: Mapping[tuple[str, str], float
     """The weighted sum, in the unit of the values; None when a part is missing."""
     if missing_parts(composite, values):
         return None
-    found = [(part.weight, values[part.benchmark, part.metric]) for part in composite.parts]
-    return math.fsum(weight * value for weight, value in found if value is not None)
+    terms = [
+        (component.weight, values[component.benchmark, component.metric]) for component in composite.parts
+    ]
+    return math.fsum(weight * value for weight, value in terms if value is not None)

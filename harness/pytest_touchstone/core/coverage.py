@@ -54,20 +54,20 @@ def part_of(n: int, of: int) -> str:
     return f"{n:,} of {of:,} items" if n < of else ""
 
 
-def mark(n: int, extent: BenchmarkSize, *, origin: str, own: str = "") -> str:
+def mark(n: int, extent: BenchmarkSize, *, origin: str, own_rows: str = "") -> str:
     """The whole mark of a value over ``n`` items, empty where nothing needs saying.
 
     ``origin`` says where the rows came from; ``own`` what the shipped ones are, where none of them was published.
     """
-    part = part_of(n, extent.of)
-    sample = _sample(extent, origin, own, behind=bool(part))
-    return ", ".join(text for text in (part, sample) if text)
+    scored = part_of(n, extent.of)
+    sample = _sample(extent, origin, own_rows, behind=bool(scored))
+    return ", ".join(text for text in (scored, sample) if text)
 
 
-def _sample(extent: BenchmarkSize, origin: str, own: str, *, behind: bool) -> str:
+def _sample(extent: BenchmarkSize, origin: str, own_rows: str, *, behind: bool) -> str:
     """The mark of the rows; in fewer words ``behind`` (after) the number of items, which says how many they are."""
-    if origin == SHIPPED and own:
-        return f"sample: {own}" if behind else f"sample: {extent.rows:,} {own}"
+    if origin == SHIPPED and own_rows:
+        return f"sample: {own_rows}" if behind else f"sample: {extent.rows:,} {own_rows}"
     if extent.published is None or extent.rows == extent.published:
         return ""
     if origin != SHIPPED:
@@ -82,12 +82,14 @@ def _sample(extent: BenchmarkSize, origin: str, own: str, *, behind: bool) -> st
 def sizes_in(text: str) -> int:
     """The largest number of items or rows that a mark names, 0 where it names none."""
     numbers = re.findall(r"[0-9][0-9,]{0,15}", text)
-    return max((int(one.replace(",", "")) for one in numbers), default=0)
+    return max((int(number.replace(",", "")) for number in numbers), default=0)
 
 
 def composite_mark(parts: Iterable[tuple[str, int, int, str]]) -> str:
     """The mark of a sum over several benchmarks: for each its name, its scored items, its number of items, and its
     mark without that number."""
-    known = list(parts)
-    part = part_of(sum(n for _, n, _, _ in known), sum(max(n, of) for _, n, of, _ in known))
-    return ", ".join([*([part] if part else []), *(f"{name} {text}" for name, _, _, text in known if text)])
+    components = list(parts)
+    scored = part_of(sum(n for _, n, _, _ in components), sum(max(n, of) for _, n, of, _ in components))
+    return ", ".join(
+        [*([scored] if scored else []), *(f"{name} {text}" for name, _, _, text in components if text)]
+    )

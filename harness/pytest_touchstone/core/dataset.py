@@ -117,9 +117,9 @@ def load_dataset(spec: Benchmark, data: str | None) -> DatasetRows:
     Raises ``MissingDataError`` where it has none there, and ``DataError`` naming file and row number for a malformed
     row.
     """
-    found = _load(spec, spec.data, data, scored=True)
-    if found is not None:
-        return found
+    dataset = _load(spec, spec.data, data, scored=True)
+    if dataset is not None:
+        return dataset
     name = spec.data.name
     if data in (None, HUB):
         what = f"no data ({name})" if data is None else "it names no dataset on the Hub"
@@ -140,16 +140,16 @@ def load_shots(spec: Benchmark, data: str | None) -> DatasetRows | None:
     if source is None:
         return None
     asked = replace(spec, group=None) if spec.shots.for_all else spec
-    found = _load(asked, source, data, scored=False)
-    if found is None and is_own(spec.data):
+    shots = _load(asked, source, data, scored=False)
+    if shots is None and is_own(spec.data):
         raise ShotsError(
             f"{spec.name}: fewshot={spec.data.fewshot!r} is no file beside the benchmark; give "
             "fewshot='NAME.jsonl' or fewshot=Dataset(rows=[...]), or leave it out for shots from its own rows"
         )
-    if found is not None or data is None:
-        return found
-    if spec.shots.fixed and (found := _load(asked, source, None, scored=False)) is not None:
-        return replace(found, info=replace(found.info, origin=PROMPT))
+    if shots is not None or data is None:
+        return shots
+    if spec.shots.fixed and (shots := _load(asked, source, None, scored=False)) is not None:
+        return replace(shots, info=replace(shots.info, origin=PROMPT))
     remedy = "--eval-shots 0 asks without"
     if data == HUB:
         raise ShotsError(f"{spec.name}: it names no few-shot rows on the Hub; {remedy}")
@@ -165,7 +165,7 @@ def subsample(spec: Benchmark, examples: Sequence[Example], seed: int) -> Sequen
     if spec.row_rules.most_rows is None or len(examples) <= spec.row_rules.most_rows:
         return examples
     chosen = seeded(seed, spec.base.name, "rows").sample(range(len(examples)), spec.row_rules.most_rows)
-    return [examples[place] for place in sorted(chosen)]
+    return [examples[index] for index in sorted(chosen)]
 
 
 def seeded(*parts: object) -> random.Random:
@@ -180,13 +180,19 @@ def count_rows(spec: Benchmark, dataset: DatasetRows, seed: int) -> dict[str, Be
     items = Counter(example.group or "" for example in subsample(spec, dataset.examples, seed))
     # Rows of the project's own are no part of what was published.
     published = None if spec.published.own_rows and dataset.info.origin == SHIPPED else spec.published.rows
-    known = published if isinstance(published, Mapping) else {}
-    found = {
-        group: BenchmarkSize(of=items[group], rows=count, published=known.get(group))
+    published_groups = published if isinstance(published, Mapping) else {}
+    sizes = {
+        group: BenchmarkSize(of=items[group], rows=count, published=published_groups.get(group))
         for group, count in rows.items()
     }
-    whole = sum(known.values()) if known else published if isinstance(published, int) else None
-    return found | {"": BenchmarkSize(of=items.total(), rows=rows.total(), published=whole)}
+    whole = (
+        sum(published_groups.values())
+        if published_groups
+        else published
+        if isinstance(published, int)
+        else None
+    )
+    return sizes | {"": BenchmarkSize(of=items.total(), rows=rows.total(), published=whole)}
 
 
 def apply_limit(examples: Iterable[Example], limit: float | int | None) -> list[Example]:
@@ -202,8 +208,8 @@ def apply_limit(examples: Iterable[Example], limit: float | int | None) -> list[
 
 def _load(spec: Benchmark, source: Dataset, data: str | None, *, scored: bool) -> DatasetRows | None:
     """The rows of one place, None where it has none."""
-    if (own := own_lines(spec, source)) is not None:
-        return _checked(spec, Path(source.name).name or spec.name, OWN, *own, scored=scored)
+    if (own_rows := own_lines(spec, source)) is not None:
+        return _checked(spec, Path(source.name).name or spec.name, OWN, *own_rows, scored=scored)
     if data == HUB:
         if source.path is None:
             return None
@@ -213,8 +219,8 @@ def _load(spec: Benchmark, source: Dataset, data: str | None, *, scored: bool) -
     if not files:
         return None
     lines = [line for file in files for line in read_lines(file)]
-    place = files[0] if len(files) == 1 else files[0].parent
-    return _checked(spec, source.name, origin, str(place), lines, scored=scored)
+    path = files[0] if len(files) == 1 else files[0].parent
+    return _checked(spec, source.name, origin, str(path), lines, scored=scored)
 
 
 def _hub_lines(hub: Dataset) -> list[RawRow]:
@@ -231,14 +237,14 @@ def _hub_lines(hub: Dataset) -> list[RawRow]:
     several = isinstance(hub.config, tuple)
     lines: list[RawRow] = []
     for config in hub.config if isinstance(hub.config, tuple) else (hub.config,):
-        place = f"{hub.path}/{config}" if several else str(hub.path)
+        where = f"{hub.path}/{config}" if several else str(hub.path)
         try:
             rows = datasets.load_dataset(hub.path, config, split=hub.split)
         except Exception as error:  # datasets raises dozens of kinds; all mean that the set is not available
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
-            raise DataError(f"dataset {place} ({hub.split}): {reason}") from error
+            raise DataError(f"dataset {where} ({hub.split}): {reason}") from error
         stem = config if several and config is not None else hub.split
-        lines += [RawRow(place, number, stem, dict(row)) for number, row in enumerate(rows, start=1)]
+        lines += [RawRow(where, number, stem, dict(row)) for number, row in enumerate(rows, start=1)]
     return lines
 
 
@@ -309,15 +315,15 @@ def _by_subset(field: str, lines: Sequence[RawRow], examples: Sequence[Example])
     named = [line.data.get(field) for line in lines]
     if len({name for name in named if isinstance(name, str) and name}) < 2:
         return list(examples)
-    found: list[Example] = []
+    regrouped: list[Example] = []
     for line, name, example in zip(lines, named, examples, strict=True):
         if not isinstance(name, str) or not name:
             raise DataError(
                 f"{line.path}, row {line.number}: field {field!r} is {name!r}; the rows are of several sets, and each "
                 "names its own, as text"
             )
-        found.append(replace(example, group=_plain(name)))
-    return found
+        regrouped.append(replace(example, group=_plain(name)))
+    return regrouped
 
 
 def _plain(group: str) -> str:
@@ -356,7 +362,7 @@ def row_checker(spec: Benchmark) -> Callable[[RawRow], dict[str, Any]]:
             return row if adapter is None else dict(adapter.validate_python(row))
         except ValidationError as error:
             fault = error.errors()[0]
-            field = ".".join(str(part) for part in fault["loc"]) or "row"
+            field = ".".join(str(step) for step in fault["loc"]) or "row"
             why = f"is {str(fault.get('input'))[:60]!r}: {fault['msg'].lower()}"
             if fault["type"] == "missing":
                 why = "is missing"
@@ -475,8 +481,11 @@ def own_lines(spec: Benchmark, source: Dataset) -> tuple[str, list[RawRow]] | No
     path = spec.code.folder / source.name
     files = sorted(path.glob("*.jsonl")) if source.name.endswith("/") else [path]
     if not files or not files[0].is_file():
-        beside = [f"{one.name}/" if one.is_dir() else one.name for one in sorted(path.parent.glob("*"))]
-        near = did_you_mean(path.name, [one for one in beside if one.endswith((*OWN_FILES, "/"))])
+        beside = [
+            f"{sibling.name}/" if sibling.is_dir() else sibling.name
+            for sibling in sorted(path.parent.glob("*"))
+        ]
+        near = did_you_mean(path.name, [name for name in beside if name.endswith((*OWN_FILES, "/"))])
         what = "no folder of .jsonl files" if source.name.endswith("/") else "no such file"
         raise DataError(f"{spec.name}: {shown_path(path)}: {what}; {near}".rstrip("; "))
     return str(path), [line for file in files for line in read_lines(file)]
@@ -497,7 +506,7 @@ def _check_name(spec: Benchmark, source: Dataset) -> None:
 
 def _given(spec: Benchmark, rows: object) -> Iterator[RawRow]:
     """Yield the rows of a list, or of a function that returns them."""
-    place = f"rows of {spec.name}"
+    where = f"rows of {spec.name}"
     if callable(rows):
         try:
             rows = rows()
@@ -505,17 +514,17 @@ def _given(spec: Benchmark, rows: object) -> Iterator[RawRow]:
                 rows = list(rows)  # a generator may raise, too
         except pytest.fail.Exception:
             raise DataError(
-                f"{place}: a fixture, which runs later; give the function without the fixture"
+                f"{where}: a fixture, which runs later; give the function without the fixture"
             ) from None
         except Exception as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
             line = f"{shown_path(Path(last.filename))}:{last.lineno}"
-            raise DataError(f"{place}: {type(error).__name__}: {error} ({line})") from error
+            raise DataError(f"{where}: {type(error).__name__}: {error} ({line})") from error
     if isinstance(rows, (str, Mapping)) or not isinstance(rows, Iterable):
         raise DataError(
-            f"{place}: of type {type(rows).__name__}; give a list of dicts, or a function that returns one"
+            f"{where}: of type {type(rows).__name__}; give a list of dicts, or a function that returns one"
         )
     for number, row in enumerate(rows, start=1):
         if not isinstance(row, Mapping):
-            raise DataError(f"{place}, row {number}: of type {type(row).__name__}, not a dict")
-        yield RawRow(place, number, "rows", dict(row))
+            raise DataError(f"{where}, row {number}: of type {type(row).__name__}, not a dict")
+        yield RawRow(where, number, "rows", dict(row))

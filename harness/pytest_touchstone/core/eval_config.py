@@ -193,18 +193,20 @@ class EvalConfig:
     @property
     def terms(self) -> tuple[str, ...]:
         """The benchmarks that it enables, as ``--eval-tasks`` has them, each once."""
-        return tuple(dict.fromkeys(one.term for one in self.choices))
+        return tuple(dict.fromkeys(choice.term for choice in self.choices))
 
     @property
     def batch(self) -> int | None:
         """The smallest batch size of its benchmarks: an engine has one for all, and it changes no score."""
-        return min((one.batch for one in self.choices if one.batch is not None), default=None)
+        return min((choice.batch for choice in self.choices if choice.batch is not None), default=None)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """A line for each name that means other rows in lm-evaluation-harness."""
-        found = ((one, difference(one.written, one.term)) for one in self.choices)
-        return tuple(dict.fromkeys(f"{one.where}: {one.written}: {why}" for one, why in found if why))
+        differences = ((choice, difference(choice.written, choice.term)) for choice in self.choices)
+        return tuple(
+            dict.fromkeys(f"{choice.where}: {choice.written}: {why}" for choice, why in differences if why)
+        )
 
     def asking(self, spec: Benchmark) -> BenchmarkOptions:
         """Return the options of a benchmark; a choice by its name goes before those by a tag or a pattern."""
@@ -231,18 +233,18 @@ class ConfigFileError(OptionError):
         super().__init__(f"{self.lines[0]}{others}")
 
 
-def read_eval_config(path: Path, known: Collection[str]) -> EvalConfig:
+def read_eval_config(path: Path, benchmarks: Collection[str]) -> EvalConfig:
     """Return what a file says; ``known`` are the names of benchmarks that there are.
 
     Raises ``ConfigFileError``, which names every fault with its place, value and what was expected.
     """
-    found, lines = validate_eval_config(path, known)
-    if found is None or lines:
+    config, lines = validate_eval_config(path, benchmarks)
+    if config is None or lines:
         raise ConfigFileError(lines)
-    return found
+    return config
 
 
-def validate_eval_config(path: Path, known: Collection[str]) -> tuple[EvalConfig | None, list[str]]:
+def validate_eval_config(path: Path, benchmarks: Collection[str]) -> tuple[EvalConfig | None, list[str]]:
     """Return what a file says without the values that are wrong, None where nothing is left, and a line for each fault.
 
     Raises ``ConfigFileError`` for a file that cannot be read.
@@ -254,35 +256,35 @@ def validate_eval_config(path: Path, known: Collection[str]) -> tuple[EvalConfig
         file = EvalConfigFile.model_validate(tables)
     except ValidationError as error:
         faults = error.errors()
-        lines = list(dict.fromkeys(f"{shown}: {_line(dict(one))}" for one in faults))
+        lines = list(dict.fromkeys(f"{shown}: {_line(dict(fault))}" for fault in faults))
         try:
-            file = EvalConfigFile.model_validate(_without(tables, [one["loc"] for one in faults]))
+            file = EvalConfigFile.model_validate(_without(tables, [fault["loc"] for fault in faults]))
         except ValidationError:
             return None, lines
-    entries = list(_entries(file, known))
-    choices = tuple(dict.fromkeys(one for _, why, found in entries if not why for one in found))
-    off = tuple(dict.fromkeys((place, why) for place, why, _ in entries if why))
+    entries = list(_entries(file, benchmarks))
+    choices = tuple(dict.fromkeys(choice for _, why, enabled in entries if not why for choice in enabled))
+    off = tuple(dict.fromkeys((where, why) for where, why, _ in entries if why))
     lines += [f"{shown}: {line}" for line in _conflicts(choices)]
     if not lines and not choices and (file.tasks or file.benchmarks):
         lines.append(f"{shown}: no benchmark is enabled; set enabled to true in one of its entries")
-    chosen = {one.where for one in choices}
-    unused = tuple(one for _, _, found in entries for one in found if one.where not in chosen)
+    chosen = {choice.where for choice in choices}
+    unused = tuple(choice for _, _, enabled in entries for choice in enabled if choice.where not in chosen)
     return EvalConfig(path, choices, off, file.settings, unused), lines
 
 
-def _without(tables: Any, places: Iterable[tuple[int | str, ...]]) -> Any:
+def _without(tables: Any, locations: Iterable[tuple[int | str, ...]]) -> Any:
     """Return tables without the values at these places, of which each may end in names of kinds of values."""
-    found = deepcopy(tables)
+    valid = deepcopy(tables)
     wrong: dict[tuple[int | str, ...], Any] = {}
-    for place in places:
-        table, below, at = None, found, 0
-        while at < len(place) and isinstance(below, dict) and place[at] in below:
-            table, below, at = below, below[place[at]], at + 1
+    for location in locations:
+        table, below, at = None, valid, 0
+        while at < len(location) and isinstance(below, dict) and location[at] in below:
+            table, below, at = below, below[location[at]], at + 1
         if table is not None:
-            wrong[place[:at]] = table
+            wrong[location[:at]] = table
     for path, table in wrong.items():
         table.pop(path[-1], None)
-    return found
+    return valid
 
 
 def _tables(path: Path) -> Any:
@@ -301,18 +303,20 @@ def _tables(path: Path) -> Any:
 
 
 def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    table: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in table:
             raise ValueError(f"the key {name!r} stands twice in one place; leave one out")
-        found[name] = value
-    return found
+        table[name] = value
+    return table
 
 
 def _without_comments(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    return {name: _without_comments(one) for name, one in value.items() if not name.startswith(("_", "$"))}
+    return {
+        name: _without_comments(inner) for name, inner in value.items() if not name.startswith(("_", "$"))
+    }
 
 
 _KINDS_OF_VALUES: Final = ("constrained-", "literal[", "int", "float", "union[", "function-")
@@ -321,65 +325,71 @@ _KINDS_OF_VALUES: Final = ("constrained-", "literal[", "int", "float", "union[",
 
 def _line(error: dict[str, Any]) -> str:
     """Return a fault of the file as one line: its place, the value, and what was expected."""
-    place = [
-        part
-        for part in error["loc"]
-        if isinstance(part, int) or part in EXPECTED or not part.startswith(_KINDS_OF_VALUES)
+    location = [
+        step
+        for step in error["loc"]
+        if isinstance(step, int) or step in EXPECTED or not step.startswith(_KINDS_OF_VALUES)
     ]
-    key = next((part for part in reversed(place) if isinstance(part, str)), "")
-    steps = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    key = next((step for step in reversed(location) if isinstance(step, str)), "")
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in location)
     where = "".join(steps).lstrip(".") or "the file"
     if error["type"] == "extra_forbidden":
-        keys = (TaskEntry if len(place) > 1 else EvalConfigFile).model_fields
+        keys = (TaskEntry if len(location) > 1 else EvalConfigFile).model_fields
         hint = did_you_mean(key, keys).strip() or f"known are {join_names(keys)}"
         return f"{where}: unknown key; {hint}"
-    is_entry = len(place) == 2 and place[0] in ("benchmarks", "tasks")
-    expected = "a table of options" if is_entry or not place else EXPECTED.get(key, error["msg"])
-    if place == ["tasks"]:
+    is_entry = len(location) == 2 and location[0] in ("benchmarks", "tasks")
+    expected = "a table of options" if is_entry or not location else EXPECTED.get(key, error["msg"])
+    if location == ["tasks"]:
         expected = EXPECTED["benchmarks"]
     return f"{where}: invalid {json.dumps(error['input'], default=str)[:60]}; expected {expected}"
 
 
 def _entries(
-    file: EvalConfigFile, known: Collection[str]
+    file: EvalConfigFile, benchmarks: Collection[str]
 ) -> Iterator[tuple[str, str, list[EnabledBenchmark]]]:
     """Yield the choices of each entry, with its place and the reason why they are not asked, empty where they are."""
     used: set[str] = set()
     for name, entry in (file.benchmarks or {}).items():
-        place = f"benchmarks.{name}"
+        where = f"benchmarks.{name}"
         if not entry.enabled:
-            yield place, OFF, []
-        for number, one in enumerate([name] if entry.tasks is None else entry.tasks):
-            used.add(one)
-            if (task := file.tasks.get(one)) is None:
-                where = place if entry.tasks is None else f"{place}.tasks[{number}]"
-                yield place, "" if entry.enabled else OFF, _named(where, one, entry, known, one)
+            yield where, OFF, []
+        for number, task_name in enumerate([name] if entry.tasks is None else entry.tasks):
+            used.add(task_name)
+            if (task := file.tasks.get(task_name)) is None:
+                task_where = where if entry.tasks is None else f"{where}.tasks[{number}]"
+                yield (
+                    where,
+                    "" if entry.enabled else OFF,
+                    _named(task_where, task_name, entry, benchmarks, task_name),
+                )
             else:
                 on = entry.enabled and task.enabled
-                off = f"tasks.{one}" if entry.enabled else place
-                yield off, "" if on else OFF, _of_task(one, task, entry, known)
+                off = f"tasks.{task_name}" if entry.enabled else where
+                yield off, "" if on else OFF, _of_task(task_name, task, entry, benchmarks)
     for name, entry in file.tasks.items():
         if name not in used:
             why = "" if entry.enabled else OFF
             if file.benchmarks is not None:
                 why = "no entry of benchmarks selects it"
-            yield f"tasks.{name}", why, _of_task(name, entry, None, known)
+            yield f"tasks.{name}", why, _of_task(name, entry, None, benchmarks)
 
 
 def _of_task(
-    name: str, task: TaskEntry, above: TaskEntry | None, known: Collection[str]
+    name: str, task: TaskEntry, above: TaskEntry | None, benchmarks: Collection[str]
 ) -> list[EnabledBenchmark]:
     """Return the choices of an entry of ``tasks``; what it does not say, the entry ``above`` it may say."""
     told = above.model_dump(exclude_unset=True) if above is not None else {}
     merged = TaskEntry(**{**told, **task.model_dump(exclude_unset=True), "tasks": task.tasks})
     if task.tasks is None:
-        return _named(f"tasks.{name}", name, merged, known, name)
-    places = ((f"tasks.{name}.tasks[{number}]", one) for number, one in enumerate(task.tasks))
-    return [choice for where, one in places for choice in _named(where, one, merged, known, name)]
+        return _named(f"tasks.{name}", name, merged, benchmarks, name)
+    places = ((f"tasks.{name}.tasks[{number}]", task_name) for number, task_name in enumerate(task.tasks))
+    return [
+        choice for where, task_name in places for choice in _named(where, task_name, merged, benchmarks, name)
+    ]
 
 
 def _named(
-    where: str, name: str, entry: TaskEntry, known: Collection[str], label: str
+    where: str, name: str, entry: TaskEntry, benchmarks: Collection[str], label: str
 ) -> list[EnabledBenchmark]:
     limit = ALL if entry.limit is None and "limit" in entry.model_fields_set else entry.limit
     asking = BenchmarkOptions(
@@ -392,19 +402,21 @@ def _named(
         output_path=entry.output_path,
     )
     batch = entry.batch_size if isinstance(entry.batch_size, int) else None
-    return [EnabledBenchmark(where, name, term, label, asking, batch) for term in translated(name, known)]
+    return [
+        EnabledBenchmark(where, name, term, label, asking, batch) for term in translated(name, benchmarks)
+    ]
 
 
 def _conflicts(choices: Iterable[EnabledBenchmark]) -> list[str]:
     """Return a line for each place that gives a benchmark other options than an earlier one."""
     first: dict[str, EnabledBenchmark] = {}
     lines = []
-    for one in choices:
-        before = first.setdefault(one.name, one)
-        if before.asking != one.asking:
+    for choice in choices:
+        before = first.setdefault(choice.name, choice)
+        if before.asking != choice.asking:
             lines.append(
-                f"{one.where}: {one.written!r} is asked as {one.name}, which {before.where} gives other options; "
-                "a benchmark has the same ones for all of its parts"
+                f"{choice.where}: {choice.written!r} is asked as {choice.name}, which {before.where} gives other "
+                "options; a benchmark has the same ones for all of its parts"
             )
     return lines
 
@@ -455,7 +467,9 @@ def config_summary(command: Sequence[str], settings: Iterable[Mapping[str, Any]]
     ``command`` are the words of the command that was given, ``settings`` those of each benchmark.
     """
     call = shlex.join(command)
-    texts = sorted({one["limit"] for one in settings if one.keys() >= {"limit", "max_new_tokens"}})
+    texts = sorted(
+        {conditions["limit"] for conditions in settings if conditions.keys() >= {"limit", "max_new_tokens"}}
+    )
     rows = " to ".join(str(limit) for limit in dict.fromkeys((*texts[:1], *texts[-1:])))
     sizes = (
         f"{rows} rows of benchmarks that ask for texts, samples of the others"
@@ -469,6 +483,6 @@ def config_summary(command: Sequence[str], settings: Iterable[Mapping[str, Any]]
     }
 
 
-def as_line(told: Mapping[str, str]) -> str:
+def as_line(summary: Mapping[str, str]) -> str:
     """Return it all as one line."""
-    return f"{told['what']} (all rows: {told['all']}; your own: {told['own']})"
+    return f"{summary['what']} (all rows: {summary['all']}; your own: {summary['own']})"

@@ -65,24 +65,26 @@ class FewShotRequest:
 
         Raises ``ShotsError`` where there are fewer than needed.
         """
-        found: dict[str | None, list[Example]] = {self.part(one.group): [] for one in self.dataset.examples}
-        for one in self.chosen.examples:
-            for part in found if one.group is None else {self.part(one.group)} & found.keys():
-                found[part].append(one)
-        for part, rows in found.items():
+        pools: dict[str | None, list[Example]] = {
+            self.part(example.group): [] for example in self.dataset.examples
+        }
+        for example in self.chosen.examples:
+            for key in pools if example.group is None else {self.part(example.group)} & pools.keys():
+                pools[key].append(example)
+        for key, rows in pools.items():
             if len(rows) < needed:
-                raise self.too_few(part, len(rows))
-        return found
+                raise self.too_few(key, len(rows))
+        return pools
 
-    def too_few(self, part: str | None, rows: int) -> ShotsError:
+    def too_few(self, pool_key: str | None, rows: int) -> ShotsError:
         """Return the error of a part that has only that many rows."""
-        which = self.chosen.info.name + (f" ({part})" if part else "")
+        which = self.chosen.info.name + (f" ({pool_key})" if pool_key else "")
         most = max(0, rows - self.own)
-        own = ", one of which is the question" if self.own else ""
+        includes_question = ", one of which is the question" if self.own else ""
         lower = "--eval-shots" if self.count != self.spec.shots.count else "shots (or --eval-shots)"
         return ShotsError(
             f"{self.spec.name}: {self.count} few-shot examples asked for, "
-            f"but {which} has {rows} rows{own}; lower {lower} to {most}"
+            f"but {which} has {rows} rows{includes_question}; lower {lower} to {most}"
         )
 
 
@@ -107,11 +109,18 @@ class DrawnShots:
         """
         shot = spec.shots.shot
         drawn = self.before[example.id] if self.count else ()
-        rendered = [] if shot is None else [_example_of(shot, one) for one in drawn]
-        text = "".join((one.text if isinstance(one, Shot) else one) + "\n\n" for one in rendered)
-        pairs = (one.turns or (one.question, one.answer) for one in rendered if isinstance(one, Shot))
+        rendered = [] if shot is None else [_example_of(shot, example) for example in drawn]
+        text = "".join(
+            (shot_or_text.text if isinstance(shot_or_text, Shot) else shot_or_text) + "\n\n"
+            for shot_or_text in rendered
+        )
+        pairs = (
+            shot_or_text.turns or (shot_or_text.question, shot_or_text.answer)
+            for shot_or_text in rendered
+            if isinstance(shot_or_text, Shot)
+        )
         turns = tuple(
-            turn for asked, said in pairs for turn in (Turn("user", asked), Turn("assistant", said))
+            turn for question, answer in pairs for turn in (Turn("user", question), Turn("assistant", answer))
         )
         return FewShot(text, turns, sampling.of(spec.name, example.id))
 
@@ -126,11 +135,11 @@ def sample_fixed(wanted: FewShotRequest) -> DrawnShots:
     spec, rows, needed = wanted.spec, wanted.dataset.examples, wanted.count + wanted.own
     pools = wanted.pools(needed)
     drawn: dict[str | None, Sequence[Example]] = {}
-    for group in sorted({one.group for one in rows}, key=str):
+    for group in sorted({example.group for example in rows}, key=str):
         pool, generator = pools[wanted.part(group)], seeded(wanted.seed, spec.base.name, group)
         drawn[group] = pool[:needed] if spec.shots.pick == "first" else generator.sample(pool, needed)
     lines = (f"{group}\t{shot.sha256}" for group, shots in drawn.items() for shot in shots)
-    before: dict[str, Sequence[Example]] = {one.id: drawn[one.group] for one in rows}
+    before: dict[str, Sequence[Example]] = {example.id: drawn[example.group] for example in rows}
     if wanted.own:
         before = {name: [shot for shot in shots if shot.id != name] for name, shots in before.items()}
     before = {name: shots[: wanted.count] for name, shots in before.items()}
@@ -146,17 +155,21 @@ def _own(wanted: FewShotRequest, pick: ShotPick) -> DrawnShots:
     before: dict[str, Sequence[Example]] = {}
     for example in wanted.dataset.examples:
         pool = pools[wanted.part(example.group)]
-        known = {id(one.row): one for one in pool if not (wanted.own and one.id == example.id)}
-        rows = [one.row for one in known.values()]
+        candidates = {
+            id(candidate.row): candidate
+            for candidate in pool
+            if not (wanted.own and candidate.id == example.id)
+        }
+        rows = [candidate.row for candidate in candidates.values()]
         number = example.id.removeprefix(wanted.spec.name)
         base = wanted.spec.base.name
         generator = seeded(wanted.seed, base, base + number)
-        found = [known.get(id(row)) for row in pick(rows, wanted.count, example.row, generator)]
-        before[example.id] = [one for one in found if one is not None]
-        if len(found) != wanted.count or None in found:
+        picked = [candidates.get(id(row)) for row in pick(rows, wanted.count, example.row, generator)]
+        before[example.id] = [shot for shot in picked if shot is not None]
+        if len(picked) != wanted.count or None in picked:
             raise ShotsError(
-                f"{wanted.spec.name}: {wanted.spec.shots.picked}() picked {len(found)} rows for {example.id}, "
-                f"{found.count(None)} of them unknown; return {wanted.count} of the rows that it is given"
+                f"{wanted.spec.name}: {wanted.spec.shots.picked}() picked {len(picked)} rows for {example.id}, "
+                f"{picked.count(None)} of them unknown; return {wanted.count} of the rows that it is given"
             )
     lines = (f"{name}\t{shot.sha256}" for name, shots in before.items() for shot in shots)
     return DrawnShots(wanted.count, before, {"pick": wanted.spec.shots.picked, "sha256": _sha256(lines)})
@@ -182,17 +195,17 @@ def sample_like_lm_eval(wanted: FewShotRequest) -> DrawnShots:
             "lack; give --eval-data DIR or --eval-data hub, or ask without (--eval-shots 0)"
         )
     pools = wanted.pools(wanted.count + task.drops_own)
-    generators = {part: Random(wanted.seed) for part in pools}
+    generators = {key: Random(wanted.seed) for key in pools}
     before = {}
     for example in wanted.dataset.examples:
-        part = wanted.part(example.group)
-        before[example.id] = _sampled(wanted, generators[part], pools[part], example)
+        key = wanted.part(example.group)
+        before[example.id] = _sampled(wanted, generators[key], pools[key], example)
     lines = (f"{name}\t{shot.sha256}" for name, shots in before.items() for shot in shots)
-    told = {"pick": LM_EVAL, "sha256": _sha256(lines)}
+    details = {"pick": LM_EVAL, "sha256": _sha256(lines)}
     rows = len(wanted.chosen.examples)
     if not wanted.own and task.rows not in (None, rows):
-        told["part"] = f"{rows:,} of {task.rows:,} rows"
-    return DrawnShots(wanted.count, before, told)
+        details["part"] = f"{rows:,} of {task.rows:,} rows"
+    return DrawnShots(wanted.count, before, details)
 
 
 def _sampled(
@@ -206,10 +219,10 @@ def _sampled(
     count = wanted.count
     if wanted.spec.shots.lm_eval is None or not wanted.spec.shots.lm_eval.drops_own:
         return generator.sample(pool, count)
-    found = [one for one in generator.sample(pool, count + 1) if one.row != example.row]
-    if len(found) >= count:
-        return found[:count]
-    others = [one for one in pool if one.row != example.row]
+    drawn = [shot for shot in generator.sample(pool, count + 1) if shot.row != example.row]
+    if len(drawn) >= count:
+        return drawn[:count]
+    others = [shot for shot in pool if shot.row != example.row]
     if len(others) < count:
         raise wanted.too_few(wanted.part(example.group), len(others))
     return generator.sample(others, count)

@@ -47,10 +47,10 @@ def shown_path(path: Path) -> str:
 
 def check_kind(data: object, kind: str, error: type[HarnessError] = HarnessError) -> None:
     """Raise ``error`` where an object read from JSON is not of this kind, or has another schema."""
-    found = (data.get("schema"), data.get("kind")) if isinstance(data, (dict, Mapping)) else ()
-    if found != (SCHEMA, kind):
-        said = ": schema={!r}, kind={!r}".format(*found) if found else ""
-        raise error(f"no {kind} of schema {SCHEMA}{said}")
+    header = (data.get("schema"), data.get("kind")) if isinstance(data, (dict, Mapping)) else ()
+    if header != (SCHEMA, kind):
+        actual = ": schema={!r}, kind={!r}".format(*header) if header else ""
+        raise error(f"no {kind} of schema {SCHEMA}{actual}")
 
 
 def write_atomic(path: Path, content: str | bytes | Iterable[str | bytes], *, lasting: bool = True) -> None:
@@ -110,17 +110,19 @@ def unwritable(folder: Path) -> str | None:
 
     Nothing is created.
     """
-    for place in (folder, *folder.parents):
+    for ancestor in (folder, *folder.parents):
         try:
-            if not place.exists():
-                if place.is_symlink():
-                    return f"{shown_path(place)} is a link to {place.readlink()}, which is not there"
+            if not ancestor.exists():
+                if ancestor.is_symlink():
+                    return f"{shown_path(ancestor)} is a link to {ancestor.readlink()}, which is not there"
                 continue
-            if not place.is_dir():
-                return f"{shown_path(place)} is no folder"
+            if not ancestor.is_dir():
+                return f"{shown_path(ancestor)} is no folder"
         except OSError as error:  # a name that is too long, for one
-            return f"{shown_path(place)}: {error.strerror}"
-        return None if os.access(place, os.W_OK | os.X_OK) else f"{shown_path(place)} cannot be written to"
+            return f"{shown_path(ancestor)}: {error.strerror}"
+        return (
+            None if os.access(ancestor, os.W_OK | os.X_OK) else f"{shown_path(ancestor)} cannot be written to"
+        )
     return None
 
 
@@ -210,22 +212,22 @@ def unpacked(data: bytes) -> bytes:
     what was packed for that."""
     most = min(MOST_BYTES, max(MOST_SETTINGS, BEST_PACKED * len(data)))
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-        found = file.read(most + 1)
-    if len(found) > most:
+        content = file.read(most + 1)
+    if len(content) > most:
         raise OSError(errno.EFBIG, f"it unpacks to more than {most >> 20:,} MiB")
-    return found
+    return content
 
 
 def parse_toml(text: str) -> dict[str, Any]:
     """Return the TOML; raises ``tomllib.TOMLDecodeError`` also where it nests too deep."""
     try:
-        found = tomllib.loads(text)
-        _check_depth(found)
+        table = tomllib.loads(text)
+        _check_depth(table)
     except RecursionError:
         raise tomllib.TOMLDecodeError(str(_too_deep())) from None
     except ValueError as error:
         raise tomllib.TOMLDecodeError(str(error)) from None
-    return found
+    return table
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -237,24 +239,24 @@ def project_table(pyproject: Path, name: str, error: type[HarnessError]) -> Mapp
     """Return ``[tool.touchstone.NAME]`` of pyproject.toml, empty where there is none; a file that is not TOML is left
     to pytest to report. Raises ``error`` for what is no table."""
     try:
-        found = read_toml(pyproject)["tool"]["touchstone"][name]
+        table = read_toml(pyproject)["tool"]["touchstone"][name]
     except (OSError, ValueError, KeyError, TypeError):
         return {}
-    if not isinstance(found, Mapping):
-        raise error(f"{pyproject}: [tool.touchstone.{name}] is {found!r}; give a table")
-    return found
+    if not isinstance(table, Mapping):
+        raise error(f"{pyproject}: [tool.touchstone.{name}] is {table!r}; give a table")
+    return table
 
 
 def parse_json(text: str | bytes, **how: Any) -> Any:
     """Return the JSON as ``json.loads`` does; raises ``ValueError`` too where it nests too deep or is no UTF-8."""
     try:
-        found = json.loads(text, **how)
+        value = json.loads(text, **how)
     except RecursionError:
         raise _too_deep() from None
     begins = ("[", "{") if isinstance(text, str) else (b"[", b"{")
     if sum(map(text.count, begins)) > MOST_DEPTH:  # type: ignore[arg-type]
-        _check_depth(found)
-    return found
+        _check_depth(value)
+    return value
 
 
 def read_json(path: Path, most: int | None = None) -> Any:
@@ -277,16 +279,16 @@ def from_plain(kind: type[Kind], fields: object) -> Kind:
         if (renamed := _renamed(fields)) != fields:
             return from_plain(kind, renamed)
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ValueError(f"{place} is {str(first['input'])[:60]!r}: {first['msg']}") from None
+        field = ".".join(map(str, first["loc"]))
+        raise ValueError(f"{field} is {str(first['input'])[:60]!r}: {first['msg']}") from None
     return valid
 
 
 def _renamed(value: object) -> object:
     """Return plain data with the present names of fields."""
     if isinstance(value, dict):
-        return {FORMER_FIELDS.get(name, name): _renamed(part) for name, part in value.items()}
-    return [_renamed(part) for part in value] if isinstance(value, list) else value
+        return {FORMER_FIELDS.get(name, name): _renamed(inner) for name, inner in value.items()}
+    return [_renamed(inner) for inner in value] if isinstance(value, list) else value
 
 
 @functools.cache
@@ -381,12 +383,12 @@ def add_checksum(row: Mapping[str, Any]) -> dict[str, Any]:
 def without_checksum(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entry without its checksum; raises ``DamagedError`` where that is wrong. One that has none was
     written by hand, and is believed."""
-    found = {name: value for name, value in row.items() if name != "crc32"}
-    if "crc32" in row and add_checksum(found) != row:
+    values = {name: value for name, value in row.items() if name != "crc32"}
+    if "crc32" in row and add_checksum(values) != row:
         raise DamagedError(
             "damaged, its crc32 is of other values; where they were changed on purpose take that out"
         )
-    return found
+    return values
 
 
 # Files that ship with the program

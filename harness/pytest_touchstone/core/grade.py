@@ -78,26 +78,26 @@ def grade_details(returned: object) -> dict[str, Any]:
     """The facts that a benchmark tells beside its scores: ``extracted``, ``gold`` and ``parts`` of a grade; ``right``
     and ``chosen``, the numbers of the right choices and of the chosen one. Each is there only where it is told."""
     extracted, gold = getattr(returned, "extracted", None), getattr(returned, "gold", None)
-    found: dict[str, Any] = {}
+    details: dict[str, Any] = {}
     if isinstance(extracted, Mapping) and extracted:
-        found["extracted"] = {
+        details["extracted"] = {
             plain_text(str(name)): None if text is None else plain_text(flat(text))
             for name, text in extracted.items()
         }
     if gold not in (None, ""):
-        found["gold"] = plain_text(flat(gold))
+        details["gold"] = plain_text(flat(gold))
     for name in ("right", "chosen", "parts"):
         number = getattr(returned, name, None)
         if isinstance(number, int) and not isinstance(number, bool):
-            found[name] = [int(number)]
-    return found
+            details[name] = [int(number)]
+    return details
 
 
 def flat(value: object) -> str:
     """A value of a row, or an answer, as one text: a list of texts with commas, anything else as JSON."""
     if isinstance(value, str):
         return value
-    if isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value):
+    if isinstance(value, (list, tuple)) and all(isinstance(text, str) for text in value):
         return ", ".join(value)
     return json.dumps(value, ensure_ascii=False, default=str)
 

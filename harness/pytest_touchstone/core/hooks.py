@@ -81,14 +81,14 @@ def plugins(group: str, error: type[HarnessError] = HarnessError) -> tuple[Any, 
 
     Raises ``error`` (one line) for one that cannot be loaded: going on without it would change the results.
     """
-    found = []
-    for entry in sorted(entry_points(group=group), key=lambda one: one.name):
+    loaded_plugins = []
+    for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
         try:
             loaded = entry.load()
-            found.append(loaded() if isinstance(loaded, type) else loaded)
+            loaded_plugins.append(loaded() if isinstance(loaded, type) else loaded)
         except Exception as reason:
             raise error(
                 f"plug-in {entry.name} ({entry.value}, group {group}): cannot be loaded "
                 f"({type(reason).__name__}: {reason}); fix or uninstall it"
             ) from reason
-    return tuple(found)
+    return tuple(loaded_plugins)

@@ -70,9 +70,9 @@ _FORMS: Final = (
 
 def keys_in(text: str) -> Iterator[tuple[str, str]]:
     """Yield each key in a text, with the name of its kind."""
-    for one in _FORMS:
-        if any(literal in text for literal in one.literals):
-            yield from ((one.name, found.group()) for found in one.form.finditer(text))
+    for pattern in _FORMS:
+        if any(literal in text for literal in pattern.literals):
+            yield from ((pattern.name, match.group()) for match in pattern.form.finditer(text))
 
 
 def has_key(text: str) -> bool:
@@ -82,9 +82,9 @@ def has_key(text: str) -> bool:
 
 def without_keys(text: str) -> str:
     """Return the text with a mark in place of each key."""
-    for one in _FORMS:
-        if any(literal in text for literal in one.literals):
-            text = one.form.sub(MARK.format(one.name), text)
+    for pattern in _FORMS:
+        if any(literal in text for literal in pattern.literals):
+            text = pattern.form.sub(MARK.format(pattern.name), text)
     return text
 
 
@@ -93,9 +93,9 @@ def each_text(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {each_text(name, change): each_text(one, change) for name, one in value.items()}
+        return {each_text(name, change): each_text(inner, change) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [each_text(one, change) for one in value]
+        return [each_text(inner, change) for inner in value]
     return value
 
 
@@ -122,19 +122,19 @@ _NOT_SECRET: Final = re.compile(r"""["']?(?:none|true|false|null|\[.*|\d{1,5}|)[
 def masked(text: str) -> str:
     """Return a text of ours, or of a server, without keys: what looks like one, and what follows a name of one."""
 
-    def replaced(found: re.Match[str]) -> str:
-        secret = not _NOT_SECRET.fullmatch(found["value"])
-        return found["name"] + (MARK.format(_API) if secret else found["value"])
+    def replaced(match: re.Match[str]) -> str:
+        secret = not _NOT_SECRET.fullmatch(match["value"])
+        return match["name"] + (MARK.format(_API) if secret else match["value"])
 
     return _NAMED.sub(replaced, without_keys(text))
 
 
 def values_of_keys(words: Sequence[str]) -> Iterator[str]:
     """Yield what options in a command give as keys: ``--api-key VALUE`` and ``--api-key=VALUE``."""
-    for place, word in enumerate(words):
+    for index, word in enumerate(words):
         name, is_there, value = word.partition("=")
         if _OPTION.fullmatch(name):
-            secret = value if is_there else "".join(words[place + 1 : place + 2])
+            secret = value if is_there else "".join(words[index + 1 : index + 2])
             if secret and (is_there or not secret.startswith("-")) and not _NOT_SECRET.fullmatch(secret):
                 yield secret
 
@@ -151,9 +151,9 @@ def masked_value(value: Any) -> Any:
             for name, inner in value.items()
         }
     if isinstance(value, (list, tuple)):
-        secrets = {*values_of_keys([one if isinstance(one, str) else "" for one in value])}
+        secrets = {*values_of_keys([word if isinstance(word, str) else "" for word in value])}
         return [
-            MARK.format(_API) if isinstance(one, str) and one in secrets else masked_value(one)
-            for one in value
+            MARK.format(_API) if isinstance(word, str) and word in secrets else masked_value(word)
+            for word in value
         ]
     return value

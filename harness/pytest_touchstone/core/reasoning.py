@@ -56,7 +56,7 @@ def _pattern(delimiter: str) -> re.Pattern[str]:
     tag = _TAG.fullmatch(delimiter)
     if tag is None:
         return re.compile(_SPELLINGS.get(delimiter, re.escape(delimiter)))
-    left, slash, name, right = (re.escape(part) for part in tag.groups())
+    left, slash, name, right = (re.escape(group) for group in tag.groups())
     inside = rf"\s*/\s*{name}\s*" if slash else rf"\s*{name}(?:\s+\w+\s*=[^{left}{right}\n]*)?\s*"
     return re.compile(f"{left}{inside}{right}", re.IGNORECASE)
 
@@ -174,9 +174,11 @@ def delimiters_of(think_end: str) -> tuple[ReasoningDelimiters, ...]:
     return (ReasoningDelimiters(begin, think_end, named=True),)
 
 
-def delimiters_among(delimiters: Iterable[ReasoningDelimiters], known: str) -> ReasoningDelimiters | None:
+def delimiters_among(
+    delimiters: Iterable[ReasoningDelimiters], vocabulary: str
+) -> ReasoningDelimiters | None:
     """Return the first that stand in ``known``, a chat template and a vocabulary; named ones always."""
-    return next((pair for pair in delimiters if pair.is_known_in(known)), None)
+    return next((pair for pair in delimiters if pair.is_known_in(vocabulary)), None)
 
 
 def split_trace(

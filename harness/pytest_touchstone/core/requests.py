@@ -133,7 +133,7 @@ class Generate:
             "top_k": top_k,
             "samples": samples,
             "seed": seed,
-            "turns": tuple(_turn(f"turns[{place}]", turn) for place, turn in enumerate(turns)),
+            "turns": tuple(_turn(f"turns[{index}]", turn) for index, turn in enumerate(turns)),
             "turns_stop": None if turns_stop is None else _texts("Generate: turns_stop", turns_stop),
             "turns_max_new_tokens": turns_max_new_tokens,
         }
@@ -162,10 +162,10 @@ class Generate:
 
 def _texts(where: str, given: object) -> tuple[str, ...]:
     """Return one or several texts as a tuple."""
-    found = (given,) if isinstance(given, str) else given
-    if not isinstance(found, (list, tuple)) or not all(isinstance(one, str) for one in found):
+    texts = (given,) if isinstance(given, str) else given
+    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
         raise BenchmarkError(f"{where} is {_shown(given)}; give a text or a list of texts")
-    return tuple(found)
+    return tuple(texts)
 
 
 def _turn(where: str, given: object) -> Turn:
@@ -175,11 +175,14 @@ def _turn(where: str, given: object) -> Turn:
     if isinstance(given, Turn):
         role, content = given.role, given.text
     elif isinstance(given, Mapping):
-        told = {name: value for name, value in given.items() if value is not None}
-        role, content = told.pop("role", None), told.pop("content", told.pop("text", None))
-        if told:
+        message_fields = {name: value for name, value in given.items() if value is not None}
+        role, content = (
+            message_fields.pop("role", None),
+            message_fields.pop("content", message_fields.pop("text", None)),
+        )
+        if message_fields:
             raise BenchmarkError(
-                f"Generate: {where} has {min(told)!r}; a turn is a role and a text, without tools"
+                f"Generate: {where} has {min(message_fields)!r}; a turn is a role and a text, without tools"
             )
     else:
         raise BenchmarkError(
@@ -190,15 +193,15 @@ def _turn(where: str, given: object) -> Turn:
     if isinstance(content, str):
         return given if isinstance(given, Turn) else Turn(role, content)
     parts = content if isinstance(content, (list, tuple)) else [content]
-    return Turn(role, "".join(_part(where, part) for part in parts))
+    return Turn(role, "".join(_part(where, piece) for piece in parts))
 
 
-def _part(where: str, part: object) -> str:
+def _part(where: str, piece: object) -> str:
     """Return a part of a turn's content, which is a text."""
-    text = part.get("text") if isinstance(part, Mapping) and part.get("type", "text") == "text" else part
+    text = piece.get("text") if isinstance(piece, Mapping) and piece.get("type", "text") == "text" else piece
     if isinstance(text, str):
         return text
-    kind = part.get("type") if isinstance(part, Mapping) else part
+    kind = piece.get("type") if isinstance(piece, Mapping) else piece
     raise BenchmarkError(
         f"Generate: {where} has a part {_shown(kind)}; models are sent texts, no images and no sound"
     )
@@ -336,12 +339,12 @@ class Judge:
                 f"Judge: choices is {_shown(choices)}; give 2 to {MOST_GRADES} of them, such as ('yes', 'no'), "
                 "or scale=(1, 10)"
             )
-        for one in choices:
+        for choice in choices:
             if not re.fullmatch(
-                r"[^\s\[\]](?:[^\n\[\]]{0,62}[^\s\[\]])?", unicodedata.normalize("NFKC", one)
+                r"[^\s\[\]](?:[^\n\[\]]{0,62}[^\s\[\]])?", unicodedata.normalize("NFKC", choice)
             ):
                 raise BenchmarkError(
-                    f"Judge: the choice {_shown(one)}; give words on one line, without brackets"
+                    f"Judge: the choice {_shown(choice)}; give words on one line, without brackets"
                 )
         if len({choice_key(choice) for choice in choices}) < len(choices):
             raise BenchmarkError(f"Judge: two of the choices {', '.join(choices)} are the same")
@@ -371,7 +374,7 @@ class Judge:
 
     def filled(self, shown: Mapping[str, str]) -> str:
         """Return the prompt with each name in braces replaced; what is put in is not looked at again."""
-        return _PLACE.sub(lambda place: shown.get(place[1], place[0]), self.prompt)
+        return _PLACE.sub(lambda match: shown.get(match[1], match[0]), self.prompt)
 
     @property
     def digest(self) -> str:
@@ -400,10 +403,13 @@ class JudgeAnswer:
     def probabilities(self) -> dict[str, float]:
         """The probability of each choice among them; of a verdict from a text all is its own."""
         if self.logprobs is None:
-            return {one: float(one == self.verdict) for one in self.choices}
+            return {choice: float(choice == self.verdict) for choice in self.choices}
         highest = max(self.logprobs)
-        odds = [math.exp(one - highest) for one in self.logprobs]
-        return {one: part / math.fsum(odds) for one, part in zip(self.choices, odds, strict=True)}
+        odds = [math.exp(logprob - highest) for logprob in self.logprobs]
+        return {
+            choice: choice_odds / math.fsum(odds)
+            for choice, choice_odds in zip(self.choices, odds, strict=True)
+        }
 
     @property
     def expected(self) -> float | None:
@@ -411,7 +417,7 @@ class JudgeAnswer:
         None without a verdict, and of other choices."""
         if self.verdict is None or not all(map(_NUMBER.fullmatch, self.choices)):
             return None
-        return math.fsum(int(one) * part for one, part in self.probabilities.items())
+        return math.fsum(int(choice) * probability for choice, probability in self.probabilities.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -535,8 +541,8 @@ class RunProgramAnswer:
     @property
     def missing_module(self) -> str | None:
         """The module that the program imports and the sandbox does not have, None where it fails for another reason."""
-        place = r"(?:test \d+: )?ModuleNotFoundError(?: \(line \d+\))?"
-        match = re.fullmatch(place + r": No module named '(\w{1,60})'", self.detail)
+        prefix = r"(?:test \d+: )?ModuleNotFoundError(?: \(line \d+\))?"
+        match = re.fullmatch(prefix + r": No module named '(\w{1,60})'", self.detail)
         return match[1] if match else None
 
 
@@ -637,19 +643,19 @@ def to_plain(value: object, where: str = "value", depth: int = 0) -> Any:  # noq
         return float(value) if math.isfinite(value) else str(float(value))  # JSON has no NaN and no infinity
     if is_dataclass(value) and not isinstance(value, type):
         return {
-            name: to_plain(part, f"{where}.{name}", depth + 1)
+            name: to_plain(inner, f"{where}.{name}", depth + 1)
             for name, later in _fields_of(type(value))
-            if (part := getattr(value, name)) is not later and (later is _NEVER or part != later)
+            if (inner := getattr(value, name)) is not later and (later is _NEVER or inner != later)
         }
     if isinstance(value, Mapping):
         plain: dict[str, Any] = {}
-        for key, part in value.items():
+        for key, inner in value.items():
             if not isinstance(key, str):
                 raise WireError(f"{where} has the key {_shown(key)} of type {_type_name(key)}; keys are text")
-            plain[plain_text(key)] = to_plain(part, f"{where}[{key!r}]", depth + 1)
+            plain[plain_text(key)] = to_plain(inner, f"{where}[{key!r}]", depth + 1)
         return plain
     if isinstance(value, (list, tuple)):
-        return [to_plain(part, f"{where}[{index}]", depth + 1) for index, part in enumerate(value)]
+        return [to_plain(inner, f"{where}[{index}]", depth + 1) for index, inner in enumerate(value)]
     number = plain_number(value)
     if number is not None:
         return number
@@ -662,7 +668,10 @@ def to_plain(value: object, where: str = "value", depth: int = 0) -> Any:  # noq
 @functools.cache
 def _fields_of(kind: type[Any]) -> tuple[tuple[str, object], ...]:
     """Return the names of a dataclass's fields, each with the value with which it is left out."""
-    return tuple((one.name, one.default if one.metadata.get("later") else _NEVER) for one in fields(kind))
+    return tuple(
+        (field_info.name, field_info.default if field_info.metadata.get("later") else _NEVER)
+        for field_info in fields(kind)
+    )
 
 
 def plain_text(text: str) -> str:
@@ -733,14 +742,14 @@ def make_serializable(data: object, where: str = "report", *, replace: bool = Fa
         pairs = data.items()  # type: ignore[attr-defined]
         return {
             key if _sendable(key) else make_serializable(key, where, replace=replace): (
-                part if _sendable(part) else make_serializable(part, f"{where}[{key!r}]", replace=replace)
+                inner if _sendable(inner) else make_serializable(inner, f"{where}[{key!r}]", replace=replace)
             )
-            for key, part in pairs
+            for key, inner in pairs
         }
     if kind in (list, tuple, set, frozenset):
         parts = (
-            part if _sendable(part) else make_serializable(part, f"{where}[]", replace=replace)
-            for part in data  # type: ignore[attr-defined]
+            inner if _sendable(inner) else make_serializable(inner, f"{where}[]", replace=replace)
+            for inner in data  # type: ignore[attr-defined]
         )
         return kind(parts)
     if replace:

@@ -200,9 +200,9 @@ def _limit(text: str) -> int | float | str:
 
 
 def _probability(text: str) -> float:
-    if not (found := number(text, most=1.0)):
+    if not (probability := number(text, most=1.0)):
         raise ValueError(text)
-    return found
+    return probability
 
 
 def _batch(text: str) -> int | None:
@@ -211,8 +211,8 @@ def _batch(text: str) -> int | None:
 
 def _shard(text: str) -> str:
     """Return ``NUMBER/COUNT`` as it is; raise ``ValueError`` for any other text."""
-    found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
-    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+    match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise ValueError("NUMBER/COUNT, such as 2/5, with a number from 1 to the count")
     return text
 
@@ -287,7 +287,12 @@ class SettingSources:
     def above(self, source: str) -> frozenset[str]:
         """Return the rows that a stronger source gives."""
         stronger = ORDER[ORDER.index(source) + 1 :]
-        return frozenset(name for one in stronger if one in self.given for name in self.given[one][0])
+        return frozenset(
+            name
+            for stronger_source in stronger
+            if stronger_source in self.given
+            for name in self.given[stronger_source][0]
+        )
 
 
 def of_project(path: Path) -> Found:
@@ -412,10 +417,10 @@ def known_conditions(conditions: Mapping[str, Any], *, published: bool = False) 
     with the default of a setting that it does not name. Of a ``published`` one only the stated conditions are
     known."""
     written = conditions if published else {**of_settings({}), **conditions}
-    known: dict[str, Any] = json.loads(
+    plain: dict[str, Any] = json.loads(
         json.dumps({name: value for name, value in written.items() if is_condition(name)})
     )
-    return known
+    return plain
 
 
 def differing(

@@ -124,8 +124,8 @@ class TaskPattern:
     def subject(self) -> str | None:
         """The subject of MMLU that it is the name of, as a task."""
         subject = self.name.casefold().removeprefix("mmlu_")
-        known = self.group is None and self.name.casefold() == f"mmlu_{subject}" and subject in _SUBJECTS
-        return subject if known else None
+        is_subject = self.group is None and self.name.casefold() == f"mmlu_{subject}" and subject in _SUBJECTS
+        return subject if is_subject else None
 
     def names(self, spec: Benchmark) -> bool:
         """Return whether it is about this benchmark, or about a group of it; about a form of a benchmark only where it
@@ -160,10 +160,12 @@ class TaskSelection:
     ) -> TaskSelection:
         """Return the choice of an option that may be given several times; a term with one of the ``names`` of
         benchmarks means no tag. Raises ``ValueError`` for an empty name, and for a group that names itself."""
-        known = {name.casefold(): text for name, text in (groups or {}).items()}
+        texts_by_group = {name.casefold(): text for name, text in (groups or {}).items()}
         exact = set(map(str.casefold, names))
-        terms = (one for text in texts for one in _terms(text, known, ()))
-        return cls(tuple(replace(one, tag=one.name.casefold() not in exact) for one in terms), groups or {})
+        terms = (term for text in texts for term in _terms(text, texts_by_group, ()))
+        return cls(
+            tuple(replace(term, tag=term.name.casefold() not in exact) for term in terms), groups or {}
+        )
 
     def chosen(self, spec: Benchmark) -> bool:
         """Return whether items of the benchmark may be asked."""
@@ -187,19 +189,19 @@ class TaskSelection:
         named = (term for term in self.terms if term.shots is not None and not term.out)
         return next((term.shots for term in named if term.names(spec)), None)
 
-    def unknown(self, known: Sequence[Known]) -> str | None:
+    def unknown(self, benchmarks: Sequence[Known]) -> str | None:
         """Return a line about the first term that names nothing, with what was probably meant; or about a benchmark
         that two terms give different numbers of few-shot examples."""
-        taken = {name.casefold() for spec, _ in known for name in (spec.name, *tags_of(spec))}
+        taken = {name.casefold() for spec, _ in benchmarks for name in (spec.name, *tags_of(spec))}
         for name in self.groups:
             if name.casefold() in taken:
                 return f"the group of benchmarks {name!r} has the name of a benchmark or of a tag; rename it"
         for term in self.terms:
-            if not any(_has(term, *one) for one in known):
-                return f"invalid --eval-tasks {term.text!r}: {_nothing(term, known, self.groups)}"
-        for spec, _ in known:
-            told = [term for term in self.terms if not term.out and term.names(spec)]
-            differing = {term.shots: term.text for term in told if term.shots is not None}
+            if not any(_has(term, *benchmark) for benchmark in benchmarks):
+                return f"invalid --eval-tasks {term.text!r}: {_nothing(term, benchmarks, self.groups)}"
+        for spec, _ in benchmarks:
+            naming = [term for term in self.terms if not term.out and term.names(spec)]
+            differing = {term.shots: term.text for term in naming if term.shots is not None}
             if len(differing) > 1:
                 return (
                     f"invalid --eval-tasks {spec.name!r}: {' and '.join(differing.values())} are two numbers of "
@@ -217,12 +219,12 @@ def parse_tasks(text: str) -> str:
 def _terms(text: str, groups: Mapping[str, str], within: tuple[str, ...]) -> Iterator[TaskPattern]:
     """Yield the terms of a text; the name of a group of benchmarks stands for its terms, also after ``-`` and
     before a number of shots."""
-    for part in map(str.strip, text.split(",")):
-        match = _TERM.fullmatch(part)
+    for term_text in map(str.strip, text.split(",")):
+        match = _TERM.fullmatch(term_text)
         if match is None:
             raise ValueError("names, separated by commas")
         out, name, group, shots = match.groups()
-        term = TaskPattern(part, name, group, bool(out), None if shots is None else int(shots))
+        term = TaskPattern(term_text, name, group, bool(out), None if shots is None else int(shots))
         if group is not None or name.casefold() not in groups:
             yield term
             continue
@@ -246,20 +248,24 @@ def _has(term: TaskPattern, spec: Benchmark, groups: Sequence[str] | None) -> bo
     return any(term.takes(spec, group) for group in groups)
 
 
-def _nothing(term: TaskPattern, known: Sequence[Known], groups: Iterable[str] = ()) -> str:
+def _nothing(term: TaskPattern, benchmarks: Sequence[Known], groups: Iterable[str] = ()) -> str:
     """Return what is not there, and the nearest names that are, or all."""
     wanted = (term.name if term.group is None else f"{term.name}/{term.group}").strip("*").casefold()
-    here = [spec.name for spec, _ in known if term.names(spec)]
-    parts = [f"{spec.name}/{group}" for spec, groups in known for group in groups or ()]
+    here = [spec.name for spec, _ in benchmarks if term.names(spec)]
+    subset_names = [f"{spec.name}/{group}" for spec, groups in benchmarks for group in groups or ()]
     if here:
-        parts = [part for part in parts if part.partition("/")[0] in here]
-        what = f"no such group in {join_names(here, 3)}" if parts else f"no groups in {join_names(here, 3)}"
-        return f"{what}{_meant(wanted, parts, parts)}"
-    names = [spec.name for spec, _ in known]
-    tags = dict.fromkeys(tag for spec, _ in known for tag in tags_of(spec))
+        subset_names = [subset_name for subset_name in subset_names if subset_name.partition("/")[0] in here]
+        what = (
+            f"no such group in {join_names(here, 3)}"
+            if subset_names
+            else f"no groups in {join_names(here, 3)}"
+        )
+        return f"{what}{_meant(wanted, subset_names, subset_names)}"
+    names = [spec.name for spec, _ in benchmarks]
+    tags = dict.fromkeys(tag for spec, _ in benchmarks for tag in tags_of(spec))
     near = [name for name in names if wanted in name.casefold()]
-    said = _meant(wanted, near or [*names, *tags, *groups, *parts], names)
-    return f"no such benchmark or tag{said}"
+    suggestion = _meant(wanted, near or [*names, *tags, *groups, *subset_names], names)
+    return f"no such benchmark or tag{suggestion}"
 
 
 def _meant(wanted: str, likely: Sequence[str], there: Sequence[str]) -> str:
@@ -304,22 +310,22 @@ TABLE: Final = "[tool.touchstone.groups]"
 def task_groups(pyproject: Path) -> dict[str, str]:
     """Return the known groups; raises ``OptionError`` naming the line of the project that is wrong. A file that is not
     TOML is left to pytest to report."""
-    found = shipped_groups()
+    known_groups = shipped_groups()
     table = project_table(pyproject, "groups", OptionError)
     for name, line in table.items():
         if not isinstance(line, str):
             raise OptionError(
                 f'{pyproject.name}: {TABLE} {name} is {line!r}; expected a text such as "arc_easy 5-shot, gsm8k"'
             )
-    found |= table
+    known_groups |= table
     for name in table:
         try:
-            TaskSelection.of([name], found)
+            TaskSelection.of([name], known_groups)
         except ValueError as error:
             raise OptionError(
                 f"{pyproject.name}: invalid {TABLE} {name} {table[name]!r}: expected {error}"
             ) from None
-    return found
+    return known_groups
 
 
 def shipped_groups() -> dict[str, str]:
@@ -340,17 +346,17 @@ LM_EVAL_TASKS: Final = {
     "leaderboard_mmlu_pro": ("mmlu_pro_letters",),
     "kobest": tuple(f"kobest_{task}" for task in ("boolq", "copa", "hellaswag", "sentineg", "wic")),
     **{
-        f"mmlu_{name}": tuple(f"mmlu/{one}" for one in subjects.split())
+        f"mmlu_{name}": tuple(f"mmlu/{subject}" for subject in subjects.split())
         for name, subjects in SUBJECTS.items()
     },
     **{
-        f"mmlu_{name}_continuation": tuple(f"mmlu_continuation/{one}" for one in subjects.split())
+        f"mmlu_{name}_continuation": tuple(f"mmlu_continuation/{subject}" for subject in subjects.split())
         for name, subjects in SUBJECTS.items()
     },
     **{
-        f"mmlu_{one}_continuation": (f"mmlu_continuation/{one}",)
+        f"mmlu_{subject}_continuation": (f"mmlu_continuation/{subject}",)
         for subjects in SUBJECTS.values()
-        for one in subjects.split()
+        for subject in subjects.split()
     },
 }
 """Our benchmarks by lm-evaluation-harness's names, where those are other ones."""
@@ -385,17 +391,17 @@ SHARED: Final = ("mmlu_stem",)
 """The names that both have, for different rows."""
 
 
-def translated(name: str, known: Collection[str], *, theirs: bool = False) -> tuple[str, ...]:
+def translated(name: str, benchmarks: Collection[str], *, theirs: bool = False) -> tuple[str, ...]:
     """Return what ``--eval-tasks`` takes for a task of lm-evaluation-harness: the name itself where one of the
     ``known`` benchmarks has it, or where it is none of its tasks. A name that both have is ours, unless it is known to
     be ``theirs``."""
-    if name in known and not (theirs and name in SHARED):
+    if name in benchmarks and not (theirs and name in SHARED):
         return (name,)
     if name in LM_EVAL_TASKS:
         return LM_EVAL_TASKS[name]
     for prefix, benchmark in PREFIXES.items():
-        if name.startswith(prefix) and (part := name.removeprefix(prefix)):
-            group = PARTS.get(part, part) if benchmark == "math_5000" else part
+        if name.startswith(prefix) and (subset := name.removeprefix(prefix)):
+            group = PARTS.get(subset, subset) if benchmark == "math_5000" else subset
             return (f"{benchmark}/{group}",)
     return (name,)
 
@@ -412,6 +418,6 @@ def metrics_named(name: str, metrics: Iterable[str]) -> list[str]:
     ``acc,none``, ``pass_at_1`` and, of a filter that counts answers, ``exact_match,maj@8`` are its ways to write."""
     plain, _, by = name.replace("pass_at_", "pass@").partition(",")
     plain = by if is_of_samples(by) else plain
-    known = list(metrics)
-    same = [metric for metric in known if metric == plain]
-    return same or [metric for metric in known if metric.startswith(f"{plain}_")]
+    names = list(metrics)
+    same = [metric for metric in names if metric == plain]
+    return same or [metric for metric in names if metric.startswith(f"{plain}_")]

@@ -30,10 +30,10 @@ def rough_tokens(text: str) -> int:
 
 def join_names(names: Iterable[str], most: int = LISTED, *, between: str = ", ") -> str:
     """Return the first names, and the number of the others: ``A, B and 3 more``; ``none`` for no name."""
-    known = list(names)
-    rest = len(known) - most
+    listed = list(names)
+    rest = len(listed) - most
     more = f"{between.rstrip().strip(',')} and {rest} more" if rest > 0 else ""
-    return (between.join(known[:most]) + more) or "none"
+    return (between.join(listed[:most]) + more) or "none"
 
 
 def either(words: Iterable[str]) -> str:
@@ -47,9 +47,9 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
-def ordinal_place(place: float, decimals: int = 3) -> str:
+def ordinal_place(value: float, decimals: int = 3) -> str:
     """Return an epoch, a step or a factor as text: in full up to the point, and at most so many decimals."""
-    return f"{round(place, decimals):.15g}"
+    return f"{round(value, decimals):.15g}"
 
 
 def repeats_itself(text: str, least: int = 60, times: int = 3) -> bool:
@@ -61,12 +61,12 @@ def repeats_itself(text: str, least: int = 60, times: int = 3) -> bool:
     # borders[n]: the longest beginning of end[: n + 1] that is also its end; what is left of it is then its period.
     borders = [0] * len(end)
     border = 0
-    for place in range(1, len(end)):
-        while border and end[place] != end[border]:
+    for index in range(1, len(end)):
+        while border and end[index] != end[border]:
             border = borders[border - 1]
-        border += end[place] == end[border]
-        borders[place] = border
-        if place + 1 >= max(least, times * (place + 1 - border)):
+        border += end[index] == end[border]
+        borders[index] = border
+        if index + 1 >= max(least, times * (index + 1 - border)):
             return True
     return False
 
@@ -112,17 +112,19 @@ def visible(text: str, *, colours: bool = False) -> str:
         return text
     if not colours:
         return INVISIBLE.sub(_named, text)
-    plain = [INVISIBLE.sub(_named, part) for part in _COLOUR.split(text)]
-    return "".join(part + colour for part, colour in zip(plain, [*_COLOUR.findall(text), ""], strict=True))
+    plain = [INVISIBLE.sub(_named, text_part) for text_part in _COLOUR.split(text)]
+    return "".join(
+        text_part + colour for text_part, colour in zip(plain, [*_COLOUR.findall(text), ""], strict=True)
+    )
 
 
-def _named(found: re.Match[str]) -> str:
-    return f"<U+{ord(found[0]):04X}>"
+def _named(match: re.Match[str]) -> str:
+    return f"<U+{ord(match[0]):04X}>"
 
 
 def visible_json(text: str) -> str:
     """Return JSON that says the same, without such signs."""
-    return INVISIBLE.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return INVISIBLE.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def one_line(text: str) -> str:
@@ -143,7 +145,7 @@ def is_log(environment: Mapping[str, str] = os.environ) -> bool:
 
 def harmless(text: str) -> str:
     """Return lines of output that no such service takes for a command: white space before ``::`` does not count."""
-    return _COMMAND.sub(lambda found: f"{found[0]} ", text)
+    return _COMMAND.sub(lambda match: f"{match[0]} ", text)
 
 
 def cell(value: Any) -> Any:

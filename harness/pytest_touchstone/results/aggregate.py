@@ -230,7 +230,7 @@ def _result(bucket: _Bucket, group: str | None, records: list[Record]) -> Result
         template=template if texts["outputs"] else None,
         of=extent.of,
         published=extent.published,
-        mark=mark(counts["scored"], extent, origin=declaration.dataset.origin, own=declaration.own_rows),
+        mark=mark(counts["scored"], extent, origin=declaration.dataset.origin, own_rows=declaration.own_rows),
     )
 
 
@@ -364,7 +364,7 @@ def composite_of_records(
     for name in summands:
         declaration, records = scored[name]
         extent = _extent(declaration)
-        text = mark(extent.of, extent, origin=declaration.dataset.origin, own=declaration.own_rows)
+        text = mark(extent.of, extent, origin=declaration.dataset.origin, own_rows=declaration.own_rows)
         marks.append((name, len(records), extent.of, text))
     return {
         "name": definition.name,
