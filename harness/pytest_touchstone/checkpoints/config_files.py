@@ -180,7 +180,7 @@ def _valid(path: Path) -> Iterator[None]:
         fault = error.errors()[0]
         shown = repr(fault["input"])
         shown = shown if len(shown) <= 80 else f"{shown[:80]}…"
-        field = ".".join(str(part) for part in fault["loc"])
+        field = ".".join(str(step) for step in fault["loc"])
         reason = fault["msg"][:1].lower() + fault["msg"][1:]
         if fault["type"] == "json_invalid":
             reason = f"not valid JSON ({fault['ctx']['error']})"
@@ -222,8 +222,8 @@ def progress_of(folder: Path) -> TrainingState:
     state = read_json(path, TrainerState)
     losses = [entry["eval_loss"] for entry in state.log_history if "eval_loss" in entry]
     names = ("max_steps", "num_train_epochs", "train_batch_size", "best_metric")
-    known = {name: value for name in names if (value := getattr(state, name)) is not None}
-    return TrainingState(state.global_step, state.epoch, number(losses[-1]) if losses else None, known)
+    settings = {name: value for name in names if (value := getattr(state, name)) is not None}
+    return TrainingState(state.global_step, state.epoch, number(losses[-1]) if losses else None, settings)
 
 
 def step_of_row(row: Mapping[str, Any]) -> int | None:
@@ -265,5 +265,5 @@ def plain(value: object, deeper: int = 6, left: list[int] | None = None) -> Any:
         names = [key for key in value if isinstance(key, (str, int)) and left[0] > 0]
         return {str(key)[:_LONGEST]: plain(value[key], deeper - 1, left) for key in names[: max(0, left[0])]}
     if deeper and left[0] > 0 and isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        return [plain(one, deeper - 1, left) for one in value[: left[0]]]
+        return [plain(inner, deeper - 1, left) for inner in value[: left[0]]]
     return str(getattr(value, "shown", "…"))

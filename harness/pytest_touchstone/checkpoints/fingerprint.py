@@ -50,21 +50,21 @@ def fingerprint(info: CheckpointInfo, cache: FingerprintCache | None = None) -> 
     ``cache`` holds known ones, by default the user's. Raises ``CheckpointError`` when a file cannot be read, or changes
     while it is.
     """
-    form = format_of(info)
+    checkpoint_format = format_of(info)
     cache = cache or FingerprintCache(cache_folder("fingerprints"))
-    files = form.files(info)
-    before = stat_files(files)
-    own = cache.find(str(info.path), before) if before else None
-    if own is None:
-        began = cache.clock() if before else 0
-        own = digest_of(form.content(info))
-        if stat_files(files) != before:
+    files = checkpoint_format.files(info)
+    stats = stat_files(files)
+    digest = cache.find(str(info.path), stats) if stats else None
+    if digest is None:
+        started = cache.clock() if stats else 0
+        digest = digest_of(checkpoint_format.content(info))
+        if stat_files(files) != stats:
             raise CheckpointError(f"{info.path}: was written to while it was read; wait until it is complete")
-        if before:
-            cache.keep(str(info.path), before, own, began)
+        if stats:
+            cache.keep(str(info.path), stats, digest, started)
     if info.base is None:
-        return own
-    return hashlib.sha256(f"{own}\0{fingerprint(info.base, cache)}".encode()).hexdigest()
+        return digest
+    return hashlib.sha256(f"{digest}\0{fingerprint(info.base, cache)}".encode()).hexdigest()
 
 
 def digest_of(content: Iterable[str]) -> str:
@@ -91,24 +91,24 @@ class FingerprintCache:
         except OSError:
             return time.time_ns()
 
-    def find(self, name: str, found: Sequence[Stamp]) -> str | None:
+    def find(self, name: str, stats: Sequence[Stamp]) -> str | None:
         """The fingerprint of these very files; None where it is not known."""
         try:
             entry = read_checked(self._path(name))
         except (OSError, ValueError):
             return None
-        if not isinstance(entry, dict) or entry.get("files") != found:
+        if not isinstance(entry, dict) or entry.get("files") != stats:
             return None
-        known = entry.get("fingerprint")
-        return known if isinstance(known, str) and len(known) == 64 else None
+        digest = entry.get("fingerprint")
+        return digest if isinstance(digest, str) and len(digest) == 64 else None
 
-    def keep(self, name: str, found: Sequence[Stamp], fingerprint: str, began: int) -> None:
+    def keep(self, name: str, stats: Sequence[Stamp], fingerprint: str, started: int) -> None:
         """Keep a fingerprint whose making began at ``began``, unless a file was as good as new then, or comes from
         the future."""
-        if any(max(stamp[4:]) > began - _TICK for stamp in found):
+        if any(max(stamp[4:]) > started - _TICK for stamp in stats):
             return
         try:
-            write_checked(self._path(name), {"path": name, "files": found, "fingerprint": fingerprint})
+            write_checked(self._path(name), {"path": name, "files": stats, "fingerprint": fingerprint})
             keep_newest(self._folder, "*.json", self._most)
         except OSError:
             return
@@ -119,10 +119,10 @@ class FingerprintCache:
 
 def stat_files(files: Sequence[Path]) -> list[Stamp]:
     """The facts that the file system has of each file: path, device, inode, size, ``mtime_ns``, ``ctime_ns``."""
-    found = []
+    stats = []
     for path in files:
         with readable(path):
-            said = path.stat()
-        times = (said.st_mtime_ns, said.st_ctime_ns)
-        found.append([str(path.absolute()), said.st_dev, said.st_ino, said.st_size, *times])
-    return found
+            stat = path.stat()
+        times = (stat.st_mtime_ns, stat.st_ctime_ns)
+        stats.append([str(path.absolute()), stat.st_dev, stat.st_ino, stat.st_size, *times])
+    return stats

@@ -125,16 +125,16 @@ class CheckpointInfo:
 
 def info_from_plain(row: dict[str, Any]) -> CheckpointInfo:
     """Return the checkpoint that ``CheckpointInfo.plain`` described, now or in an earlier version."""
-    known = {name: row[name] for name in CheckpointInfo.__dataclass_fields__ if name in row}
-    known["weights"] = Weights(**{name: row[name] for name in Weights.__dataclass_fields__ if name in row})
+    fields = {name: row[name] for name in CheckpointInfo.__dataclass_fields__ if name in row}
+    fields["weights"] = Weights(**{name: row[name] for name in Weights.__dataclass_fields__ if name in row})
     state = {name: row[name] for name in TrainingState.__dataclass_fields__ if name in row}
-    known["training"] = TrainingState(**state, settings=row.get("training", {}))
+    fields["training"] = TrainingState(**state, settings=row.get("training", {}))
     names = row.get("serves", [kind.__name__ for kind in SERVES[row["kind"]]])
-    known["serves"] = tuple(kind for kind in REQUEST_KINDS if kind.__name__ in names)
-    known["path"] = Path(row["path"])
-    known["tokenizer"] = None if row.get("tokenizer") is None else Path(row["tokenizer"])
-    known["base"] = None if row.get("base") is None else info_from_plain(row["base"])
-    return CheckpointInfo(**known)
+    fields["serves"] = tuple(kind for kind in REQUEST_KINDS if kind.__name__ in names)
+    fields["path"] = Path(row["path"])
+    fields["tokenizer"] = None if row.get("tokenizer") is None else Path(row["tokenizer"])
+    fields["base"] = None if row.get("base") is None else info_from_plain(row["base"])
+    return CheckpointInfo(**fields)
 
 
 # Names
@@ -171,10 +171,10 @@ def unique_names(infos: Sequence[CheckpointInfo]) -> list[CheckpointInfo]:
         for index, info in enumerate(kept):
             if names[index] in clashing:
                 above = info.path.parts[:-1][-depth:]
-                names[index] = "-".join(clean_name(part) for part in (*above, info.name))
+                names[index] = "-".join(clean_name(name_part) for name_part in (*above, info.name))
     unique: dict[str, CheckpointInfo] = {}
     for name, info in zip(names, kept, strict=True):  # the same path with two lengths still has one name
         numbered = (f"{name}-{number}" for number in itertools.count(2))
-        free = next(one for one in itertools.chain([name], numbered) if one not in unique)
+        free = next(candidate for candidate in itertools.chain([name], numbered) if candidate not in unique)
         unique[free] = replace(info, name=free)
     return list(unique.values())

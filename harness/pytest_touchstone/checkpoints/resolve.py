@@ -138,7 +138,7 @@ def resolve(
     ``lasting`` holds what is started for them; without it nothing is. ``served``: a server is to load the weights.
     Raises ``CheckpointError`` (one line) when a checkpoint is missing or fails to load.
     """
-    found = find(
+    checkpoints = find(
         source,
         seq_len=seq_len,
         base_model=base_model,
@@ -146,9 +146,9 @@ def resolve(
         lasting=lasting,
         served=served,
     )
-    if found.failed:
-        raise CheckpointError(found.failed[0].message)
-    return found.infos
+    if checkpoints.failed:
+        raise CheckpointError(checkpoints.failed[0].message)
+    return checkpoints.infos
 
 
 def find(
@@ -182,8 +182,10 @@ def find(
         target, _, query = source.partition("?")
         in_target = dict(parse_qsl(query, keep_blank_values=True))
         if unknown := sorted(in_target.keys() - owner.options.keys()):
-            known = "; ".join(f"{name}: {text}" for name, text in owner.options.items()) or "it has none"
-            raise CheckpointError(f"{source}: no option {unknown[0]!r}; {known}")
+            option_help = (
+                "; ".join(f"{name}: {text}" for name, text in owner.options.items()) or "it has none"
+            )
+            raise CheckpointError(f"{source}: no option {unknown[0]!r}; {option_help}")
         declared = {name: value for name, value in options.items() if name in owner.options}
         return FoundCheckpoints([owner.inspect(Path(target), replace(asked, options=declared | in_target))])
     with readable(path):
@@ -235,7 +237,7 @@ def _single(asked: CheckpointRequest, *, fetch: bool = True) -> CheckpointInfo:
         listed = [owner for owner in _owners() if getattr(owner, "listed", True)]
         raise CheckpointError(
             f"{source}: no such file, and nothing here takes {target[0]!r}; known are folders, files, ORG/NAME, "
-            f"{', '.join(sorted(_TARGETS | {one for owner in listed for one in owner.targets}))}"
+            f"{', '.join(sorted(_TARGETS | {prefix for owner in listed for prefix in owner.targets}))}"
         )
     advice = f"the builtin checkpoint is builtin:{source}" if source in NAMES else _nearest(path)
     raise CheckpointError(f"{source}: no such file or folder; {advice}")
@@ -247,15 +249,15 @@ MOST_NAMES: Final = 10_000
 
 def _nearest(path: Path) -> str:
     """Return the path that is there and most like one that is not, as a question."""
-    there = next((one for one in path.parents if one.is_dir()), Path())
-    wrong, *rest = path.relative_to(there).parts or ("",)
-    with suppress(OSError), os.scandir(there) as entries:
+    folder = next((parent for parent in path.parents if parent.is_dir()), Path())
+    wrong, *rest = path.relative_to(folder).parts or ("",)
+    with suppress(OSError), os.scandir(folder) as entries:
         names = [entry.name for entry in itertools.islice(entries, MOST_NAMES)]
         # Another step is no misspelling.
-        names = [one for one in names if re.sub(r"\d+", "", one) != re.sub(r"\d+", "", wrong)]
+        names = [name for name in names if re.sub(r"\d+", "", name) != re.sub(r"\d+", "", wrong)]
         if near := similar_name(wrong, names):
-            found = there.joinpath(near[0], *rest)
-            return f"did you mean {found if found.exists() else there / near[0]}?"
+            suggestion = folder.joinpath(near[0], *rest)
+            return f"did you mean {suggestion if suggestion.exists() else folder / near[0]}?"
     return "check the path"
 
 
@@ -283,19 +285,19 @@ def _with_lower_scheme(source: str) -> str:
 
 def _several(matches: Sequence[Path], others: Sequence[Path], asked: CheckpointRequest) -> FoundCheckpoints:
     """Each of the paths by itself, however often it is there; a single one that fails to load is an error."""
-    found = FoundCheckpoints(
+    checkpoints = FoundCheckpoints(
         left_out=[f"checkpoint {path}: no checkpoint, and holds none" for path in others]
     )
     paths = list({_absolute(path): path for path in reversed(matches)}.values())[::-1]
     for path in paths:
         try:
-            found.infos.append(_local(path, asked))
+            checkpoints.infos.append(_local(path, asked))
         except CheckpointError as error:
             if len(paths) == 1:
                 raise
-            found.failed.append(FailedToLoad(path.name, asked.source, str(path), str(error)))
-    found.infos = [info for _, info in ordered(found.infos)]
-    return found
+            checkpoints.failed.append(FailedToLoad(path.name, asked.source, str(path), str(error)))
+    checkpoints.infos = [info for _, info in ordered(checkpoints.infos)]
+    return checkpoints
 
 
 def expand(pattern: str) -> tuple[list[Path], list[Path]]:
@@ -332,25 +334,25 @@ def is_checkpoint(path: Path) -> bool:
     of a checkpoint."""
     if (path.is_file() and SIDE.match(path.name)) or is_inner(path):
         return False
-    return any(one.detect(path) for one in formats())
+    return any(checkpoint_format.detect(path) for checkpoint_format in formats())
 
 
 def checkpoints_below(folder: Path, deeper: int = _DEEPEST) -> list[Path]:
     """The checkpoints below a folder that is none itself; empty where there are none."""
-    found: list[Path] = []
-    whole = is_checkpoint(folder)
-    for path in sorted(folder.iterdir(), key=lambda one: natural(one.name)):
+    checkpoints: list[Path] = []
+    is_whole = is_checkpoint(folder)
+    for path in sorted(folder.iterdir(), key=lambda child: natural(child.name)):
         if path.name.startswith("."):
             continue
         if path.is_file():
-            if not whole and is_checkpoint(path):
-                found.append(path)
+            if not is_whole and is_checkpoint(path):
+                checkpoints.append(path)
         elif path.is_dir():
             if is_checkpoint(path) or _is_named(path):
-                found.append(path)
+                checkpoints.append(path)
             if deeper > 1 and not _is_named(path):
-                found += checkpoints_below(path, deeper - 1)
-    return found
+                checkpoints += checkpoints_below(path, deeper - 1)
+    return checkpoints
 
 
 def _is_named(folder: Path) -> bool:
@@ -364,14 +366,14 @@ def _absolute(path: Path) -> str:
 
 def default_checkpoints(*, seq_len: int | None = None) -> list[CheckpointInfo]:
     """The builtin checkpoints that are there, for a run without ``--checkpoint``; may be empty."""
-    found = []
+    checkpoints = []
     for name in (KO_MLM, SMOLLM2):
         try:
             builtin_path(name)
         except CheckpointError:
             continue
-        found += resolve(f"builtin:{name}", seq_len=seq_len)
-    return found
+        checkpoints += resolve(f"builtin:{name}", seq_len=seq_len)
+    return checkpoints
 
 
 def _path(text: str) -> Path:
@@ -392,9 +394,9 @@ def _exists(path: Path) -> bool:
 
 def _local(path: Path, asked: CheckpointRequest) -> CheckpointInfo:
     with readable(path):
-        for one in formats():
-            if one.detect(path):
-                return one.inspect(path, asked)
+        for checkpoint_format in formats():
+            if checkpoint_format.detect(path):
+                return checkpoint_format.inspect(path, asked)
         if path.is_dir():
             return Transformers().inspect(path, asked)  # which says what is missing
     raise CheckpointError(
@@ -455,9 +457,9 @@ class StepFilter:
 def parse_steps(text: str) -> StepFilter:
     """Return the steps that a text means; raise ``ValueError`` with what was expected."""
     ranges = []
-    for part in map(str.strip, text.split(",")):
-        match = re.fullmatch(r"(\d*)(?:(:)(\d*)(?::(\d+))?)?", part)
-        if match is None or part in ("", ":"):
+    for range_text in map(str.strip, text.split(",")):
+        match = re.fullmatch(r"(\d*)(?:(:)(\d*)(?::(\d+))?)?", range_text)
+        if match is None or range_text in ("", ":"):
             raise ValueError("START:STOP:STEP or a list (300:, :600, 100:600:100, 100,300)")
         start, colon, stop, every = match.groups()
         first = int(start or 0)
@@ -475,14 +477,14 @@ def parse_steps(text: str) -> StepFilter:
 
 def ordered(infos: Iterable[CheckpointInfo]) -> Iterator[tuple[str, CheckpointInfo]]:
     """The checkpoints by series and step, each with its series' folder; a served model has none."""
-    known = list(infos)
-    parents = {_absolute(info.path.parent) for info in known if not info.served}
-    places = []
-    for info in known:
+    checkpoints = list(infos)
+    parents = {_absolute(info.path.parent) for info in checkpoints if not info.served}
+    members = []
+    for info in checkpoints:
         holds_others = _absolute(info.path) in parents
         series = "" if info.served else str(info.path if holds_others else info.path.parent)
-        places.append((series, info))
-    return iter(sorted(places, key=lambda place: _key(*place)))
+        members.append((series, info))
+    return iter(sorted(members, key=lambda member: _key(*member)))
 
 
 def step(info: CheckpointInfo) -> float | None:
@@ -504,17 +506,25 @@ def number_of(path: Path) -> int | None:
 
 def natural(text: str) -> list[tuple[int, int, str]]:
     """A key that sorts names by the values of the numbers in them."""
-    return [(1, int(part), "") if part.isdecimal() else (0, 0, part) for part in re.split(r"(\d+)", text)]
+    return [(1, int(token), "") if token.isdecimal() else (0, 0, token) for token in re.split(r"(\d+)", text)]
 
 
 def _key(series: str, info: CheckpointInfo) -> tuple[Any, ...]:
     name = info.path.name
     numbered = number_of(info.path) is not None
     alike = re.sub(r"\d+(\.\w+)?$", "", _QUANTISED.sub("", name)) if numbered else ""
-    place = step(info)
-    own = _absolute(Path(series)) == _absolute(info.path)
-    far = float("inf") if place is None else place
-    return natural(_absolute(Path(series))), own, not numbered, alike, far, natural(name), info.seq_len
+    progress = step(info)
+    is_series_folder = _absolute(Path(series)) == _absolute(info.path)
+    position = float("inf") if progress is None else progress
+    return (
+        natural(_absolute(Path(series))),
+        is_series_folder,
+        not numbered,
+        alike,
+        position,
+        natural(name),
+        info.seq_len,
+    )
 
 
 # The checkpoints of a run
@@ -542,7 +552,7 @@ def find_checkpoints(
         checkpoints.infos = default_checkpoints(seq_len=seq_len)
     for source in sources:
         try:
-            found = find(
+            resolved = find(
                 source,
                 seq_len=seq_len,
                 base_model=base_model,
@@ -555,20 +565,22 @@ def find_checkpoints(
                 raise
             checkpoints.failed.append(FailedToLoad(Path(source).name, source, source, str(error)))
             continue
-        checkpoints.infos += found.infos
-        checkpoints.failed += found.failed
-        checkpoints.left_out += found.left_out
-    places = ordered(checkpoints.infos) if sources else (("", info) for info in checkpoints.infos)
+        checkpoints.infos += resolved.infos
+        checkpoints.failed += resolved.failed
+        checkpoints.left_out += resolved.left_out
+    members = ordered(checkpoints.infos) if sources else (("", info) for info in checkpoints.infos)
     checkpoints.infos = [
         replace(info, training=replace(info.training, series=folder or None, step=step(info)))
-        for folder, info in places
+        for folder, info in members
     ]
-    checkpoints.failed = list({_absolute(Path(one.path)): one for one in checkpoints.failed}.values())
+    checkpoints.failed = list(
+        {_absolute(Path(failure.path)): failure for failure in checkpoints.failed}.values()
+    )
     if steps is not None:
         _select(checkpoints, steps)
     checkpoints.infos = unique_names(checkpoints.infos)
     if checkpoints.failed and not checkpoints.infos:
-        raise CheckpointError(no_checkpoint_message([one.message for one in checkpoints.failed]))
+        raise CheckpointError(no_checkpoint_message([failure.message for failure in checkpoints.failed]))
     return checkpoints
 
 
@@ -577,7 +589,7 @@ def no_checkpoint_message(messages: Sequence[str]) -> str:
     if len(messages) == 1:
         return messages[0]
     most = max(60, 1000 // len(messages))  # a message has 1,200 characters at most
-    reasons = (one if len(one) <= most else f"{one[: most - 4]} ..." for one in messages)
+    reasons = (message if len(message) <= most else f"{message[: most - 4]} ..." for message in messages)
     numbered = "; ".join(f"({number}) {reason}" for number, reason in enumerate(reasons, 1))
     return f"none of the {len(messages)} checkpoints can be used: {numbered}"
 
@@ -587,13 +599,13 @@ def _select(checkpoints: FoundCheckpoints, steps: StepFilter) -> None:
     there = [info.step for info in checkpoints.infos]
     without = [info.name for info in checkpoints.infos if info.step is None]
     checkpoints.infos = [info for info in checkpoints.infos if info.step is not None and steps.has(info.step)]
-    numbers = [(number_of(Path(one.path)), one) for one in checkpoints.failed]
-    checkpoints.failed = [one for number, one in numbers if number is not None and steps.has(number)]
+    numbers = [(number_of(Path(failure.path)), failure) for failure in checkpoints.failed]
+    checkpoints.failed = [failure for number, failure in numbers if number is not None and steps.has(number)]
     if not checkpoints.infos and not checkpoints.failed:
-        known = [f"{step:g}" for step in sorted({step for step in there if step is not None})]
-        if len(known) > 12:
-            known = [*known[:6], "...", *known[-6:]]
-        advice = f"there are {', '.join(known)}" if known else "none of the checkpoints has a step"
+        step_names = [f"{step:g}" for step in sorted({step for step in there if step is not None})]
+        if len(step_names) > 12:
+            step_names = [*step_names[:6], "...", *step_names[-6:]]
+        advice = f"there are {', '.join(step_names)}" if step_names else "none of the checkpoints has a step"
         raise CheckpointError(f"--eval-steps {steps.text}: no checkpoint of these steps; {advice}")
     checkpoints.left_out += [
         f"checkpoint {name}: has no step, and --eval-steps asks for some" for name in without

@@ -58,8 +58,8 @@ class CompletedCheckpoint:
 
     def changed(self) -> bool:
         """Return whether one of these files is another by now; one that is gone is not."""
-        states = ((_state(self.path / known[0], known[0]), known) for known in self.content)
-        return any(state not in (None, known) for state, known in states)
+        states = ((_state(self.path / recorded[0], recorded[0]), recorded) for recorded in self.content)
+        return any(state not in (None, recorded) for state, recorded in states)
 
 
 @dataclass(slots=True)
@@ -88,18 +88,18 @@ class CheckpointWatcher:
 
     def look(self, now: float) -> list[CompletedCheckpoint]:
         """Return the whole checkpoints that are there, the newest first."""
-        found: dict[Path, tuple[FileState, ...]] = {}
+        files_by_path: dict[Path, tuple[FileState, ...]] = {}
         with suppress(
             CheckpointError, OSError
         ):  # what is removed meanwhile is not there: the next look sees the rest
             for path in expand(self.pattern)[0]:
                 absolute = Path(os.path.abspath(path))  # noqa: PTH100 -- links stay
                 if not _TEMPORARY.match(path.name) and (files := _files(absolute)):
-                    found[absolute] = files
-        for path in self._seen.keys() - found.keys():
+                    files_by_path[absolute] = files
+        for path in self._seen.keys() - files_by_path.keys():
             del self._seen[path]
             self.last_change = now
-        for path, files in found.items():
+        for path, files in files_by_path.items():
             seen = self._seen.get(path)
             if seen is None or seen.files != files:
                 self._seen[path] = _Seen(files, now)
@@ -107,7 +107,7 @@ class CheckpointWatcher:
             elif seen.arrival is None and now - seen.since >= self.settle:
                 self._inspect(path, seen)
         whole = [seen.arrival for seen in self._seen.values() if seen.arrival is not None]
-        return sorted(whole, key=lambda one: one.newness, reverse=True)
+        return sorted(whole, key=lambda checkpoint: checkpoint.newness, reverse=True)
 
     def refused(self) -> dict[Path, str]:
         """Return what is there and no longer written to, but not whole, each with the reason."""
@@ -140,8 +140,8 @@ class CheckpointWatcher:
 def _state(file: Path, name: str) -> FileState | None:
     """Return the state of a file; None where it is not there."""
     with suppress(OSError):
-        said = file.stat()
-        return name, said.st_size, said.st_mtime_ns
+        stat = file.stat()
+        return name, stat.st_size, stat.st_mtime_ns
     return None
 
 
@@ -149,12 +149,12 @@ def _files(path: Path) -> tuple[FileState, ...]:
     """Return the files of a folder, or the file itself; none where it is not there."""
     if path.is_file():
         return tuple(filter(None, [_state(path, path.name)]))
-    found = []
+    states = []
     for folder, _, names in os.walk(path):
         for name in names:
-            place = Path(folder, name)
-            if (state := _state(place, os.path.relpath(place, path))) is not None:
-                found.append(state)
-            if len(found) >= MOST_FILES:
-                return tuple(sorted(found))
-    return tuple(sorted(found))
+            file = Path(folder, name)
+            if (state := _state(file, os.path.relpath(file, path))) is not None:
+                states.append(state)
+            if len(states) >= MOST_FILES:
+                return tuple(sorted(states))
+    return tuple(sorted(states))

@@ -74,8 +74,8 @@ def formats() -> tuple[CheckpointFormat, ...]:
 
 def format_of(info: CheckpointInfo) -> CheckpointFormat:
     """The format of a checkpoint. Raises ``CheckpointError`` where the package that knows it is gone."""
-    for one in formats():
-        if one.name == info.format:
-            return one
-    known = ", ".join(one.name for one in formats())
-    raise CheckpointError(f"{info.path}: no format is called {info.format!r}; there are {known}")
+    for checkpoint_format in formats():
+        if checkpoint_format.name == info.format:
+            return checkpoint_format
+    names = ", ".join(checkpoint_format.name for checkpoint_format in formats())
+    raise CheckpointError(f"{info.path}: no format is called {info.format!r}; there are {names}")

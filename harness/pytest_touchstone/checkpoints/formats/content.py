@@ -63,7 +63,7 @@ class Tensor(NamedTuple):
         if len(self.parts) < 2:
             yield self.place
             return
-        cells = {part.offsets: part.tensor for part in self.parts}
+        cells = {cell_part.offsets: cell_part.tensor for cell_part in self.parts}
         cuts = [sorted({offsets[side] for offsets in cells}) for side in range(len(self.shape))]
         last = max((side for side, starts in enumerate(cuts) if len(starts) > 1), default=0)
         for row in product(*map(range, self.shape[:last])):
@@ -137,8 +137,8 @@ def matching(folder: Path | None, patterns: Iterable[str]) -> list[Path]:
     """The files in a folder whose names match, sorted by name."""
     if folder is None:
         return []
-    found = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
-    return sorted(found, key=lambda path: path.name)
+    paths = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
+    return sorted(paths, key=lambda path: path.name)
 
 
 def has_tokenizer_of(folder: Path, other: Path) -> bool:
@@ -179,16 +179,16 @@ def tensor_lines(tensors: Tensors, hashed: Callable[[Tensor], str] | None = None
 
     ``hashed`` returns the SHA-256 of a tensor's bytes, for tensors that are in memory.
     """
-    hashed = hashed or (lambda one: hash_ranges(one.ranges))
-    places = sorted({one.place: one for one in tensors.values()}.items())
+    hashed = hashed or (lambda tensor: hash_ranges(tensor.ranges))
+    places = sorted({tensor.place: tensor for tensor in tensors.values()}.items())
     threads = min(
         8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
     with ThreadPoolExecutor(threads) as pool:
-        made = pool.map(lambda known: hashed(known[1]), places)
+        made = pool.map(lambda entry: hashed(entry[1]), places)
         hashes = dict(zip(dict(places), made, strict=True))
-    for name, one in sorted(tensors.items()):
-        yield f"{name}\0{one.dtype}\0{list(one.shape)}\0{list(one.strides or ())}\0{hashes[one.place]}\n"
+    for name, tensor in sorted(tensors.items()):
+        yield f"{name}\0{tensor.dtype}\0{list(tensor.shape)}\0{list(tensor.strides or ())}\0{hashes[tensor.place]}\n"
 
 
 def hash_bytes(file: str, begin: int, end: int) -> str:

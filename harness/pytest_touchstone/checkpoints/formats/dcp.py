@@ -75,16 +75,21 @@ def place_of(folder: Path) -> Path | None:
 
     Megatron's, which has ``common.pt`` beside them, has other names for tensors, and some of them in one.
     """
-    places = (folder, *(folder / name for name in INNER))
+    candidates = (folder, *(folder / name for name in INNER))
     return next(
-        (one for one in places if (one / INDEX).is_file() and not (one / "common.pt").is_file()), None
+        (
+            candidate
+            for candidate in candidates
+            if (candidate / INDEX).is_file() and not (candidate / "common.pt").is_file()
+        ),
+        None,
     )
 
 
 def files_of(folder: Path) -> list[Path]:
     """The metadata, and all files of items."""
-    place = place_of(folder) or folder
-    return [place / INDEX, *sorted(place.glob("*.distcp"))]
+    model_folder = place_of(folder) or folder
+    return [model_folder / INDEX, *sorted(model_folder.glob("*.distcp"))]
 
 
 def read_distributed(folder: Path) -> Tensors:
@@ -93,16 +98,16 @@ def read_distributed(folder: Path) -> Tensors:
     Raises ``CheckpointError`` for a file that is missing, cut off or elsewhere, and for chunks that do not make their
     tensor. What is claimed is compared with the files before anything is allocated.
     """
-    place = place_of(folder) or folder
-    check_inside(place)
-    path = place / INDEX
+    model_folder = place_of(folder) or folder
+    check_inside(model_folder)
+    path = model_folder / INDEX
     content = read_objects(path, _CLASSES, _CALLS)
-    entries, places, paths = (
+    entries, storage, paths = (
         _table(path, content, name) for name in ("state_dict_metadata", "storage_data", "planner_data")
     )
     names = _names(path, entries, paths)
     items: dict[str, dict[tuple[int, ...], Any]] = defaultdict(dict)
-    for key, item in places.items():
+    for key, item in storage.items():
         if isinstance(key, PickledObject) and isinstance(key["fqn"], str) and key["fqn"] in names:
             items[key["fqn"]][_numbers(path, key["offset"] or ())] = item
     chunks = {key: list(_chunks(path, key, entries[key], items[key])) for key in names}
@@ -111,12 +116,12 @@ def read_distributed(folder: Path) -> Tensors:
 
 
 def _table(path: Path, content: Any, name: str) -> dict[Any, Any]:
-    found = content[name] if isinstance(content, PickledObject) else None
-    if found is None and name == "planner_data":
+    table = content[name] if isinstance(content, PickledObject) else None
+    if table is None and name == "planner_data":
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(table, dict):
         raise CheckpointError(f"{path}: no metadata of a distributed checkpoint (no {name}); {_AGAIN}")
-    return found
+    return table
 
 
 def _names(path: Path, entries: Mapping[Any, Any], paths: Mapping[Any, Any]) -> dict[str, str]:
@@ -128,38 +133,38 @@ def _names(path: Path, entries: Mapping[Any, Any], paths: Mapping[Any, Any]) -> 
             and isinstance(entry, PickledObject)
             and entry.kind.endswith(".TensorStorageMetadata")
         ):
-            said = paths.get(key)
-            parts = tuple(map(str, said)) if _is_path(said) else (key,)
-            depth = next((at for at, part in enumerate(parts[:-1], 1) if part in MODELS), 0)
-            if depth or len(parts) == 1:
-                groups[parts[:depth]][key] = ".".join(parts[depth:])
+            tensor_path = paths.get(key)
+            steps = tuple(map(str, tensor_path)) if _is_path(tensor_path) else (key,)
+            depth = next((at for at, step in enumerate(steps[:-1], 1) if step in MODELS), 0)
+            if depth or len(steps) == 1:
+                groups[steps[:depth]][key] = ".".join(steps[depth:])
     if not groups:
         raise CheckpointError(
             f"{path}: no tensors of a model in it, under 'model' or at the top; give the model's folder, or save "
             "{'model': model.state_dict()}"
         )
-    nested = [group for group in groups if group and not any("optim" in part for part in group)]
+    nested = [group for group in groups if group and not any("optim" in step for step in group)]
     names = groups[min(nested, key=lambda group: (len(group), MODELS.index(group[-1]))) if nested else ()]
     if len(set(names.values())) != len(names):
         raise CheckpointError(f"{path}: two tensors of one name; save the checkpoint again")
     return names
 
 
-def _is_path(said: Any) -> TypeGuard[tuple[str | int, ...]]:
+def _is_path(path: Any) -> TypeGuard[tuple[str | int, ...]]:
     return (
-        isinstance(said, tuple) and 0 < len(said) <= 64 and all(isinstance(one, (str, int)) for one in said)
+        isinstance(path, tuple) and 0 < len(path) <= 64 and all(isinstance(step, (str, int)) for step in path)
     )
 
 
-def _numbers(path: Path, said: Any) -> tuple[int, ...]:
+def _numbers(path: Path, numbers: Any) -> tuple[int, ...]:
     """A shape or place: whole numbers from 0 up."""
     if (
-        not isinstance(said, tuple)
-        or len(said) > 64
-        or not all(type(one) is int and one >= 0 for one in said)
+        not isinstance(numbers, tuple)
+        or len(numbers) > 64
+        or not all(type(number) is int and number >= 0 for number in numbers)
     ):
         raise CheckpointError(f"{path}: a tensor of an impossible shape or place; save the checkpoint again")
-    return said
+    return numbers
 
 
 def _chunks(
@@ -196,10 +201,12 @@ def _chunks(
 
 def _check_apart(path: Path, chunks: Mapping[str, list[_Chunk]]) -> None:
     """Raises ``CheckpointError`` where two items share bytes: few of them could be said to be a large model."""
-    places = sorted(
-        (str(one.file), one.begin, one.end, key) for key, found in chunks.items() for one in found
+    spans = sorted(
+        (str(chunk.file), chunk.begin, chunk.end, key)
+        for key, tensor_chunks in chunks.items()
+        for chunk in tensor_chunks
     )
-    for (file, _, end, _), (next_file, begin, _, key) in pairwise(places):
+    for (file, _, end, _), (next_file, begin, _, key) in pairwise(spans):
         if file == next_file and begin < end:
             raise CheckpointError(
                 f"{path}: the tensor {key[:80]!r} begins within another one's bytes; save the checkpoint again"
@@ -209,8 +216,8 @@ def _check_apart(path: Path, chunks: Mapping[str, list[_Chunk]]) -> None:
 def _tensor(path: Path, key: str, entry: PickledObject, chunks: list[_Chunk]) -> Tensor:
     """The tensor of these chunks, each read from its own header."""
     shape = _numbers(path, entry["size"])
-    said = entry["properties"].state if isinstance(entry["properties"], PickledObject) else None
-    dtype, layout = said[:2] if isinstance(said, tuple) and len(said) > 1 else (None, None)
+    properties = entry["properties"].state if isinstance(entry["properties"], PickledObject) else None
+    dtype, layout = properties[:2] if isinstance(properties, tuple) and len(properties) > 1 else (None, None)
     dtype = getattr(dtype, "dtype", None)
     if layout != "torch.strided" or not isinstance(dtype, str) or size_of(dtype, shape) is None:
         raise CheckpointError(
@@ -230,7 +237,7 @@ def _tensor(path: Path, key: str, entry: PickledObject, chunks: list[_Chunk]) ->
         return Tensor(dtype, shape, path, 0, 0)
     if len(parts) == 1:
         return parts[0].tensor
-    if any(part.tensor.strides is not None for part in parts):
+    if any(chunk_part.tensor.strides is not None for chunk_part in parts):
         raise CheckpointError(
             f"{path}: chunks of {key[:80]!r} are transposed; save the checkpoint from contiguous tensors"
         )
@@ -239,17 +246,19 @@ def _tensor(path: Path, key: str, entry: PickledObject, chunks: list[_Chunk]) ->
 
 def _check_grid(path: Path, key: str, shape: tuple[int, ...], chunks: list[_Chunk]) -> None:
     """Raises ``CheckpointError`` unless the chunks are the cells of a grid that is the whole tensor."""
-    fits = all(len(one.offsets) == len(shape) for one in chunks)
+    fits = all(len(chunk.offsets) == len(shape) for chunk in chunks)
     cuts = [
-        sorted({one.offsets[side] for one in chunks if fits} | {length}) for side, length in enumerate(shape)
+        sorted({chunk.offsets[side] for chunk in chunks if fits} | {length})
+        for side, length in enumerate(shape)
     ]
     ends = [dict(pairwise(places)) for places in cuts]
     cells = {
-        one.offsets
-        for one in chunks
+        chunk.offsets
+        for chunk in chunks
         if fits
         and all(
-            after.get(at) == at + size for after, at, size in zip(ends, one.offsets, one.sizes, strict=True)
+            after.get(at) == at + size
+            for after, at, size in zip(ends, chunk.offsets, chunk.sizes, strict=True)
         )
     }
     whole = all(places[0] == 0 for places in cuts) and len(cells) == len(chunks) == prod(

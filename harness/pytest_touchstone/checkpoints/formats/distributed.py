@@ -123,9 +123,9 @@ def _home(path: Path, asked: CheckpointRequest) -> Path:
     if asked.base_model is not None:
         given = Path(asked.base_model).expanduser()
         return given if _has_config(given) else asked.resolve_base(asked.base_model)[0].path
-    for place in (path, *path.resolve().parents[:2]):
-        if _has_config(place):
-            return place
+    for folder in (path, *path.resolve().parents[:2]):
+        if _has_config(folder):
+            return folder
     raise CheckpointError(
         f"{path}: a distributed checkpoint without config.json and tokenizer, and none are in the folders above it; "
         "name the folder of the model that was trained with --eval-base-model"

@@ -136,12 +136,12 @@ def tokenizer_of(path: Path, architecture: str, keys: Mapping[str, Value]) -> Gg
     Raises ``CheckpointError`` where it is of another kind, or a key demands what Transformers does not do.
     """
     start = "tokenizer.ggml."
-    said = {key.removeprefix(start): value for key, value in keys.items() if key.startswith(start)}
-    model, pre = str(said.get("model", "llama")), said.get("pre")
+    settings = {key.removeprefix(start): value for key, value in keys.items() if key.startswith(start)}
+    model, pre = str(settings.get("model", "llama")), settings.get("pre")
     if model not in ("gpt2", "llama"):
         raise refusal(path, f"has a tokenizer of the kind {model!r:.40}")
-    space = said.get("add_space_prefix", model == "llama")
-    refused = {f"{start}{name}": value for name, value in said.items() if not _understood(name, value)}
+    space = settings.get("add_space_prefix", model == "llama")
+    refused = {f"{start}{name}": value for name, value in settings.items() if not _understood(name, value)}
     refused |= {
         key: value for key, value in keys.items() if re.match(r"tokenizer\.(?!ggml\.|chat_|huggingface)", key)
     }
@@ -159,26 +159,26 @@ def tokenizer_of(path: Path, architecture: str, keys: Mapping[str, Value]) -> Gg
     whole = model == "gpt2" and pre in _WHOLE_WORDS
     tokens = {} if model == "gpt2" else {"bos_token": 1, "eos_token": 2, "unk_token": 0}
     for name, key in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding")):
-        value = said.get(f"{key}_token_id")
+        value = settings.get(f"{key}_token_id")
         if isinstance(value, int):
             tokens[f"{name}_token"] = value
-    found = GgufTokenizer(
+    tokenizer = GgufTokenizer(
         model,
         architecture in _GEMMA,
         architecture == "phi3",
         SPLITS[str(pre)] if model == "gpt2" else (),
         whole_words=whole,
         space=bool(space),
-        add_bos=bool(said.get("add_bos_token", whole or model == "llama")),
-        add_eos=bool(said.get("add_eos_token", False)),
+        add_bos=bool(settings.get("add_bos_token", whole or model == "llama")),
+        add_eos=bool(settings.get("add_eos_token", False)),
         tokens=tokens,
     )
-    for added, name in ((found.add_bos, "bos"), (found.add_eos, "eos")):
+    for added, name in ((tokenizer.add_bos, "bos"), (tokenizer.add_eos, "eos")):
         if added and f"{name}_token" not in tokens:
             raise CheckpointError(
                 f"{path}: texts get a token {name.upper()}, but {start}{name}_token_id is not there; convert it again"
             )
-    return found
+    return tokenizer
 
 
 def _understood(name: str, value: Value) -> bool:
@@ -359,10 +359,10 @@ class _Header:
         shown, block, size = _TYPES.get(kind, (f"type {kind}", 1, 0))
         return name, shown, sides, offset + -(-numbers // block) * size
 
-    def _check_sizes(self, architecture: str, known: dict[str, int], tensors: int, longest: int) -> None:
+    def _check_sizes(self, architecture: str, integers: dict[str, int], tensors: int, longest: int) -> None:
         """Raises ``CheckpointError`` for a size that no tensor has: a model would be built to it."""
         for name, most in (("block_count", tensors), *((name, longest) for name in _SIDES)):
-            value = known.get(f"{architecture}.{name}", 1)
+            value = integers.get(f"{architecture}.{name}", 1)
             least = 0 if name in _MAY_BE_NONE else 1
             if not least <= value <= most:
                 raise CheckpointError(

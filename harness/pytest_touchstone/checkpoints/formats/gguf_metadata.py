@@ -392,8 +392,8 @@ class _Reading:
             values["head_dim"] = size
         if values.get("sliding_window") == 0:
             values["sliding_window"] = None
-        for switch, part in zip(form.biases, (r"attn_(q|k|v|output)", r"ffn_(gate|up|down)"), strict=False):
-            values[switch] = any(re.fullmatch(rf"blk\.\d+\.{part}\.bias", name) for name in self._tensors)
+        for switch, layers in zip(form.biases, (r"attn_(q|k|v|output)", r"ffn_(gate|up|down)"), strict=False):
+            values[switch] = any(re.fullmatch(rf"blk\.\d+\.{layers}\.bias", name) for name in self._tensors)
         if self._name in ("gemma2", "gemma3") and (size := self._head_dim):
             # The largest of both kinds has another scale; llama.cpp tells them by their layers, too.
             largest = self._keys.get("block_count") == {"gemma2": 46, "gemma3": 62}[self._name]

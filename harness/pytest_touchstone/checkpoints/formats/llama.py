@@ -76,7 +76,7 @@ class Llama:
     def detect(self, path: Path) -> bool:
         """Return whether a file's name ends so; a folder with several models is none, but may hold some."""
         if path.is_dir():
-            models = (one for one in path.iterdir() if one.suffix in FILES and not SIDE.match(one.name))
+            models = (file for file in path.iterdir() if file.suffix in FILES and not SIDE.match(file.name))
             return has_params(path) and sum(1 for _ in models) <= 1
         return path.suffix in FILES and path.is_file()
 
@@ -85,7 +85,7 @@ class Llama:
         if not path.is_dir():
             return _read(path, asked)
         check_inside(path)
-        files = sorted(one for one in path.iterdir() if one.suffix in FILES)
+        files = sorted(file for file in path.iterdir() if file.suffix in FILES)
         if len(files) != 1:
             raise CheckpointError(
                 f"{path}: params.json is there, and {len(files)} files of weights (.pt, .pth); "
@@ -127,13 +127,13 @@ def described(
     config, metrics = _part(held, "config"), _part(held, "val_metrics")
     names = {PREFIXES.sub("", name) for name in tensors}
     base = None if asked.base_model is None else Path(asked.base_model).expanduser()
-    places = list(_places(path, config, base))
-    params = _params(path, config, names, places)
+    folders = list(_places(path, config, base))
+    params = _params(path, config, names, folders)
     step = next((held[key] for key in ("global_step", "step") if isinstance(held.get(key), int)), None)
     losses = (number(metrics.get(key)) for key in ("val_loss", "loss"))
     heads = params["n_future_tokens"]
     dtype = plain(_part(config, "model").get("dtype"))
-    tokenizer = next((place for place in places if place.is_dir() and has_tokenizer(place)), None)
+    tokenizer = next((folder for folder in folders if folder.is_dir() and has_tokenizer(folder)), None)
     if tokenizer is None:
         raise CheckpointError(
             f"{path}: no tokenizer beside it (tokenizer.model, tokenizer.json ...); put it there, "
@@ -168,8 +168,8 @@ def described(
 
 
 def _part(held: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = held.get(name)
-    return found if isinstance(found, dict) else {}
+    table = held.get(name)
+    return table if isinstance(table, dict) else {}
 
 
 def tensors_of(path: Path, content: Any) -> Tensors:
@@ -206,34 +206,36 @@ def _places(path: Path, config: dict[str, Any], base: Path | None) -> Iterator[P
                 yield folder if folder.is_dir() else folder.parent
 
 
-def _params(path: Path, config: dict[str, Any], names: set[str], places: Iterable[Path]) -> dict[str, Any]:
+def _params(path: Path, config: dict[str, Any], names: set[str], folders: Iterable[Path]) -> dict[str, Any]:
     """The sizes under Llama's own names, what is counted in the weights put in."""
     blocks = {kind: set[int]() for kind in ("layers", "extra_heads")}
     for name in names:
-        if found := _BLOCK.match(name):
-            blocks[found[1]].add(int(found[2]))
+        if match := _BLOCK.match(name):
+            blocks[match[1]].add(int(match[2]))
     absent = [name for name in ("tok_embeddings.weight", "norm.weight", "output.weight") if name not in names]
     if absent or not blocks["layers"]:
         raise CheckpointError(
             f"{path}: no model of Llama's reference code ({(*absent, 'layers.0')[0]!r} is missing); "
             "give a Transformers model as a folder with config.json"
         )
-    table, where = _table(path, config, places)
-    known = check_table(where, table, LlamaParams)
+    table, where = _table(path, config, folders)
+    sizes = check_table(where, table, LlamaParams)
     heads = 1 + len(blocks["extra_heads"])
     counted = {"n_future_tokens": heads, "n_layers": len(blocks["layers"]) + heads - 1}
     for what, number_of in counted.items():
-        said = getattr(known, what)
-        if said not in (None, number_of):
+        declared = getattr(sizes, what)
+        if declared not in (None, number_of):
             raise CheckpointError(
-                f"{path}: {what} is {said} in {where}, but the weights have {number_of}; "
+                f"{path}: {what} is {declared} in {where}, but the weights have {number_of}; "
                 "put the params.json of this model beside it"
             )
-    own = {name: value for name in LlamaParams.model_fields if (value := getattr(known, name)) is not None}
-    return {**plain(known.model_extra or {}), **own, **counted}
+    declared_sizes = {
+        name: value for name in LlamaParams.model_fields if (value := getattr(sizes, name)) is not None
+    }
+    return {**plain(sizes.model_extra or {}), **declared_sizes, **counted}
 
 
-def _table(path: Path, config: dict[str, Any], places: Iterable[Path]) -> tuple[dict[str, Any], Path]:
+def _table(path: Path, config: dict[str, Any], folders: Iterable[Path]) -> tuple[dict[str, Any], Path]:
     """The table with the sizes, and the file it is in."""
     model = config.get("model")
     for table in (model, config):
@@ -243,10 +245,12 @@ def _table(path: Path, config: dict[str, Any], places: Iterable[Path]) -> tuple[
                     return table[name], path
             if {"dim", "hidden_size"} & table.keys() and {"n_heads", "num_attention_heads"} & table.keys():
                 return table, path
-    for place in places:
+    for folder in folders:
         for name in ("params.json", "config.json"):
-            if (place / name).is_file():
-                return dict(read_json(place / name, LlamaParams).model_dump(exclude_none=True)), place / name
+            if (folder / name).is_file():
+                return dict(
+                    read_json(folder / name, LlamaParams).model_dump(exclude_none=True)
+                ), folder / name
     raise CheckpointError(
         f"{path}: its config does not say the model's sizes (dim, n_heads ...); put params.json beside it, "
         "or name its folder with --eval-base-model"

@@ -119,7 +119,7 @@ class Lora:
         if by_peft:
             what = f"{'LoRA' if kind == 'LORA' else kind} (by PEFT)"
         base = _base(path, config, asked)
-        known, own = base.weights.parameters, count_parameters(tensors)
+        base_parameters, adapter_parameters = base.weights.parameters, count_parameters(tensors)
         return replace(
             base,
             name=path.resolve().name,
@@ -128,11 +128,16 @@ class Lora:
             format=self.name,
             architecture=f"{base.architecture} with {what}",
             base=base,
-            weights=replace(base.weights, parameters=None if known is None or own is None else known + own),
+            weights=replace(
+                base.weights,
+                parameters=None
+                if base_parameters is None or adapter_parameters is None
+                else base_parameters + adapter_parameters,
+            ),
             tokenizer=path
             if has_tokenizer(path) and not has_tokenizer_of(path, base.path)
             else base.tokenizer,
-            extra={"adapter_parameters": str(own)},
+            extra={"adapter_parameters": str(adapter_parameters)},
             takes_adapters=False,
             by_peft=by_peft,
             training=progress_of(path),
@@ -146,7 +151,7 @@ class Lora:
     def content(self, info: CheckpointInfo) -> Iterator[str]:
         """Settings (but those that name places), tokenizer and tensors."""
         config = read_json(info.path / CONFIG, AdapterConfig).model_dump()
-        yield table_line("adapter", {name: one for name, one in config.items() if name not in _ELSEWHERE})
+        yield table_line("adapter", {name: value for name, value in config.items() if name not in _ELSEWHERE})
         yield from file_lines(matching(info.path, TOKENIZER))
         yield from tensor_lines(adapter_tensors(info.path))
 
@@ -168,8 +173,8 @@ def pairs_of(folder: Path, config: AdapterConfig, tensors: Tensors) -> dict[str,
     rank that is not the config's."""
     halves: dict[str, dict[str, str]] = {}
     for name in tensors:
-        if (found := _NAME.match(name)) is not None:
-            halves.setdefault(found[1], {})[found[2]] = name
+        if (match := _NAME.match(name)) is not None:
+            halves.setdefault(match[1], {})[match[2]] = name
     pairs = {}
     for module, half in sorted(halves.items()):
         if len(half) < 2:
@@ -280,20 +285,20 @@ def _base(folder: Path, config: AdapterConfig, asked: CheckpointRequest) -> Chec
             named = str(folder / named)
         if Lora().detect(Path(named)):
             raise CheckpointError(f"{named}: an adapter itself; give the model that it was trained on")
-        found = asked.resolve_base(named)
+        bases = asked.resolve_base(named)
     except CheckpointError as error:
-        told = (
+        option = (
             "--eval-base-model"
             if asked.base_model
             else "its base model; --eval-base-model PATH names another"
         )
-        raise CheckpointError(f"{folder}: {told}: {error}") from error
+        raise CheckpointError(f"{folder}: {option}: {error}") from error
     except OSError as error:  # a name too long, a folder that may not be entered
         raise CheckpointError(
             f"{folder / CONFIG}: its base cannot be looked for ({error.strerror})"
         ) from error
-    if len(found) != 1 or not found[0].takes_adapters:
+    if len(bases) != 1 or not bases[0].takes_adapters:
         raise CheckpointError(
             f"{folder}: its base {named!r} is not one Transformers or GGUF model; give --eval-base-model PATH"
         )
-    return found[0]
+    return bases[0]

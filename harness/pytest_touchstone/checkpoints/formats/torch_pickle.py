@@ -105,10 +105,10 @@ def read_pickled(path: Path, begin: int = 0, end: int | None = None) -> Any:
     plain data.
     """
     with plain_pickle(path), open_regular(path) as file:
-        part = io.BufferedReader(_Part(file, begin, path.stat().st_size if end is None else end))
-        with zipfile.ZipFile(part) as archive:
-            pickled, places = _records(path, archive, part)
-        storages = {key: range(begin + place.start, begin + place.stop) for key, place in places.items()}
+        section = io.BufferedReader(_Part(file, begin, path.stat().st_size if end is None else end))
+        with zipfile.ZipFile(section) as archive:
+            pickled, records = _records(path, archive, section)
+        storages = {key: range(begin + record.start, begin + record.stop) for key, record in records.items()}
         return _PickleReader(path, pickled, storages).load()
 
 
@@ -206,13 +206,13 @@ def _records(
         raise CheckpointError(
             f"{path}: no file of torch.save (no data.pkl in it); give the checkpoint itself"
         )
-    (found,) = pickles
-    root = found.filename.removesuffix("data.pkl")
+    (record,) = pickles
+    root = record.filename.removesuffix("data.pkl")
     if any(info.compress_type != zipfile.ZIP_STORED for info in infos):
         raise CheckpointError(f"{path}: compressed records, which torch.save does not write; save it again")
-    if found.file_size > _LARGEST_PICKLE:
+    if record.file_size > _LARGEST_PICKLE:
         raise CheckpointError(
-            f"{path}: a pickle of {found.file_size} bytes is no checkpoint's; save tensors and plain values alone"
+            f"{path}: a pickle of {record.file_size} bytes is no checkpoint's; save tensors and plain values alone"
         )
     size = file.seek(0, os.SEEK_END)
     storages = {}
@@ -224,7 +224,7 @@ def _records(
             if begin + info.file_size > size:
                 raise zipfile.BadZipFile
             storages[info.filename.removeprefix(f"{root}data/")] = range(begin, begin + info.file_size)
-    return archive.read(found), storages
+    return archive.read(record), storages
 
 
 def _data_offset(file: io.BufferedReader[Any], header: int) -> int:
@@ -275,9 +275,9 @@ class _PickleReader(pickle._Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         """A placeholder for a name that torch's plain files hold; any other is refused."""
         full = f"{module}.{name}".replace("__builtin__.", "builtins.")
-        known = {**_STORAGES, **DTYPES}.get(name)
-        if known is not None and module in ("torch", "torch.storage"):
-            return _Named(full, known)
+        dtype = {**_STORAGES, **DTYPES}.get(name)
+        if dtype is not None and module in ("torch", "torch.storage"):
+            return _Named(full, dtype)
         if full in self._classes:
             return _Named(full)
         if full not in self._calls:
@@ -295,7 +295,7 @@ class _PickleReader(pickle._Unpickler):
         """Calls one of the placeholders; whatever else the pickle brings is not called."""
         arguments = self.stack.pop()
         call = self.stack[-1]
-        if not any(call is known for known in self._calls.values()) or not isinstance(arguments, tuple):
+        if not any(call is allowed for allowed in self._calls.values()) or not isinstance(arguments, tuple):
             raise RefusedError(getattr(call, "shown", None) or f"a call of {type(call).__name__}")
         self.stack[-1] = call(*arguments)
 
@@ -338,24 +338,28 @@ class _PickleReader(pickle._Unpickler):
         self, storage: _Storage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: Any
     ) -> Tensor:
         """The tensor, if its storage holds all of it and its numbers do not overlap."""
-        for part in (shape, strides):
-            if not isinstance(part, tuple) or len(part) > _MOST_SIDES or set(map(type, part)) - {int}:
+        for numbers in (shape, strides):
+            if (
+                not isinstance(numbers, tuple)
+                or len(numbers) > _MOST_SIDES
+                or set(map(type, numbers)) - {int}
+            ):
                 raise pickle.UnpicklingError("a tensor of an unknown form")
         dtype, record = storage.dtype, self._records[storage.key]
         size = size_of(dtype, shape)
-        one = size_of(dtype, ())
-        if size is None or one is None or offset < 0 or len(shape) != len(strides):
+        item_size = size_of(dtype, ())
+        if size is None or item_size is None or offset < 0 or len(shape) != len(strides):
             raise pickle.UnpicklingError("a tensor of an unknown form")
         last = sum((side - 1) * stride for side, stride in zip(shape, strides, strict=True))
-        held = len(record) // one
-        if size and (min(strides, default=0) < 0 or offset + last >= held or size > len(record)):
+        capacity = len(record) // item_size
+        if size and (min(strides, default=0) < 0 or offset + last >= capacity or size > len(record)):
             raise CheckpointError(
                 f"{self._path}: a tensor of shape {list(shape)} needs {size} bytes, but its storage "
                 f"{storage.key!r} holds {len(record)}; copy or save the checkpoint again"
             )
-        contiguous = tuple(prod(max(side, 1) for side in shape[place + 1 :]) for place in range(len(shape)))
+        contiguous = tuple(prod(max(side, 1) for side in shape[axis + 1 :]) for axis in range(len(shape)))
         if strides == contiguous or not size:
-            begin = record.start + offset * one
+            begin = record.start + offset * item_size
             return Tensor(dtype, shape, self._path, begin, begin + size)
         # Transposed and the like: its numbers may lie anywhere in its storage.
         return Tensor(dtype, shape, self._path, record.start, record.stop, (*strides, offset))
@@ -363,6 +367,6 @@ class _PickleReader(pickle._Unpickler):
 
 def _flat(key: Any) -> Any:
     """A key of a dictionary. A few bytes can put tuples into one another so often that its hash takes for ever."""
-    if isinstance(key, tuple) and any(isinstance(one, tuple) for one in key):
+    if isinstance(key, tuple) and any(isinstance(inner, tuple) for inner in key):
         raise pickle.UnpicklingError("tuples within a key")
     return key

@@ -103,8 +103,8 @@ def length_of(
     the config says.
     """
     lengths = ((name, getattr(config, name)) for name in _LENGTH_FIELDS)
-    known = ((name, length) for name, length in lengths if length is not None and 0 < length < _SANE)
-    field, configured = next(known, (None, 0))
+    declared = ((name, length) for name, length in lengths if length is not None and 0 < length < _SANE)
+    field, configured = next(declared, (None, 0))
     rows = _rows(shapes, _POSITION_TABLE)
     overrides: dict[str, int] = {}
     if rows is not None:
@@ -149,8 +149,8 @@ def check_vocabulary(folder: Path, config: ModelConfig, shapes: Shapes) -> None:
 
 def _rows(shapes: Shapes, pattern: re.Pattern[str]) -> tuple[str, int] | None:
     """Name and rows of the one table of that kind; None when there is none, or several that differ."""
-    found = {name: shape[0] for name, shape in shapes.items() if pattern.search(name) and len(shape) == 2}
-    return min(found.items()) if len(set(found.values())) == 1 else None
+    rows = {name: shape[0] for name, shape in shapes.items() if pattern.search(name) and len(shape) == 2}
+    return min(rows.items()) if len(set(rows.values())) == 1 else None
 
 
 def _relative_override(
@@ -222,7 +222,10 @@ def _check_numbers(path: Path, config: Mapping[str, Any], within: str = "") -> N
     if isinstance(window, int) and window < 1 and config.get("use_sliding_window") is not False:
         raise _no_size(path, f"{within}sliding_window", window)
     experts = [config.get(name) for name in ("num_experts", "num_local_experts", "n_routed_experts")]
-    if any(isinstance(one, int) and one > 0 for one in experts) and config.get("num_experts_per_tok") == 0:
+    if (
+        any(isinstance(number, int) and number > 0 for number in experts)
+        and config.get("num_experts_per_tok") == 0
+    ):
         raise _no_size(path, f"{within}num_experts_per_tok", 0)
 
 
@@ -255,9 +258,13 @@ class Transformers:
         A config alone may be that of the distributed checkpoints in the folder.
         """
         if (path / "config.json").is_file():
-            return has_weights(path) or not any(is_distributed(one) for one in path.iterdir() if one.is_dir())
+            return has_weights(path) or not any(
+                is_distributed(child) for child in path.iterdir() if child.is_dir()
+            )
         patterns = ("*.safetensors", "pytorch_model*.bin")
-        return not (path / "params.json").is_file() and any(next(path.glob(one), None) for one in patterns)
+        return not (path / "params.json").is_file() and any(
+            next(path.glob(pattern), None) for pattern in patterns
+        )
 
     def inspect(self, path: Path, asked: CheckpointRequest) -> CheckpointInfo:
         """Describe the checkpoint: config, weights and tokenizer, all there and in agreement.
@@ -393,13 +400,18 @@ def _tokenizer_length(folder: Path, config: ModelConfig, trusted: bool) -> float
     path = folder / "tokenizer_config.json"
     if not path.is_file():
         return None
-    found = read_json(path, TokenizerConfig)
-    if found.auto_map and not trusted and not config.auto_map and not (folder / "tokenizer.json").is_file():
+    tokenizer_config = read_json(path, TokenizerConfig)
+    if (
+        tokenizer_config.auto_map
+        and not trusted
+        and not config.auto_map
+        and not (folder / "tokenizer.json").is_file()
+    ):
         raise CheckpointError(
             f"{path}: wants to run code of its own for its tokenizer, which is not run; "
             "--eval-trust-remote-code allows it, if you trust the checkpoint as much as a program"
         )
-    return found.model_max_length
+    return tokenizer_config.model_max_length
 
 
 _MASKED: Final = (

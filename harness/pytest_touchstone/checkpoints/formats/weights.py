@@ -175,7 +175,9 @@ _FORMS: Final = (
 def foreign(folder: Path) -> str | None:
     """Advice on a folder that holds a model in another program's form; None where no file of it says so."""
     for patterns, advice in _FORMS:
-        if (name := next((path.name for one in patterns for path in folder.glob(one)), None)) is not None:
+        if (
+            name := next((path.name for pattern in patterns for path in folder.glob(pattern)), None)
+        ) is not None:
             return f"{name[:80]!r}: {advice}"
     return None
 
@@ -225,7 +227,7 @@ def wrappers_of(folder: Path) -> list[str]:
 def _wrappers(names: Sequence[str]) -> list[str]:
     most = max((len(re.findall(_WRAPPER, name)) for name in names), default=0)
     # Patterns that mean the same need to differ: transformers takes them as the keys of a table.
-    patterns = [f"{_WRAPPER}(?:){{{place}}}" for place in range(1, min(most, _MOST_WRAPPERS) + 1)]
+    patterns = [f"{_WRAPPER}(?:){{{depth}}}" for depth in range(1, min(most, _MOST_WRAPPERS) + 1)]
     if names and all(re.match(_PARALLEL, _plain(name, patterns)) for name in names):
         patterns.append(_PARALLEL)
     return patterns if len({_plain(name, patterns) for name in names}) == len(names) else []
