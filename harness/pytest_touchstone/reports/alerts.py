@@ -58,21 +58,21 @@ def checkpoint_alert(summary: Summary, others: Mapping[str, Mapping[str, Any]]) 
 
     def worse(line: BenchmarkComparison) -> bool:
         if later(line):
-            return line.kind == "better" or any(one.startswith("floor ") for one in line.fails)
+            return line.kind == "better" or any(failure.startswith("floor ") for failure in line.fails)
         return bool(line.fails) or line.kind == "worse"
 
     lines = sorted(ordered(tuple(lines_from_json(gate))), key=lambda line: not worse(line))
-    first = lines[0] if lines else None
-    parts = [str(checkpoint["name"]), _score(summary, first, len(lines))]
+    top_line = lines[0] if lines else None
+    parts = [str(checkpoint["name"]), _score(summary, top_line, len(lines))]
     facts = {}
-    if first is not None:
-        parts.append(_verdict(first, later=later(first) is not None))
-        about = (later(first) or checkpoint) if first.kind == "better" else checkpoint
+    if top_line is not None:
+        parts.append(_verdict(top_line, later=later(top_line) is not None))
+        about = (later(top_line) or checkpoint) if top_line.kind == "better" else checkpoint
         facts = {
             "checkpoint": str(about["path"]),
-            "benchmark": first.benchmark,
-            "metric": first.metric,
-            "verdict": "worse" if first.kind == "better" else first.kind,
+            "benchmark": top_line.benchmark,
+            "metric": top_line.metric,
+            "verdict": "worse" if top_line.kind == "better" else top_line.kind,
             "run": summary.run_id,
         }
     return CheckpointAlert(
@@ -87,10 +87,10 @@ def checkpoint_alert(summary: Summary, others: Mapping[str, Mapping[str, Any]]) 
 def _score(summary: Summary, line: BenchmarkComparison | None, lines: int) -> str:
     """Return benchmark, value and interval: those of a line (``+1``: of two), else of the first result."""
     more = f" +{lines - 1}" if lines > 1 else ""
-    for one in wholes(summary):
-        metric = one.metrics[one.primary] if line is None else one.metrics.get(line.metric)
-        if metric is not None and (line is None or line.benchmark == one.benchmark):
-            return f"{one.benchmark}{more} {number(metric.value)} {interval(metric.low, metric.high)}"
+    for result in wholes(summary):
+        metric = result.metrics[result.primary] if line is None else result.metrics.get(line.metric)
+        if metric is not None and (line is None or line.benchmark == result.benchmark):
+            return f"{result.benchmark}{more} {number(metric.value)} {interval(metric.low, metric.high)}"
     return "" if line is None else f"{line.benchmark}{more} {number(line.comparison.new)}"
 
 
@@ -129,9 +129,9 @@ def warn(finding: CheckpointAlert, commands: Sequence[str], stop_file: Path | No
 
 def _call(command: str, facts: Mapping[str, str]) -> str:
     """Run a command in a shell; return what went wrong, if anything. What it is told is never part of the command."""
-    told = {f"WATCH_{name.upper()}": value for name, value in facts.items()}
+    variables = {f"WATCH_{name.upper()}": value for name, value in facts.items()}
     process = subprocess.Popen(
-        command, shell=True, env=os.environ | told, stdin=subprocess.DEVNULL, start_new_session=True
+        command, shell=True, env=os.environ | variables, stdin=subprocess.DEVNULL, start_new_session=True
     )
     try:
         code = process.wait(COMMAND_SECONDS)

@@ -37,7 +37,7 @@ def in_summary(summary: Summary) -> list[Standing]:
 
 def best_of_run(summary: Summary) -> str:
     """Return who is best in a run of several checkpoints, in a sentence."""
-    names = [one.benchmark for one in wholes(summary)]
+    names = [result.benchmark for result in wholes(summary)]
     several = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     return best_line(in_summary(summary), several)
 
@@ -80,12 +80,12 @@ def _sentence(best: Standing) -> str:
     if best.benchmark == ALL:
         if best.tied:
             return f"over all items {best.checkpoint} and {best.rival} are equally good"
-        told = (
+        rank = (
             f"the best, significantly better than all others{_p(best)}"
             if best.told
             else f"first, but {rivals}"
         )
-        return f"over all items {best.checkpoint} is {told}"
+        return f"over all items {best.checkpoint} is {rank}"
     if best.tied:
         return f"{best.checkpoint} and {best.rival} are equally good on {best.benchmark}"
     if best.told:
@@ -93,10 +93,10 @@ def _sentence(best: Standing) -> str:
     return f"{best.checkpoint} leads on {best.benchmark}; it {rivals}"
 
 
-def _p(one: Standing) -> str:
-    if one.p is None:
-        return "" if one.told else " (no test: the scores of items are not known)"
-    return f" (p {p_short(one.p)})"
+def _p(standing: Standing) -> str:
+    if standing.p is None:
+        return "" if standing.told else " (no test: the scores of items are not known)"
+    return f" (p {p_short(standing.p)})"
 
 
 def benchmarks_of(study: Study) -> list[str]:
@@ -137,10 +137,16 @@ def _best_row(study: Study, standing: Standing) -> tuple[str, ...]:
     if (entry := candidate.entries.get(standing.benchmark)) is not None:
         metric, value = entry.saved.aggregation(metric).compared(metric), entry.saved.metrics.get(metric)
     others = standing.of - 1
-    told = f"not {standing.rival}{', its equal' if standing.tied else _p(standing)}"
+    significance = f"not {standing.rival}{', its equal' if standing.tied else _p(standing)}"
     if standing.told:
-        told = f"{'all ' * (others > 1)}{count(others, 'other')}{_p(standing)}"
-    return standing.benchmark, metric, standing.checkpoint, number(value.value if value else None), told
+        significance = f"{'all ' * (others > 1)}{count(others, 'other')}{_p(standing)}"
+    return (
+        standing.benchmark,
+        metric,
+        standing.checkpoint,
+        number(value.value if value else None),
+        significance,
+    )
 
 
 # What the choice costs
@@ -171,15 +177,15 @@ def cost_facts(study: Study) -> list[dict[str, Any]]:
     """Return the costs as plain data, values unrounded."""
     return [
         {
-            "benchmark": one.standing.benchmark,
-            "metric": one.standing.metric,
-            "checkpoint": one.standing.checkpoint,
-            "of": one.standing.of,
-            **{name: getattr(one, name) for name in ("measured", "luck", "expected", "low", "high")},
+            "benchmark": estimate.standing.benchmark,
+            "metric": estimate.standing.metric,
+            "checkpoint": estimate.standing.checkpoint,
+            "of": estimate.standing.of,
+            **{name: getattr(estimate, name) for name in ("measured", "luck", "expected", "low", "high")},
             "level": study.level,
-            "unit": one.measure.unit or None,
+            "unit": estimate.measure.unit or None,
         }
-        for one in study.once(selection_estimates)
+        for estimate in study.once(selection_estimates)
     ]
 
 

@@ -75,12 +75,12 @@ class BarChart:
 
 def line_charts(study: Study) -> list[LineChart]:
     """Return a chart for each measure, and axis where series have different ones; none of single points."""
-    found = []
+    charts = []
     for measure in study.measures:
         for axis in dict.fromkeys(series.axis for series in study.series):
             lines = [line_of(study, series, measure) for series in study.series if series.axis == axis]
             if any(len(line.dots) > 1 for line in lines):
-                found.append(
+                charts.append(
                     LineChart(
                         key=chart_key(measure.key),
                         title=measure.label,
@@ -90,52 +90,59 @@ def line_charts(study: Study) -> list[LineChart]:
                         higher_is_better=measure.higher_is_better,
                     )
                 )
-    keys = [chart.key for chart in found]
-    return [replace(one, key=f"{one.key}-{one.axis}") if keys.count(one.key) > 1 else one for one in found]
+    keys = [chart.key for chart in charts]
+    return [
+        replace(chart, key=f"{chart.key}-{chart.axis}") if keys.count(chart.key) > 1 else chart
+        for chart in charts
+    ]
 
 
 def line_of(study: Study, series: Series, measure: StudyMetric) -> CurveLine:
     """Return a series as a line; the place is its order where nothing else is known."""
     dots = []
     for number, point in enumerate(series.points, start=1):
-        value, place = study.value(point, measure), series.place(point)
-        known = place is not None or series.axis == "order"
-        if value is not None and math.isfinite(value.value) and known:
-            at = float(number if place is None else place)
-            dots.append((Dot(at, value.value, value.low, value.high, point.short), value.invalid is None))
+        value, position = study.value(point, measure), series.place(point)
+        is_placed = position is not None or series.axis == "order"
+        if value is not None and math.isfinite(value.value) and is_placed:
+            x = float(number if position is None else position)
+            dots.append((Dot(x, value.value, value.low, value.high, point.short), value.invalid is None))
     return curve_line(series.name, dots, higher=measure.higher_is_better)
 
 
 def curve_line(name: str, dots: Iterable[tuple[Dot, bool]], *, higher: bool) -> CurveLine:
     """Return the line of dots, each with whether it is valid."""
-    ordered = sorted(dots, key=lambda one: one[0].place)
-    valid, wrong = (tuple(dot for dot, fine in ordered if fine is wanted) for wanted in (True, False))
-    return CurveLine(name, valid, best_of((dot.value for dot in valid), higher=higher), wrong)
+    ordered = sorted(dots, key=lambda dot_and_validity: dot_and_validity[0].place)
+    valid, invalid = (
+        tuple(dot for dot, fine in ordered if fine is valid_ones) for valid_ones in (True, False)
+    )
+    return CurveLine(name, valid, best_of((dot.value for dot in valid), higher=higher), invalid)
 
 
 def best_of(values: Iterable[float], *, higher: bool = True) -> int | None:
     """Return the place of the best value, the first of equals; None without any."""
-    known = list(values)
-    return known.index(max(known) if higher else min(known)) if known else None
+    numbers = list(values)
+    return numbers.index(max(numbers) if higher else min(numbers)) if numbers else None
 
 
 def bar_charts(study: Study) -> list[BarChart]:
     """Return a chart for each benchmark with its measures that are shares, pass@k among them, and one of composites."""
-    benchmarks = dict.fromkeys(one.benchmark for one in study.measures if one.metric != COMPOSITE)
+    benchmarks = dict.fromkeys(metric.benchmark for metric in study.measures if metric.metric != COMPOSITE)
     charts = [_bars(study, name, _measures(study, name)) for name in benchmarks]
-    composites = [one for one in study.measures if one.metric == COMPOSITE and one.share]
+    composites = [metric for metric in study.measures if metric.metric == COMPOSITE and metric.share]
     charts.append(_bars(study, "composites", composites))
     return [chart for chart in charts if chart is not None]
 
 
 def _measures(study: Study, benchmark: str) -> list[StudyMetric]:
     """Return the measures of a benchmark, with every pass@k that results have."""
-    known = [one for one in study.measures if one.benchmark == benchmark and one.share]
+    metrics = [metric for metric in study.measures if metric.benchmark == benchmark and metric.share]
     entries = [point.candidate.entries.get(benchmark) for point in study.points]
     names = {name for entry in entries if entry for name in entry.saved.metrics}
-    passes = {name: int(found[1]) for name in names if (found := _PASS_AT.fullmatch(name))}
-    more = sorted(passes.keys() - {one.metric for one in known}, key=lambda name: passes[name])
-    return known + [StudyMetric(benchmark=benchmark, metric=one, label=one, primary=False) for one in more]
+    passes = {name: int(match[1]) for name in names if (match := _PASS_AT.fullmatch(name))}
+    pass_names = sorted(passes.keys() - {metric.metric for metric in metrics}, key=lambda name: passes[name])
+    return metrics + [
+        StudyMetric(benchmark=benchmark, metric=name, label=name, primary=False) for name in pass_names
+    ]
 
 
 _PASS_AT: Final = re.compile(r"pass(?:@|_at_)(\d+)")
@@ -157,8 +164,8 @@ def _bars(study: Study, key: str, measures: Sequence[StudyMetric]) -> BarChart |
         title=key if few else f"{key}: first, best {measures[0].label} and last of each series",
         groups=tuple(point.short if len(shorts) == len(points) else point.name for point in points),
         bars=tuple(
-            (one.label.removeprefix(f"{key} "), tuple(_value(study, point, one) for point in points))
-            for one in measures
+            (measure.label.removeprefix(f"{key} "), tuple(_value(study, point, measure) for point in points))
+            for measure in measures
         ),
         sections=sections,
     )
@@ -166,14 +173,16 @@ def _bars(study: Study, key: str, measures: Sequence[StudyMetric]) -> BarChart |
 
 def _chosen(study: Study, points: Sequence[Point], measure: StudyMetric) -> list[Point]:
     """Return the first and the last point of each series, and its best by the measure."""
-    kept = set()
+    names = set()
     for series in study.series:
-        own = [point for point in points if point.series == series.name]
-        known = [(point, value) for point in own if (value := _value(study, point, measure)) is not None]
-        best = best_of((value.value for _, value in known), higher=measure.higher_is_better)
-        kept |= {point.name for point in (*own[:1], *own[-1:])}
-        kept |= set() if best is None else {known[best][0].name}
-    return [point for point in points if point.name in kept]
+        own_points = [point for point in points if point.series == series.name]
+        measured = [
+            (point, value) for point in own_points if (value := _value(study, point, measure)) is not None
+        ]
+        best = best_of((value.value for _, value in measured), higher=measure.higher_is_better)
+        names |= {point.name for point in (*own_points[:1], *own_points[-1:])}
+        names |= set() if best is None else {measured[best][0].name}
+    return [point for point in points if point.name in names]
 
 
 def _value(study: Study, point: Point, measure: StudyMetric) -> Value | None:
@@ -210,5 +219,5 @@ def extent(chart: LineChart) -> tuple[float, float]:
     """Return the least and the greatest number that a chart shows, its intervals included."""
     dots = [dot for line in chart.lines for dot in line.dots]
     numbers = [dot.value for line in chart.lines for dot in line.invalid]
-    numbers += [one for dot in dots for one in (dot.value, dot.low, dot.high) if one is not None]
+    numbers += [limit for dot in dots for limit in (dot.value, dot.low, dot.high) if limit is not None]
     return min(numbers), max(numbers)

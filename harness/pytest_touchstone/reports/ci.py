@@ -75,7 +75,7 @@ def markdown_page(summary: Summary) -> str:
 
 def failed_page(code: int, message: str) -> str:
     """Return the text for a run that has no results: its exit code, what that means, and what was said."""
-    meaning = next((f": {one.sentence}" for one in ExitCode if one == code), "")
+    meaning = next((f": {exit_code.sentence}" for exit_code in ExitCode if exit_code == code), "")
     head = f"### Benchmarks: no results\n\n:x: **exit code {code}{markdown_text(meaning)}**"
     return f"{head}\n\n{markdown_text(message[:MOST_SIGNS])}\n"
 
@@ -87,12 +87,14 @@ def _gate(summary: Summary) -> list[str]:
     parts = [f"{SIGNS.get(standing(gate), '')} **{markdown_text(str(gate['text']))}**".strip()]
     lines = shown_lines(gate)
     if red := [line for line in lines if line.fails]:
-        told = [_dropped(line) for line in red[:MOST_DROPS]]
-        told += [f"- and {len(red) - MOST_DROPS} more, in the table"] if len(red) > MOST_DROPS else []
-        told += [
+        lines_of_list = [_dropped(line) for line in red[:MOST_DROPS]]
+        lines_of_list += (
+            [f"- and {len(red) - MOST_DROPS} more, in the table"] if len(red) > MOST_DROPS else []
+        )
+        lines_of_list += [
             f"- {markdown_text(step.what)}: {markdown_code(step.command)}" for step in after_gate(summary)
         ]
-        parts.append("\n".join(told))
+        parts.append("\n".join(lines_of_list))
     return [*parts, *render_markdown([replace(gate_section(gate), title="")], most_rows=ROWS)]
 
 
@@ -137,39 +139,39 @@ def properties(summary: Summary) -> list[tuple[str, str]]:
     These are every metric of every result with its ``mark`` and ``asked``, its change against the best so far, then
     the gate's lines.
     """
-    found = []
+    pairs = []
     for result in wholes(summary):
-        where = f"touchstone.{result.checkpoint}.{result.benchmark}"
-        told = {"asked": coverage.asked(result.shots, result.template, result.pick), "mark": result.mark}
-        found += [(f"{where}.{name}", text) for name, text in told.items() if text]
-        found += [(f"{where}.{metric.name}", _text(metric.value)) for metric in result.metrics.values()]
-    for one in summary.composites:
-        where = f"touchstone.{one['checkpoint']}.{one['name']}"
-        found += [(f"{where}.mark", one["mark"])] if one.get("mark") else []
-        found.append((where, _text(one["value"])))
+        prefix = f"touchstone.{result.checkpoint}.{result.benchmark}"
+        notes = {"asked": coverage.asked(result.shots, result.template, result.pick), "mark": result.mark}
+        pairs += [(f"{prefix}.{name}", text) for name, text in notes.items() if text]
+        pairs += [(f"{prefix}.{metric.name}", _text(metric.value)) for metric in result.metrics.values()]
+    for composite in summary.composites:
+        prefix = f"touchstone.{composite['checkpoint']}.{composite['name']}"
+        pairs += [(f"{prefix}.mark", composite["mark"])] if composite.get("mark") else []
+        pairs.append((prefix, _text(composite["value"])))
     for row in summary.changes:
         metric = "" if row["metric"] == COMPOSITE else f".{row['metric']}"
-        where = f"touchstone.{row['checkpoint']}.{row['benchmark']}{metric}"
-        found += [
-            (f"{where}.best_so_far", _text(row["best"])),
-            (f"{where}.change", f"{change_text(row)} against {best_so_far(row)}"),
+        prefix = f"touchstone.{row['checkpoint']}.{row['benchmark']}{metric}"
+        pairs += [
+            (f"{prefix}.best_so_far", _text(row["best"])),
+            (f"{prefix}.change", f"{change_text(row)} against {best_so_far(row)}"),
         ]
     gate = summary.gate
     if gate is not None:
-        found += [(f"touchstone.gate.{name}", str(gate[name])) for name in ("decision", "exit_code", "text")]
+        pairs += [(f"touchstone.gate.{name}", str(gate[name])) for name in ("decision", "exit_code", "text")]
         lines = shown_lines(gate)
         counts = Counter((line.checkpoint, line.benchmark) for line in lines)
         for line in lines:
-            where = f"touchstone.gate.{line.checkpoint}.{line.benchmark}"
+            prefix = f"touchstone.gate.{line.checkpoint}.{line.benchmark}"
             if counts[line.checkpoint, line.benchmark] > 1:
-                where += f".{line.metric}"
+                prefix += f".{line.metric}"
             if line.metric == POOLED:
-                where = f"touchstone.gate.{line.checkpoint}.{POOLED}"
-            found += [(where, line.kind), (f"{where}.why", "; ".join(reason_texts(line)))]
-            found += [(f"{where}.about", line.about)] if line.about else []
+                prefix = f"touchstone.gate.{line.checkpoint}.{POOLED}"
+            pairs += [(prefix, line.kind), (f"{prefix}.why", "; ".join(reason_texts(line)))]
+            pairs += [(f"{prefix}.about", line.about)] if line.about else []
             if line.comparison.difference is not None:
-                found.append((f"{where}.difference", _text(line.comparison.difference)))
-    return [(_NOT_XML.sub("?", name), _NOT_XML.sub("?", value)) for name, value in found]
+                pairs.append((f"{prefix}.difference", _text(line.comparison.difference)))
+    return [(_NOT_XML.sub("?", name), _NOT_XML.sub("?", value)) for name, value in pairs]
 
 
 class GateCase(NamedTuple):
@@ -191,7 +193,7 @@ def gate_cases(summary: Summary) -> list[GateCase]:
     if gate is None:
         return []
     decides = gate["mode"] is not None
-    found = [
+    cases = [
         GateCase(
             _shown(f"touchstone.gate.{line.checkpoint}"),
             _shown(f"{line.benchmark} {line.metric}"),
@@ -200,9 +202,9 @@ def gate_cases(summary: Summary) -> list[GateCase]:
         )
         for line in shown_lines(gate)
     ]
-    if gate["decision"] not in PASSING and not any(case.failed for case in found):
-        found.append(GateCase("touchstone.gate", "decision", _shown(str(gate["text"])), failed=True))
-    return found
+    if gate["decision"] not in PASSING and not any(case.failed for case in cases):
+        cases.append(GateCase("touchstone.gate", "decision", _shown(str(gate["text"])), failed=True))
+    return cases
 
 
 def commands(summary: Summary) -> list[str]:
@@ -211,19 +213,19 @@ def commands(summary: Summary) -> list[str]:
     gate = summary.gate
     if gate is None:
         return []
-    bad = [line for line in shown_lines(gate) if line.fails or line.invalid]
-    found = []
-    for line in bad[:ANNOTATIONS] if gate["mode"] is not None else []:
+    failing = [line for line in shown_lines(gate) if line.fails or line.invalid]
+    annotations = []
+    for line in failing[:ANNOTATIONS] if gate["mode"] is not None else []:
         title = f"{line.checkpoint}: {line.benchmark} {line.label} {line.kind}"
-        found.append(command("error", _shown(title), _shown(_line_text(line))))
+        annotations.append(command("error", _shown(title), _shown(_line_text(line))))
     kind = ANNOTATED.get(standing(gate), "error")
-    return [*found, command(kind, "touchstone gate", _shown(str(gate["text"])))]
+    return [*annotations, command(kind, "touchstone gate", _shown(str(gate["text"])))]
 
 
 def _line_text(line: BenchmarkComparison) -> str:
     """Return a line's difference, mark, baseline and reasons."""
-    parts = (difference_text(line), line.about, *reason_texts(line, "against "))
-    return "; ".join(part for part in parts if part)
+    texts = (difference_text(line), line.about, *reason_texts(line, "against "))
+    return "; ".join(text for text in texts if text)
 
 
 def failure(code: int, message: str) -> str:

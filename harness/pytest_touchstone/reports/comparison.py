@@ -174,7 +174,10 @@ def notes(pair: PairComparison) -> list[str]:
     ]
     if lower := dict.fromkeys(line.metric for line in pair.lines if not line.comparison.higher_is_better):
         texts.append(f"lower is better for {join_names(lower)}")
-    if any(is_at_odds(one.low, one.high, one.p, 1 - one.level) for one in shown):
+    if any(
+        is_at_odds(comparison.low, comparison.high, comparison.p, 1 - comparison.level)
+        for comparison in shown
+    ):
         texts.append(P_DECIDES)
     texts += dict.fromkeys(
         f"no verdict by {line.label}: it is in {line.comparison.unit}, which has no margin; give one, --margin D"
@@ -344,9 +347,9 @@ def render(pairs: Sequence[PairComparison], flips: Sequence[Flips] = (), *, widt
 def sections_of(pairs: Sequence[PairComparison], flips: Sequence[Flips] = ()) -> list[Section]:
     """Return a section for each comparison, and one for the items of each benchmark that are to be shown."""
     sections = []
-    for place, pair in enumerate(pairs):
+    for index, pair in enumerate(pairs):
         sections.append(pair_section(pair))
-        for name, items in (flips[place] if place < len(flips) else {}).items():
+        for name, items in (flips[index] if index < len(flips) else {}).items():
             rows = tuple(row for flip in items for row in _flip_rows(flip))
             title = f"{name}: items gained and lost"
             sections.append(Section(title=title, parts=(Facts(rows),), folded=True))

@@ -94,7 +94,9 @@ def write_results(summary: Summary, directory: Path | None = None) -> list[Path]
         {**summary_json(summary), "best": best}, ensure_ascii=False, allow_nan=False, indent=2
     )
     summary = reached(summary)
-    benchmarks = {f"{file_name(one.name)}_results.json": one for one in summary.declarations}
+    benchmarks = {
+        f"{file_name(declaration.name)}_results.json": declaration for declaration in summary.declarations
+    }
     plain = {name: benchmark_facts(summary, declaration) for name, declaration in benchmarks.items()}
     faults = [f"failed to load  {row['name']}\n    {row['message']}\n" for row in summary.failed_to_load]
     for fault in summary.faults:
@@ -112,7 +114,7 @@ def write_checkpoints(summary: Summary) -> None:
 
     Raises ``HarnessError`` when the disk refuses.
     """
-    taken = [f"{file_name(one.name)}_results.json" for one in summary.declarations]
+    taken = [f"{file_name(declaration.name)}_results.json" for declaration in summary.declarations]
     files = _of_formats(summary, taken)  # there is only one table for all checkpoints
     _write(
         Path(summary.directory), {name: value for name, value in files.items() if not isinstance(value, str)}
@@ -121,11 +123,11 @@ def write_checkpoints(summary: Summary) -> None:
 
 def _of_formats(summary: Summary, taken: Container[str]) -> dict[str, Any]:
     """Return the files of all result formats that are written, by name; ``taken`` are names of benchmarks' files."""
-    found: dict[str, Any] = {}
-    for one in result_formats():
-        if isinstance(one, WritableFormat):
-            found |= one.write(summary, taken)
-    return found
+    files: dict[str, Any] = {}
+    for result_format in result_formats():
+        if isinstance(result_format, WritableFormat):
+            files |= result_format.write(summary, taken)
+    return files
 
 
 def _write(folder: Path, files: Mapping[str, Any], at_top: Container[str] = ()) -> list[Path]:

@@ -41,7 +41,7 @@ def verdicts_section(gate: Mapping[str, Any] | None, *, details: bool) -> Sectio
     lines = ordered(tuple(lines_from_json(gate)))
     several = len({line.checkpoint for line in lines}) > 1
     rows: list[tuple[str, str]] = []
-    known: set[str] = set()
+    shown_reasons: set[str] = set()
     apart = lines
     if not details:
         bad_lines = [line for line in lines if line.fails or line.invalid or line.accepted]
@@ -56,8 +56,8 @@ def verdicts_section(gate: Mapping[str, Any] | None, *, details: bool) -> Sectio
         if details and line.comparison.verdict != "inconclusive":
             reasons.append(sees_text(line))
         elif not details:  # reasons that several lines share are told by the first of them
-            reasons = [text for text in reasons if text not in known]
-            known.update(bad)
+            reasons = [text for text in reasons if text not in shown_reasons]
+            shown_reasons.update(bad)
         rows.append(
             (line.kind, "\n".join([_numbers(line, several, details=details), *filter(None, reasons)]))
         )
@@ -178,8 +178,8 @@ def decision_text(gate: GateResult, code: int | None = None) -> str:
     if gate.mistake is not None:
         return f"gate not judged: {gate.mistake}"
     if gate.mode is None:
-        found = gate.fault or _counted(gate.lines) or "none"
-        return f"verdicts: {found}{_parts(gate)}{HINT}"
+        outcome = gate.fault or _counted(gate.lines) or "none"
+        return f"verdicts: {outcome}{_parts(gate)}{HINT}"
     by_reason: dict[str, list[str]] = {}
     for line in gate.lines:
         if line.invalid:  # what to do about it is left to the line's own reasons
@@ -224,17 +224,18 @@ def difference_text(line: BenchmarkComparison) -> str:
 
 def baseline_text(line: BenchmarkComparison) -> str:
     """Return the baseline, with its value as measured and, of several, after allowing for the choice."""
-    one = line.against
-    if one is None:
+    baseline = line.against
+    if baseline is None:
         return ""
-    step = f", step {one.step}" if one.step is not None and str(one.step) not in one.checkpoint else ""
-    which = f"{one.checkpoint}{step} of run {one.run_id}"
+    name = baseline.checkpoint
+    step = f", step {baseline.step}" if baseline.step is not None and str(baseline.step) not in name else ""
+    which = f"{name}{step} of run {baseline.run_id}"
     measured = line.as_measured
-    if one.runs == 1:
+    if baseline.runs == 1:
         return f"{which}: {number(measured.baseline)}"
     moved = "" if measured.difference is None else f" ({measured.told_in.told(measured.difference)})"
     return (
-        f"{which}, best of {one.runs}: {number(measured.baseline)} as measured{moved}, "
+        f"{which}, best of {baseline.runs}: {number(measured.baseline)} as measured{moved}, "
         f"{number(line.comparison.baseline)} after allowing for the choice"
     )
 
@@ -280,7 +281,7 @@ def _failure(line: BenchmarkComparison) -> str:
 
 
 def _name(line: BenchmarkComparison, gate: GateResult) -> str:
-    return _label(line, len({one.checkpoint for one in gate.lines}) > 1)
+    return _label(line, len({other.checkpoint for other in gate.lines}) > 1)
 
 
 def _counted(lines: Iterable[BenchmarkComparison]) -> str:

@@ -39,7 +39,7 @@ def _visible(value: Any) -> Any:
     if isinstance(value, str):
         return visible(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{one.name: _visible(getattr(value, one.name)) for one in fields(value)})
+        return replace(value, **{field.name: _visible(getattr(value, field.name)) for field in fields(value)})
     if isinstance(value, Mapping):
         return {_visible(name): _visible(inner) for name, inner in value.items()}
     return [_visible(inner) for inner in value] if isinstance(value, (list, tuple)) else value
@@ -54,8 +54,8 @@ def _lines(view: ItemView, width: int, full: bool) -> Iterator[str]:
         yield from _text(view.message, width, full, INDENT)
     for asked in view.asked:
         yield from _asked(asked, width, full)
-    for rule, found in view.extracted.items():
-        yield from _field(f"read by {rule}", "nothing" if found is None else found, width, full)
+    for rule, answer in view.extracted.items():
+        yield from _field(f"read by {rule}", "nothing" if answer is None else answer, width, full)
     if view.gold is not None:
         yield from _field("gold", view.gold, width, full)
     for name, value in view.row.items():
@@ -72,21 +72,21 @@ def _asked(asked: Question, width: int, full: bool) -> Iterator[str]:
         yield f"{INDENT}{'choices' if asked.kind == 'choices' else 'words'}"
     for choice in asked.choices:
         yield from _choice(choice, width, full)
-    for number, said in enumerate(asked.answers, start=1):
-        if said.reasoning and full:
-            yield from _field("reasoning", said.reasoning, width, full)
-        elif said.reasoning:
-            yield f"{INDENT}reasoning: {count(len(said.reasoning), 'character')}, which --full shows"
+    for number, answer in enumerate(asked.answers, start=1):
+        if answer.reasoning and full:
+            yield from _field("reasoning", answer.reasoning, width, full)
+        elif answer.reasoning:
+            yield f"{INDENT}reasoning: {count(len(answer.reasoning), 'character')}, which --full shows"
         several = f" {number}" if len(asked.answers) > 1 else ""
         verdict = asked.kind in VERDICT_KINDS
         yield from textwrap.wrap(
-            f"{'verdict' if verdict else 'answer'}{several}: {said.remark}",
+            f"{'verdict' if verdict else 'answer'}{several}: {answer.remark}",
             width,
             initial_indent=INDENT,
             subsequent_indent=INDENT * 2,
             max_lines=None if full else 6,
         )
-        yield from _text(said.text, width, full) if said.text else ()
+        yield from _text(answer.text, width, full) if answer.text else ()
 
 
 def _choice(choice: AnswerChoice, width: int, full: bool) -> Iterator[str]:

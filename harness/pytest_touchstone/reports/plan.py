@@ -109,14 +109,14 @@ def _never(row: PlanRow) -> bool:
 
 def _drop(plan: GatePlan) -> str:
     """Return the drop of the plan in the units of its metrics: ``2 points``, or ``2 points (0.02 bits)``."""
-    told = dict.fromkeys(_unit(row).size(row.drop) for row in plan.rows if _unit(row) is not POINTS)
+    sizes = dict.fromkeys(_unit(row).size(row.drop) for row in plan.rows if _unit(row) is not POINTS)
     points = POINTS.size(plan.drop)
-    return f"{points} ({join_names(told, 3)})" if told else points
+    return f"{points} ({join_names(sizes, 3)})" if sizes else points
 
 
 def _told(share: float | None, unit: MetricUnit = POINTS) -> str:
-    one = POINTS._replace(digits=1) if unit is POINTS else unit
-    return one.told(share).removeprefix("+")
+    shown_unit = POINTS._replace(digits=1) if unit is POINTS else unit
+    return shown_unit.told(share).removeprefix("+")
 
 
 def _percent(share: float) -> str:

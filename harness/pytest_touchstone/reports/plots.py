@@ -191,20 +191,22 @@ def draw_curves(chart: LineChart) -> Picture:
     panels, bottom = _panels(chart, apart)
     names = labels([line.name for line in chart.lines])
     parts: list[Part] = [Words((LEFT, 18), heading(chart), size=14, bold=True)]
-    for place, panel in enumerate(panels):
+    for series, panel in enumerate(panels):
         parts += _axes(chart, panel, left=panel.x.start == LEFT, below=panel.y.start > bottom - PANEL)
         if apart:
-            line = chart.lines[place]
-            parts.append(Words((panel.x.start, panel.y.end - 6), names[place]))
+            line = chart.lines[series]
+            parts.append(Words((panel.x.start, panel.y.end - 6), names[series]))
             others = (other for other in chart.lines if other is not line)
             runs = tuple(
                 tuple((round(panel.x.at(dot.place)), round(panel.y.at(dot.value))) for dot in other.dots)
                 for other in others
             )
-            parts += [Stroke(runs, opacity=0.25), *_band(line, place, panel), *_curve(chart, place, panel)]
+            parts += [Stroke(runs, opacity=0.25), *_band(line, series, panel), *_curve(chart, series, panel)]
     if not apart:
-        parts += [part for place, line in enumerate(chart.lines) for part in _band(line, place, panels[0])]
-        parts += [part for place in range(len(chart.lines)) for part in _curve(chart, place, panels[0])]
+        parts += [
+            shape for series, line in enumerate(chart.lines) for shape in _band(line, series, panels[0])
+        ]
+        parts += [shape for series in range(len(chart.lines)) for shape in _curve(chart, series, panels[0])]
     parts.append(Words((WIDTH - RIGHT, bottom + 33), chart.axis, "end"))
     legend, height = _legend(names, bottom + 48) if not apart else ([], bottom + 28)
     note = (
@@ -220,7 +222,7 @@ def draw_curves(chart: LineChart) -> Picture:
 def description(chart: LineChart) -> str:
     """Return the chart in words: first, best and last value of each series."""
     texts = [f"{chart.title} by {chart.axis}."]
-    for line in (one for one in chart.lines if one.dots):
+    for line in (series for series in chart.lines if series.dots):
         first, last = line.dots[0], line.dots[-1]
         best = line.dots[line.best] if line.best is not None else last
         wrong = [ordinal_place(dot.place) for dot in line.invalid]
@@ -243,8 +245,8 @@ def _panels(chart: LineChart, apart: bool) -> tuple[list[Panel], float]:
     wide = (WIDTH - LEFT - RIGHT - (columns - 1) * GAP) / columns
     tall, top = (PANEL, TOP + ROW) if apart else (PLOT, TOP)
     panels = []
-    for place in range(many):
-        row, column = divmod(place, columns)
+    for index in range(many):
+        row, column = divmod(index, columns)
         left, upper = LEFT + column * (wide + GAP), top + row * (tall + ROW + GAP)
         x = Scale(min(places) - pad, max(places) + pad, left, left + wide)
         panels.append(Panel(x, Scale(values[0], values[-1], upper + tall, upper)))
@@ -281,8 +283,10 @@ def _measured_places(chart: LineChart, x: Scale) -> list[float]:
 def _band(line: CurveLine, series: int, panel: Panel) -> Iterator[Part]:
     """Yield the interval of a line: a band, with a stroke where a dot has no neighbour that has one."""
     x, y = panel
-    for known, dots in groupby(line.dots, key=lambda dot: dot.low is not None and dot.high is not None):
-        run = list(dots) if known else []
+    for has_interval, dots in groupby(
+        line.dots, key=lambda dot: dot.low is not None and dot.high is not None
+    ):
+        run = list(dots) if has_interval else []
         upper = [(x.at(dot.place), y.at(dot.high or 0.0)) for dot in run]
         lower = [(x.at(dot.place), y.at(dot.low or 0.0)) for dot in reversed(run)]
         if len(run) > 1:
@@ -295,10 +299,10 @@ def _curve(chart: LineChart, series: int, panel: Panel) -> Iterator[Part]:
     line = chart.lines[series]
     points = [(panel.x.at(dot.place), panel.y.at(dot.value)) for dot in line.dots]
     yield Stroke((tuple(points),), series, 2, dashes=DASHES[series % len(DASHES)])
-    for place, (at, dot) in enumerate(zip(points, line.dots, strict=True)):
-        best = place == line.best
-        where = f"{line.name}, {chart.axis} {ordinal_place(dot.place)}"
-        text = f"{where}: {_with_limits(chart, dot)}{', the best of its series' if best else ''}"
+    for index, (at, dot) in enumerate(zip(points, line.dots, strict=True)):
+        best = index == line.best
+        position = f"{line.name}, {chart.axis} {ordinal_place(dot.place)}"
+        text = f"{position}: {_with_limits(chart, dot)}{', the best of its series' if best else ''}"
         text += f" ({dot.name})" if dot.name else ""
         yield Mark(at, series, text, best and len(points) > 1, len(points) > DENSE)
     for dot in line.invalid:
@@ -307,8 +311,8 @@ def _curve(chart: LineChart, series: int, panel: Panel) -> Iterator[Part]:
 
 def _with_limits(chart: LineChart | BarChart, dot: Dot | Value) -> str:
     """Return a value with its interval, where that is known."""
-    known = dot.low is not None and dot.high is not None
-    limits = f" [{shown(chart, dot.low or 0.0)}, {shown(chart, dot.high or 0.0)}]" if known else ""
+    has_interval = dot.low is not None and dot.high is not None
+    limits = f" [{shown(chart, dot.low or 0.0)}, {shown(chart, dot.high or 0.0)}]" if has_interval else ""
     return f"{shown(chart, dot.value)}{limits}"
 
 
@@ -321,16 +325,16 @@ def _legend(
     """
     parts: list[Part] = []
     left, row = 0.0, 0
-    for place, name in enumerate(labels(names)):
+    for series, name in enumerate(labels(names)):
         wide = 34 + LETTER * cell_width(name) + 18
         if left and left + wide > width - LEFT - RIGHT:
             left, row = 0.0, row + 1
         x, y = LEFT + left, top + row * ROW
         if order:
-            parts.append(_box((x + 14, y - 5), (x + 28, y + 5), order[place % len(order)]))
+            parts.append(_box((x + 14, y - 5), (x + 28, y + 5), order[series % len(order)]))
         else:
-            parts.append(Stroke((((x, y), (x + 28, y)),), place, 2, dashes=DASHES[place % len(DASHES)]))
-            parts.append(Mark((x + 14, y), place))
+            parts.append(Stroke((((x, y), (x + 28, y)),), series, 2, dashes=DASHES[series % len(DASHES)]))
+            parts.append(Mark((x + 14, y), series))
         parts.append(Words((x + 34, y), name, middle=True))
         left += wide
     return parts, top + row * ROW + 10
@@ -353,8 +357,8 @@ def draw_bars(chart: BarChart, front: str = "bars") -> Picture:
     steep = most * (longest + 2) * LETTER > width
     below = 24 + (0.77 * LETTER * longest if steep else 0)
     bars = [bar for _, row in chart.bars for bar in row if bar is not None]
-    known = [one for bar in bars for one in (bar.value, bar.low, bar.high) if one is not None]
-    levels = ticks(min(0.0, *known), max(0.0, *known))
+    numbers = [value for bar in bars for value in (bar.value, bar.low, bar.high) if value is not None]
+    levels = ticks(min(0.0, *numbers), max(0.0, *numbers))
     parts: list[Part] = [Words((LEFT, 18), heading(chart), size=14, bold=True)]
     top = float(TOP + ROW)
     for row in rows:
@@ -378,14 +382,14 @@ def _bar_row(chart: BarChart, row: tuple[int, int], panel: Panel, steep: bool) -
     x, y = panel
     wide = 0.8 / len(chart.bars)
     errors: list[tuple[XY, ...]] = []
-    for place, (name, bars) in enumerate(chart.bars):
+    for metric_index, (name, bars) in enumerate(chart.bars):
         for group, bar in enumerate(bars[start:end]):
             if bar is None:
                 continue
-            left = group - 0.4 + (place + 0.04) * wide
+            left = group - 0.4 + (metric_index + 0.04) * wide
             title = f"{chart.groups[start + group]}, {name}: {_with_limits(chart, bar)}"
             ends = x.at(left), x.at(left + 0.92 * wide)
-            series = BAR_ORDER[place % len(BAR_ORDER)]
+            series = BAR_ORDER[metric_index % len(BAR_ORDER)]
             yield _box((ends[0], y.at(0.0)), (ends[1], y.at(bar.value)), series, title)
             if bar.low is not None and bar.high is not None:
                 middle, cap = (ends[0] + ends[1]) / 2, min(3.0, (ends[1] - ends[0]) / 4)
@@ -396,13 +400,13 @@ def _bar_row(chart: BarChart, row: tuple[int, int], panel: Panel, steep: bool) -
     for group, name in enumerate(labels(chart.groups)[start:end]):
         at = x.at(group), y.start + 16
         yield Words(at, name, "end" if steep else "middle", size=11, angle=-50 if steep else 0)
-    inner = [x.at(place - start - 0.5) for place, _ in chart.sections if start < place < end]
+    inner = [x.at(first - start - 0.5) for first, _ in chart.sections if start < first < end]
     yield Stroke(tuple(((at, y.start), (at, y.end)) for at in inner), opacity=0.6, dashes=(1, 3))
-    section = max((place for place, _ in chart.sections if place <= start), default=0)
-    for place, name in chart.sections:
-        if start <= place < end or place == section:
+    section = max((first for first, _ in chart.sections if first <= start), default=0)
+    for first, name in chart.sections:
+        if start <= first < end or first == section:
             yield Words(
-                (x.at(max(place, start) - start - 0.45), y.end - 6), cut_name(name, LONGEST_NAME), size=11
+                (x.at(max(first, start) - start - 0.45), y.end - 6), cut_name(name, LONGEST_NAME), size=11
             )
 
 
@@ -430,7 +434,7 @@ def svg(picture: Picture, *, alone: bool = False) -> str:
         f'<desc id="{ident}-desc">{escape(picture.about)}</desc>',
         '<rect width="100%" height="100%" fill="#ffffff"/>' if alone else "",
     ]
-    for series, parts in groupby(picture.parts, key=lambda part: part.series):
+    for series, parts in groupby(picture.parts, key=lambda shape: shape.series):
         text = "".join(map(_element, parts))
         if series is not None:
             at = series % len(COLOURS)
@@ -439,31 +443,33 @@ def svg(picture: Picture, *, alone: bool = False) -> str:
     return "".join([*pieces, "</svg>"])
 
 
-def _element(part: Part) -> str:
-    title = "" if isinstance(part, Words) or not part.title else f"<title>{escape(part.title)}</title>"
-    match part:
+def _element(shape: Part) -> str:
+    title = "" if isinstance(shape, Words) or not shape.title else f"<title>{escape(shape.title)}</title>"
+    match shape:
         case Stroke(runs, _, _, opacity, _, True):
-            how = f' fill-opacity="{opacity:g}"' * (opacity < 1)
-            return f'<path d="{_run(runs[0])}z"{how}>{title}</path>'
+            attributes = f' fill-opacity="{opacity:g}"' * (opacity < 1)
+            return f'<path d="{_run(runs[0])}z"{attributes}>{title}</path>'
         case Stroke(runs, _, width, opacity, dashes):
-            how = f'fill="none" stroke="currentColor" stroke-width="{width:g}"'
-            how += f' stroke-opacity="{opacity:g}"' * (opacity < 1)
-            how += f' stroke-dasharray="{" ".join(map(str, dashes))}"' * bool(dashes)
+            attributes = f'fill="none" stroke="currentColor" stroke-width="{width:g}"'
+            attributes += f' stroke-opacity="{opacity:g}"' * (opacity < 1)
+            attributes += f' stroke-dasharray="{" ".join(map(str, dashes))}"' * bool(dashes)
             if len(runs) == 1:
-                return f'<polyline points="{" ".join(map(_point, runs[0]))}" {how}/>'
-            return f'<path d="{"".join(map(_run, runs))}" {how}/>' if runs else ""
+                return f'<polyline points="{" ".join(map(_point, runs[0]))}" {attributes}/>'
+            return f'<path d="{"".join(map(_run, runs))}" {attributes}/>' if runs else ""
         case Mark((x, y), series, _, ring, small):
-            shape = _SMALL if small else _CROSS if series is None else _SHAPES[series % len(_SHAPES)]
+            outline = _SMALL if small else _CROSS if series is None else _SHAPES[series % len(_SHAPES)]
             around = '<circle r="8" fill="none" stroke="currentColor" stroke-width="1.5"/>' * ring
             grey = ' stroke-opacity="0.55"' * (series is None)
-            mark = f'<path d="{shape}" stroke="currentColor" stroke-width="1.4"{grey}/>'
+            mark = f'<path d="{outline}" stroke="currentColor" stroke-width="1.4"{grey}/>'
             return f'<g transform="translate({x:.1f},{y:.1f})">{title}{around}{mark}</g>'
         case Words((x, y), text, anchor, size, bold, middle, opacity, angle):
-            how = f' text-anchor="{anchor}"' * (anchor != "start") + f' font-size="{size}"' * (size != 12)
-            how += ' font-weight="600"' * bold + ' dominant-baseline="middle"' * middle
-            how += f' opacity="{opacity:g}"' * (opacity < 1)
-            how += f' transform="rotate({angle} {x:.1f} {y:.1f})"' * bool(angle)
-            return f'<text x="{x:.1f}" y="{y:.1f}"{how}>{escape(text)}</text>'
+            attributes = f' text-anchor="{anchor}"' * (anchor != "start") + f' font-size="{size}"' * (
+                size != 12
+            )
+            attributes += ' font-weight="600"' * bold + ' dominant-baseline="middle"' * middle
+            attributes += f' opacity="{opacity:g}"' * (opacity < 1)
+            attributes += f' transform="rotate({angle} {x:.1f} {y:.1f})"' * bool(angle)
+            return f'<text x="{x:.1f}" y="{y:.1f}"{attributes}>{escape(text)}</text>'
 
 
 def _run(points: Sequence[XY]) -> str:
@@ -471,4 +477,4 @@ def _run(points: Sequence[XY]) -> str:
 
 
 def _point(point: XY) -> str:
-    return ",".join(f"{one:.1f}".removesuffix(".0") for one in point)
+    return ",".join(f"{coordinate:.1f}".removesuffix(".0") for coordinate in point)

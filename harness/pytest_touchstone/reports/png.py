@@ -60,84 +60,86 @@ def png(picture: Picture) -> bytes:
         axes.set_axis_off()
         axes.set_xlim(0, picture.width)
         axes.set_ylim(picture.height, 0)
-        for depth, part in enumerate(picture.parts):
-            match part:
+        for depth, shape in enumerate(picture.parts):
+            match shape:
                 case Stroke():
-                    _add_lines(axes, part, depth)
+                    _add_lines(axes, shape, depth)
                 case Mark():
-                    _add_mark(axes, part, depth)
+                    _add_mark(axes, shape, depth)
                 case Words():
-                    _add_words(axes, part, spelled)
-        data = io.BytesIO()
+                    _add_words(axes, shape, spelled)
+        buffer = io.BytesIO()
         canvas: Any = FigureCanvasAgg(figure)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Glyph .* missing from font")
-            canvas.print_png(data, metadata={"Software": None}, pil_kwargs={"compress_level": 3})
-        return data.getvalue()
+            canvas.print_png(buffer, metadata={"Software": None}, pil_kwargs={"compress_level": 3})
+        return buffer.getvalue()
 
 
 def _colour(series: int | None) -> str:
     return TEXT if series is None else COLOURS[series % len(COLOURS)]
 
 
-def _add_lines(axes: Axes, part: Stroke, depth: int) -> None:
+def _add_lines(axes: Axes, stroke: Stroke, depth: int) -> None:
     from matplotlib.collections import LineCollection, PolyCollection
 
     collection: Any
-    if part.filled:
-        collection = PolyCollection(part.runs, facecolors=_colour(part.series), linewidths=0)
+    if stroke.filled:
+        collection = PolyCollection(stroke.runs, facecolors=_colour(stroke.series), linewidths=0)
     else:
-        dashes = (0, tuple(one / part.width for one in part.dashes)) if part.dashes else "solid"
-        width = part.width * POINT
+        dashes = (0, tuple(dash / stroke.width for dash in stroke.dashes)) if stroke.dashes else "solid"
+        width = stroke.width * POINT
         collection = LineCollection(
-            part.runs, colors=_colour(part.series), linewidths=width, linestyles=[dashes]
+            stroke.runs, colors=_colour(stroke.series), linewidths=width, linestyles=[dashes]
         )
-    collection.set(alpha=part.opacity, zorder=depth)
+    collection.set(alpha=stroke.opacity, zorder=depth)
     axes.add_collection(collection, autolim=False)
 
 
-def _add_mark(axes: Axes, part: Mark, depth: int) -> None:
+def _add_mark(axes: Axes, mark: Mark, depth: int) -> None:
     style: Any = {
-        "color": _colour(part.series),
-        "alpha": 0.55 if part.series is None else 1,
+        "color": _colour(mark.series),
+        "alpha": 0.55 if mark.series is None else 1,
         "zorder": depth,
         "linestyle": "none",
         "scalex": False,
         "scaley": False,
     }
-    size, marker = 3 if part.small else 9, "x" if part.series is None else MARKS[part.series % len(MARKS)]
-    axes.plot(*part.at, marker=marker, markersize=size * POINT, **style)
-    if part.ring:
-        axes.plot(*part.at, marker="o", markersize=16 * POINT, fillstyle="none", **style)
+    size, marker = 3 if mark.small else 9, "x" if mark.series is None else MARKS[mark.series % len(MARKS)]
+    axes.plot(*mark.at, marker=marker, markersize=size * POINT, **style)
+    if mark.ring:
+        axes.plot(*mark.at, marker="o", markersize=16 * POINT, fillstyle="none", **style)
 
 
-def _add_words(axes: Axes, part: Words, spelled: Callable[[str], str]) -> None:
+def _add_words(axes: Axes, words: Words, spelled: Callable[[str], str]) -> None:
     style: Any = {
-        "ha": {"start": "left", "middle": "center", "end": "right"}[part.anchor],
-        "rotation": -part.angle,
+        "ha": {"start": "left", "middle": "center", "end": "right"}[words.anchor],
+        "rotation": -words.angle,
     }
-    style |= {"va": "center" if part.middle else "baseline", "rotation_mode": "anchor"}
-    weight = "bold" if part.bold else "normal"
-    size = part.size * POINT * 0.95  # DejaVu's letters are wide
-    axes.text(*part.at, spelled(part.text), color=TEXT, alpha=part.opacity, size=size, weight=weight, **style)
+    style |= {"va": "center" if words.middle else "baseline", "rotation_mode": "anchor"}
+    weight = "bold" if words.bold else "normal"
+    size = words.size * POINT * 0.95  # DejaVu's letters are wide
+    axes.text(
+        *words.at, spelled(words.text), color=TEXT, alpha=words.opacity, size=size, weight=weight, **style
+    )
 
 
 def _fonts() -> list[str]:
     """Return the fonts of letters, one with Korean ones first where there is any."""
     from matplotlib.font_manager import fontManager
 
-    known = {font.name for font in fontManager.ttflist}
-    return [*[name for name in FONTS if name in known][:1], "DejaVu Sans"]
+    installed = {font.name for font in fontManager.ttflist}
+    return [*[name for name in FONTS if name in installed][:1], "DejaVu Sans"]
 
 
 def _speller(fonts: list[str]) -> Callable[[str], str]:
     """Return a function that writes letters that no font has in Latin ones."""
     from matplotlib.font_manager import findfont, get_font
 
-    known: set[int] = set()
+    covered: set[int] = set()
     for family in fonts:
-        known |= get_font(findfont(family)).get_charmap().keys()
-    return lambda text: "".join(one if ord(one) in known else latin(one) for one in text)
+        covered |= get_font(findfont(family)).get_charmap().keys()
+    return lambda text: "".join(letter if ord(letter) in covered else latin(letter) for letter in text)
 
 
 def latin(letter: str) -> str:
@@ -145,5 +147,5 @@ def latin(letter: str) -> str:
     name = unicodedata.name(letter, "")
     if name.startswith("HANGUL SYLLABLE "):
         return name.rpartition(" ")[2].lower()
-    plain = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
-    return plain or "?"
+    base_letter = unicodedata.normalize("NFKD", letter).encode("ascii", "ignore").decode()
+    return base_letter or "?"

@@ -102,8 +102,8 @@ class ScoreTable:
 def in_order(summary: Summary) -> list[str]:
     """Return the checkpoints that have results, as they were given: by series and step."""
     scored = formatting.checkpoints(summary)
-    given = [str(info.get("name")) for info in summary.checkpoints]
-    return [*(name for name in given if name in scored), *(name for name in scored if name not in given)]
+    names = [str(info.get("name")) for info in summary.checkpoints]
+    return [*(name for name in names if name in scored), *(name for name in scored if name not in names)]
 
 
 def ends(summary: Summary, names: Sequence[str]) -> list[bool]:
@@ -158,7 +158,9 @@ def _composite_columns(summary: Summary) -> Iterator[tuple[BenchmarkColumn, dict
         cells = {}
         for row in rows:
             signs = "*" * ((name, row["checkpoint"]) in best)
-            signs += "!" * any((row["checkpoint"], part["benchmark"]) in invalid for part in row["parts"])
+            signs += "!" * any(
+                (row["checkpoint"], component["benchmark"]) in invalid for component in row["parts"]
+            )
             limits = (row["low"], row["high"], row.get("stderr"))
             cells[row["checkpoint"]] = ScoreCell(row["value"], *limits, signs)
         shares = _are_shares(cell.value for cell in cells.values())
@@ -188,21 +190,21 @@ def tables_by_checkpoint(summary: Summary, table: ScoreTable) -> Iterator[Table]
     for kind in dict.fromkeys(kinds.get(name) for name, _ in table.rows):
         rows = [row for row in table.rows if kinds.get(row[0]) == kind]
         columns = [
-            (column, [cells[place] for _, cells in rows])
-            for place, column in enumerate(table.columns)
-            if any(cells[place] for _, cells in rows)
+            (column, [cells[index] for _, cells in rows])
+            for index, column in enumerate(table.columns)
+            if any(cells[index] for _, cells in rows)
         ]
         texts: list[tuple[str, ...]] = []
         signs: dict[tuple[int, int], str] = {}
-        for place, ((name, _), last) in enumerate(
+        for row_index, ((name, _), is_last) in enumerate(
             zip(rows, ends(summary, [name for name, _ in rows]), strict=True)
         ):
-            cells = [column_cells[place] for _, column_cells in columns]
+            cells = [column_cells[row_index] for _, column_cells in columns]
             signs |= {
                 (len(texts), number): cell.signs for number, cell in enumerate(cells, 1) if cell is not None
             }
             texts.append((name, *("" if cell is None else number(cell.value) for cell in cells)))
-            texts += [("",) * len(texts[0])] * last
+            texts += [("",) * len(texts[0])] * is_last
         spreads = [_spread(cells) for _, cells in columns]
         longest = max(len(f"checkpoint {ITEMS}"), *(formatting.cell_width(name) for name, _ in rows))
         yield Table(
@@ -232,31 +234,33 @@ def _headings(columns: Sequence[BenchmarkColumn]) -> list[str]:
     return [
         "\n".join(
             line
-            for lines, height in zip(part, heights, strict=True)
+            for lines, height in zip(column_parts, heights, strict=True)
             for line in (*[""] * (height - len(lines)), *lines)
         )
-        for part in parts
+        for column_parts in parts
     ]
 
 
 def table_of_study(study: Study) -> ScoreTable:
     """Return the table of all checkpoints of a study."""
-    told = clear_leaders(one._asdict() for one in study.once(standings_in))
-    measures = [one for one in study.measures if one.primary]
+    leaders = clear_leaders(standing._asdict() for standing in study.once(standings_in))
+    measures = [measure for measure in study.measures if measure.primary]
 
     def cell_of(point: Point, measure: StudyMetric) -> ScoreCell | None:
         value: Value | None = study.value(point, measure)
         if value is None:
             return None
-        signs = "*" * ((measure.benchmark, point.name) in told) + "!" * bool(value.invalid)
+        signs = "*" * ((measure.benchmark, point.name) in leaders) + "!" * bool(value.invalid)
         return ScoreCell(value.value, value.low, value.high, value.stderr, signs)
 
     return ScoreTable(
         columns=tuple(
-            BenchmarkColumn(one.benchmark, one.metric, one.share, not one.higher_is_better)
-            for one in measures
+            BenchmarkColumn(measure.benchmark, measure.metric, measure.share, not measure.higher_is_better)
+            for measure in measures
         ),
-        rows=tuple((point.name, tuple(cell_of(point, one) for one in measures)) for point in study.points),
+        rows=tuple(
+            (point.name, tuple(cell_of(point, measure) for measure in measures)) for point in study.points
+        ),
         notes=tuple(marks_of(study)),
     )
 
@@ -269,48 +273,48 @@ NOT_VALID: Final = "not valid"
 
 def legend(table: ScoreTable, *, stderr: bool) -> str:
     """Return what the numbers of a table are."""
-    shares = {one.share for one in table.columns}
+    shares = {column.share for column in table.columns}
     values = "Values" if shares == {False} else "Per cent" if shares == {True} else "Shares in per cent"
     around = "standard errors" if stderr else "95 % intervals"
     parts = [f"{values} with {around}"]
-    if any(one.best for one in table.cells):
+    if any(cell.best for cell in table.cells):
         parts += [BOLD]
     elif len(table.rows) > 1:
         parts += ["no best is marked: none is significantly better than all others"]
-    lower = [one.metric for one in table.columns if one.lower]
+    lower = [column.metric for column in table.columns if column.lower]
     parts += [f"lower is better for {join_names(dict.fromkeys(lower))}"] if lower else []
     return "; ".join([*parts, *table.notes])
 
 
-def cell_texts(column: BenchmarkColumn, one: ScoreCell, *, stderr: bool) -> tuple[str, str]:
+def cell_texts(column: BenchmarkColumn, cell: ScoreCell, *, stderr: bool) -> tuple[str, str]:
     """Return a value, and its interval or standard error; empty where that is not known."""
 
     def text(value: float | None) -> str:
         return in_percent(value) if column.share and value is not None else number(value)
 
     if stderr:
-        return text(one.value), "" if one.stderr is None else text(one.stderr)
-    around = formatting.interval(one.low, one.high, text)
-    return text(one.value), "" if around == NOTHING else around
+        return text(cell.value), "" if cell.stderr is None else text(cell.stderr)
+    around = formatting.interval(cell.low, cell.high, text)
+    return text(cell.value), "" if around == NOTHING else around
 
 
 def markdown_table(table: ScoreTable, *, stderr: bool = False) -> str:
     """Return the table as GitHub-flavoured Markdown."""
 
-    def shown(column: BenchmarkColumn, one: ScoreCell | None) -> str:
-        if one is None:
+    def shown(column: BenchmarkColumn, cell: ScoreCell | None) -> str:
+        if cell is None:
             return NOTHING
-        value, around = cell_texts(column, one, stderr=stderr)
-        value = f"**{value}**" if one.best else f"~~{value}~~" if one.invalid else value
+        value, around = cell_texts(column, cell, stderr=stderr)
+        value = f"**{value}**" if cell.best else f"~~{value}~~" if cell.invalid else value
         around = f"± {around}" if stderr and around else around
-        return f"{value} {around}".rstrip() + f" {NOT_VALID}" * one.invalid
+        return f"{value} {around}".rstrip() + f" {NOT_VALID}" * cell.invalid
 
     head = [
         "checkpoint",
-        *(f"{markdown_code(one.benchmark)}<br>{markdown_code(one.metric)}" for one in table.columns),
+        *(f"{markdown_code(column.benchmark)}<br>{markdown_code(column.metric)}" for column in table.columns),
     ]
     rows = [
-        [markdown_code(name), *(shown(column, one) for column, one in zip(table.columns, row, strict=True))]
+        [markdown_code(name), *(shown(column, cell) for column, cell in zip(table.columns, row, strict=True))]
         for name, row in table.rows
     ]
     lines = [head, ["---", *["---:"] * len(table.columns)], *rows]
@@ -339,29 +343,29 @@ _LATEX_SIGNS: Final = re.compile("|".join(map(re.escape, sorted(_LATEX, key=len,
 
 def latex_text(text: str) -> str:
     """Return a text as LaTeX sets it: nothing in it is a command, ends a cell, or begins a comment."""
-    return _LATEX_SIGNS.sub(lambda found: _LATEX[found[0]], one_line(text))
+    return _LATEX_SIGNS.sub(lambda match: _LATEX[match[0]], one_line(text))
 
 
 def latex_table(table: ScoreTable, *, stderr: bool = False) -> str:
     """Return the table as LaTeX, for ``\\usepackage{booktabs}``."""
 
-    def shown(column: BenchmarkColumn, one: ScoreCell | None) -> str:
-        if one is None:
+    def shown(column: BenchmarkColumn, cell: ScoreCell | None) -> str:
+        if cell is None:
             return "--"
-        value, around = cell_texts(column, one, stderr=stderr)
-        value = f"\\textbf{{{value}}}" if one.best else value
+        value, around = cell_texts(column, cell, stderr=stderr)
+        value = f"\\textbf{{{value}}}" if cell.best else value
         around = f"$\\pm$ {around}" if stderr and around else around
         # In braces: a bracket after the end of a row would be its space.
-        return f"{value} {{{around}}}".removesuffix(" {}") + "$^\\dagger$" * one.invalid
+        return f"{value} {{{around}}}".removesuffix(" {}") + "$^\\dagger$" * cell.invalid
 
     columns = table.columns
-    heads = ([latex_text(getattr(one, part)) for one in columns] for part in ("benchmark", "metric"))
+    heads = ([latex_text(getattr(column, field)) for column in columns] for field in ("benchmark", "metric"))
     rows = [
-        [latex_text(name), *(shown(column, one) for column, one in zip(columns, row, strict=True))]
+        [latex_text(name), *(shown(column, cell) for column, cell in zip(columns, row, strict=True))]
         for name, row in table.rows
     ]
     caption = latex_text(legend(table, stderr=stderr))
-    caption += f"; $\\dagger$: {NOT_VALID}" * any(one.invalid for one in table.cells)
+    caption += f"; $\\dagger$: {NOT_VALID}" * any(cell.invalid for cell in table.cells)
     first, second = (
         " & ".join([title, *head]) for title, head in zip(("", "checkpoint"), heads, strict=True)
     )

@@ -296,10 +296,10 @@ def _other_numbers(result: Result) -> list[Metric]:
 
 def _result_row(summary: Summary, result: Result, label: str, groups: str = "") -> tuple[str, ...]:
     """Return the row of a result's primary metric, with words on what is known of it, the loud ones first."""
-    own, whole = result.benchmark in formatting.own_rows(summary), result.group is None
+    own_rows, whole = result.benchmark in formatting.own_rows(summary), result.group is None
     best = whole and (result.benchmark, result.checkpoint) in clear_leaders(summary.leaders)
     faults = {"error": result.errors, "timeout": result.timeouts, "lost item": result.lost}
-    origin = formatting.OWN if own else _sample(result.mark)
+    origin = formatting.OWN if own_rows else _sample(result.mark)
     marks = [
         "NOT VALID" * bool(result.invalid),
         *(count(number, word) for word, number in faults.items() if number),
@@ -309,7 +309,7 @@ def _result_row(summary: Summary, result: Result, label: str, groups: str = "") 
         origin * whole,
         groups,
     ]
-    return _row(label, result.metrics[result.primary], formatting.coverage_text(result, own=own), *marks)
+    return _row(label, result.metrics[result.primary], formatting.coverage_text(result, own=own_rows), *marks)
 
 
 def _sample(mark: str) -> str:

@@ -45,48 +45,47 @@ class MLflow:
         """Send the runs, the parent first. Raises ``TrackerError``."""
         name = place_name(self, settings)
         with client() as mlflow:
-            known = mlflow.get_experiment_by_name(name)
-            if known is not None and known.lifecycle_stage != "active":
+            existing = mlflow.get_experiment_by_name(name)
+            if existing is not None and existing.lifecycle_stage != "active":
                 raise TrackerError(
                     f"{place_of(mlflow)}: experiment {name} is deleted there; restore it, or give another "
                     "name by --eval-set mlflow_experiment"
                 )
-            experiment = str(mlflow.create_experiment(name) if known is None else known.experiment_id)
-            wanted = f"tags.`{IDENTITY}` = '{identity}'"
-            there = {one.data.tags.get(KEY, ""): one for one in search(mlflow, experiment, wanted)}
-            new, numbers, files, parent = len(runs) - len(there.keys() & {one.key for one in runs}), 0, 0, ""
-            for one in runs:
-                tags = {IDENTITY: identity, KEY: one.key}
-                if (
-                    parent and one.kind != "series"
-                ):  # charts show what is below a parent only where that is opened
+            experiment = str(mlflow.create_experiment(name) if existing is None else existing.experiment_id)
+            filter_text = f"tags.`{IDENTITY}` = '{identity}'"
+            earlier = {run.data.tags.get(KEY, ""): run for run in search(mlflow, experiment, filter_text)}
+            new = len(runs) - len(earlier.keys() & {run.key for run in runs})
+            numbers, files, parent = 0, 0, ""
+            for run in runs:
+                tags = {IDENTITY: identity, KEY: run.key}
+                if parent and run.kind != "series":  # charts hide the runs below a parent until it is opened
                     tags["mlflow.parentRunId"] = parent
-                found = there.get(one.key) or mlflow.create_run(experiment, tags=tags, run_name=one.name)
-                parent = parent or found.info.run_id
-                numbers += _complete(mlflow, one, found)
-                files += _send_files(mlflow, one.files, found.info.run_id)
-                status = "FINISHED" if one.why_not is None else "FAILED"
-                if found.info.status != status:
-                    mlflow.set_terminated(found.info.run_id, status)
+                tracked = earlier.get(run.key) or mlflow.create_run(experiment, tags=tags, run_name=run.name)
+                parent = parent or tracked.info.run_id
+                numbers += _complete(mlflow, run, tracked)
+                files += _send_files(mlflow, run.files, tracked.info.run_id)
+                status = "FINISHED" if run.why_not is None else "FAILED"
+                if tracked.info.status != status:
+                    mlflow.set_terminated(tracked.info.run_id, status)
             files += _send_files(mlflow, pictures(), parent)
             return Sent(f"experiment {name} of {place_of(mlflow)}", len(runs), new, numbers, files)
 
 
-def _complete(client: Any, one: TrackedRun, found: Any) -> int:
+def _complete(client: Any, run: TrackedRun, tracked: Any) -> int:
     """Send what the tracker's run lacks, and return how many numbers that were."""
     from mlflow.entities import Metric, Param, RunTag
 
-    run_id = found.info.run_id
-    params = {re.sub(r"[^\w.\- /]", "_", name): value for name, value in texts(one.params).items()}
-    tags = {**one.tags, "mlflow.source.name": "pytest-touchstone"}
-    tags |= {} if one.why_not is None else {"mlflow.note.content": f"**NOT VALID**: {one.why_not}"}
-    tags |= {"mlflow.source.git.commit": one.tags["commit"].split()[0]} if "commit" in one.tags else {}
+    run_id = tracked.info.run_id
+    params = {re.sub(r"[^\w.\- /]", "_", name): value for name, value in texts(run.params).items()}
+    tags = {**run.tags, "mlflow.source.name": "pytest-touchstone"}
+    tags |= {} if run.why_not is None else {"mlflow.note.content": f"**NOT VALID**: {run.why_not}"}
+    tags |= {"mlflow.source.git.commit": run.tags["commit"].split()[0]} if "commit" in run.tags else {}
     tags = {name: value[:LONGEST_TAG] for name, value in tags.items()}
     steps = {
         name: {point.step for point in client.get_metric_history(run_id, name)}
-        for name in {point.name for point in one.points} & found.data.metrics.keys()
+        for name in {point.name for point in run.points} & tracked.data.metrics.keys()
     }
-    points = [point for point in one.points if point.step not in steps.get(point.name, ())]
+    points = [point for point in run.points if point.step not in steps.get(point.name, ())]
     now = int(time.time() * 1000)
     client.log_batch(
         run_id,
@@ -94,17 +93,17 @@ def _complete(client: Any, one: TrackedRun, found: Any) -> int:
         params=[
             Param(name, value[:LONGEST_PARAM])
             for name, value in params.items()
-            if name not in found.data.params
+            if name not in tracked.data.params
         ],
-        tags=[RunTag(*pair) for pair in tags.items() if found.data.tags.get(pair[0]) != pair[1]],
+        tags=[RunTag(*pair) for pair in tags.items() if tracked.data.tags.get(pair[0]) != pair[1]],
     )
     return len(points)
 
 
 def _send_files(client: Any, files: Mapping[str, Path], run_id: str) -> int:
     """Send the files that are not there, and return how many these were."""
-    there = {found.path for found in client.list_artifacts(run_id)} if files else ()
-    lacking = [path for name, path in files.items() if name not in there]
+    sent = {artifact.path for artifact in client.list_artifacts(run_id)} if files else ()
+    lacking = [path for name, path in files.items() if name not in sent]
     for path in lacking:
         client.log_artifact(run_id, str(path))
     return len(lacking)

@@ -78,7 +78,7 @@ def identity(summary: Summary) -> str:
 
 
 def tracked_runs(
-    summary: Summary, files: Mapping[str, Path], found: Mapping[CheckpointBenchmark, ResultFiles]
+    summary: Summary, files: Mapping[str, Path], result_files: Mapping[CheckpointBenchmark, ResultFiles]
 ) -> list[TrackedRun]:
     """Return what is sent of a run, the parent first; ``files`` are the run's own, ``found`` those of its results."""
     rows = {row.checkpoint: row for row in result_rows(summary)}.values()
@@ -87,7 +87,7 @@ def tracked_runs(
     measured = _measured(summary)
     return [
         _parent(summary, measured, files),
-        *_results(summary, measured, steps, found),
+        *_results(summary, measured, steps, result_files),
         *_composites(summary, measured, steps),
         *_series(summary, measured, steps),
     ]
@@ -122,19 +122,19 @@ class Measured(NamedTuple):
 
 def _measured(summary: Summary) -> list[Measured]:
     """Return what was measured of each checkpoint, by the names that trackers take."""
-    found = []
-    for one in wholes(summary):
-        values = {tracker_name(metric.name): metric.value for metric in one.metrics.values()}
-        found.append(Measured(one.checkpoint, one.name, values, why_not(one)))
-    wrong = {(one.checkpoint, one.name): one.why_not for one in found}
+    measured = []
+    for result in wholes(summary):
+        values = {tracker_name(metric.name): metric.value for metric in result.metrics.values()}
+        measured.append(Measured(result.checkpoint, result.name, values, why_not(result)))
+    reasons = {(benchmark.checkpoint, benchmark.name): benchmark.why_not for benchmark in measured}
     for row in summary.composites:
-        names = dict.fromkeys(part["benchmark"] for part in row["parts"])
-        whys = [f"{name}: {why}" for name in names if (why := wrong.get((row["checkpoint"], name)))]
+        names = dict.fromkeys(component["benchmark"] for component in row["parts"])
+        whys = [f"{name}: {why}" for name in names if (why := reasons.get((row["checkpoint"], name)))]
         values = {tracker_name(row["name"]): row["value"]}
-        found.append(
+        measured.append(
             Measured(row["checkpoint"], row["name"], values, "; ".join(whys) or None, composite=True)
         )
-    return found
+    return measured
 
 
 def why_not(result: Result) -> str | None:
@@ -157,17 +157,17 @@ def _run(
 ) -> TrackedRun:
     """Return a run with what all have: the commit, whether it is valid, and the numbers that are defined."""
     commit = summary.manifest.get("commit") or {}
-    told = (
+    common_tags = (
         {"commit": f"{commit['id']}{' with changes' * bool(commit.get('dirty'))}"} if commit.get("id") else {}
     )
-    told |= {"valid": str(wrong is None).lower(), "why_not_valid": wrong or ""}
+    common_tags |= {"valid": str(wrong is None).lower(), "why_not_valid": wrong or ""}
     points = [(name, value, step) for step, values in numbers for name, value in values.items()]
     return TrackedRun(
         key=key,
         name=name,
         kind=kind,
         params=drop_missing(params),
-        tags=texts({"kind": kind, **tags, **told}),
+        tags=texts({"kind": kind, **tags, **common_tags}),
         points=tuple(
             MetricPoint(name, float(value), step)
             for name, value, step in points
@@ -180,10 +180,12 @@ def _run(
 
 def _parent(summary: Summary, measured: Sequence[Measured], files: Mapping[str, Path]) -> TrackedRun:
     gate = summary.gate or {}
-    failed = [one["name"] for one in summary.failed_to_load]
-    benchmarks = [one for one in measured if not one.composite]
-    wrong = [f"{one.name} of {one.checkpoint}: {one.why_not}" for one in benchmarks if one.why_not]
-    wrong += [f"{name} failed to load" for name in failed]
+    failed = [checkpoint["name"] for checkpoint in summary.failed_to_load]
+    benchmarks = [score for score in measured if not score.composite]
+    reasons = [
+        f"{score.name} of {score.checkpoint}: {score.why_not}" for score in benchmarks if score.why_not
+    ]
+    reasons += [f"{name} failed to load" for name in failed]
     versions = summary.manifest.get("versions") or {}
     return _run(
         summary,
@@ -199,12 +201,12 @@ def _parent(summary: Summary, measured: Sequence[Measured], files: Mapping[str, 
         },
         tags={
             "checkpoints": join_names(str(row.get("name")) for row in summary.checkpoints),
-            "benchmarks": join_names(dict.fromkeys(one.name for one in benchmarks)),
+            "benchmarks": join_names(dict.fromkeys(benchmark.name for benchmark in benchmarks)),
             "failed_to_load": ", ".join(failed),
             "gate": str(gate.get("decision") or ""),
             "gate_text": str(gate.get("text") or ""),
         },
-        wrong="; ".join(wrong) or None,
+        wrong="; ".join(reasons) or None,
         files=files,
     )
 
@@ -213,21 +215,21 @@ def _results(
     summary: Summary,
     measured: Sequence[Measured],
     steps: Mapping[str, Step],
-    found: Mapping[CheckpointBenchmark, ResultFiles],
+    result_files: Mapping[CheckpointBenchmark, ResultFiles],
 ) -> Iterator[TrackedRun]:
     rows = {str(row.get("name")): row for row in summary.checkpoints}
-    wrong = {(one.checkpoint, one.name): one.why_not for one in measured}
-    by_place: dict[CheckpointBenchmark, list[Result]] = {}
+    reasons = {(score.checkpoint, score.name): score.why_not for score in measured}
+    results_by_key: dict[CheckpointBenchmark, list[Result]] = {}
     for result in summary.results:
-        by_place.setdefault((result.checkpoint, result.benchmark), []).append(result)
+        results_by_key.setdefault((result.checkpoint, result.benchmark), []).append(result)
     for saved, _ in saved_of(summary, ()):
-        place = (saved.checkpoint, saved.benchmark)
-        results = by_place[place]
-        more, step = found.get(place, ResultFiles({})), steps.get(saved.checkpoint, Step())
-        lacking = [
-            f"{one.name} {metric.name}: {metric.why or 'no value'}"
-            for one in results
-            for metric in one.metrics.values()
+        key = (saved.checkpoint, saved.benchmark)
+        results = results_by_key[key]
+        files, step = result_files.get(key, ResultFiles({})), steps.get(saved.checkpoint, Step())
+        undefined = [
+            f"{result.name} {metric.name}: {metric.why or 'no value'}"
+            for result in results
+            for metric in result.metrics.values()
             if metric.value is None
         ]
         yield _run(
@@ -235,11 +237,11 @@ def _results(
             "result",
             f"result/{saved.checkpoint}/{saved.benchmark}",
             f"eval_{saved.benchmark}_{saved.checkpoint}",
-            params=_params(saved, rows.get(saved.checkpoint, {}), more.asked),
-            numbers=[(step.step, numbers) for one in results for numbers in _numbers(one)],
-            tags={**_tags(saved), **step.tags, "undefined": "; ".join(lacking)},
-            wrong=wrong[place],
-            files=more.files,
+            params=_params(saved, rows.get(saved.checkpoint, {}), files.asked),
+            numbers=[(step.step, numbers) for result in results for numbers in _numbers(result)],
+            tags={**_tags(saved), **step.tags, "undefined": "; ".join(undefined)},
+            wrong=reasons[key],
+            files=files.files,
         )
 
 
@@ -286,11 +288,11 @@ def _params(saved: StoredResult, row: Mapping[str, Any], asked: Mapping[str, flo
 
 
 def _tags(saved: StoredResult) -> dict[str, Any]:
-    plain = {
+    json_tags = {
         "touchstone.conditions": saved.conditions,
         "touchstone.aggregate": saved.aggregate,
         "touchstone.composites": saved.composites,
-        METRICS: {tracker_name(name): [name, one.method] for name, one in saved.metrics.items()},
+        METRICS: {tracker_name(name): [name, metric.method] for name, metric in saved.metrics.items()},
     }
     return {
         "benchmark": saved.benchmark,
@@ -300,7 +302,7 @@ def _tags(saved: StoredResult) -> dict[str, Any]:
         "primary": saved.primary,
         "mark": saved.mark,
         "reused_from": ", ".join(saved.reused_from),
-        **{name: json.dumps(value, ensure_ascii=False) for name, value in plain.items()},
+        **{name: json.dumps(value, ensure_ascii=False) for name, value in json_tags.items()},
     }
 
 
@@ -308,26 +310,31 @@ def _composites(
     summary: Summary, measured: Sequence[Measured], steps: Mapping[str, Step]
 ) -> Iterator[TrackedRun]:
     rows = {str(row.get("name")): row for row in summary.checkpoints}
-    for one, found in zip(summary.composites, (one for one in measured if one.composite), strict=True):
-        checkpoint, name = one["checkpoint"], one["name"]
+    for composite, score in zip(
+        summary.composites, (score for score in measured if score.composite), strict=True
+    ):
+        checkpoint, name = composite["checkpoint"], composite["name"]
         row, step = rows.get(checkpoint, {}), steps.get(checkpoint, Step())
-        parts = [f"{part['weight']} {part['benchmark']}:{part['metric']}" for part in one["parts"]]
+        terms = [
+            f"{component['weight']} {component['benchmark']}:{component['metric']}"
+            for component in composite["parts"]
+        ]
         yield _run(
             summary,
             "composite",
             f"composite/{checkpoint}/{name}",
             f"eval_{name}_{checkpoint}",
-            params={"checkpoint_path": row.get("path"), "checkpoint": checkpoint, "parts": " + ".join(parts)},
-            numbers=[(step.step, {**found.values, **_interval(tracker_name(name), one)})],
+            params={"checkpoint_path": row.get("path"), "checkpoint": checkpoint, "parts": " + ".join(terms)},
+            numbers=[(step.step, {**score.values, **_interval(tracker_name(name), composite)})],
             tags={
                 "composite": name,
                 "checkpoint": checkpoint,
                 "fingerprint": row.get("fingerprint"),
                 "series": row.get("series"),
-                "mark": one.get("mark"),
+                "mark": composite.get("mark"),
                 **step.tags,
             },
-            wrong=found.why_not,
+            wrong=score.why_not,
         )
 
 
@@ -336,37 +343,41 @@ def _series(
 ) -> Iterator[TrackedRun]:
     for series in dict.fromkeys(step.series for step in steps.values() if step.series is not None):
         names = [name for name, step in steps.items() if step.series == series]
-        at = {steps[name].step: name for name in reversed(names)}
-        if len(at) < 2:
+        checkpoint_at = {steps[name].step: name for name in reversed(names)}
+        if len(checkpoint_at) < 2:
             continue
         curve = [
-            (step, {f"{_front(one)}{name}": value for name, value in one.values.items()}, one.why_not)
-            for step, checkpoint in sorted(at.items())
-            for one in measured
-            if one.checkpoint == checkpoint
+            (step, {f"{_front(score)}{name}": value for name, value in score.values.items()}, score.why_not)
+            for step, checkpoint in sorted(checkpoint_at.items())
+            for score in measured
+            if score.checkpoint == checkpoint
         ]
-        wrong = sum(value is not None for _, values, why in curve if why for value in values.values())
-        left_out = [name for name in names if name not in at.values()]
+        invalid_points = sum(
+            value is not None for _, values, why in curve if why for value in values.values()
+        )
+        left_out = [name for name in names if name not in checkpoint_at.values()]
         yield _run(
             summary,
             "series",
             f"series/{series}",
             f"series_{Path(series).name}",
-            params={"series": series, "checkpoints": len(at), "run_id": summary.run_id},
+            params={"series": series, "checkpoints": len(checkpoint_at), "run_id": summary.run_id},
             numbers=[(step, values) for step, values, _ in curve],
             tags={
                 "series": series,
-                "checkpoints": join_names(at.values(), len(at)),
+                "checkpoints": join_names(checkpoint_at.values(), len(checkpoint_at)),
                 "left_out": f"{', '.join(left_out)}: at the step of another" if left_out else "",
                 **steps[names[0]].tags,
             },
-            wrong=f"{count(wrong, 'point')} of results that are not valid" if wrong else None,
+            wrong=f"{count(invalid_points, 'point')} of results that are not valid"
+            if invalid_points
+            else None,
         )
 
 
-def _front(one: Measured) -> str:
+def _front(score: Measured) -> str:
     """Return what stands before the names of values in a curve."""
-    return f"{NOT_VALID}/" * bool(one.why_not) + ("" if one.composite else f"{tracker_name(one.name)}/")
+    return f"{NOT_VALID}/" * bool(score.why_not) + ("" if score.composite else f"{tracker_name(score.name)}/")
 
 
 def drop_missing(values: Mapping[str, Any]) -> dict[str, Any]:

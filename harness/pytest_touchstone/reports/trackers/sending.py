@@ -67,22 +67,22 @@ class Artifacts:
     def of_run(self) -> dict[str, Path]:
         """Return the files of the whole run, by name. Raises ``OSError`` as the system does."""
         paths = [file_path(self._folder, name) for name in OF_RUN]
-        found = {}
-        for path in (one for one in paths if one.is_file() and one.stat().st_size):
+        files = {}
+        for path in (path for path in paths if path.is_file() and path.stat().st_size):
             if path.name == PAGE and (name := self._secret_in_texts()) is not None:
                 self.left_out.append(f"{PAGE} (the run's texts hold the value of {name})")
             elif path.stat().st_size > LARGEST:
                 self.left_out.append(f"{path.name} ({path.stat().st_size // 1_000_000} MB)")
             else:
-                found[path.name] = self._written(f"run/{path.name}", path.read_bytes())
-        return found
+                files[path.name] = self._written(f"run/{path.name}", path.read_bytes())
+        return files
 
     def pictures(self) -> dict[str, Path]:
         """Return the curves and bars of a study of the run, by name; none without matplotlib, or with a secret."""
         if not png.available() or self._secret_in_texts() is not None:
             return {}
         study = study_of([str(self._folder)], output=self._folder.parent)
-        drawn = {f"{one.name}.png": png.png(one) for one in study_pictures(study)}
+        drawn = {f"{picture.name}.png": png.png(picture) for picture in study_pictures(study)}
         return {name: self._written(f"plots/{name}", data) for name, data in drawn.items()}
 
     def of_results(self) -> dict[CheckpointBenchmark, ResultFiles]:
@@ -94,21 +94,21 @@ class Artifacts:
         for record, line in latest_placed(self._folder).values():
             placed.setdefault((record.checkpoint, record.benchmark), []).append((record, line))
         several = len({result.checkpoint for result in wholes(self._summary)}) > 1
-        found = {}
+        result_files = {}
         for number, ((checkpoint, benchmark), records) in enumerate(placed.items()):
             lines = [line for record, line in records if record.status == "scored"][:FIRST]
-            whole = [read_at(line) for line in lines]
-            front = file_name(f"{checkpoint}_{benchmark}" if several else benchmark)
-            tasks = file_path(self._folder, f"{front}_tasks.csv")  # of programs
+            full_records = [read_at(line) for line in lines]
+            prefix = file_name(f"{checkpoint}_{benchmark}" if several else benchmark)
+            tasks = file_path(self._folder, f"{prefix}_tasks.csv")  # of programs
             files = {
                 "tasks.csv": tasks.read_bytes()
                 if tasks.is_file()
-                else item_table([one for one, _ in records]),
-                "samples.jsonl": b"".join(map(_samples, whole)),
+                else item_table([record for record, _ in records]),
+                "samples.jsonl": b"".join(map(_samples, full_records)),
             }
             written = {name: self._written(f"{number}/{name}", data) for name, data in files.items() if data}
-            found[checkpoint, benchmark] = ResultFiles(written, _asked(whole))
-        return found
+            result_files[checkpoint, benchmark] = ResultFiles(written, _asked(full_records))
+        return result_files
 
     def _written(self, name: str, data: bytes) -> Path:
         path = self._target / name
@@ -123,34 +123,42 @@ class Artifacts:
 
 def item_table(records: Sequence[Record]) -> bytes:
     """Return a row per item as CSV: what became of it, and its scores."""
-    scores = list(dict.fromkeys(name for one in records for name in one.scores))
+    scores = list(dict.fromkeys(name for record in records for name in record.scores))
     rows: list[list[Any]] = [["example", "group", "status", "seconds", *scores, "message"]]
-    for one in records:
-        values = [one.scores.get(name) for name in scores]
-        rows.append([one.example, one.group, one.status, one.seconds, *values, one.message])
+    for record in records:
+        values = [record.scores.get(name) for name in scores]
+        rows.append([record.example, record.group, record.status, record.seconds, *values, record.message])
     return csv_text(rows).encode("utf-8", "backslashreplace")
 
 
 def _samples(record: Record) -> bytes:
     """Return an item as lines of JSON: its programs as in the run's own file, else its exchanges."""
-    kept = ("example", "group", "status", "scores", "exchanges")
-    task = samples_of(record) or [{name: value for name, value in to_json(record).items() if name in kept}]
-    lines = "".join(json.dumps(sample, ensure_ascii=False) + "\n" for sample in task)
+    fields = ("example", "group", "status", "scores", "exchanges")
+    samples = samples_of(record) or [
+        {name: value for name, value in to_json(record).items() if name in fields}
+    ]
+    lines = "".join(json.dumps(sample, ensure_ascii=False) + "\n" for sample in samples)
     return lines.encode("utf-8", "backslashreplace")
 
 
 def _asked(records: Iterable[Record]) -> dict[str, float] | None:
     """Return how texts were asked for, by the parameters' names, where all were asked for alike; None without a
     record."""
-    found: dict[str, set[float]] = {}
-    known = list(records)
-    for record in known:
-        for one in (one for one in record.exchanges if one["kind"] == "Generate"):
-            request = one["request"]
-            found.setdefault("num_samples", set()).add(request["samples"] if request["temperature"] else 1)
-            found.setdefault("temperature", set()).add(request["temperature"])
-            found.setdefault("max_new_tokens", set()).add(token_limit(one) or request["max_new_tokens"])
-    return {name: values.pop() for name, values in found.items() if len(values) == 1} if known else None
+    settings: dict[str, set[float]] = {}
+    records_read = list(records)
+    for record in records_read:
+        for exchange in (exchange for exchange in record.exchanges if exchange["kind"] == "Generate"):
+            request = exchange["request"]
+            settings.setdefault("num_samples", set()).add(request["samples"] if request["temperature"] else 1)
+            settings.setdefault("temperature", set()).add(request["temperature"])
+            settings.setdefault("max_new_tokens", set()).add(
+                token_limit(exchange) or request["max_new_tokens"]
+            )
+    return (
+        {name: values.pop() for name, values in settings.items() if len(values) == 1}
+        if records_read
+        else None
+    )
 
 
 SHORTEST: Final = 6
@@ -168,13 +176,13 @@ class Secrets:
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        found: dict[str, str] = {}
+        names: dict[str, str] = {}
         for name, value in environ.items():
-            for one in (value if _NAMES.search(name) else "", _password(value)):
-                if len(one.strip()) >= SHORTEST:
-                    found.setdefault(one.strip(), name)
+            for secret in (value if _NAMES.search(name) else "", _password(value)):
+                if len(secret.strip()) >= SHORTEST:
+                    names.setdefault(secret.strip(), name)
         # The longest first: one may be a part of another.
-        self._names = dict(sorted(found.items(), key=lambda pair: -len(pair[0])))
+        self._names = dict(sorted(names.items(), key=lambda pair: -len(pair[0])))
 
     def removed(self, text: str) -> str:
         """Return the text with the variable's name in the place of its value, and no other key."""
@@ -216,8 +224,8 @@ def trackers() -> tuple[Tracker, ...]:
 
 def track(folder: Path, tracker: Tracker, settings: Mapping[str, Any]) -> Sent:
     """Send what a tracker does not have yet of a run that ended. Raises ``HarnessError``."""
-    if (lacking := tracker.missing()) is not None:
-        raise HarnessError(lacking)
+    if (missing := tracker.missing()) is not None:
+        raise HarnessError(missing)
     summary = load_summary(folder)
     secrets = Secrets(os.environ)
     with tempfile.TemporaryDirectory(prefix="touchstone-track-") as target:
@@ -226,14 +234,14 @@ def track(folder: Path, tracker: Tracker, settings: Mapping[str, Any]) -> Sent:
             runs = tracked_runs(summary, artifacts.of_run(), artifacts.of_results())
         except OSError as error:
             raise HarnessError(f"{folder}: cannot be read: {error.strerror}") from error
-        runs = [_without(secrets, one) for one in runs]
+        runs = [_without(secrets, run) for run in runs]
         sent = tracker.send(identity(summary), runs, settings, artifacts.pictures)
     return replace(sent, left_out=tuple(artifacts.left_out))
 
 
-def _without(secrets: Secrets, one: TrackedRun) -> TrackedRun:
+def _without(secrets: Secrets, run: TrackedRun) -> TrackedRun:
     """Return a run with no key in any text of it."""
     names = ("key", "name", "params", "tags", "why_not")
-    texts = {name: each_text(getattr(one, name), secrets.removed) for name in names}
-    points = (point._replace(name=secrets.removed(point.name)) for point in one.points)
-    return replace(one, **texts, points=tuple(points))
+    texts = {name: each_text(getattr(run, name), secrets.removed) for name in names}
+    points = (point._replace(name=secrets.removed(point.name)) for point in run.points)
+    return replace(run, **texts, points=tuple(points))

@@ -57,29 +57,29 @@ class WandB:
         self, identity: str, runs: Sequence[TrackedRun], settings: Mapping[str, Any], pictures: Pictures
     ) -> Sent:
         """Send the runs, the parent last, with the pictures. Raises ``TrackerError``."""
-        place = "its own settings"
-        with talking(PATIENCE, lambda: place):
+        server = "its own settings"
+        with talking(PATIENCE, lambda: server):
             import wandb
 
-            own = wandb.setup().settings
-            place = without_password(str(own.base_url))
+            wandb_settings = wandb.setup().settings
+            server = without_password(str(wandb_settings.base_url))
             try:
-                if own.mode == "disabled":
+                if wandb_settings.mode == "disabled":
                     raise TrackerError("WANDB_MODE is disabled; set it to online, or to offline")
-                project, folder = place_name(self, settings), Path(own.wandb_dir)
+                project, folder = place_name(self, settings), Path(wandb_settings.wandb_dir)
                 new = numbers = sent_files = 0
                 for run in (*runs[1:], runs[0]):
-                    key = (own.base_url, own.entity, project, identity, run.key)
+                    key = (wandb_settings.base_url, wandb_settings.entity, project, identity, run.key)
                     run_id = hashlib.sha256(repr(key).encode("utf-8", "backslashreplace")).hexdigest()[:16]
-                    if any(folder.glob(f"{own.run_mode}-*-{run_id}/{MARK}")):
+                    if any(folder.glob(f"{wandb_settings.run_mode}-*-{run_id}/{MARK}")):
                         continue
                     files = {**run.files, **(pictures() if run is runs[0] else {})}
                     _send_run(wandb, run, run_id, files, project=project, group=identity)
                     new += 1
                     numbers += len(run.points)
                     sent_files += len(files)
-                where = f"of {place}"
-                if own.run_mode != "run":
+                where = f"of {server}"
+                if wandb_settings.run_mode != "run":
                     where = f"in {shown_path(folder)}, offline; `wandb sync` uploads it"
                 return Sent(f"project {project} {where}", len(runs), new, numbers, sent_files)
             finally:
@@ -116,10 +116,10 @@ def _send_run(
 
 def steps_of(points: Sequence[MetricPoint]) -> list[tuple[int, dict[str, float]]]:
     """Return the numbers of each step in order, as the package takes them: it refuses a step that is before another."""
-    found: dict[int, dict[str, float]] = {}
+    numbers: dict[int, dict[str, float]] = {}
     for point in points:
-        found.setdefault(point.step, {})[point.name] = point.value
-    return sorted(found.items())
+        numbers.setdefault(point.step, {})[point.name] = point.value
+    return sorted(numbers.items())
 
 
 def artifact_name(name: str, run_id: str) -> str:
