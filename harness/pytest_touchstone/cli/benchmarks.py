@@ -66,10 +66,11 @@ def run(options: argparse.Namespace) -> Output:
     data = options.data or os.environ.get("TOUCHSTONE_DATA")
     if data is not None:
         settings_table()["data"].read(data, "--data" if options.data else "TOUCHSTONE_DATA")
-    found = find_benchmarks(paths or [shipped_evals()])
+    benchmarks = find_benchmarks(paths or [shipped_evals()])
     groups = task_groups(Path("pyproject.toml"))
-    tasks = _tasks(found, names, groups)
-    rows = [_row(one, data, tasks.shots(one.spec)) for one in found if tasks.chosen(one.spec)]
+    tasks = _tasks(benchmarks, names, groups)
+    selected = [benchmark for benchmark in benchmarks if tasks.chosen(benchmark.spec)]
+    rows = [_row(benchmark, data, tasks.shots(benchmark.spec)) for benchmark in selected]
     if not rows:
         raise HarnessError(
             f"no benchmarks in {', '.join(map(str, paths))}; docs/benchmarks.md tells how to write one"
@@ -108,26 +109,26 @@ def _of_config(path: Path, paths: Sequence[Path]) -> Output:
 
 
 def _tasks(
-    found: Sequence[ListedBenchmark], names: Sequence[str], groups: Mapping[str, str]
+    benchmarks: Sequence[ListedBenchmark], names: Sequence[str], groups: Mapping[str, str]
 ) -> TaskSelection:
     """Return the choice that the names mean; raises ``HarnessError`` for a name that means none."""
     try:
-        tasks = TaskSelection.of(names, groups, [one.spec.name for one in found])
+        tasks = TaskSelection.of(names, groups, [benchmark.spec.name for benchmark in benchmarks])
     except ValueError as error:
         raise HarnessError(
             f"{' '.join(names)!r}: no such file, and no name of a benchmark; expected {error}"
         ) from None
-    known: list[Known] = [(one.spec, declared_groups(one.spec, None)) for one in found]
-    if (line := tasks.unknown(known)) is not None:
-        said = line.replace("--eval-tasks", "NAME", 1)
-        raise HarnessError(said.replace("no such benchmark or tag", "no such file, benchmark or tag", 1))
+    specs: list[Known] = [(benchmark.spec, declared_groups(benchmark.spec, None)) for benchmark in benchmarks]
+    if (line := tasks.unknown(specs)) is not None:
+        message = line.replace("--eval-tasks", "NAME", 1)
+        raise HarnessError(message.replace("no such benchmark or tag", "no such file, benchmark or tag", 1))
     return tasks
 
 
-def _row(found: ListedBenchmark, data: str | None, shots: int | None) -> dict[str, Any]:
+def _row(benchmark: ListedBenchmark, data: str | None, shots: int | None) -> dict[str, Any]:
     """Return all there is to tell about a benchmark, as plain values; ``shots`` is what the names say of it."""
-    spec = found.spec
-    here, origin, missing, groups = _here(found, data)
+    spec, path = benchmark.spec, benchmark.path
+    row_count, origin, missing, groups = _here(benchmark, data)
     published = spec.published.rows
     source, cwd = spec.data, Path.cwd()
     hub = (
@@ -140,7 +141,7 @@ def _row(found: ListedBenchmark, data: str | None, shots: int | None) -> dict[st
         "tags": list(tags_of(spec)),
         "metrics": list(dict.fromkeys((spec.primary, *spec.metrics, *spec.aggregate))),
         "shots": spec.shots.count if shots is None else shots,
-        "rows": here,
+        "rows": row_count,
         "rows_from": origin,
         "missing": missing,
         "published_rows": published if isinstance(published, int | None) else sum(published.values()),
@@ -148,13 +149,13 @@ def _row(found: ListedBenchmark, data: str | None, shots: int | None) -> dict[st
         "data": {"folder": source.name or None, "hub": hub},
         "needs": dict(spec.code.needs),
         "source": spec.published.places,
-        "file": str(found.path.relative_to(cwd) if found.path.is_relative_to(cwd) else found.path),
+        "file": str(path.relative_to(cwd) if path.is_relative_to(cwd) else path),
     }
 
 
-def _here(found: ListedBenchmark, data: str | None) -> tuple[int | None, str, str, Sequence[str]]:
+def _here(benchmark: ListedBenchmark, data: str | None) -> tuple[int | None, str, str, Sequence[str]]:
     """Return the number of rows, where they come from, why there are none, and their groups."""
-    spec = found.spec
+    spec = benchmark.spec
     groups = declared_groups(spec, None) or ()
     if data == HUB:
         return None, HUB, "the rows of the Hub are not counted", groups
@@ -162,8 +163,8 @@ def _here(found: ListedBenchmark, data: str | None) -> tuple[int | None, str, st
         rows = load_dataset(spec, data)
     except DataError as error:
         return None, "", str(error).removeprefix(f"{spec.name}: "), groups
-    named = dict.fromkeys(one.group for one in rows.examples if one.group is not None)
-    return len(rows.examples), rows.info.origin, "", tuple(named)
+    group_names = dict.fromkeys(example.group for example in rows.examples if example.group is not None)
+    return len(rows.examples), rows.info.origin, "", tuple(group_names)
 
 
 def _table(rows: Sequence[dict[str, Any]], groups: Iterable[str]) -> str:
@@ -175,11 +176,11 @@ def _table(rows: Sequence[dict[str, Any]], groups: Iterable[str]) -> str:
     cells = []
     for row in sorted(rows, key=itemgetter("name")):
         counts = (NOTHING if n is None else f"{n:,}" for n in (row["rows"], row["published_rows"]))
-        first, *others = row["metrics"]
+        first_metric, *others = row["metrics"]
         implied = {"causal"} | ({"generation"} if "code" in row["tags"] else set())  # by other tags
         tags = [tag for tag in row["tags"] if tag not in implied] or row["tags"]
         kinds = ", ".join(tags[: None if wide else 1])
-        metric = f"{first} +{len(others)}" if wide and others else first
+        metric = f"{first_metric} +{len(others)}" if wide and others else first_metric
         version = [str(row["version"])] * wide
         cells.append((row["name"], kinds, metric, *version, str(row["shots"]), *counts))
     header = ("benchmark", *(("tags", "metrics", "v", "shots") if wide else ("kind", "metric", "shot")))
@@ -220,8 +221,8 @@ def _told(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "", f"{parts} with --eval-data hub"
     if row["groups"]:
         yield "groups", f"{', '.join(row['groups'])}"
-    for package, how in row["needs"].items():
-        yield "needs", f"{package}: {how}"
+    for package, requirement in row["needs"].items():
+        yield "needs", f"{package}: {requirement}"
     if row["source"]:
         yield "source", row["source"]
     yield "file", row["file"]
@@ -229,7 +230,7 @@ def _told(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def known_specs(paths: Sequence[Path]) -> list[Benchmark]:
     """Return the shipped benchmarks and those of the paths; raises ``HarnessError``."""
-    return [one.spec for one in find_benchmarks([shipped_evals(), *paths])]
+    return [benchmark.spec for benchmark in find_benchmarks([shipped_evals(), *paths])]
 
 
 def checked(path: Path, specs: Sequence[Benchmark]) -> tuple[EvalConfig, list[str]]:
@@ -237,8 +238,8 @@ def checked(path: Path, specs: Sequence[Benchmark]) -> tuple[EvalConfig, list[st
     file, faults = validate_eval_config(path, shipped_names() | {spec.name for spec in specs})
     if file is None:
         raise ConfigFileError(faults)
-    known: list[Known] = [(spec, declared_groups(spec, None)) for spec in specs]
-    faults += faults_of(file, file.choices, known)
+    groups_of_specs: list[Known] = [(spec, declared_groups(spec, None)) for spec in specs]
+    faults += faults_of(file, file.choices, groups_of_specs)
     for name, value in file.settings.items():
         try:
             of_table({name: value}, f"{shown_path(path)}: settings", path.name)

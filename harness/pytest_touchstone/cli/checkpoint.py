@@ -48,9 +48,9 @@ def show_add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def show_run(options: argparse.Namespace) -> Output:
     """Return a table per checkpoint."""
-    with CheckpointResources(lambda text: say(visible(text), sys.stderr)) as lasting:
-        found = rows(options.source, base_model=options.base_model, lasting=lasting)
-    return Output(found, "\n\n".join("\n".join(lines(row)) for row in found))
+    with CheckpointResources(lambda text: say(visible(text), sys.stderr)) as resources:
+        checkpoints = rows(options.source, base_model=options.base_model, lasting=resources)
+    return Output(checkpoints, "\n\n".join("\n".join(lines(row)) for row in checkpoints))
 
 
 def fetch_add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -108,35 +108,47 @@ def _facts(name: str, value: Any) -> Iterator[tuple[str, str]]:
     elif name == "parameters":
         yield name, f"{value:,}"
     elif isinstance(value, (list, dict)):
-        parts = value if isinstance(value, list) else [f"{key}={part}" for key, part in value.items()]
+        parts = value if isinstance(value, list) else [f"{key}={setting}" for key, setting in value.items()]
         yield name, ", ".join(map(str, parts))
     else:
         yield name, str(value)
 
 
-def _served(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _served(served: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the labels and texts about a server: what it is, how it is asked, and what it lacks."""
-    can = capabilities_from_plain(told["abilities"])
+    supports = capabilities_from_plain(served["abilities"])
     scores = {"prompt_logprobs": "by token ids with prompt_logprobs", "echo": "by token ids with echo"}
-    texts = (["completions, " + ("by token ids" if can.tokens else "as text")] if can.completions else []) + (
-        ["chats"] if can.chat else []
+    texts = (
+        [f"completions, {'by token ids' if supports.tokens else 'as text'}"] if supports.completions else []
     )
-    added = told["template"]
-    limit = told["limit"]
+    texts += ["chats"] if supports.chat else []
+    template_tokens = served["template"]
+    limit = served["limit"]
     for name, text in (
-        ("address", told["url"]),
-        ("model", told["model"]),
-        ("server", " ".join(filter(None, (told["server"], told["version"]))) or "unknown"),
-        ("system", told["system_fingerprint"] or ""),
-        ("tokenizer", told["tokenizer"] or "none: --eval-set tokenizer=PATH"),
+        ("address", served["url"]),
+        ("model", served["model"]),
+        ("server", " ".join(filter(None, (served["server"], served["version"]))) or "unknown"),
+        ("system", served["system_fingerprint"] or ""),
+        ("tokenizer", served["tokenizer"] or "none: --eval-set tokenizer=PATH"),
         ("takes", "not said" if limit is None else f"{limit:,} tokens, prompt and text together"),
-        ("scores", scores[can.scoring] if can.scoring else f"none: {told['lacks']}"),
-        ("whole texts", f"not scored: {told['lacks']}" if can.scoring and not can.whole_texts else ""),
-        ("choices", "of one token in one request (logprob_token_ids)" if can.choices else ""),
-        ("cache", f"blocks of {can.block} tokens: short choices token by token" if can.block else ""),
+        ("scores", scores[supports.scoring] if supports.scoring else f"none: {served['lacks']}"),
+        (
+            "whole texts",
+            f"not scored: {served['lacks']}" if supports.scoring and not supports.whole_texts else "",
+        ),
+        ("choices", "of one token in one request (logprob_token_ids)" if supports.choices else ""),
+        (
+            "cache",
+            f"blocks of {supports.block} tokens: short choices token by token" if supports.block else "",
+        ),
         ("texts", "; ".join(texts)),
-        ("chat template", "" if added is None or not can.chat else f"makes {added} tokens of {HELLO!r}"),
-        *(("note", note) for note in told["notes"]),
+        (
+            "chat template",
+            ""
+            if template_tokens is None or not supports.chat
+            else f"makes {template_tokens} tokens of {HELLO!r}",
+        ),
+        *(("note", note) for note in served["notes"]),
     ):
         if text:
             yield name, text
@@ -222,38 +234,38 @@ def diff_run(options: argparse.Namespace) -> Output:
         "base_model",
         "trust_remote_code",
     )
-    given = {name: value for name in names if (value := getattr(options, name)) is not None}
-    found = fidelity(options.reference, options.candidate, **given)
+    arguments = {name: value for name in names if (value := getattr(options, name)) is not None}
+    divergence = fidelity(options.reference, options.candidate, **arguments)
     verdicts = {}
     for option, (field, higher) in _LIMITS.items():
         limit = getattr(options, option)
         if limit is None:
             continue
-        kind = verdict_at_limit(getattr(found, field), limit, higher_is_better=higher)
-        if found.conditions.most_probable and field == "kl_mean" and kind == "not worse":
+        kind = verdict_at_limit(getattr(divergence, field), limit, higher_is_better=higher)
+        if divergence.conditions.most_probable and field == "kl_mean" and kind == "not worse":
             kind = "inconclusive"  # it is a lower bound
         verdicts[option] = {"limit": limit, "verdict": kind}
-    plain = asdict(found)
+    fields = asdict(divergence)
     facts = {
         "schema": SCHEMA,
         "kind": "fidelity",
-        **plain.pop("conditions"),
-        **finite(plain),
+        **fields.pop("conditions"),
+        **finite(fields),
         "verdicts": verdicts,
     }
     worse = any(verdict["verdict"] == "worse" for verdict in verdicts.values())
-    return Output(facts, lambda: _text(found, verdicts), ExitCode.WORSE if worse else ExitCode.OK)
+    return Output(facts, lambda: _text(divergence, verdicts), ExitCode.WORSE if worse else ExitCode.OK)
 
 
-def _text(found: Fidelity, verdicts: dict[str, dict[str, Any]]) -> str:
-    conditions = found.conditions
+def _text(divergence: Fidelity, verdicts: dict[str, dict[str, Any]]) -> str:
+    conditions = divergence.conditions
     size = f"{count(conditions.documents, 'document')}, {conditions.tokens:,} tokens"
     vocabulary = f"{conditions.vocabulary:,} tokens"
     if conditions.left_out:
         vocabulary += f"; {conditions.left_out:,} more of one model are left out"
     rows = [
-        ("reference", f"{found.reference} ({conditions.reference_dtype})"),
-        ("candidate", f"{found.candidate} ({conditions.candidate_dtype})"),
+        ("reference", f"{divergence.reference} ({conditions.reference_dtype})"),
+        ("candidate", f"{divergence.candidate} ({conditions.candidate_dtype})"),
         (
             "text",
             f"{conditions.text}, sha256 {conditions.sha256[:8]}: {size}, windows of {conditions.length}",
@@ -262,11 +274,11 @@ def _text(found: Fidelity, verdicts: dict[str, dict[str, Any]]) -> str:
         *(("note", note) for note in conditions.notes),
     ]
     if conditions.most_probable:
-        told_tokens = (
+        lower_bound = (
             f"at least: from the server's {conditions.most_probable} most probable tokens at each place"
         )
-        rows.append(("divergences", told_tokens))
-    values = {label: getattr(found, name) for name, label in _ROWS.items()}
+        rows.append(("divergences", lower_bound))
+    values = {label: getattr(divergence, name) for name, label in _ROWS.items()}
     table = Table(
         header=("", "", f"95 % interval, by {conditions.units}"),
         rows=tuple(
@@ -291,6 +303,6 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.4g}"
 
 
-def _interval(found: Estimate) -> str:
-    unknown = found.low is None and found.high is None
-    return "-" if unknown else f"[{_number(found.low)}, {_number(found.high)}]"
+def _interval(estimate: Estimate) -> str:
+    unknown = estimate.low is None and estimate.high is None
+    return "-" if unknown else f"[{_number(estimate.low)}, {_number(estimate.high)}]"

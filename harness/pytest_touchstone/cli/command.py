@@ -84,8 +84,8 @@ PAGES: Final = (TEXT, "json", "markdown")
 REPORTS: Final = (*PAGES, "latex", "csv", "html")
 
 
-def _call(place: str, argument: Any) -> Any:
-    return pkgutil.resolve_name(place)(argument)
+def _call(dotted_name: str, argument: Any) -> Any:
+    return pkgutil.resolve_name(dotted_name)(argument)
 
 
 def _ours(name: str, group: str, text: str, where: str = "", **more: Any) -> Command:

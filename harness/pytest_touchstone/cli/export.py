@@ -42,9 +42,12 @@ FORMS: Final = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     add_run(parser)
-    known = trackers()
-    forms = [*FORMS.values(), *(f"{tracker.name} ({tracker.title}: {tracker.where})" for tracker in known)]
-    names = (*FORMS, *(tracker.name for tracker in known))
+    all_trackers = trackers()
+    forms = [
+        *FORMS.values(),
+        *(f"{tracker.name} ({tracker.title}: {tracker.where})" for tracker in all_trackers),
+    ]
+    names = (*FORMS, *(tracker.name for tracker in all_trackers))
     parser.add_argument("--format", choices=names, default="lm-eval", help=f"one of {', '.join(forms)}")
     text = "the folder to write into (default: the form's name, in the run's folder); for hub, the model's repository"
     add_target(parser, text)
@@ -66,10 +69,10 @@ OF_FILES: Final = ("to", "checkpoint", "no_samples", "model_id", "source", "data
 def run(options: argparse.Namespace) -> Output:
     """Write the files, or send what a tracker lacks; raise ``HarnessError`` where that cannot be."""
     source = run_folder(options, SUMMARY)
-    tracker = next((one for one in trackers() if one.name == options.format), None)
+    tracker = {tracker.name: tracker for tracker in trackers()}.get(options.format)
     useless = ("project",) if tracker is None else OF_FILES
-    if given := [name for name in useless if getattr(options, name)]:
-        flag = "-o" if given[0] == "to" else f"--{given[0].replace('_', '-')}"
+    if ignored := [name for name in useless if getattr(options, name)]:
+        flag = "-o" if ignored[0] == "to" else f"--{ignored[0].replace('_', '-')}"
         raise HarnessError(f"{flag}: does nothing with --format {options.format}; leave it out")
     if tracker is None:
         return _exported(options, source)
@@ -88,14 +91,14 @@ def _exported(options: argparse.Namespace, source: Path) -> Output:
     items = Items(source, summary.declarations, Replay(source, data=options.data, root=options.root))
 
     def scored(checkpoint: str) -> Iterator[Item]:
-        return (one for one in items if one.checkpoint == checkpoint and one.status == "scored")
+        return (item for item in items if item.checkpoint == checkpoint and item.status == "scored")
 
-    lines, lacking = [], 0
+    lines, without_row = [], 0
     for checkpoint in names:
-        own = folder / sanitized(checkpoint) if options.format == "hub" and len(names) > 1 else folder
-        kept = () if options.no_samples or options.format == "hub" else scored(checkpoint)
-        samples = list(map(_sample, kept))
-        lacking += sum(not sample.row for sample in samples)
+        target = folder / sanitized(checkpoint) if options.format == "hub" and len(names) > 1 else folder
+        items_to_write = () if options.no_samples or options.format == "hub" else scored(checkpoint)
+        samples = list(map(_sample, items_to_write))
+        without_row += sum(not sample.row for sample in samples)
         records = (item.record for item in scored(checkpoint)) if options.format != "lm-eval" else ()
         export = Export(
             summary=summary,
@@ -107,18 +110,18 @@ def _exported(options: argparse.Namespace, source: Path) -> Output:
         )
         notes: list[str] = []
         if options.format == "hub":
-            files, notes = hub_files(export, own)
+            files, notes = hub_files(export, target)
         else:
             make = every_eval_ever_files if options.format == "every-eval-ever" else lm_eval_files
             files = make(export)
         for name, content in files.items():
-            write(own / name, content, "DIR")
-        beside = f", samples of {count(len(samples), 'item')} beside it" if samples else ""
-        lines.append(f"{checkpoint}: {shown_path(own / next(iter(files)))}{beside}")
+            write(target / name, content, "DIR")
+        samples_text = f", samples of {count(len(samples), 'item')} beside it" if samples else ""
+        lines.append(f"{checkpoint}: {shown_path(target / next(iter(files)))}{samples_text}")
         lines += [f"  {note}" for note in notes]
-    if lacking:
+    if without_row:
         lines.append(
-            f"{count(lacking, 'item')} without the row, and with the end of long prompts alone: data or benchmark "
+            f"{count(without_row, 'item')} without the row, and with the end of long prompts alone: data or benchmark "
             "changed or moved; --data and --root say where they are"
         )
     if options.format == "every-eval-ever":
@@ -156,15 +159,15 @@ def _sample(item: Item) -> ExportedSample:
             exchanges = item.again().exchanges
     except HarnessError:
         row = {}
-    requests = [one["request"] for one in exchanges if one["kind"] not in VERDICT_KINDS]
+    requests = [exchange["request"] for exchange in exchanges if exchange["kind"] not in VERDICT_KINDS]
     return ExportedSample(item.record, requests, row, view_of(item))
 
 
 def _text(tracker: Tracker, sent: Sent) -> str:
     if sent.new or sent.numbers or sent.files:
         old = f" ({sent.runs - sent.new} were there)" if 0 < sent.new < sent.runs else ""
-        what = f"{count(sent.new, 'run')}{old}, {count(sent.numbers, 'number')}, {count(sent.files, 'file')} sent to"
+        text = f"{count(sent.new, 'run')}{old}, {count(sent.numbers, 'number')}, {count(sent.files, 'file')} sent to"
     else:
-        what = f"nothing to send: all {count(sent.runs, 'run')} of it are in"
-    left = f"; left out: {', '.join(sent.left_out)}" if sent.left_out else ""
-    return f"{tracker.title}: {what} {sent.where}{left}"
+        text = f"nothing to send: all {count(sent.runs, 'run')} of it are in"
+    left_out = f"; left out: {', '.join(sent.left_out)}" if sent.left_out else ""
+    return f"{tracker.title}: {text} {sent.where}{left_out}"

@@ -125,9 +125,9 @@ def report(graded: GradedFile, ks: tuple[int, ...]) -> dict[str, Any]:
     tasks, outcomes = graded.tasks(), graded.outcomes()
     facts: dict[str, Any] = {"benchmark": graded.benchmark, **graded.pass_at(ks)}
     if graded.part:
-        part = replace(graded, answers=graded.part_answers)
-        facts |= {f"{graded.part}_{name}": value for name, value in part.pass_at(ks).items()}
-        facts[f"{graded.part}_passed"] = part.outcomes().get("passed", 0)
+        of_part = replace(graded, answers=graded.part_answers)
+        facts |= {f"{graded.part}_{name}": value for name, value in of_part.pass_at(ks).items()}
+        facts[f"{graded.part}_passed"] = of_part.outcomes().get("passed", 0)
     facts |= {
         "tasks": len(tasks),
         "samples": len(graded.samples),

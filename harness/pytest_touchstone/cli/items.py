@@ -48,9 +48,9 @@ def run(options: argparse.Namespace) -> Output:
         raise HarnessError(f"invalid -n {options.n!r}: expected a whole number from 1 up")
     folder = run_folder(options, "collected.json")
     collected, declarations, _ = RunDirectory(folder).read_collected()
-    benchmarks = {one.benchmark for one in collected} | {base_name(one.benchmark) for one in collected}
+    benchmarks = {item.benchmark for item in collected} | {base_name(item.benchmark) for item in collected}
     check_name("--benchmark", options.benchmark, benchmarks)
-    check_name("--checkpoint", options.checkpoint, {one.checkpoint for one in collected})
+    check_name("--checkpoint", options.checkpoint, {item.checkpoint for item in collected})
     names = {name for item in collected for name in (item.example, item.item)} if options.items else ()
     for name in options.items:
         check_name("ITEM", name, names)
@@ -81,8 +81,8 @@ def run(options: argparse.Namespace) -> Output:
     return Output([finite(asdict(view)) for view in views], text)
 
 
-def check_name(option: str, name: str | None, known: Collection[str]) -> None:
+def check_name(option: str, name: str | None, names: Collection[str]) -> None:
     """Raise ``HarnessError`` for a name that the run does not have."""
-    if name is not None and name not in known:
-        near = did_you_mean(name, known) or f"there are {join_names(sorted(known))}"
+    if name is not None and name not in names:
+        near = did_you_mean(name, names) or f"there are {join_names(sorted(names))}"
         raise HarnessError(f"{option} {name}: not in this run; {near.rstrip()}")

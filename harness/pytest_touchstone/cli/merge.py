@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> Output:
         raise HarnessError(f"{shown_path(target)}: {why}; name another folder with -o")
     if plan is not None:  # the names of the gate are those of the run, and there is such a baseline
         root = Path(parts[0].manifest.get("rootdir", "."))
-        files = {root / item.item.partition("::")[0] for part in parts for item in part.items}
+        files = {root / item.item.partition("::")[0] for shard in parts for item in shard.items}
         open_source(plan.baseline, target.parent, folder=Path())
         best = open_source("best", target.parent, folder=Path()).saved
         check_plan(plan, parts[0].declarations, best, files)
@@ -118,9 +118,9 @@ def _summary(merged: Merged, parts: Sequence[ShardRun], plan: GateConfig | None)
     """Write the results of the merged run, and return them; they are saved for later runs only if they are whole."""
     results = RunResults(RunDirectory(merged.folder))
     shards = []
-    for part in parts:
+    for shard in parts:
         with suppress(HarnessError):  # one that was stopped has none
-            shards.append(load_summary(part.folder))
+            shards.append(load_summary(shard.folder))
     seconds = max((shard.seconds for shard in shards), default=0.0)
     summary, records = results.whole(
         lambda _: "its shard has no score of it; the same command goes on", seconds

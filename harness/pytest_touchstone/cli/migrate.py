@@ -83,17 +83,17 @@ SHORT: Final = {
 
 def options_of(words: Sequence[str]) -> dict[str, list[str]]:
     """Return the options with their values, none for switches; words that belong to none have the name ''."""
-    given: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     name = ""
     for word in words:
         if re.match(r"--?[A-Za-z]", word):
-            written, equals, value = word.partition("=")
-            plain = written.lstrip("-")
-            name = plain.replace("-", "_") if written.startswith("--") else SHORT.get(plain, plain)
-            given.setdefault(name, []).extend([value] if equals else [])
+            option, equals, value = word.partition("=")
+            bare = option.lstrip("-")
+            name = bare.replace("-", "_") if option.startswith("--") else SHORT.get(bare, bare)
+            values.setdefault(name, []).extend([value] if equals else [])
         else:
-            given.setdefault("" if name in SWITCHES else name, []).append(word)
-    return given
+            values.setdefault("" if name in SWITCHES else name, []).append(word)
+    return values
 
 
 def read_config(path: Path) -> Given:
@@ -102,7 +102,7 @@ def read_config(path: Path) -> Given:
 
     def text(value: Any) -> str:
         if isinstance(value, Mapping):
-            return ",".join(f"{key}={part}" for key, part in value.items())
+            return ",".join(f"{key}={argument}" for key, argument in value.items())
         return ",".join(map(str, value)) if isinstance(value, list) else str(value)
 
     try:
@@ -224,7 +224,9 @@ def translate(given: Given) -> tuple[list[str], list[str]]:
         elif not name:
             notes += [f"no counterpart: {word}" for word in values]
         elif name not in ELSEWHERE:
-            near = similar_name(f"--{name}", [f"--{known}" for known in (*PARTS, *RULES, *NOTES, *ELSEWHERE)])
+            near = similar_name(
+                f"--{name}", [f"--{option}" for option in (*PARTS, *RULES, *NOTES, *ELSEWHERE)]
+            )
             notes.append(f"no counterpart: --{name}" + (f" (is it {near[0]}?)" if near else ""))
     if "--eval-max-new-tokens" not in command:
         command += _limit_of_texts(names, notes)
@@ -278,16 +280,16 @@ def _limit_of_texts(names: Sequence[str], notes: list[str]) -> list[str]:
 
 def _parts(name: str, value: str, model: str, notes: list[str]) -> list[str]:
     """Return the options for the parts of an option; a line says which part has none."""
-    given = dict(part.partition("=")[::2] for part in value.split(",") if part)
+    arguments = dict(argument.partition("=")[::2] for argument in value.split(",") if argument)
     words = ["--wandb"] if name == "wandb_args" else []
-    if name == "model_args" and (adapter := given.pop("peft", given.pop("lora_local_path", None))):
+    if name == "model_args" and (adapter := arguments.pop("peft", arguments.pop("lora_local_path", None))):
         words += ["--checkpoint", adapter]
-        words += ["--eval-base-model", given.pop("pretrained")] if "pretrained" in given else []
-    if model == "vllm" and "pretrained" in given:
-        words += ["--checkpoint", f"vllm:{given.pop('pretrained')}"]
-        taken = [f"--{key.replace('_', '-')} {given.pop(key)}" for key in SERVER_ARGS if key in given]
+        words += ["--eval-base-model", arguments.pop("pretrained")] if "pretrained" in arguments else []
+    if model == "vllm" and "pretrained" in arguments:
+        words += ["--checkpoint", f"vllm:{arguments.pop('pretrained')}"]
+        taken = [f"--{key.replace('_', '-')} {arguments.pop(key)}" for key in SERVER_ARGS if key in arguments]
         words += [SET, f"server_args={' '.join(taken)}"] if taken else []
-    for key, text in given.items():
+    for key, text in arguments.items():
         if key in PARTS[name]:
             words += PARTS[name][key](text)
         elif name != "wandb_args":

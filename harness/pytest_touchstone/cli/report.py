@@ -275,8 +275,8 @@ def _page(options: argparse.Namespace) -> Output:
 
 def _target(text: str, output: Path) -> PageTarget:
     """Return the run, or the checkpoint of one, that a text names; raises ``HarnessError`` where there is none."""
-    place = place_of(text, output)
-    run_id, name = place if place is not None else (*re.split("[#:]", text, maxsplit=1), "")[:2]
+    address = place_of(text, output)
+    run_id, name = address if address is not None else (*re.split("[#:]", text, maxsplit=1), "")[:2]
     folder = find_run(run_id, output, SUMMARY)
     summary = load_summary(folder)
     if name:

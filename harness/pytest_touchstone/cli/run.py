@@ -79,10 +79,10 @@ def joined(words: Sequence[str]) -> list[str]:
     its root folder from them, and so neither the project's settings nor its conftest."""
     rows = (row for row in settings_table().values() if row.option and row.action != "switch")
     flags = {SET} | {flag for row in rows for flag in (row.flag, row.long_flag)}
-    found: list[str] = []
+    arguments: list[str] = []
     for word in words:
-        if found and found[-1] in flags and not word.startswith("-"):
-            found[-1] += f"={word}"
+        if arguments and arguments[-1] in flags and not word.startswith("-"):
+            arguments[-1] += f"={word}"
         else:
-            found.append(word)
-    return found
+            arguments.append(word)
+    return arguments

@@ -86,8 +86,8 @@ def run(options: argparse.Namespace) -> Output:
         width, color = terminal()
         brief = not (options.verbose or options.section)
         shown = render(chosen, width=width, color=color, brief=brief)
-        told = [*(f"written: {shown_path(one)}" for one in files), *drawn]
-        return "\n".join([spelled(shown, sys.stdout.encoding), *([""] if told else []), *told])
+        lines = [*(f"written: {shown_path(path)}" for path in files), *drawn]
+        return "\n".join([spelled(shown, sys.stdout.encoding), *([""] if lines else []), *lines])
 
     def markdown() -> str:
         return study_markdown(chosen).rstrip("\n")
@@ -129,12 +129,12 @@ def best_run(options: argparse.Namespace) -> Output:
         width, color = terminal()
         return render_text(best_sections(study), width=width, color=color)
 
-    found = study.once(standings_in)
+    standings = study.once(standings_in)
     facts = {
         "schema": SCHEMA,
         "kind": "best",
-        "text": best_line(found, benchmarks_of(study)),
-        "best": [one._asdict() for one in found],
+        "text": best_line(standings, benchmarks_of(study)),
+        "best": [standing._asdict() for standing in standings],
         "cost": cost_facts(study),
     }
     return Output(facts, text, markdown=lambda: "\n\n".join(render_markdown(best_sections(study))))
@@ -143,22 +143,22 @@ def best_run(options: argparse.Namespace) -> Output:
 def _place(text: str) -> float:
     """Return a step or an epoch. Raises ``ArgumentTypeError`` for what is none."""
     with suppress(ValueError):
-        if 0 < (place := float(text)) < math.inf:
-            return place
+        if 0 < (position := float(text)) < math.inf:
+            return position
     raise argparse.ArgumentTypeError(f"invalid place {text!r}: give a step or an epoch, as 3000 or 2.5")
 
 
-def _chosen(sections: Sequence[Section], given: Sequence[str]) -> Sequence[Section]:
+def _chosen(sections: Sequence[Section], options_given: Sequence[str]) -> Sequence[Section]:
     """Return the sections that are asked for, all where none is. Raises ``HarnessError`` for one that there is not."""
-    names = [name for text in given for name in text.split(",")]
-    known = [one.key for one in sections]
+    names = [name for text in options_given for name in text.split(",")]
+    keys = [section.key for section in sections]
     for name in names:
-        if name not in known:
-            near = did_you_mean(name, known)
+        if name not in keys:
+            near = did_you_mean(name, keys)
             raise HarnessError(
-                f"invalid --section {name!r}: {near}this study has the sections {', '.join(known)}"
+                f"invalid --section {name!r}: {near}this study has the sections {', '.join(keys)}"
             )
-    return [one for one in sections if one.key in names] if names else sections
+    return [section for section in sections if section.key in names] if names else sections
 
 
 def _pictures(options: argparse.Namespace, study: Study) -> tuple[list[Path], list[str]]:
@@ -172,14 +172,16 @@ def _pictures(options: argparse.Namespace, study: Study) -> tuple[list[Path], li
     folder = Path() if options.to is None else options.to
     if options.to is None:
         pictures = bar_pictures(study, "comparison")
-        forms = ["png"] if available() else ["svg"]
+        file_formats = ["png"] if available() else ["svg"]
     else:
         pictures = study_pictures(study, "comparison" if tracked else "bars")
-        forms = ["png", "svg"] if available() else ["svg"]
+        file_formats = ["png", "svg"] if available() else ["svg"]
     files: dict[str, str | bytes] = {}
     for picture in pictures:
-        for form in forms:
-            files[f"{picture.name}.{form}"] = png(picture) if form == "png" else svg(picture, alone=True)
+        for file_format in file_formats:
+            files[f"{picture.name}.{file_format}"] = (
+                png(picture) if file_format == "png" else svg(picture, alone=True)
+            )
     paths = _write_files(folder, files)
     if not paths:
         return [], ["nothing to draw"]

@@ -218,7 +218,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
         words.append("--baseline=best")
     pattern = Path(os.path.abspath(options.pattern))  # noqa: PTH100 -- links stay
     # The name of the folder in which the checkpoints lie, as far as the pattern says it.
-    fixed = list(itertools.takewhile(lambda part: not glob.has_magic(part), pattern.parts))
+    fixed = list(itertools.takewhile(lambda component: not glob.has_magic(component), pattern.parts))
     series = file_name(fixed[-1])[:40] if len(fixed) > 1 else "all"
     depends = {name: value for name, value in settings.items() if table[name].affects != "speed"}
     facts = json.dumps([str(pattern), options.tasks, sorted(depends.items()), others], default=str)
@@ -367,13 +367,13 @@ class Watch:
             return
         self.checkpoints[folder.name] = summary.checkpoints[0]
         finding = checkpoint_alert(summary, self.checkpoints)
-        told = file_path(folder, TOLD)
-        if not told.exists():
+        marker = file_path(folder, TOLD)
+        if not marker.exists():
             options = self.plan.options
             for line in warn(finding, options.on_worse, options.stop_file) if finding.worse else ():
                 tell(line)
             tell(finding.text)
-            write_json(told, {"schema": SCHEMA, "kind": "watch", "worse": finding.worse})
+            write_json(marker, {"schema": SCHEMA, "kind": "watch", "worse": finding.worse})
         self.findings[folder] = finding
         self._settle(re.sub(r"(?<=-[0-9a-f]{8})_\w+$", "", folder.name), summary.checkpoints[0].get("step"))
 
@@ -444,7 +444,7 @@ class Watch:
         from pytest_touchstone.reports.page.builder import live_page
         from pytest_touchstone.study.sections import sections_of
 
-        told = [f"{state} As of {time.strftime('%Y-%m-%d %H:%M:%S')}."]
+        messages = [f"{state} As of {time.strftime('%Y-%m-%d %H:%M:%S')}."]
         try:
             if self._study[0] != len(self.findings):
                 study = read_study([str(folder) for folder in self.findings], self.plan.output)
@@ -452,11 +452,13 @@ class Watch:
             _, study, sections = self._study
         except HarnessError as error:
             study, sections = None, ()
-            told.append(f"The results cannot be shown: {error}")
-        told += [finding.text for finding in self.findings.values() if finding.worse]
+            messages.append(f"The results cannot be shown: {error}")
+        messages += [finding.text for finding in self.findings.values() if finding.worse]
         title = f"Checkpoints of {self.plan.options.pattern}"
         try:
-            write_atomic(self.plan.page, live_page(study, sections, title=title, told=told, reload=reload))
+            write_atomic(
+                self.plan.page, live_page(study, sections, title=title, told=messages, reload=reload)
+            )
         except (HarnessError, OSError) as error:
             if str(error) != self._unwritten:
                 tell(f"no page: {error}")
