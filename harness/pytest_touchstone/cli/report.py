@@ -31,7 +31,7 @@ from pytest_touchstone.cli.command import (
 )
 from pytest_touchstone.compare.candidate import CheckpointResults
 from pytest_touchstone.compare.formats.run import about
-from pytest_touchstone.compare.load import only, place_of
+from pytest_touchstone.compare.load import locate_results, only
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import file_name, shown_path
 from pytest_touchstone.core.text import count, one_line
@@ -275,7 +275,7 @@ def _page(options: argparse.Namespace) -> Output:
 
 def _target(text: str, output: Path) -> PageTarget:
     """Return the run, or the checkpoint of one, that a text names; raises ``HarnessError`` where there is none."""
-    address = place_of(text, output)
+    address = locate_results(text, output)
     run_id, name = address if address is not None else (*re.split("[#:]", text, maxsplit=1), "")[:2]
     folder = find_run(run_id, output, SUMMARY)
     summary = load_summary(folder)

@@ -40,7 +40,7 @@ from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResul
 from pytest_touchstone.compare.formats import format_of
 from pytest_touchstone.compare.formats.base import BadRow, Contradiction, ResultTable
 from pytest_touchstone.compare.formats.korean_mlm import COLUMNS
-from pytest_touchstone.compare.load import check_sizes, place_of, read_file, result_files
+from pytest_touchstone.compare.load import check_sizes, locate_results, read_file, result_files
 from pytest_touchstone.compare.load import select as select_candidates
 from pytest_touchstone.compare.metric import by_score, condition_text, conditions_that_differ
 from pytest_touchstone.core.composite import COMPOSITE, Composite
@@ -252,7 +252,7 @@ BESIDE: Final = "_eval_results.json"
 
 def _places(argument: str, output: Path, left_out: list[str]) -> Iterator[tuple[Path, str]]:
     """The runs and files that an argument names, each with the checkpoint that is meant (empty: all)."""
-    place = place_of(argument, output)
+    place = locate_results(argument, output)
     beside = Path(f"{argument.rstrip('/')}{BESIDE}")
     if (place is None or format_of(place.path) is None) and beside.is_file():
         yield beside, ""
