@@ -121,8 +121,8 @@ class SequentialMonitor:
         return {series: early for series in self.schedules if (early := self._advance(series)) is not None}
 
     def _advance(self, series: Series) -> EarlyVerdict | None:
-        if (known := self._analyses.get(series)) is not None and known.settled is not None:
-            return known.settled
+        if (analyses := self._analyses.get(series)) is not None and analyses.settled is not None:
+            return analyses.settled
         self._read()
         if series not in self._analyses:
             first = self.schedules[series].items[: self.schedules[series].analyses[0]]
@@ -171,7 +171,7 @@ class SequentialMonitor:
         declaration = self.declarations[benchmark]
         manifest: dict[str, Any] = self.directory.read_manifest()
         row: dict[str, Any] = next(
-            (one for one in manifest.get("checkpoints", ()) if one["name"] == checkpoint), {}
+            (checkpoint_row for checkpoint_row in manifest.get("checkpoints", ()) if checkpoint_row["name"] == checkpoint), {}
         )
         scores = dict.fromkeys(name for record in records for name in record.scores)
         return stored_result(
@@ -206,8 +206,8 @@ def interim_analyses(
     """
     new = BenchmarkScores(saved, _all_items(schedule, saved))
     metric = metrics_of(new, plan)[0]
-    found = find_baselines(new, source, metric=metric, allow=plan.allow)
-    if found.state != "chosen":
+    choice = find_baselines(new, source, metric=metric, allow=plan.allow)
+    if choice.state != "chosen":
         return None
     if saved.aggregation(metric).is_corpus_level:  # no boundary is known for it
         schedule = schedule._replace(analyses=schedule.analyses[-1:])
@@ -221,11 +221,11 @@ def interim_analyses(
     earlier = {name: choice.baselines for name, choice in others.items() if choice.state == "chosen"}
     metrics = {name: baselines[0].saved.primary for name, baselines in earlier.items()}
     references = choose_references(
-        {**earlier, saved.benchmark: found.baselines}, {**metrics, saved.benchmark: metric}
+        {**earlier, saved.benchmark: choice.baselines}, {**metrics, saved.benchmark: metric}
     )
     reference = references[saved.benchmark]
-    found = replace(found, baselines=reference.results)
-    return InterimAnalyses(schedule, analyses, saved, found, reference, metric, family)
+    choice = replace(choice, baselines=reference.results)
+    return InterimAnalyses(schedule, analyses, saved, choice, reference, metric, family)
 
 
 def _all_items(schedule: InterimSchedule, saved: StoredResult) -> ItemScores:
@@ -250,7 +250,7 @@ class InterimAnalyses:
     schedule: InterimSchedule
     plan: AnalysisPlan
     saved: StoredResult
-    found: BaselineChoice
+    choice: BaselineChoice
     reference: Reference
     metric: str
     family: int
@@ -261,20 +261,20 @@ class InterimAnalyses:
         """Make every analysis whose items all have a score; return the stop, once there is one."""
         while self.settled is None and self._next < len(self.schedule.analyses):
             items = self.schedule.items[: self.schedule.analyses[self._next]]
-            known = [record for item in items if (record := records.get(item)) is not None]
-            if len(known) < len(items) or any(record.status != "scored" for record in known):
+            scored = [record for item in items if (record := records.get(item)) is not None]
+            if len(scored) < len(items) or any(record.status != "scored" for record in scored):
                 break
-            new = BenchmarkScores(self.saved, items_of(known, facts_beside(self.saved.aggregate)))
+            new = BenchmarkScores(self.saved, items_of(scored, facts_beside(self.saved.aggregate)))
             compared = compare(
                 new,
-                self.found.baselines,
+                self.choice.baselines,
                 self.metric,
                 chosen=self.reference.chosen,
                 level=self.plan.levels[self._next],
             )
             stop = decide_at(self.plan, self._next, compared.comparison, compared.as_measured)
             if stop is not None:
-                self.settled = EarlyVerdict(self.found, self._judged(compared, stop), stop)
+                self.settled = EarlyVerdict(self.choice, self._judged(compared, stop), stop)
             self._next += 1
         return self.settled
 
@@ -291,12 +291,12 @@ class InterimAnalyses:
         return replace(compared, comparison=comparison)
 
 
-def _why(one: Comparison, stop: EarlyStop) -> str:
-    if one.difference is None:
-        return one.why or "nothing to compare"
-    unit = one.told_in
-    moved = unit.told(one.difference)
-    if one.low is not None and one.high is not None:
-        moved += f" [{unit.moved(one.low)}, {unit.moved(one.high)}] at this analysis's level"
+def _why(comparison: Comparison, stop: EarlyStop) -> str:
+    if comparison.difference is None:
+        return comparison.why or "nothing to compare"
+    unit = comparison.told_in
+    moved = unit.told(comparison.difference)
+    if comparison.low is not None and comparison.high is not None:
+        moved += f" [{unit.moved(comparison.low)}, {unit.moved(comparison.high)}] at this analysis's level"
     when = "at the last analysis" if stop.items == stop.total else f"after {stop.items} of {stop.total} items"
     return f"{moved}: settled {when}; {stop.why}"
