@@ -1,25 +1,26 @@
-"""Results of one benchmark, or of several -> their items in one order -> comparisons -> verdicts.
+"""Compare results item by item, and give verdicts that are corrected for multiple tests.
 
     compare             a new result against one baseline, or against the best of several
-    compare_composite   the same for a weighted sum of several benchmarks' metrics
-    judge               the comparisons of a checkpoint -> a verdict each, corrected for their number (Holm)
+    compare_composite   a weighted sum of metrics of several benchmarks, against one baseline or the best of several
+    compute_verdicts    a verdict for each comparison of a checkpoint, corrected for their number (Holm)
     pool                all items of a checkpoint's benchmarks together
 
-Pure; which results may be compared at all is decided elsewhere. A point is 0.01 of the score; for a perplexity,
-which is compared by its log-probabilities, that is about one per cent of it.
+These functions are pure; other modules decide which results may be compared. A point is 0.01 of the score; for a
+perplexity, which is compared by its log-probabilities, it is about one per cent of the perplexity.
 
-An item is the same in two results where its id and the hash of its row are. A score of None counts as no item.
+Two results share an item if its id and the hash of its row agree. A score of None counts as no item.
 
-**Pooled**: is the model worse, wherever that shows? A loss that is spread over a suite may be too small to be seen on
-any one benchmark, and plain on all of them together. The pooled test takes all items of all benchmarks as one. For
-right and wrong answers it is McNemar's on the sums of gained and lost items. Else it is a permutation test, as that of
-a composite in which each benchmark weighs as many items as it has, with clusters whole.
+**Pooled**: is the model worse anywhere? A loss that is spread over a suite may be too small to detect on any single
+benchmark, and clear on all of them together. The pooled test takes all items of all benchmarks as one sample. For right
+and wrong answers it is McNemar's test on the sums of gained and lost items. Otherwise it is the permutation test of a
+composite in which each benchmark is weighted by its number of items, with clusters kept whole.
 
-Of several earlier checkpoints that have all the benchmarks the one that is best over all items is the baseline. That it
-was chosen is allowed for.
 
-Benchmarks are left out whose scores are no shares (log-probabilities), or better when lower, and what was compared by
-another metric than the first of its benchmark.
+If several earlier checkpoints have all the benchmarks, the best over all items is the baseline, and the test is
+corrected for that choice.
+
+The pooled test leaves out benchmarks with scores outside [0, 1] (log-probabilities), benchmarks whose lower scores are
+better, and all but the first metric of each benchmark.
 """
 
 from __future__ import annotations
@@ -55,8 +56,8 @@ NAMED: Final = 3
 
 
 class ItemDifferences(NamedTuple):
-    """The differences between the items of two results, by ids: missing in the new one, only in the new one, other
-    rows; and how many items are the same."""
+    """The differences between the items of two results: ids of items that are missing from the new result, only in it,
+    or with a changed row; and the number of items that are equal."""
 
     missing: tuple[str, ...]
     extra: tuple[str, ...]
@@ -67,7 +68,7 @@ class ItemDifferences(NamedTuple):
         return bool(self.missing or self.extra or self.changed)
 
     def text(self) -> str:
-        """The differences in words: counts and the first names; empty where there are none."""
+        """Return the differences in words, as counts and the first names; empty if there are none."""
         parts = [
             _named(names, what)
             for names, what in (
@@ -81,9 +82,9 @@ class ItemDifferences(NamedTuple):
 
 
 class AlignedScores(NamedTuple):
-    """The ids and scores of the items that all of several results have: a list per result, the new one's apart.
+    """The ids and scores of the items that several results share: one list for each baseline, and the new one's.
 
-    ``clusters`` is None where items share nothing.
+    ``clusters`` is None if no items are clustered.
     """
 
     names: list[str]
@@ -93,20 +94,20 @@ class AlignedScores(NamedTuple):
 
     @property
     def lacking(self) -> str:
-        """The reason why they have no means to compare; empty where they have."""
+        """Return the reason why there are no means to compare; empty if there are."""
         if not self.new:
             return "no items in common"
         return TOO_LARGE if any(map(are_too_large, (*self.baselines, self.new))) else ""
 
 
 def score_name(saved: StoredResult, metric: str) -> str:
-    """The item score that a metric is made of: for a perplexity its log-probabilities, else mostly its own name.
+    """Return the item score that a metric aggregates: mostly the metric's name, for a perplexity its log-probabilities.
 
-    Raises ``GateError`` for a metric that the result has not, and for a mean over groups, which no items have.
+    Raises ``GateError`` for a metric that the result lacks, and for a mean over groups, which no single item has.
     """
     if metric not in saved.metrics:
-        known = ", ".join(saved.metrics)
-        raise GateError(f"{saved.benchmark} has no metric {metric!r}; it has {known}")
+        names = ", ".join(saved.metrics)
+        raise GateError(f"{saved.benchmark} has no metric {metric!r}; it has {names}")
     plain = metric.removesuffix(MACRO)
     if metric not in saved.aggregate and plain != metric and plain in saved.metrics:
         raise GateError(
@@ -116,7 +117,7 @@ def score_name(saved: StoredResult, metric: str) -> str:
 
 
 def item_differences(new: ItemScores, baseline: ItemScores, score: str) -> ItemDifferences:
-    """The items that the two results do not share."""
+    """Return the differences between the items of two results."""
     if _alike(new, baseline, score):
         return ItemDifferences((), (), (), len(new.examples))
     mine, other = rows_of(new, score), rows_of(baseline, score)
@@ -129,7 +130,7 @@ def item_differences(new: ItemScores, baseline: ItemScores, score: str) -> ItemD
 
 
 def columns(new: ItemScores, baselines: Sequence[ItemScores], score: str) -> AlignedScores:
-    """The scores of the items that all results share, in order of the ids."""
+    """Return the scores of the items that all results share, sorted by id."""
     results = (*baselines, new)
     if all(_alike(new, baseline, score) for baseline in baselines):
         order = sorted(range(len(new.examples)), key=new.examples.__getitem__)
@@ -140,33 +141,32 @@ def columns(new: ItemScores, baselines: Sequence[ItemScores], score: str) -> Ali
         by_name = [{name: index for index, name in enumerate(items.examples)} for items in results]
         indices = [[index_of[name] for name in shared] for index_of in by_name]
     *earlier, latest = (
-        [float(items.scores[score][index] or 0) for index in own]
-        for items, own in zip(results, indices, strict=True)
+        [float(items.scores[score][index] or 0) for index in item_indices]
+        for items, item_indices in zip(results, indices, strict=True)
     )
     names = [new.examples[index] for index in indices[-1]]
     clusters = [new.clusters[index] for index in indices[-1]]
     return AlignedScores(names, earlier, latest, clusters if clusters.count(None) < len(clusters) else None)
 
 
-def _alike(one: ItemScores, other: ItemScores, score: str) -> bool:
-    """Return whether both have the same items in the same order, all with the score: the usual case, which is quick
-    to tell."""
-    columns_ = (one.scores.get(score), other.scores.get(score))
+def _alike(new: ItemScores, other: ItemScores, score: str) -> bool:
+    """Return whether both results have equal items in equal order, all of them scored: a shortcut for most runs."""
+    columns_ = (new.scores.get(score), other.scores.get(score))
     if any(column is None or None in column for column in columns_):
         return False
-    return one.examples == other.examples and one.rows == other.rows
+    return new.examples == other.examples and new.rows == other.rows
 
 
 def rows_of(items: ItemScores, score: str) -> dict[str, str]:
-    """The hash of the row of every item that has the score."""
+    """Return the hash of the row of each scored item, by id."""
     column = items.scores.get(score, [])
     rows = zip(items.examples, items.rows, column, strict=False)
     return {name: row for name, row, value in rows if value is not None}
 
 
 def _named(names: Iterable[str], what: str) -> str:
-    known = list(names)
-    return f"{count(len(known), 'item')} {what}: {join_names(known, NAMED)}"
+    listed = list(names)
+    return f"{count(len(listed), 'item')} {what}: {join_names(listed, NAMED)}"
 
 
 # Comparisons and verdicts
@@ -194,22 +194,33 @@ def compare(
     chosen: int | PooledChoice | None = None,
     level: float = LEVEL,
 ) -> BenchmarkComparison:
-    """The new result against the only baseline or the best of several, by the benchmark's primary metric or another.
+    """Compare a new result with its baseline, or with the best of several.
 
-    ``chosen`` is the baseline that was chosen by something else, or by more than these items. Raises ``GateError`` for
-    a metric that there is not, ``ValueError`` without baselines.
+    Args:
+        new: The new result, with its items.
+        baselines: At least one earlier result.
+        metric: The metric; by default the primary one.
+        chosen: The index (from 0) of the baseline, if other items chose it or helped to; None: chosen by these items.
+        level: The confidence level of the interval.
+
+    Raises:
+        GateError: If a result lacks the metric.
+        ValueError: Without baselines.
+
     """
     metric = metric or new.saved.primary
-    score, how = score_name(new.saved, metric), new.saved.aggregation(metric)
-    place = chosen.place if isinstance(chosen, PooledChoice) else chosen
-    if how.is_corpus_level:
-        return _compare_corpus_metric(new, baselines, metric, chosen=place, level=level)
+    score, aggregation = score_name(new.saved, metric), new.saved.aggregation(metric)
+    index = chosen.place if isinstance(chosen, PooledChoice) else chosen
+    if aggregation.is_corpus_level:
+        return _compare_corpus_metric(new, baselines, metric, chosen=index, level=level)
     aligned = columns(new.items, [baseline.items for baseline in baselines], score)
     if lacking := aligned.lacking:
-        return _not_compared(new, baselines, metric, lacking, chosen=place, level=level)
-    selection = compare_aligned(aligned, higher=how.higher_score_is_better, chosen=chosen, level=level)
+        return _not_compared(new, baselines, metric, lacking, chosen=index, level=level)
+    selection = compare_aligned(
+        aligned, higher=aggregation.higher_score_is_better, chosen=chosen, level=level
+    )
     identical = _identical(new, baselines[selection.chosen], aligned, selection.chosen)
-    return record_of(new, baselines, metric, selection, unit=how.unit, identical=identical)
+    return record_of(new, baselines, metric, selection, unit=aggregation.unit, identical=identical)
 
 
 def _compare_corpus_metric(
@@ -220,29 +231,34 @@ def _compare_corpus_metric(
     chosen: int | None,
     level: float,
 ) -> BenchmarkComparison:
-    """The same by a corpus-level metric: by its own value (``statistics.resampling``)."""
-    how = new.saved.aggregation(metric)
-    values = [values_of(one.items, how) for one in (*baselines, new)]
-    places = [
+    """Compare by a corpus-level metric, which has no item scores, by resampling (``statistics.resampling``)."""
+    aggregation = new.saved.aggregation(metric)
+    values = [values_of(result.items, aggregation) for result in (*baselines, new)]
+    numbered = [
         replace(
-            entry.items, scores={how.of: [None if one is None else place for place, one in enumerate(own)]}
+            result.items,
+            scores={
+                aggregation.of: [
+                    None if value is None else index for index, value in enumerate(result_values)
+                ]
+            },
         )
-        for entry, own in zip((*baselines, new), values, strict=True)
+        for result, result_values in zip((*baselines, new), values, strict=True)
     ]
-    found = columns(places[-1], places[:-1], how.of)
+    aligned = columns(numbered[-1], numbered[:-1], aggregation.of)
     selection, why = None, _lacking(new, baselines, values)
-    if found.new:
+    if aligned.new:
         *others, mine = (
-            [own[int(place)] for place in column]
-            for own, column in zip(values, (*found.baselines, found.new), strict=True)
+            [result_values[int(index)] for index in column]
+            for result_values, column in zip(values, (*aligned.baselines, aligned.new), strict=True)
         )
         try:
             selection = compare_resampled(
                 others,
                 mine,
-                found.clusters,
-                draws_of(how, len(mine)),
-                higher=how.compared_higher_is_better,
+                aligned.clusters,
+                draws_of(aggregation, len(mine)),
+                higher=aggregation.compared_higher_is_better,
                 chosen=chosen,
                 level=level,
             )
@@ -252,50 +268,57 @@ def _compare_corpus_metric(
     if selection is None:
         why = f"{NOT_COMPARED}: {metric}: {why}"
         return _not_compared(new, baselines, metric, why, chosen=chosen, level=level)
-    if not how.compared_higher_is_better:
+    if not aggregation.compared_higher_is_better:
         selection = mirrored_selection(selection)
     baseline = baselines[selection.chosen]
     same = bool(new.saved.fingerprint) and new.saved.fingerprint == baseline.saved.fingerprint
     identical = same and others[selection.chosen] == mine
-    return record_of(new, baselines, metric, selection, unit=how.unit, identical=identical)
+    return record_of(new, baselines, metric, selection, unit=aggregation.unit, identical=identical)
 
 
 def _lacking(new: BenchmarkScores, baselines: Sequence[BenchmarkScores], values: Sequence[list[Any]]) -> str:
-    """Why two results have no item in common of which the metric can be made."""
-    entries = [one for one, own in zip((*baselines, new), values, strict=True) if own.count(None) == len(own)]
-    if not entries:
+    """Return the reason why the results share no item from which the metric can be computed."""
+    unusable = [
+        result
+        for result, result_values in zip((*baselines, new), values, strict=True)
+        if result_values.count(None) == len(result_values)
+    ]
+    if not unusable:
         return "no items in common"
-    saved = entries[0].saved
+    saved = unusable[0].saved
     return f"what it is made of was not kept for {saved.checkpoint} in {saved.run_id}; score it again"
 
 
 def compare_aligned(
-    found: AlignedScores,
+    aligned: AlignedScores,
     *,
     higher: bool,
     chosen: int | PooledChoice | None = None,
     level: float = LEVEL,
 ) -> Selection:
-    """The new scores against the others'. Where lower is better, the distances of the scores from the largest possible
-    one are compared."""
+    """Compare aligned scores; if lower is better, their distances from the largest possible score."""
     if higher:
-        return compare_with_best(found.baselines, found.new, found.clusters, chosen=chosen, level=level)
-    top = 1.0 if all(0 <= value <= 1 for run in (*found.baselines, found.new) for value in run) else 0.0
-    baselines = [[top - value for value in run] for run in found.baselines]
+        return compare_with_best(aligned.baselines, aligned.new, aligned.clusters, chosen=chosen, level=level)
+    top = 1.0 if all(0 <= value <= 1 for run in (*aligned.baselines, aligned.new) for value in run) else 0.0
+    baselines = [[top - value for value in run] for run in aligned.baselines]
     mirrored = compare_with_best(
-        baselines, [top - value for value in found.new], found.clusters, chosen=chosen, level=level
+        baselines, [top - value for value in aligned.new], aligned.clusters, chosen=chosen, level=level
     )
     return mirrored_selection(mirrored, top)
 
 
-def mirrored_selection(one: Selection, top: float = 0.0) -> Selection:
-    """The selection of ``top`` less each value, which is better in the other direction."""
-    return replace(one, comparison=one.comparison.mirrored(top), as_measured=one.as_measured.mirrored(top))
+def mirrored_selection(selection: Selection, top: float = 0.0) -> Selection:
+    """Return a selection with every value subtracted from ``top``, which reverses the better direction."""
+    return replace(
+        selection,
+        comparison=selection.comparison.mirrored(top),
+        as_measured=selection.as_measured.mirrored(top),
+    )
 
 
-def check_means(parts: Iterable[tuple[BenchmarkScores, str]]) -> None:
-    """Raises ``GateError`` for a metric that is no mean of its items' scores, of which no sum is made item by item."""
-    for entry, metric in parts:
+def check_means(components: Iterable[tuple[BenchmarkScores, str]]) -> None:
+    """Raise ``GateError`` for a metric that is no mean of item scores: a composite needs sums item by item."""
+    for entry, metric in components:
         if not entry.saved.aggregation(metric).is_mean:
             raise GateError(
                 f"{entry.saved.benchmark} {metric} is no mean of its items' scores, of which a composite is made"
@@ -303,39 +326,42 @@ def check_means(parts: Iterable[tuple[BenchmarkScores, str]]) -> None:
 
 
 def compare_composite(
-    name: str, parts: Sequence[CompositeComponent], *, chosen: int | None = None, level: float = LEVEL
+    name: str, components: Sequence[CompositeComponent], *, chosen: int | None = None, level: float = LEVEL
 ) -> BenchmarkComparison:
-    """The new composite against the best of the baselines', which stand in the same order in every part.
+    """Compare a new composite with the best of the baselines.
 
-    ``chosen`` is the place of a baseline that was chosen by something else.
-
-    Raises as ``compare`` does, and for a part that is no mean of its items' scores.
+       All components list their baselines in one order.
+    ``chosen`` is the index of the baseline if other items chose it.
+       Raises like ``compare``, and ``GateError`` for a part that is no mean of item scores.
     """
-    check_means([(part.new, part.metric) for part in parts])
-    new, baselines = parts[0].new, parts[0].baselines
+    check_means([(component.new, component.metric) for component in components])
+    new, baselines = components[0].new, components[0].baselines
     by_benchmark: dict[str, list[tuple[CompositeComponent, AlignedScores]]] = {}
-    for part in parts:
-        score = score_name(part.new.saved, part.metric)
-        found = columns(part.new.items, [one.items for one in part.baselines], score)
-        if lacking := found.lacking:
+    for component in components:
+        score = score_name(component.new.saved, component.metric)
+        aligned = columns(component.new.items, [baseline.items for baseline in component.baselines], score)
+        if lacking := aligned.lacking:
             record = _not_compared(new, baselines, COMPOSITE, lacking, level=level)
             return replace(record, benchmark=name)
-        by_benchmark.setdefault(part.new.saved.benchmark, []).append((part, found))
+        by_benchmark.setdefault(component.new.saved.benchmark, []).append((component, aligned))
     selection = compare_composite_with_best(
         [
             SharedItems(
-                [WeightedPart(part.weight, found.baselines, found.new) for part, found in same],
-                same[0][1].clusters,
+                [
+                    WeightedPart(component.weight, aligned.baselines, aligned.new)
+                    for component, aligned in group
+                ],
+                group[0][1].clusters,
             )
-            for same in by_benchmark.values()
+            for group in by_benchmark.values()
         ],
         chosen=chosen,
         level=level,
     )
     identical = all(
-        _identical(part.new, part.baselines[selection.chosen], found, selection.chosen)
-        for same in by_benchmark.values()
-        for part, found in same
+        _identical(component.new, component.baselines[selection.chosen], aligned, selection.chosen)
+        for group in by_benchmark.values()
+        for component, aligned in group
     )
     record = record_of(new, baselines, COMPOSITE, selection, identical=identical)
     return replace(record, benchmark=name, counts=ItemCounts())
@@ -348,11 +374,20 @@ def compute_verdicts(
     margins: Mapping[Key, float] | None = None,
     alpha: float = ALPHA,
 ) -> dict[Key, BenchmarkComparison]:
-    """The comparisons of one checkpoint with a verdict each, in the order given; ``margins`` are those that differ.
+    """Return the comparisons of one checkpoint with their verdicts, in the given order.
 
-    A checkpoint that is compared with itself and scores alike is "not worse" without a test: nothing is left to
-    chance, and nothing counts in Holm's correction. Raises ``ValueError`` for margins and alphas out of range, and for
-    comparisons of another level than 1 - alpha.
+    A checkpoint that is compared with itself and scores alike is "not worse" without a test, and does not count in
+    Holm's correction.
+
+    Args:
+        compared: The comparisons, by any key.
+        margin: The largest loss that still counts as not worse, as a share.
+        margins: The margins of comparisons with another one.
+        alpha: The chance of a false alarm over all comparisons.
+
+    Raises:
+        ValueError: If a margin or alpha is out of range, or a comparison's level is not 1 - alpha.
+
     """
     judged = judge_comparisons(
         {
@@ -371,13 +406,13 @@ def compute_verdicts(
     return {name: replace(record, comparison=judged[name]) for name, record in compared.items()}
 
 
-def _identical(new: BenchmarkScores, baseline: BenchmarkScores, found: AlignedScores, place: int) -> bool:
+def _identical(new: BenchmarkScores, baseline: BenchmarkScores, aligned: AlignedScores, index: int) -> bool:
     same = bool(new.saved.fingerprint) and new.saved.fingerprint == baseline.saved.fingerprint
-    return same and found.baselines[place] == found.new
+    return same and aligned.baselines[index] == aligned.new
 
 
 NOT_COMPARED: Final = "not compared"
-"""The beginning of the reason why a metric is not compared."""
+"""The prefix of a reason why a metric is not compared."""
 
 
 def _not_compared(
@@ -397,11 +432,11 @@ def _not_compared(
 
 
 POOLED: Final = "pooled"
-"""The word that stands for the metric of all items together."""
+"""The name of the metric of all items together."""
 
 
 class PooledPart(NamedTuple):
-    """One benchmark: the new result, its baselines, and their comparison."""
+    """One benchmark of the pooled test: the new result, its baselines, and their comparison."""
 
     new: BenchmarkScores
     baselines: Sequence[BenchmarkScores]
@@ -409,70 +444,72 @@ class PooledPart(NamedTuple):
 
     @property
     def is_flips(self) -> bool:
-        """Return whether a single baseline and gained and lost items of their own say everything."""
+        """Return whether the comparison is of one baseline by the flips of independent items."""
         comparison = self.compared.comparison
         return len(self.baselines) == 1 and comparison.flips is not None and comparison.units == comparison.n
 
 
 class Pooled(NamedTuple):
-    """All items together: the names of the benchmarks, and the comparison."""
+    """The comparison of all items together, with the names of the benchmarks."""
 
     benchmarks: tuple[str, ...]
     compared: BenchmarkComparison
 
 
 def pool(parts: Mapping[str, PooledPart], *, level: float) -> Pooled | None:
-    """The benchmarks as one; None for fewer than two, and where no earlier checkpoint has all of them."""
-    kept = {
-        name: part
-        for name, part in parts.items()
-        if are_pooled((part.new, *part.baselines), part.compared.metric)
+    """Compare all items of the benchmarks as one; None for fewer than two, or if no checkpoint has them all."""
+    eligible = {
+        name: result
+        for name, result in parts.items()
+        if are_pooled((result.new, *result.baselines), result.compared.metric)
     }
-    if len(kept) < 2:
+    if len(eligible) < 2:
         return None
-    shared = of_the_same_checkpoints([part.baselines for part in kept.values()])
+    shared = of_the_same_checkpoints([result.baselines for result in eligible.values()])
     if not shared[0]:
         return None
-    references = {part.baselines[part.compared.place].saved.checkpoint_key for part in kept.values()}
-    keys = [one.saved.checkpoint_key for one in shared[0]]
+    references = {
+        result.baselines[result.compared.place].saved.checkpoint_key for result in eligible.values()
+    }
+    keys = [baseline.saved.checkpoint_key for baseline in shared[0]]
     chosen = keys.index(next(iter(references))) if len(references) == 1 and references <= {*keys} else None
-    if all(part.is_flips for part in kept.values()):
-        compared = _by_flips([*kept.values()], level)
+    if all(result.is_flips for result in eligible.values()):
+        compared = _by_flips([*eligible.values()], level)
     else:
-        sizes = [_size(part) for part in kept.values()]
+        sizes = [_size(result) for result in eligible.values()]
         weighed = [
-            CompositeComponent(size / sum(sizes), part.compared.metric, part.new, baselines)
-            for size, part, baselines in zip(sizes, kept.values(), shared, strict=True)
+            CompositeComponent(size / sum(sizes), result.compared.metric, result.new, baselines)
+            for size, result, baselines in zip(sizes, eligible.values(), shared, strict=True)
         ]
         compared = compare_composite(POOLED, weighed, chosen=chosen, level=level)
-    compared = replace(compared, benchmark=count(len(kept), "benchmark"), metric=POOLED)
-    return Pooled(tuple(kept), compared)
+    compared = replace(compared, benchmark=count(len(eligible), "benchmark"), metric=POOLED)
+    return Pooled(tuple(eligible), compared)
 
 
 def of_the_same_checkpoints(
     results: Sequence[Sequence[BenchmarkScores]],
 ) -> list[tuple[BenchmarkScores, ...]]:
-    """The results on each of several benchmarks of those checkpoints alone that have all of them, in one order."""
-    keyed = [{one.saved.checkpoint_key: one for one in same} for same in results]
+    """Return the results of the checkpoints that have all benchmarks, in the same order for each benchmark."""
+    keyed = [{result.saved.checkpoint_key: result for result in group} for group in results]
     common = [key for key in keyed[0] if all(key in other for other in keyed[1:])]
     return [tuple(by_key[key] for key in common) for by_key in keyed]
 
 
-def _by_flips(parts: Sequence[PooledPart], level: float) -> BenchmarkComparison:
-    """The comparison of all items from what each benchmark has gained and lost against one and the same checkpoint."""
+def _by_flips(results: Sequence[PooledPart], level: float) -> BenchmarkComparison:
+    """Compare all items from the gained and lost items of each benchmark."""
     n = right = gained = lost = 0
-    for comparison in (part.compared.comparison for part in parts):
+    for comparison in (result.compared.comparison for result in results):
         up, down = comparison.flips or (0, 0)
         n, gained, lost = n + comparison.n, gained + up, lost + down
         right += round((comparison.baseline or 0.0) * comparison.n) - down
-    whole = compare_flips(right, gained, lost, n - right - gained - lost, level=level)
-    record = record_of(parts[0].new, parts[0].baselines, POOLED, nothing_chosen(0, 1, whole))
-    identical = all(part.compared.identical for part in parts)
+    pooled = compare_flips(right, gained, lost, n - right - gained - lost, level=level)
+    record = record_of(results[0].new, results[0].baselines, POOLED, nothing_chosen(0, 1, pooled))
+    identical = all(result.compared.identical for result in results)
     return replace(record, identical=identical, counts=ItemCounts())
 
 
-def _size(part: PooledPart) -> int:
-    column = part.new.items.scores[score_name(part.new.saved, part.compared.metric)]
+def _size(result: PooledPart) -> int:
+    column = result.new.items.scores[score_name(result.new.saved, result.compared.metric)]
     return sum(value is not None for value in column)
 
 
@@ -482,8 +519,8 @@ def are_pooled(results: Sequence[BenchmarkScores], metric: str) -> bool:
         score = score_name(results[0].saved, metric)
     except GateError:  # a mean over groups
         return False
-    how = results[0].saved.aggregation(metric)
-    if not how.is_mean or not how.higher_score_is_better or how.unit:
+    aggregation = results[0].saved.aggregation(metric)
+    if not aggregation.is_mean or not aggregation.higher_score_is_better or aggregation.unit:
         return False
     columns = [result.items.scores.get(score) for result in results]
     return all(column and all(value is None or 0 <= value <= 1 for value in column) for column in columns)

@@ -1,13 +1,12 @@
-"""Early stopping (``--eval-set gate_sequential``): the items of a run that are not needed any more.
+"""Stop benchmarks early (``--eval-set gate_sequential``) once more items cannot change their verdicts.
 
-A benchmark is asked in a drawn order, and stops once an interim analysis of a growing share of its items settles its
-verdict against the baselines. Where there is no baseline nothing stops, nor by a metric that no score's mean tells. The
-first analysis waits until its items are scored: only then is it known whether the benchmark was asked through a chat
-template, and so which baselines it has.
+A benchmark is asked in a drawn order, and stops when an interim analysis of its first items settles its verdict against
+the baselines. A benchmark without a baseline never stops, nor does one with a corpus-level metric. The first analysis
+waits until its items are scored, because the baselines depend on whether a chat template was used.
 
-``statistics.sequential`` plans the analyses and decides at each. An analysis needs a score of every item so far; after
-an item that ended in error or was skipped there is no further one. Its decision depends on the items before it alone,
-so every process that has their records comes to the same end.
+``statistics.sequential`` plans the analyses and decides at each. An analysis needs a score for every item so far; an
+item that ended in error or was skipped ends the analyses. A decision depends only on the items before it, so all
+processes with their records agree.
 """
 
 from __future__ import annotations
@@ -46,8 +45,10 @@ Series: TypeAlias = tuple[str, str]
 
 
 class InterimSchedule(NamedTuple):
-    """One checkpoint's items of one benchmark in the order in which they are asked: node ids, ids of the examples,
-    hashes of their rows. ``analyses`` are the numbers of items at the interim analyses, the last being all."""
+    """The items of one checkpoint and benchmark in the order of asking: node ids, example ids and hashes of rows.
+
+    ``analyses`` are the numbers of items at the interim analyses; the last is the number of all items.
+    """
 
     items: list[str]
     examples: list[str]
@@ -63,13 +64,13 @@ def draw_schedule(
     *,
     seed: int,
 ) -> tuple[list[int], InterimSchedule]:
-    """The places of the items in their drawn order, and the schedule in that order."""
+    """Return the indices of the items in their drawn order, and the schedule in that order."""
     order = item_order(examples, clusters, seed=seed)
     return order, InterimSchedule(
-        [items[which] for which in order],
-        [examples[which] for which in order],
-        [rows[which] for which in order],
-        cut([clusters[which] for which in order]),
+        [items[index] for index in order],
+        [examples[index] for index in order],
+        [rows[index] for index in order],
+        cut([clusters[index] for index in order]),
     )
 
 
@@ -77,13 +78,16 @@ class JournalTail(Protocol):
     """A journal that grows."""
 
     def new(self) -> list[Record]:
-        """The records since the last call."""
+        """Return the records since the last call."""
 
 
 @dataclass(slots=True)
 class SequentialMonitor:
-    """The interim analyses of a run. ``schedules`` has the order of each checkpoint's items of each benchmark; the
-    records come from the journal in the run's folder, or from another ``tail``."""
+    """The interim analyses of a run.
+
+    ``schedules`` has the order of the items by checkpoint and benchmark. The records come from the journal in the run's
+    folder, or from another ``tail``.
+    """
 
     directory: RunDirectory
     schedules: Mapping[Series, InterimSchedule]
@@ -93,37 +97,36 @@ class SequentialMonitor:
     tail: JournalTail | None = None
     _analyses: dict[Series, InterimAnalyses | None] = field(default_factory=dict)
     _records: dict[str, Record] = field(default_factory=dict)
-    _places: dict[str, tuple[Series, int]] = field(default_factory=dict)
+    _positions: dict[str, tuple[Series, int]] = field(default_factory=dict)
     _baselines: dict[Series, BaselineChoice] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for series, schedule in self.schedules.items():
-            for place, item in enumerate(schedule.items):
-                self._places[item] = series, place
+            for index, item in enumerate(schedule.items):
+                self._positions[item] = series, index
 
     def settled(self, item: str) -> str | None:
-        """The reason why the item is not needed any more; None where it is."""
-        series, place = self._places.get(item, (None, 0))
-        if series is None or place < self.schedules[series].analyses[0]:
+        """Return the reason why an item need not be asked; None if it must be."""
+        series, index = self._positions.get(item, (None, 0))
+        if series is None or index < self.schedules[series].analyses[0]:
             return None
         early = self._advance(series)
-        if early is None or early.stop is None or place < early.stop.items:
+        if early is None or early.stop is None or index < early.stop.items:
             return None
         return early.stop.text
 
     def family(self, series: Series) -> int:
-        """The number of benchmarks of the checkpoint that share the chance of a false alarm: all that were
-        collected."""
+        """Return the number of collected benchmarks of the checkpoint, which share the chance of a false alarm."""
         return sum(checkpoint == series[0] for checkpoint, _ in self.schedules)
 
     def early(self) -> dict[Series, EarlyVerdict]:
-        """The verdicts that an interim analysis has settled, the last one included."""
+        """Return the verdicts that an interim or final analysis has settled."""
         return {series: early for series in self.schedules if (early := self._advance(series)) is not None}
 
     def _advance(self, series: Series) -> EarlyVerdict | None:
         if (analyses := self._analyses.get(series)) is not None and analyses.settled is not None:
             return analyses.settled
-        self._read()
+        self._read_journal()
         if series not in self._analyses:
             first = self.schedules[series].items[: self.schedules[series].analyses[0]]
             records = [record for item in first if (record := self._records.get(item)) is not None]
@@ -133,7 +136,7 @@ class SequentialMonitor:
         analyses = self._analyses[series]
         return None if analyses is None else analyses.advance(self._records)
 
-    def _read(self) -> None:
+    def _read_journal(self) -> None:
         if self.tail is None:
             self.tail = JournalFollower(self.directory.path)
         for item, record in latest(self.tail.new()).items():
@@ -143,8 +146,8 @@ class SequentialMonitor:
     def _begin(self, series: Series, records: Sequence[Record]) -> InterimAnalyses | None:
         """Begin the interim analyses of a benchmark whose first items have these records.
 
-        None where it has no baseline. The baselines of the checkpoint's other benchmarks are found without their
-        records, which any process may have or not.
+        Return None without a baseline. The baselines of the checkpoint's other benchmarks are chosen without their
+        records, so that all processes agree.
         """
         for key, schedule in self.schedules.items():
             if key[0] == series[0] and key not in self._baselines:
@@ -166,12 +169,17 @@ class SequentialMonitor:
         )
 
     def _saved(self, series: Series, records: Sequence[Record]) -> StoredResult:
-        """The coming result, as far as it is known: without numbers."""
+        """Return the coming result of a benchmark, without numbers."""
         checkpoint, benchmark = series
         declaration = self.declarations[benchmark]
         manifest: dict[str, Any] = self.directory.read_manifest()
         row: dict[str, Any] = next(
-            (checkpoint_row for checkpoint_row in manifest.get("checkpoints", ()) if checkpoint_row["name"] == checkpoint), {}
+            (
+                checkpoint_row
+                for checkpoint_row in manifest.get("checkpoints", ())
+                if checkpoint_row["name"] == checkpoint
+            ),
+            {},
         )
         scores = dict.fromkeys(name for record in records for name in record.scores)
         return stored_result(
@@ -199,17 +207,23 @@ def interim_analyses(
     *,
     others: Mapping[str, BaselineChoice] = MappingProxyType({}),
 ) -> InterimAnalyses | None:
-    """Return the interim analyses of a benchmark in a gate over ``family`` of them; None where it has no baseline.
+    """Return the interim analyses of a benchmark; None without a baseline.
 
-    ``saved`` is its coming result without numbers. ``others`` are the baselines of the checkpoint's other benchmarks:
-    all go with the checkpoint that is the best over all items.
+    Args:
+        schedule: The items in the order of asking.
+        saved: The coming result, without numbers.
+        source: The baselines.
+        plan: The settings of the gate.
+        family: The number of benchmarks that share the chance of a false alarm.
+        others: The baselines of the checkpoint's other benchmarks: all use the best checkpoint over all items.
+
     """
     new = BenchmarkScores(saved, _all_items(schedule, saved))
     metric = metrics_of(new, plan)[0]
     choice = find_baselines(new, source, metric=metric, allow=plan.allow)
     if choice.state != "chosen":
         return None
-    if saved.aggregation(metric).is_corpus_level:  # no boundary is known for it
+    if saved.aggregation(metric).is_corpus_level:  # stopping boundaries exist only for means
         schedule = schedule._replace(analyses=schedule.analyses[-1:])
     analyses = plan_analyses(
         schedule.analyses,
@@ -229,7 +243,7 @@ def interim_analyses(
 
 
 def _all_items(schedule: InterimSchedule, saved: StoredResult) -> ItemScores:
-    """All the items of the schedule as if they had been scored, to find what has the same."""
+    """Return all items of the schedule with scores of 0, to match them with those of baselines."""
     count = len(schedule.items)
     made_of = [saved.aggregation(name).of for name in saved.aggregate]
     pairs = sorted(zip(schedule.examples, schedule.rows, strict=True))
@@ -244,8 +258,11 @@ def _all_items(schedule: InterimSchedule, saved: StoredResult) -> ItemScores:
 
 @dataclass(slots=True)
 class InterimAnalyses:
-    """The interim analyses of one benchmark of one checkpoint, by one metric. ``saved`` is its result without
-    numbers, ``found`` its baselines, ``reference`` the best of them over all their items."""
+    """The interim analyses of one benchmark of one checkpoint, by one metric.
+
+    ``saved`` is the result without numbers, ``choice`` has the baselines, ``reference`` is the best of them over all
+    items.
+    """
 
     schedule: InterimSchedule
     plan: AnalysisPlan
@@ -258,7 +275,7 @@ class InterimAnalyses:
     _next: int = field(default=0)
 
     def advance(self, records: Mapping[str, Record]) -> EarlyVerdict | None:
-        """Make every analysis whose items all have a score; return the stop, once there is one."""
+        """Make every analysis whose items are all scored; return the early verdict, once there is one."""
         while self.settled is None and self._next < len(self.schedule.analyses):
             items = self.schedule.items[: self.schedule.analyses[self._next]]
             scored = [record for item in items if (record := records.get(item)) is not None]
@@ -274,24 +291,26 @@ class InterimAnalyses:
             )
             stop = decide_at(self.plan, self._next, compared.comparison, compared.as_measured)
             if stop is not None:
-                self.settled = EarlyVerdict(self.choice, self._judged(compared, stop), stop)
+                self.settled = EarlyVerdict(self.choice, self._with_verdict(compared, stop), stop)
             self._next += 1
         return self.settled
 
-    def _judged(self, compared: BenchmarkComparison, stop: EarlyStop) -> BenchmarkComparison:
-        """The comparison of a stop with its verdict. Its p is not adjusted: the analyses' own levels allow for their
-        number and for that of the benchmarks."""
+    def _with_verdict(self, compared: BenchmarkComparison, stop: EarlyStop) -> BenchmarkComparison:
+        """Return the comparison with the verdict of a stop.
+
+        Its p is not adjusted: the levels of the analyses already allow for the numbers of analyses and benchmarks.
+        """
         comparison = replace(
             compared.comparison,
             verdict=stop.kind,
             margin=self.plan.margin,
             family=self.family,
-            why=_why(compared.comparison, stop),
+            why=_explain(compared.comparison, stop),
         )
         return replace(compared, comparison=comparison)
 
 
-def _why(comparison: Comparison, stop: EarlyStop) -> str:
+def _explain(comparison: Comparison, stop: EarlyStop) -> str:
     if comparison.difference is None:
         return comparison.why or "nothing to compare"
     unit = comparison.told_in
