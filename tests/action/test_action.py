@@ -344,5 +344,5 @@ def test_the_configuration_of_the_documentation_can_be_read(tmp_path: Path) -> N
     (block,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
     (tmp_path / "pyproject.toml").write_text(block, encoding="utf-8")
     plan = read_gate_config(tmp_path / "pyproject.toml", required=True)
-    assert plan.own("real_coref").floors[0].text == "real@1 >= 0.6"
+    assert plan.rules_of("real_coref").floors[0].text == "real@1 >= 0.6"
     assert plan.metrics == ("score",)

@@ -118,7 +118,7 @@ def test_shares_may_be_written_in_per_cent_everywhere(tmp_path: Path, text: str,
         f"margin = '{text}'\nalpha = '{text}'\n[benchmarks.b]\nmargin = '{text}'\nmax_drop = '{text}'\n"
         f"floors = ['acc >= {text}']",
     )
-    own = found.own("b")
+    own = found.rules_of("b")
     assert (found.margin, found.alpha, own.margin, own.max_drop) == (share,) * 4
     assert own.floors == (Floor("acc", ">=", share, percent=True),)
     assert found == plan(
@@ -208,7 +208,7 @@ def test_saved_values_say_that_a_metric_is_no_share_whatever_its_name() -> None:
 
 def test_several_metrics_stand_in_a_list_and_not_beside_a_single_one(tmp_path: Path) -> None:
     found = plan(tmp_path, 'metrics = ["real@1", "real@5"]\n[benchmarks.b]\nmetrics = ["acc", "f1"]')
-    assert (found.metrics, found.own("b").metrics) == (("real@1", "real@5"), ("acc", "f1"))
+    assert (found.metrics, found.rules_of("b").metrics) == (("real@1", "real@5"), ("acc", "f1"))
     with pytest.raises(GateError, match="both metric and metrics are given; leave metric out"):
         plan(tmp_path, 'metric = "a"\nmetrics = ["b"]')
     for nothing in ("[]", '[""]'):
@@ -222,7 +222,9 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_one_floor_may_stand_without_a_list(tmp_path: Path) -> None:
-    assert plan(tmp_path, "[benchmarks.b]\nfloors = 'acc > 0.5'").own("b").floors == (Floor("acc", ">", 0.5),)
+    assert plan(tmp_path, "[benchmarks.b]\nfloors = 'acc > 0.5'").rules_of("b").floors == (
+        Floor("acc", ">", 0.5),
+    )
 
 
 @given(

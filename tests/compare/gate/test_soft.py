@@ -103,5 +103,5 @@ def test_the_largest_allowed_drop_is_one_of_the_primary_metric() -> None:
 
 def test_p_right_is_compared_by_the_score_that_no_scale_moves() -> None:
     plan = gate_config_of({"metric": "p_right", "benchmarks": {"b": {"metrics": ["soft", "acc"]}}}, "here")
-    assert (plan.metrics, plan.own("b").metrics) == (("soft",), ("soft", "acc"))
+    assert (plan.metrics, plan.rules_of("b").metrics) == (("soft",), ("soft", "acc"))
     assert plan.metrics_of("b", "acc", []) == ("acc", "soft")

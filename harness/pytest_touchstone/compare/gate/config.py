@@ -1,29 +1,29 @@
-"""``[tool.touchstone.gate]`` -> what a gate is to do, and the check that the benchmarks and metrics exist.
+"""Read the settings of a gate from ``[tool.touchstone.gate]``, and check that its benchmarks and metrics exist.
 
     [tool.touchstone.gate]
-    mode = "plain"                # what --gate alone means: plain, or strict (fails also where it is inconclusive)
-    baseline = "best"             # as --baseline
-    metric = "score"              # as the key gate_metric; several: metrics = ["real@1", "real@5"]; "soft" of choices
-    margin = 0.01                 # a loss up to this is no reason to fail: 0.01 is one point
+    mode = "plain"                # the meaning of --gate alone: plain, or strict (fails also if inconclusive)
+    baseline = "best"             # like --baseline
+    metric = "score"              # like the key gate_metric; several: metrics = ["real@1", "real@5"]; "soft" of choices
+    margin = 0.01                 # a loss up to this does not fail: 0.01 is one point
     alpha = 0.05                  # chance of a false alarm over all benchmarks together, in either direction
     pooled = false                # true: the verdict on all items together may fail the gate too
-    accepted = "FILE"             # the drops that were accepted, by default touchstone-accepted.json beside this file
+    accepted = "FILE"             # the accepted drops, by default touchstone-accepted.json beside this file
 
     [tool.touchstone.gate.benchmarks.real_coref]
     metric = "real@1"             # compared by this metric instead of its primary one; or metrics = [...]
-    margin = 0.02                 # its own
-    max_drop = 0.05               # fails at any larger drop of the measured value, certain or not
+    margin = 0.02                 # replaces the general margin
+    max_drop = 0.05               # fails at any larger measured drop, significant or not
     floors = ["real@1 >= 0.60"]   # fails below, whatever the baseline
 
-margin, alpha, max_drop and the bounds of floors are shares: 0.05, or as a text "5%". Per cent are hundredths of the
-metric, that is points; never per cent of the baseline.
+margin, alpha, max_drop and the bounds of floors are shares: 0.05, or as a text "5%". A per cent is 0.01 of the
+metric, that is one point; never a per cent of the baseline.
 
-A file that gate_config names has the same tables, or the keys of [tool.touchstone.gate] at its top. What is not known
-is refused, with the nearest name there is.
+A file that gate_config names has the same tables, or the keys of [tool.touchstone.gate] at its top. An unknown key is
+an error that suggests the nearest name.
 
-Names are checked before anything runs, as far as they are known. Bounds that no share can have are refused. A share is
-from 0 to 1. Metrics whose names say so (accuracies, exact matches, F1, pass@k and the like) are shares, and composites
-are; a metric with a saved value below 0 or above 1 is none whatever its name.
+Names of benchmarks and metrics are checked before anything runs, as far as possible. A floor on a share must lie
+from 0 to 1. Composites are shares, and so are metrics by name (accuracies, exact matches, F1, pass@k and the like),
+unless a saved value is below 0 or above 1.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -55,7 +56,7 @@ KEYS: Final = (
     *("mode", "baseline", "metric", "metrics", "allow", "margin", "alpha", "pooled"),
     *("accepted", "benchmarks"),
 )
-OWN_KEYS: Final = ("metric", "metrics", "margin", "max_drop", "floors")
+BENCHMARK_KEYS: Final = ("metric", "metrics", "margin", "max_drop", "floors")
 
 TABLE: Final = "tool.touchstone.gate"
 
@@ -67,40 +68,39 @@ OPERATORS: Final[Mapping[str, Callable[[float, float], bool]]] = {
 }
 DIGITS: Final = 4
 _FLOOR: Final = re.compile(
-    r"\s*(?P<metric>\S+?)\s*(?P<how>>=|<=|>|<)\s*(?P<bound>[-+]?\d*\.?\d+(e[-+]?\d+)?%?)\s*"
+    r"\s*(?P<metric>\S+?)\s*(?P<sign>>=|<=|>|<)\s*(?P<bound>[-+]?\d*\.?\d+(e[-+]?\d+)?%?)\s*"
 )
 _NUMBER: Final = re.compile(r"([-+]?\d*\.?\d+(?:e[-+]?\d+)?)(%?)")
 
 
 @dataclass(frozen=True, slots=True)
 class Floor:
-    """A bound that a metric's value must keep: ``real@1 >= 0.6``, ``perplexity <= 20``. ``percent``: it was written
-    as ``60%``."""
+    """A bound for the value of a metric, such as ``real@1 >= 0.6``; ``percent`` if it was written as ``60%``."""
 
     metric: str
-    how: str
+    sign: str
     bound: float
     percent: bool = False
 
     @property
     def text(self) -> str:
-        """The bound as a person writes it."""
-        return f"{self.metric} {self.how} {self.bound:.12g}"
+        """Return the bound as a person writes it."""
+        return f"{self.metric} {self.sign} {self.bound:.12g}"
 
     def holds(self, value: float) -> bool:
-        """Return whether the value keeps it; one that misses the bound by no more than rounding is at it."""
+        """Return whether the value keeps the bound; a miss within rounding error is no miss."""
         at_bound = math.isclose(value, self.bound, rel_tol=ROUNDING, abs_tol=ROUNDING)
-        return OPERATORS[self.how](self.bound if at_bound else value, self.bound)
+        return OPERATORS[self.sign](self.bound if at_bound else value, self.bound)
 
     def shown(self, value: float) -> str:
-        """The value with as many digits as tell it from the bound."""
+        """Return the value with enough digits to differ from the bound."""
         digits = (n for n in range(DIGITS, 12) if f"{value:.{n}g}" != f"{self.bound:.{n}g}")
         return f"{value:.{next(digits, DIGITS)}g}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkRules:
-    """The rules for one benchmark beside the general ones; None, or empty, where nothing is."""
+    """The rules for one benchmark; None or empty where the general ones apply."""
 
     metrics: tuple[str, ...] = ()
     margin: float | None = None
@@ -110,7 +110,7 @@ class BenchmarkRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateConfig:
-    """The settings of a gate. With ``mode`` None verdicts are shown, and the exit code does not depend on them."""
+    """The settings of a gate; with ``mode`` None verdicts are shown and do not change the exit code."""
 
     mode: str | None = None
     baseline: str = "best"
@@ -124,152 +124,161 @@ class GateConfig:
     accepted_file: str = FILE
     accepted: tuple[AcceptedDrop, ...] = ()
     composites: tuple[Composite, ...] = ()
-    """The known composites: those of the run and of its baselines, not of the configuration."""
+    """The composites of the run and of its baselines; no key of the configuration."""
 
     def composite_of(self, name: str) -> Composite | None:
-        """The composite of this name, if there is one."""
-        return next((one for one in self.composites if one.name == name), None)
+        """Return the composite with this name, or None."""
+        return next((composite for composite in self.composites if composite.name == name), None)
 
     @property
     def plain_metrics(self) -> list[str]:
-        """The gate's metrics that are not composites."""
+        """Return the gate's metrics that are not composites."""
         return [name for name in self.metrics if self.composite_of(name) is None]
 
-    def metrics_of(self, benchmark: str, primary: str, known: Iterable[str]) -> tuple[str, ...]:
-        """The metrics by which a benchmark is compared: its own, which ``known`` may lack, else those of the gate that
-        it has, else the primary one. The soft score never comes without the primary one."""
-        there = set(known)
-        shared = tuple(name for name in self.metrics if name in there)
-        named = self.own(benchmark).metrics or shared or (primary,)
+    def metrics_of(self, benchmark: str, primary: str, available: Iterable[str]) -> tuple[str, ...]:
+        """Return the metrics by which a benchmark is compared.
+
+        These are the metrics of its own rules, which ``available`` may lack, else those of the gate that it has, else
+        the primary one. The soft score never comes without the primary one.
+        """
+        names = set(available)
+        shared = tuple(name for name in self.metrics if name in names)
+        named = self.rules_of(benchmark).metrics or shared or (primary,)
         return tuple(dict.fromkeys((primary, *named))) if SOFT in named else named
 
-    def own(self, benchmark: str) -> BenchmarkRules:
-        """The rules for this benchmark. For ``styled[polite]``, a result for one value of a parameter, they are its
-        own rules, else those for ``styled``."""
+    def rules_of(self, benchmark: str) -> BenchmarkRules:
+        """Return the rules for a benchmark; ``styled[polite]`` without rules has those of ``styled``."""
         return self.benchmarks.get(benchmark) or self.benchmarks.get(base_name(benchmark), BenchmarkRules())
 
-    def margin_of(self, benchmark: str, metric: str, how: Aggregation) -> float:
-        """The benchmark's own margin, or that of all; of a metric with a unit the one that it declares.
+    def margin_of(self, benchmark: str, metric: str, aggregation: Aggregation) -> float:
+        """Return the margin for a metric: the benchmark's, else that of the metric's unit, else the general one.
 
-        Raises ``GateError`` where it declares none.
+        Raises ``GateError`` for a metric with a unit that declares no margin.
         """
-        if (own := self.own(benchmark).margin) is not None:
-            return own
-        if not how.unit:
+        if (benchmark_margin := self.rules_of(benchmark).margin) is not None:
+            return benchmark_margin
+        if not aggregation.unit:
             return self.margin
-        if how.margin is None:
+        if aggregation.margin is None:
             raise GateError(
-                f"{benchmark} {metric} is in {how.unit}, for which there is no margin; give one: "
+                f"{benchmark} {metric} is in {aggregation.unit}, for which there is no margin; give one: "
                 f"margin = ... under [{TABLE}.benchmarks.{benchmark}]"
             )
-        return how.margin
+        return aggregation.margin
 
     @property
     def floors(self) -> bool:
         """Return whether any metric has a bound to keep."""
-        return any(one.floors for one in self.benchmarks.values())
+        return any(rules.floors for rules in self.benchmarks.values())
 
 
 def read_gate_config(path: Path, *, required: bool, root: Path | None = None) -> GateConfig:
-    """The plan that a TOML file has; unless ``required`` an empty one where it has none or is not there. It has the
-    drops that were accepted in the project, whose folder is ``root``, else the file's.
+    """Read the settings of a gate from a TOML file, with the accepted drops of the project.
 
-    Raises ``GateError`` naming the file, the key and the value.
+    Args:
+        path: The TOML file.
+        required: Whether the file must exist and have a gate's table; otherwise the defaults stand in for them.
+        root: The folder of the file of accepted drops; by default that of ``path``.
+
+    Raises:
+        GateError: Naming the file, the key and the value.
+
     """
-    found = _read_config(path, required=required)
-    return replace(found, accepted=read_accepted((root or path.parent) / found.accepted_file))
-
-
-def _read_config(path: Path, *, required: bool) -> GateConfig:
+    tables: Mapping[str, Any] = {}
     try:
         tables = read_toml(path)
     except (OSError, UnicodeDecodeError) as error:
-        if not required and isinstance(error, FileNotFoundError):
-            return GateConfig()
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise GateError(f"cannot read {shown_path(path)}: {reason}") from None
+        if required or not isinstance(error, FileNotFoundError):
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+            raise GateError(f"cannot read {shown_path(path)}: {reason}") from None
     except tomllib.TOMLDecodeError as error:
         raise GateError(f"{path} is no TOML: {error}") from None
-    whole = "tool" not in tables and required and path.name != "pyproject.toml"
-    table = tables if whole else _inside(tables, TABLE.split("."), str(path))
+    at_top = "tool" not in tables and required and path.name != "pyproject.toml"
+    table = tables if at_top else _subtable(tables, TABLE.split("."), str(path))
     if required and not table:
         raise GateError(f"{path} has no [{TABLE}]; give a file that has one, or its keys at the top")
-    return gate_config_of(table, f"{path}" if whole else f"{path}: [{TABLE}]")
+    config = gate_config_of(table, f"{path}" if at_top else f"{path}: [{TABLE}]")
+    return replace(config, accepted=read_accepted((root or path.parent) / config.accepted_file))
 
 
 def gate_config_of(table: Mapping[str, Any], where: str) -> GateConfig:
-    """The plan of a table; raises ``GateError``, beginning with ``where``, for anything that is not known."""
+    """Parse the settings of a gate from a table; errors (``GateError``) begin with ``where``."""
     check_names(table, KEYS, where, "key")
-    found = {key: read(table, key, where) for key, read in _READERS.items() if key in table}
-    if (mode := found.get("mode", "plain")) not in MODES:
+    settings = {key: read(table, key, where) for key, read in _READERS.items() if key in table}
+    if (mode := settings.get("mode", "plain")) not in MODES:
         raise GateError(f"{where}: {mode!r} is no mode; use {' or '.join(MODES)}")
-    found["metrics"] = _metrics(table, where)
-    found["accepted_file"] = found.pop("accepted", FILE)
-    own = table.get("benchmarks", {})
-    if not isinstance(own, Mapping) or not all(isinstance(one, Mapping) for one in own.values()):
-        raise GateError(f"{where}: benchmarks is {own!r}; give a table for each: [{TABLE}.benchmarks.NAME]")
-    found["benchmarks"] = {name: _own(one, f"{where}, benchmarks.{name}") for name, one in own.items()}
-    return GateConfig(**found)
+    settings["metrics"] = _read_metrics(table, where)
+    settings["accepted_file"] = settings.pop("accepted", FILE)
+    tables = table.get("benchmarks", {})
+    if not isinstance(tables, Mapping) or not all(isinstance(rules, Mapping) for rules in tables.values()):
+        raise GateError(
+            f"{where}: benchmarks is {tables!r}; give a table for each: [{TABLE}.benchmarks.NAME]"
+        )
+    settings["benchmarks"] = {
+        name: _parse_rules(rules, f"{where}, benchmarks.{name}") for name, rules in tables.items()
+    }
+    return GateConfig(**settings)
 
 
 def parse_floor(text: str, where: str) -> Floor:
-    """``METRIC >= NUMBER``, with >=, >, <= or <, the number as ``0.6`` or ``60%``; raises ``GateError``."""
-    found = _FLOOR.fullmatch(text)
-    if found is None:
+    """Parse ``METRIC >= NUMBER``, with >=, >, <= or <, and the number as ``0.6`` or ``60%``; raises ``GateError``."""
+    match = _FLOOR.fullmatch(text)
+    if match is None:
         raise GateError(
             f"{where}: {text!r} is no floor; write METRIC >= NUMBER, such as 'acc >= 0.6' or 'acc >= 60%'"
         )
-    bound = number_of(found["bound"])
+    bound = number_of(match["bound"])
     if bound is None:
         raise GateError(f"{where}: {text!r} is no floor: its bound is too large")
-    return Floor(found["metric"], found["how"], bound, found["bound"].endswith("%"))
+    return Floor(match["metric"], match["sign"], bound, match["bound"].endswith("%"))
 
 
 def number_of(text: str) -> float | None:
-    """The number in a text, ``60%`` as 0.6; None where that is no finite number."""
-    found = _NUMBER.fullmatch(text)
-    if found is None:
+    """Parse a number, ``60%`` as 0.6; None for a text that is no finite number."""
+    match = _NUMBER.fullmatch(text)
+    if match is None:
         return None
-    value = float(Decimal(found[1]) / 100) if found[2] else float(found[1])
+    value = float(Decimal(match[1]) / 100) if match[2] else float(match[1])
     return value if math.isfinite(value) else None
 
 
-def check_names(names: Iterable[str], known: Iterable[str], where: str, what: str) -> None:
-    """Raises ``GateError`` naming the first that is not known, the nearest one, and those that there are, of many the
-    first few."""
-    there = list(known)
+def check_names(names: Iterable[str], available: Iterable[str], where: str, what: str) -> None:
+    """Raise ``GateError`` for the first unknown name, with the nearest and the available ones."""
+    known_names = list(available)
     for name in names:
-        if name not in there:
-            hint = did_you_mean(str(name), there)
-            raise GateError(f"{where}: unknown {what} {name!r}; {hint}known are {join_names(known)}")
+        if name not in known_names:
+            hint = did_you_mean(str(name), known_names)
+            raise GateError(f"{where}: unknown {what} {name!r}; {hint}known are {join_names(available)}")
 
 
-def _own(table: Mapping[str, Any], where: str) -> BenchmarkRules:
-    check_names(table, OWN_KEYS, where, "key")
-    found = {key: read(table, key, where) for key, read in _READERS.items() if key in table}
-    floors = tuple(parse_floor(text, where) for text in _texts(table, "floors", where))
-    return BenchmarkRules(metrics=_metrics(table, where), floors=floors, **found)
+def _parse_rules(table: Mapping[str, Any], where: str) -> BenchmarkRules:
+    check_names(table, BENCHMARK_KEYS, where, "key")
+    settings = {key: read(table, key, where) for key, read in _READERS.items() if key in table}
+    floors = tuple(parse_floor(text, where) for text in _read_texts(table, "floors", where))
+    return BenchmarkRules(metrics=_read_metrics(table, where), floors=floors, **settings)
 
 
-def _metrics(table: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    """The names in ``metric`` or ``metrics``."""
+def _read_metrics(table: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    """Return the names in ``metric`` or ``metrics``."""
     if "metric" in table and "metrics" in table:
         raise GateError(f"{where}: both metric and metrics are given; leave metric out")
     if "metric" in table:
-        return metric_names([_value(table, "metric", where)])
-    found = _texts(table, "metrics", where)
-    if "metrics" in table and not all(found or ("",)):
+        return metric_names([_read_value(table, "metric", where)])
+    names = _read_texts(table, "metrics", where)
+    if "metrics" in table and not all(names or ("",)):
         raise GateError(f"{where}: metrics is {table['metrics']!r}; name at least one metric")
-    return metric_names(found)
+    return metric_names(names)
 
 
 def metric_names(written: Iterable[str]) -> tuple[str, ...]:
-    """The metrics that a person has named, each once; for ``p_right``, which the scale of the log-probabilities alone
-    moves, the soft score."""
+    """Return the metrics of a gate without duplicates, with the soft score in place of ``p_right``.
+
+    A mere rescaling of the log-probabilities changes ``p_right``.
+    """
     return tuple(dict.fromkeys(SOFT if name == P_RIGHT else name for name in written))
 
 
-def _inside(tables: Mapping[str, Any], names: Iterable[str], where: str) -> Mapping[str, Any]:
+def _subtable(tables: Mapping[str, Any], names: Iterable[str], where: str) -> Mapping[str, Any]:
     for name in names:
         tables = tables.get(name, {})
         if not isinstance(tables, Mapping):
@@ -277,7 +286,7 @@ def _inside(tables: Mapping[str, Any], names: Iterable[str], where: str) -> Mapp
     return tables
 
 
-def _value(
+def _read_value(
     table: Mapping[str, Any], key: str, where: str, kind: type[Any] = str, what: str = "a text"
 ) -> Any:
     if not isinstance(value := table[key], kind) or value == "":
@@ -285,16 +294,16 @@ def _value(
     return value
 
 
-def _texts(table: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
+def _read_texts(table: Mapping[str, Any], key: str, where: str) -> tuple[str, ...]:
     value = table.get(key, [])
-    several = [value] if isinstance(value, str) else value
-    if not isinstance(several, list) or not all(isinstance(one, str) for one in several):
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise GateError(f"{where}: {key} is {value!r}; give a list of texts")
-    return tuple(several)
+    return tuple(texts)
 
 
-def _share(table: Mapping[str, Any], key: str, where: str, *, least: float | None = None) -> float:
-    """A number below 1, above 0 or from ``least`` up, or such a share in per cent, as a text."""
+def _read_share(table: Mapping[str, Any], key: str, where: str, *, least: float | None = None) -> float:
+    """Return a share above 0 (or equal to ``least``) and below 1, written as a number or as a text like "5%"."""
     value = table[key]
     share = number_of(value) if isinstance(value, str) and value.endswith("%") else value
     if isinstance(share, bool) or not isinstance(share, (int, float)):
@@ -306,30 +315,30 @@ def _share(table: Mapping[str, Any], key: str, where: str, *, least: float | Non
     return float(share)
 
 
-def _refused(_: Mapping[str, Any], key: str, where: str) -> NoReturn:
+def _refuse_key(_: Mapping[str, Any], key: str, where: str) -> NoReturn:
     raise GateError(f"{where}: {key} can only be said on the command line, by --eval-baseline-allow NAME,...")
 
 
 _READERS: Final[Mapping[str, Callable[[Mapping[str, Any], str, str], Any]]] = {
-    "mode": _value,
-    "baseline": _value,
-    "allow": _refused,
-    "margin": functools.partial(_share, least=0.0),
-    "max_drop": functools.partial(_share, least=0.0),
-    "alpha": _share,
-    "pooled": functools.partial(_value, kind=bool, what="true or false"),
-    "accepted": _value,
+    "mode": _read_value,
+    "baseline": _read_value,
+    "allow": _refuse_key,
+    "margin": functools.partial(_read_share, least=0.0),
+    "max_drop": functools.partial(_read_share, least=0.0),
+    "alpha": _read_share,
+    "pooled": functools.partial(_read_value, kind=bool, what="true or false"),
+    "accepted": _read_value,
 }
 
 
-# Names are checked before anything runs
+# Checks before anything runs
 
 
 _NAMED: Final = re.compile(
     r"(reference_)?(acc|exact_match|f1|em|(pass|real|lambada)@\d+|math_verify|minerva_exact|hendrycks_exact"
     r"|reachable|copy_baseline)(_.*)?"
 )
-"""Names of metrics that are shares in every benchmark that comes with the package."""
+"""Names of metrics that are shares in all benchmarks of this package."""
 
 
 def check_plan(
@@ -338,61 +347,62 @@ def check_plan(
     saved: Sequence[StoredResult],
     files: Iterable[Path],
 ) -> None:
-    """Raise ``GateError`` for an unknown benchmark, for a metric that its benchmark (for a gate's metric, every
-    benchmark) is known to lack, and for a floor that no share can have.
+    """Raise ``GateError`` for unknown benchmarks, metrics that they lack, and impossible floors.
 
-    ``declared`` are the run's benchmarks; those that were saved, and those that stand in the same folders as the run's
-    ``files``, are known too.
+    Args:
+        plan: The settings of the gate.
+        declared: The benchmarks of the run.
+        saved: Saved results, whose benchmarks may be named too.
+        files: The files of the run; benchmarks of other files in their folders may be named too.
+
     """
     plan = replace(plan, composites=tuple(composites_of(saved, declared_composites(declared))))
-    made = [one.name for one in plan.composites]
+    composite_names = [composite.name for composite in plan.composites]
     if plan.sequential:
         _check_sequential(plan)
-    found = [_known_metrics(name, declared, saved) for name in declared]
-    if found and all(found):
-        known = [metric for one in found for metric in one] + made
-        check_names(plan.metrics, dict.fromkeys(known), "--eval-set gate_metric", "metric")
-    names = [*declared, *map(base_name, declared), *(one.benchmark for one in saved), *made]
+    metric_lists = [_known_metrics(name, declared, saved) for name in declared]
+    if metric_lists and all(metric_lists):
+        available = [*chain.from_iterable(metric_lists), *composite_names]
+        check_names(plan.metrics, dict.fromkeys(available), "--eval-set gate_metric", "metric")
+    names = [*declared, *map(base_name, declared), *(result.benchmark for result in saved), *composite_names]
     if any(name not in names for name in plan.benchmarks):
         names += declared_nearby(files)
     check_names(plan.benchmarks, sorted(set(names)), "gate", "benchmark")
-    for name, own in plan.benchmarks.items():
-        metrics = [name] if name in made else _known_metrics(name, declared, saved)
-        wanted = [*(floor.metric for floor in own.floors), *own.metrics]
+    for name, rules in plan.benchmarks.items():
+        metrics = [name] if name in composite_names else _known_metrics(name, declared, saved)
+        wanted = [*(floor.metric for floor in rules.floors), *rules.metrics]
         if metrics:
             check_names(wanted, metrics, f"gate, {name}", "metric")
-        if name in made and own.metrics not in ((), (name,)):
+        if name in composite_names and rules.metrics not in ((), (name,)):
             raise GateError(f"gate, {name}: a composite has no other metric than itself")
     validate_floors(plan, saved)
-    if plan.mode is not None:
-        _check_margins(plan, declared.values())
-
-
-def _check_margins(plan: GateConfig, declared: Iterable[Declaration]) -> None:
-    """Raises ``GateError`` for a metric with a unit that is to be judged and has no margin."""
-    for one in declared:
-        for metric in plan.metrics_of(one.name, one.primary, (*one.scores, *one.aggregate)):
-            plan.margin_of(one.name, metric, aggregation_of(one.aggregate, metric))
+    for benchmark in () if plan.mode is None else declared.values():
+        with_aggregates = (*benchmark.scores, *benchmark.aggregate)
+        for metric in plan.metrics_of(benchmark.name, benchmark.primary, with_aggregates):
+            # Raises for a metric with a unit and without a margin.
+            plan.margin_of(benchmark.name, metric, aggregation_of(benchmark.aggregate, metric))
 
 
 def declared_composites(declared: Mapping[str, Declaration]) -> list[Composite]:
-    """The composites that the benchmarks of a run name."""
-    return composites_from_plain(row for one in declared.values() for row in one.composites or ())
+    """Return the composites that the benchmarks of a run declare."""
+    return composites_from_plain(
+        row for declaration in declared.values() for row in declaration.composites or ()
+    )
 
 
 def validate_floors(plan: GateConfig, saved: Sequence[StoredResult]) -> None:
-    """Raises ``GateError`` for a floor that its metric, a share, keeps always or never."""
-    for name, own in plan.benchmarks.items():
-        for floor in own.floors:
-            metrics = [one.metrics.get(floor.metric) for one in saved if one.benchmark == name]
+    """Raise ``GateError`` for a floor outside [0, 1] on a metric that is a share."""
+    for name, rules in plan.benchmarks.items():
+        for floor in rules.floors:
+            metrics = [result.metrics.get(floor.metric) for result in saved if result.benchmark == name]
             values = [metric.value for metric in metrics if metric is not None and metric.value is not None]
             named = plan.composite_of(name) is not None or _NAMED.fullmatch(floor.metric)
             share = named and all(0 <= value <= 1 for value in values)
             if share and not 0 <= floor.bound <= 1:
-                raise GateError(f"gate, {name}: {floor.text!r}: {_remedy(floor)}")
+                raise GateError(f"gate, {name}: {floor.text!r}: {_suggest_bound(floor)}")
 
 
-def _remedy(floor: Floor) -> str:
+def _suggest_bound(floor: Floor) -> str:
     kind = f"{floor.metric} is a share, from 0 to 1"
     if floor.percent or not 1 < floor.bound <= 100:
         return kind
@@ -403,12 +413,12 @@ def _remedy(floor: Floor) -> str:
 
 
 def _check_sequential(plan: GateConfig) -> None:
-    """Raises ``GateError`` for what no interim analysis can settle: composites, pooled verdicts, several metrics."""
-    whole = next((name for name in plan.metrics if plan.composite_of(name) is not None), None)
-    if plan.pooled or whole is not None:
-        needs = "pooled = true" if plan.pooled else f"the composite {whole}"
+    """Raise ``GateError`` for goals of a gate that need all items: composites, pooled verdicts, several metrics."""
+    composite = next((name for name in plan.metrics if plan.composite_of(name) is not None), None)
+    if plan.pooled or composite is not None:
+        needs = "pooled = true" if plan.pooled else f"the composite {composite}"
         raise GateError(f"--eval-set gate_sequential: {needs} needs all items; leave one of the two out")
-    for named in (plan.metrics, *(own.metrics for own in plan.benchmarks.values())):
+    for named in (plan.metrics, *(rules.metrics for rules in plan.benchmarks.values())):
         if SOFT in named:
             raise GateError(
                 f"--eval-set gate_sequential settles a benchmark by one metric, and {SOFT} is tested beside the "
@@ -424,24 +434,26 @@ def _check_sequential(plan: GateConfig) -> None:
 def _known_metrics(
     name: str, declared: Mapping[str, Declaration], saved: Sequence[StoredResult]
 ) -> list[str]:
-    """The metrics that a benchmark is known to have, by its declaration or its saved results; empty where that is
-    not known."""
-    one = declared.get(name)
-    same = [
-        entry
-        for entry in saved
-        if entry.benchmark == name and (one is None or entry.conditions.get("version") == one.version)
+    """Return the metrics of a benchmark from its declaration and saved results; empty if unknown."""
+    declaration = declared.get(name)
+    results = [
+        result
+        for result in saved
+        if result.benchmark == name
+        and (declaration is None or result.conditions.get("version") == declaration.version)
     ]
-    if not same and not (one is not None and one.scores):
+    if not results and not (declaration is not None and declaration.scores):
         return []
-    own = [one.primary, *one.scores, *one.aggregate] if one is not None else []
-    if one is not None and one.grouped:
-        own += [f"{name}_macro" for name in own]
-    return list(dict.fromkeys([*own, *(metric for entry in same for metric in entry.metrics)]))
+    names = (
+        [declaration.primary, *declaration.scores, *declaration.aggregate] if declaration is not None else []
+    )
+    if declaration is not None and declaration.grouped:
+        names += [f"{name}_macro" for name in names]
+    return list(dict.fromkeys([*names, *(metric for result in results for metric in result.metrics)]))
 
 
 def declared_nearby(files: Iterable[Path]) -> list[str]:
-    """The names of all benchmarks that are declared in the folders of these files."""
+    """Return the names of all benchmarks that are declared in the folders of these files."""
     folders = {path.parent for path in files}
     paths = sorted(file for folder in folders for file in folder.glob("*.py"))
     return [name for path in paths for name in declared_in(path)]

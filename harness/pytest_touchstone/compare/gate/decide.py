@@ -229,7 +229,7 @@ def judge_case(
     margins |= {
         key: margin
         for key in compared
-        if key not in margins and (margin := plan.own(key[0]).margin) is not None
+        if key not in margins and (margin := plan.rules_of(key[0]).margin) is not None
     }
     judged = compute_verdicts(compared, margin=plan.margin, margins=margins, alpha=plan.alpha)
     judged |= {key: settled[key[0]].judged for key in keys if key[0] in settled}
@@ -451,7 +451,7 @@ def _composite_floors(case: CheckpointCase, plan: GateConfig) -> list[BenchmarkC
         for composite in plan.composites
         if composite.name not in plan.metrics
         and composite.name in case.composites
-        and plan.own(composite.name).floors
+        and plan.rules_of(composite.name).floors
     ]
 
 
@@ -543,7 +543,7 @@ def metrics_of(entry: BenchmarkScores, plan: GateConfig) -> tuple[str, ...]:
         for metric in metrics:
             score_name(saved, metric)
         return metrics
-    return (saved.primary,) if plan.own(saved.benchmark).metrics else metrics
+    return (saved.primary,) if plan.rules_of(saved.benchmark).metrics else metrics
 
 
 def margin_of(saved: StoredResult, metric: str, plan: GateConfig) -> float:
@@ -586,7 +586,7 @@ def benchmark_line(
         # Each floor is checked once: on the line of its metric, else on the first line.
         mine = [
             floor
-            for floor in plan.own(saved.benchmark).floors
+            for floor in plan.rules_of(saved.benchmark).floors
             if floor.metric == metric or (floor.metric not in others and metric == others[0])
         ]
         apply_floors(values, saved.benchmark, mine, reasons)
@@ -682,7 +682,11 @@ def _same_answers(entry: BenchmarkScores, baseline: BenchmarkScores) -> bool:
 def _note_on_metrics(saved: StoredResult, plan: GateConfig) -> list[str]:
     """Return a note for a benchmark that has none of the metrics of the gate."""
     metrics = plan.plain_metrics
-    if not metrics or plan.own(saved.benchmark).metrics or any(name in saved.metrics for name in metrics):
+    if (
+        not metrics
+        or plan.rules_of(saved.benchmark).metrics
+        or any(name in saved.metrics for name in metrics)
+    ):
         return []
     return [f"{saved.benchmark} has no {' or '.join(metrics)}: judged by {saved.primary}, its primary metric"]
 
@@ -699,7 +703,7 @@ def composite_line(
         line = replace(judged, about=plain.about, comparison=replace(judged.comparison, new=value))
         _note_verdict(line, plan, reasons)
     line = replace(line, state=choice.state, part=choice.part)
-    floors = plan.own(line.benchmark).floors
+    floors = plan.rules_of(line.benchmark).floors
     apply_floors({line.benchmark: line.comparison.new}, line.benchmark, floors, reasons)
     return _with_reasons(line, reasons)
 
@@ -735,7 +739,7 @@ def _note_verdict(line: BenchmarkComparison, plan: GateConfig, reasons: Reasons)
         reasons.fails.append("worse")
     if plan.mode == "strict" and verdict == "inconclusive":
         reasons.fails.append(STRICT)
-    most, gain = plan.own(line.benchmark).max_drop, measured.oriented.difference
+    most, gain = plan.rules_of(line.benchmark).max_drop, measured.oriented.difference
     if most is not None and line.metric != SOFT and gain is not None and gain < -most - ROUNDING:
         word = "dropped" if measured.higher_is_better else "rose"
         lost = measured.told_in.told(-gain).removeprefix("+")
