@@ -18,7 +18,7 @@ from pytest_touchstone.compare.gate.accepted import drop_of
 from pytest_touchstone.compare.gate.config import BenchmarkRules, Floor, GateConfig
 from pytest_touchstone.compare.gate.decide import cases_of, decide
 from pytest_touchstone.compare.gate.result import GateResult
-from pytest_touchstone.compare.pair import by_group, compare_pair
+from pytest_touchstone.compare.pair import compare_pair, split_by_group
 from pytest_touchstone.compare.plan import make_plan, targets_of
 from pytest_touchstone.compare.sequential import draw_schedule, interim_analyses
 from pytest_touchstone.compare.standings import standings_of
@@ -121,7 +121,7 @@ def test_totals_of_such_a_metric_are_shown_and_not_compared() -> None:
 def test_groups_are_compared_by_the_metric_too() -> None:
     halves: list[str | None] = ["even" if place % 2 else "odd" for place in range(N)]
     sides = [candidate(replace(one, items=replace(one.items, groups=halves))) for one in (old(), new())]
-    found = compare_pair(*map(by_group, sides))
+    found = compare_pair(*map(split_by_group, sides))
     assert [(line.benchmark, line.metric) for line in found.lines] == [
         ("rare/odd", "f1"),
         ("rare/even", "f1"),

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_touchstone.compare.candidate import NO_ITEMS, CheckpointResults
-from pytest_touchstone.compare.pair import PairComparison, by_group, compare_pair
+from pytest_touchstone.compare.pair import PairComparison, compare_pair, split_by_group
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.reports import comparison
 from pytest_touchstone.reports.comparison import pair_facts
@@ -285,7 +285,7 @@ def test_groups_can_be_compared_as_benchmarks_of_their_own() -> None:
         return replace(one, entries={"mmlu": replace(entry, items=items)})
 
     a, b = subjects("a", right(10, 60)), subjects("b", right(40, 60))
-    pair = compare_pair(by_group(a), by_group(b))
+    pair = compare_pair(split_by_group(a), split_by_group(b))
     assert list(pair.judged) == ["mmlu/algebra", "mmlu/physics"]
     assert [line.comparison.n for line in pair.lines] == [30, 30]
     assert [round(line.comparison.difference or 0, 4) for line in pair.lines] == [0.6667, 0.3333]
@@ -303,7 +303,7 @@ def test_each_group_has_its_own_number_of_items() -> None:
     one = of_subjects("a", {"algebra": right(10, 20), "physics": right(5, 40)})
     entry = one.entries["mmlu"]
     marked = replace(entry, saved=replace(entry.saved, of=14042, mark="60 of 14,042 items"))
-    entries = by_group(replace(one, entries={"mmlu": marked})).entries
+    entries = split_by_group(replace(one, entries={"mmlu": marked})).entries
     assert [(one.saved.scored, one.saved.of, one.saved.mark) for one in entries.values()] == [
         (20, 0, "part of the items"),
         (40, 0, "part of the items"),

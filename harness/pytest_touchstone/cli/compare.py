@@ -10,7 +10,7 @@ from pytest_touchstone.cli.command import Output, add_items, add_language, add_o
 from pytest_touchstone.compare.answers import shown_answers
 from pytest_touchstone.compare.gate.config import number_of
 from pytest_touchstone.compare.load import find_candidates, only, parse_sizes
-from pytest_touchstone.compare.pair import PairComparison, by_group, compare_pair
+from pytest_touchstone.compare.pair import PairComparison, compare_pair, split_by_group
 from pytest_touchstone.core.composite import project_composites
 from pytest_touchstone.core.files import SCHEMA
 from pytest_touchstone.core.settings import parse_integer
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> Output:
     if options.against is not None:
         baseline = only(candidates, options.against, "--against")
         candidates = [baseline, *(candidate for candidate in candidates if candidate is not baseline)]
-    first, *others = map(by_group, candidates) if options.groups else candidates
+    first, *others = map(split_by_group, candidates) if options.groups else candidates
     composites = project_composites(Path("pyproject.toml"))
     pairs = [
         compare_pair(

@@ -1,16 +1,16 @@
-"""The comparison of two candidates: every benchmark that both have, with verdicts; composites; the mean.
+"""Compare two candidates: their common benchmarks with verdicts, composites, and the mean.
 
-- The primary metrics of all benchmarks are one family: their p are corrected together (Holm). Composites are made of
-  the same results and are a family of their own. Metrics beside the primary one have a p, and no verdict.
-- Runs are judged by their benchmark's primary metric, published results by the best scorer that both sides have.
-- A result that is not valid decides nothing: "inconclusive".
-- The mean is over the valid benchmarks, each with the same weight, as comparison scripts of fine-tuning studies compute
-  their average improvement; its interval adds up the benchmarks' errors as independent ones.
+- The primary metrics of all benchmarks are one family: their p values are corrected together (Holm). Composites reuse
+  the same results and are a family of their own. Other metrics have a p value but no verdict.
+- Runs are judged by the primary metric of a benchmark, published results by the best scorer that both sides have.
+- A result that is not valid is "inconclusive".
+- The mean weights all valid benchmarks equally, like the average improvement in comparison scripts of fine-tuning
+  studies; its interval treats the errors of the benchmarks as independent.
 - All items of all valid benchmarks together have a verdict of their own (``compare.compute_verdicts``).
 
-Benchmarks are paired by names that mean the same. A run has all subjects of MMLU in one benchmark, while files have a
-task for each, by names of lm-evaluation-harness (``mmlu_virology``, ``minerva_math_algebra``) or by those that this
-harness writes (``math_5000_Algebra``).
+Benchmarks are paired even if their names differ. A run has all subjects of MMLU in one benchmark, while files have a
+task for each, named as in lm-evaluation-harness (``mmlu_virology``, ``minerva_math_algebra``) or as this harness writes
+them (``math_5000_Algebra``).
 """
 
 from __future__ import annotations
@@ -53,65 +53,73 @@ from pytest_touchstone.statistics.intervals import mean_estimate
 from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN
 
 _MATH: Final = {"minerva_math_": "minerva_exact", "hendrycks_math_": "hendrycks_exact"}
-"""The score of this harness that lm-evaluation-harness calls ``exact_match``, by the beginning of its task."""
+"""The scores that lm-evaluation-harness calls ``exact_match``, by the prefix of the task."""
 
 _OF_MMLU: Final = ("mmlu", "mmlu_stem")
 _GROUPED: Final = sorted({*PREFIXES.values(), "math"}, key=len, reverse=True)
 
 
-def named_alike(
+def align_names(
     baseline: CheckpointResults, new: CheckpointResults
 ) -> tuple[CheckpointResults, CheckpointResults]:
-    """The candidates, with groups of a run as the tasks that they are in the other's file, and with the names of the
-    baseline for tasks that have another in the new one's file."""
-    baseline, new = _split(baseline, new), _split(new, baseline)
-    theirs = {_meant(name): name for name in baseline.entries if name not in new.entries}
-    renamed = {name: theirs.get(_meant(name), name) for name in new.entries if name not in baseline.entries}
+    """Return both candidates with matching benchmark names, those of the baseline.
+
+    The groups of a run's benchmark become the tasks that they are in the other candidate's file.
+    """
+    baseline, new = _split_groups(baseline, new), _split_groups(new, baseline)
+    theirs = {_canonical_name(name): name for name in baseline.entries if name not in new.entries}
+    renamed = {
+        name: theirs.get(_canonical_name(name), name) for name in new.entries if name not in baseline.entries
+    }
     after = {
-        renamed.get(name, name): _named(one, renamed.get(name, name)) for name, one in new.entries.items()
+        renamed.get(name, name): _rename(result, renamed.get(name, name))
+        for name, result in new.entries.items()
     }
     before = dict(baseline.entries)
     for name in before.keys() & after.keys():
-        before[name], after[name] = _scored(before[name], after[name]), _scored(after[name], before[name])
+        before[name], after[name] = (
+            _with_own_score_name(before[name], after[name]),
+            _with_own_score_name(after[name], before[name]),
+        )
     return replace(baseline, entries=before), replace(new, entries=after)
 
 
-def _split(one: CheckpointResults, other: CheckpointResults) -> CheckpointResults:
-    """The candidate, with every benchmark that the other has only in parts as these parts."""
-    theirs = {_meant(name): name for name in other.entries if name not in one.entries}
+def _split_groups(candidate: CheckpointResults, other: CheckpointResults) -> CheckpointResults:
+    """Return the candidate with its benchmarks split into groups where the other has only the groups."""
+    theirs = {_canonical_name(name): name for name in other.entries if name not in candidate.entries}
     entries: dict[str, BenchmarkScores] = {}
-    for name, entry in one.entries.items():
-        groups = {_folded(f"{name}/{group}"): group for group in entry.items.groups if group is not None}
+    for name, entry in candidate.entries.items():
+        groups = {_fold(f"{name}/{group}"): group for group in entry.items.groups if group is not None}
         if name in _OF_MMLU:
-            groups |= {_folded(f"mmlu/{group}"): group for group in groups.values()}
-        parts = {theirs[key]: group for key, group in groups.items() if key in theirs}
-        if name in other.entries or not parts:
+            groups |= {_fold(f"mmlu/{group}"): group for group in groups.values()}
+        tasks = {theirs[key]: group for key, group in groups.items() if key in theirs}
+        if name in other.entries or not tasks:
             entries[name] = entry
-        entries |= {task: _named(part_of(entry, group), task) for task, group in parts.items()}
-    return replace(one, entries=entries)
+        entries |= {task: _rename(extract_group(entry, group), task) for task, group in tasks.items()}
+    return replace(candidate, entries=entries)
 
 
-def _meant(task: str) -> str:
-    """``BENCHMARK/GROUP`` for the name of a part of one of ours, else the name itself."""
-    known = translated(task.replace("hendrycks_math_", "minerva_math_"), (), theirs=True)
-    if len(known) == 1 and "/" in known[0]:
-        return _folded(known[0])
-    whole = next((one for one in _GROUPED if task.startswith(f"{one}_")), None)
-    return task if whole is None else _folded(f"{whole}/{task.removeprefix(f'{whole}_')}")
+def _canonical_name(task: str) -> str:
+    """Return ``BENCHMARK/GROUP`` for a task that is a group of one of our benchmarks, else the task."""
+    names = translated(task.replace("hendrycks_math_", "minerva_math_"), (), theirs=True)
+    if len(names) == 1 and "/" in names[0]:
+        return _fold(names[0])
+    prefix = next((prefix for prefix in _GROUPED if task.startswith(f"{prefix}_")), None)
+    return task if prefix is None else _fold(f"{prefix}/{task.removeprefix(f'{prefix}_')}")
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     return name.replace(" ", "_").casefold()
 
 
-def _named(entry: BenchmarkScores, name: str) -> BenchmarkScores:
+def _rename(entry: BenchmarkScores, name: str) -> BenchmarkScores:
     return (
         entry if entry.saved.benchmark == name else replace(entry, saved=replace(entry.saved, benchmark=name))
     )
 
 
-def _scored(entry: BenchmarkScores, other: BenchmarkScores) -> BenchmarkScores:
-    """The result with ``exact_match`` by this harness's name for it, where the other has that one."""
+def _with_own_score_name(entry: BenchmarkScores, other: BenchmarkScores) -> BenchmarkScores:
+    """Return the result with ``exact_match`` renamed to this harness's name if the other result uses it."""
     saved = entry.saved
     ours = next((score for start, score in _MATH.items() if saved.benchmark.startswith(start)), "")
     if ours not in other.saved.metrics or ours in saved.metrics or "exact_match" not in saved.metrics:
@@ -123,56 +131,63 @@ def _scored(entry: BenchmarkScores, other: BenchmarkScores) -> BenchmarkScores:
     return replace(entry, saved=saved, items=replace(entry.items, scores=scores))
 
 
-def by_group(candidate: CheckpointResults) -> CheckpointResults:
-    """The candidate with each benchmark that has groups split into them; of its metrics the means over items stay."""
+def split_by_group(candidate: CheckpointResults) -> CheckpointResults:
+    """Return the candidate with its benchmarks split into groups; only means over items are kept."""
     entries: dict[str, BenchmarkScores] = {}
     for name, entry in candidate.entries.items():
         groups = [group for group in dict.fromkeys(entry.items.groups) if group is not None]
-        parts = {f"{name}/{group}": part_of(entry, group) for group in groups}
-        entries |= parts or {name: entry}
+        entries |= {f"{name}/{group}": extract_group(entry, group) for group in groups} or {name: entry}
     return replace(candidate, entries=entries)
 
 
-def part_of(entry: BenchmarkScores, group: str) -> BenchmarkScores:
-    """One group as a benchmark of its own; of how many items it has with this data nothing is known."""
+def extract_group(entry: BenchmarkScores, group: str) -> BenchmarkScores:
+    """Return one group as a benchmark of its own, with an unknown published size."""
     items = entry.items
-    places = [place for place, own in enumerate(items.groups) if own == group]
-    part = ItemScores(
-        examples=[items.examples[place] for place in places],
-        rows=[items.rows[place] for place in places],
-        groups=[group] * len(places),
-        clusters=[items.clusters[place] for place in places],
-        scores={name: [values[place] for place in places] for name, values in items.scores.items()},
-        facts={name: [values[place] for place in places] for name, values in items.facts.items()},
+    indices = [index for index, item_group in enumerate(items.groups) if item_group == group]
+    group_items = ItemScores(
+        examples=[items.examples[index] for index in indices],
+        rows=[items.rows[index] for index in indices],
+        groups=[group] * len(indices),
+        clusters=[items.clusters[index] for index in indices],
+        scores={name: [values[index] for index in indices] for name, values in items.scores.items()},
+        facts={name: [values[index] for index in indices] for name, values in items.facts.items()},
     )
-    ways = {name: entry.saved.aggregation(name) for name in entry.saved.metrics}
-    made = {name: how for name, how in ways.items() if how.of in part.scores and not how.is_perplexity}
-    metrics = {name: _metric(name, how, part) for name, how in made.items()}
+    aggregations = {name: entry.saved.aggregation(name) for name in entry.saved.metrics}
+    kept = {
+        name: aggregation
+        for name, aggregation in aggregations.items()
+        if aggregation.of in group_items.scores and not aggregation.is_perplexity
+    }
+    metrics = {name: _group_metric(name, aggregation, group_items) for name, aggregation in kept.items()}
     saved = replace(
         entry.saved,
         benchmark=f"{entry.saved.benchmark}/{group}",
         metrics=metrics,
-        aggregate={name: how for name, how in entry.saved.aggregate.items() if name in made},
-        collected=len(places),
-        scored=len(places),
+        aggregate={name: aggregation for name, aggregation in entry.saved.aggregate.items() if name in kept},
+        collected=len(indices),
+        scored=len(indices),
         skipped=0,
         faults=0,
-        items_sha256=part.digest(),
+        items_sha256=group_items.digest(),
         of=0,
         mark="part of the items" if entry.saved.mark else "",
     )
-    return replace(entry, saved=saved, items=part)
+    return replace(entry, saved=saved, items=group_items)
 
 
-def _metric(name: str, how: Aggregation, items: ItemScores) -> Metric:
+def _group_metric(name: str, aggregation: Aggregation, items: ItemScores) -> Metric:
     pairs = [
         (value, cluster)
-        for value, cluster in zip(values_of(items, how), items.clusters, strict=True)
+        for value, cluster in zip(values_of(items, aggregation), items.clusters, strict=True)
         if value is not None
     ]
     values, clusters = [value for value, _ in pairs], [cluster for _, cluster in pairs]
-    found = mean_estimate(values, clusters) if how.is_mean else value_estimate(values, clusters, how)
-    return as_metric(name, found, len(pairs))
+    estimate = (
+        mean_estimate(values, clusters)
+        if aggregation.is_mean
+        else value_estimate(values, clusters, aggregation)
+    )
+    return as_metric(name, estimate, len(pairs))
 
 
 # The comparison of two candidates
@@ -186,8 +201,11 @@ KINDS: Final[tuple[Kind, ...]] = ("better", "worse", "not worse", "inconclusive"
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """The mean over ``benchmarks`` benchmarks: values, difference, interval; ``percent`` is the mean of their
-    differences in per cent, over ``relative`` of them whose baseline is above 0."""
+    """The mean over ``benchmarks`` benchmarks: values, difference and interval.
+
+    ``percent`` is the mean of the relative differences, in per cent, of the ``relative`` benchmarks with a baseline
+    above 0.
+    """
 
     comparison: Comparison
     benchmarks: int
@@ -197,7 +215,10 @@ class Mean:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairComparison:
-    """The new candidate against the baseline; ``lines`` has each benchmark's primary metric, then those beside it."""
+    """The comparison of a new candidate with the baseline.
+
+    ``lines`` has the primary metric of each benchmark, followed by its other metrics.
+    """
 
     baseline: CheckpointResults
     new: CheckpointResults
@@ -208,16 +229,16 @@ class PairComparison:
 
     @property
     def judged(self) -> dict[str, BenchmarkComparison]:
-        """The lines that verdicts are about, by benchmark."""
+        """Return the lines with verdicts, by benchmark."""
         return {line.benchmark: line for line in self.lines if line.primary}
 
     def of_kind(self, kind: Kind) -> list[str]:
-        """The benchmarks with this verdict."""
+        """Return the benchmarks with this verdict."""
         return [name for name, line in self.judged.items() if line.comparison.verdict == kind]
 
-    def only_in(self, one: CheckpointResults, other: CheckpointResults) -> list[str]:
-        """The benchmarks of which ``other`` has no result."""
-        return [name for name in one.entries if name not in other.entries]
+    def only_in(self, candidate: CheckpointResults, other: CheckpointResults) -> list[str]:
+        """Return the benchmarks of a candidate that ``other`` lacks."""
+        return [name for name in candidate.entries if name not in other.entries]
 
 
 def compare_pair(
@@ -230,20 +251,29 @@ def compare_pair(
     alpha: float = ALPHA,
     composites: Iterable[Composite] = (),
 ) -> PairComparison:
-    """The new candidate against the baseline. Benchmarks that have ``metric`` are judged by it in place of their
-    primary one; ``every`` shows all metrics. ``margin`` is that of every metric; without it, it is one point, or what a
-    metric with a unit declares; one that declares none has no verdict. ``composites`` are compared beside those that
-    the results name.
+    """Compare a new candidate with the baseline.
 
-    Raises ``DataError`` where they have nothing in common.
+    Args:
+        baseline: The candidate to compare with.
+        new: The candidate that is judged.
+        metric: The metric to judge by, for benchmarks that have it; the others are judged by their primary one.
+        every: Whether to list all metrics.
+        margin: The margin of every metric. By default it is one point, or the margin that a metric with a unit
+            declares; a metric with a unit and no margin has no verdict.
+        alpha: The chance of a false alarm over all benchmarks.
+        composites: Composites to compare in addition to those of the results.
+
+    Raises:
+        DataError: If the candidates have no benchmark and metric in common.
+
     """
-    baseline, new = known_by_prompts(*named_alike(baseline, new))
-    both = [(one, new.entries[name]) for name, one in baseline.entries.items() if name in new.entries]
+    baseline, new = known_by_prompts(*align_names(baseline, new))
+    both = [(result, new.entries[name]) for name, result in baseline.entries.items() if name in new.entries]
     lines: list[BenchmarkComparison] = []
     for pair in both:
         lines += _lines(*pair, metric, every, 1 - alpha)
     if not lines:
-        apart = {text for pair in both if (text := judged_apart(*pair))}
+        apart = {text for pair in both if (text := differing_judges(*pair))}
         if apart:
             raise DataError(f"{baseline.name} and {new.name} cannot be compared: {'; '.join(sorted(apart))}")
         raise DataError(
@@ -254,24 +284,24 @@ def compare_pair(
     if metric is not None and metric not in common:
         raise DataError(f"no benchmark has the metric {metric!r} in both; there are: {join_names(common)}")
     entries = (baseline.entries, new.entries)
-    known = composites_of(
-        (one.saved for side in (new, baseline) for one in side.entries.values()), composites
+    all_composites = composites_of(
+        (result.saved for side in (new, baseline) for result in side.entries.values()), composites
     )
     lined = [
         line
-        for composite in known
+        for composite in all_composites
         if (line := compare_composite_in(composite, baseline.entries, new.entries, 1 - alpha)) is not None
     ]
     primary = [line for line in lines if line.primary]
-    judged = _judged(primary, entries, margin, alpha)
+    judged = _with_verdicts(primary, entries, margin, alpha)
     sound = [line for line in primary if not _invalid(line.benchmark, entries)]
     return PairComparison(
         baseline=baseline,
         new=new,
         lines=tuple(judged.get(line.benchmark, line) if line.primary else line for line in lines),
-        composites=tuple(_judged(lined, entries, margin, alpha).values()),
+        composites=tuple(_with_verdicts(lined, entries, margin, alpha).values()),
         mean=_mean(sound, 1 - alpha),
-        pooled=_pooled(sound, entries, margin, alpha),
+        pooled=_compare_pooled(sound, entries, margin, alpha),
     )
 
 
@@ -281,16 +311,21 @@ def compare_pair(
 def _lines(
     a: BenchmarkScores, b: BenchmarkScores, wanted: str | None, every: bool, level: float
 ) -> list[BenchmarkComparison]:
-    """The primary metric, then those beside it."""
+    """Return the comparison by the primary metric of a benchmark, then by its other metrics."""
     common = _comparable(a, b)
     if not common:
         return []
-    declared = [one.saved.primary for one in (a, b) if not one.saved.published]
+    declared = [result.saved.primary for result in (a, b) if not result.saved.published]
     first = [by_score(b, name) for name in (wanted, *declared) if name is not None]
     ranked = [name for name in (*first, primary_of(b.saved.benchmark, common)) if name in common]
-    made = composites_of([b.saved])
-    parts = [p.metric for c in made for p in c.parts if p.benchmark == b.saved.benchmark]
-    others = common if every else [name for name in common if name in parts]
+    composites = composites_of([b.saved])
+    used = [
+        component.metric
+        for composite in composites
+        for component in composite.parts
+        if component.benchmark == b.saved.benchmark
+    ]
+    others = common if every else [name for name in common if name in used]
     names = dict.fromkeys((ranked[0], *others))
     stands_in = {
         score: b.saved.aggregation(name).compared(name)
@@ -307,8 +342,8 @@ def _lines(
 
 
 def _comparable(a: BenchmarkScores, b: BenchmarkScores) -> list[str]:
-    """The metrics that both have a value of, by the same measure; another judge is another one for all of them."""
-    if judged_apart(a, b):
+    """Return the metrics that both results have, measured alike; none if different judges graded them."""
+    if differing_judges(a, b):
         return []
     names = dict.fromkeys(by_score(b, name) for name in b.saved.metrics)
     return [
@@ -320,9 +355,9 @@ def _comparable(a: BenchmarkScores, b: BenchmarkScores) -> list[str]:
     ]
 
 
-def judged_apart(a: BenchmarkScores, b: BenchmarkScores) -> str:
-    """Return who has judged, and what was asked, in words, where that differs between two results; empty elsewhere."""
-    mine, other = (one.saved.known.get("judged_by") for one in (a, b))
+def differing_judges(a: BenchmarkScores, b: BenchmarkScores) -> str:
+    """Return the judges of two results in words if they differ; empty otherwise."""
+    mine, other = (result.saved.known.get("judged_by") for result in (a, b))
     return "" if mine == other else f"judged_by {mine or 'nobody'} and {other or 'nobody'}"
 
 
@@ -335,7 +370,7 @@ def compare_composite_in(
     after: Mapping[str, BenchmarkScores],
     level: float,
 ) -> BenchmarkComparison | None:
-    """The composite in both; None where a part is missing in either."""
+    """Compare a composite of two candidates; None if either lacks a component."""
     pairs = []
     for weight, benchmark, metric in composite.parts:
         a, b = before.get(benchmark), after.get(benchmark)
@@ -366,7 +401,7 @@ def compare_composite_in(
         record,
         benchmark=composite.name,
         metric=composite.formula,
-        # Its parts have items of their own: a number of items says nothing of the sum.
+        # The components have different items, so the sum has no number of items.
         comparison=replace(record.comparison, n=0),
         counts=ItemCounts(paired=paired),
     )
@@ -375,65 +410,67 @@ def compare_composite_in(
 # Verdicts
 
 
-def _judged(
+def _with_verdicts(
     lines: Sequence[BenchmarkComparison],
     entries: Sides,
     margin: float | None,
     alpha: float,
 ) -> dict[str, BenchmarkComparison]:
-    """The lines with verdicts: "inconclusive" where a result of the benchmark is not valid."""
+    """Return the lines with verdicts, "inconclusive" for a benchmark with an invalid result."""
     margins = {
-        line.benchmark: how.margin
+        line.benchmark: aggregation.margin
         for line in lines
-        if margin is None and (how := _aggregation(line, entries)) is not None and how.unit
+        if margin is None and (aggregation := _aggregation(line, entries)) is not None and aggregation.unit
     }
-    found = {line.benchmark: line for line in lines}
-    compared = {name: line for name, line in found.items() if margins.get(name, 0.0) is not None}
-    own = {name: value for name, value in margins.items() if value is not None}
-    found |= compute_verdicts(compared, margin=MARGIN if margin is None else margin, margins=own, alpha=alpha)
-    for name, line in found.items():
+    judged = {line.benchmark: line for line in lines}
+    compared = {name: line for name, line in judged.items() if margins.get(name, 0.0) is not None}
+    unit_margins = {name: unit_margin for name, unit_margin in margins.items() if unit_margin is not None}
+    judged |= compute_verdicts(
+        compared, margin=MARGIN if margin is None else margin, margins=unit_margins, alpha=alpha
+    )
+    for name, line in judged.items():
         if line.comparison.verdict is not None and (reasons := _invalid(name, entries)):
             comparison = replace(
                 line.comparison, verdict="inconclusive", items_to_tell=None, why=f"not valid: {reasons[0]}"
             )
-            found[name] = replace(line, comparison=comparison)
-    return found
+            judged[name] = replace(line, comparison=comparison)
+    return judged
 
 
 def _aggregation(line: BenchmarkComparison, entries: Sides) -> Aggregation | None:
-    """How the new result's metric is made; None for a composite."""
+    """Return the aggregation of the new result's metric; None for a composite."""
     entry = entries[1].get(line.benchmark)
     return None if entry is None else entry.saved.aggregation(line.metric)
 
 
 def _invalid(benchmark: str, entries: Sides) -> list[str]:
-    """The reasons against the results of the benchmark, where any is known; an undefined primary metric is one."""
-    known = [side[benchmark].saved for side in entries if benchmark in side]
+    """Return the reasons why results of a benchmark are not valid, such as an undefined primary metric."""
+    results = [side[benchmark].saved for side in entries if benchmark in side]
     undefined = (
-        f"{one.primary} is undefined, {found.why}"
-        for one in known
-        if (found := one.metrics.get(one.primary)) is not None and found.value is None
+        f"{result.primary} is undefined, {metric.why}"
+        for result in results
+        if (metric := result.metrics.get(result.primary)) is not None and metric.value is None
     )
-    return [*(one.invalid for one in known if one.invalid), *undefined]
+    return [*(result.invalid for result in results if result.invalid), *undefined]
 
 
 # All items
 
 
-def _pooled(
+def _compare_pooled(
     lines: Sequence[BenchmarkComparison],
     entries: Sides,
     margin: float | None,
     alpha: float,
 ) -> BenchmarkComparison | None:
-    """The verdict on the items of all benchmarks that are valid and compared item by item."""
+    """Return the verdict on the items of all benchmarks that are valid and compared item by item."""
     before, after = entries
-    parts = {
+    results = {
         line.benchmark: PooledPart(after[line.benchmark], [before[line.benchmark]], line)
         for line in lines
         if line.counts.paired
     }
-    pooled = pool(parts, level=1 - alpha)
+    pooled = pool(results, level=1 - alpha)
     if pooled is None:
         return None
     asked_apart = any(conditions_that_differ(before[name], after[name]) for name in pooled.benchmarks)
@@ -446,20 +483,22 @@ def _pooled(
 
 
 def _mean(lines: Sequence[BenchmarkComparison], level: float) -> Mean | None:
-    """None for fewer than two benchmarks with values from 0 to 1 that are better when higher."""
-    known = [line for line in lines if _is_share(line.comparison) and line.comparison.higher_is_better]
-    if len(known) < 2:
+    """Return the mean over benchmarks with shares that are better when higher; None for fewer than two."""
+    shares = [line for line in lines if _is_share(line.comparison) and line.comparison.higher_is_better]
+    if len(shares) < 2:
         return None
-    weight = 1 / len(known)
-    comparison = compare_composite_totals([[(weight, line.comparison)] for line in known], level=level)
-    percents = [line.percent for line in known if line.percent is not None]
+    weight = 1 / len(shares)
+    comparison = compare_composite_totals([[(weight, line.comparison)] for line in shares], level=level)
+    percents = [line.percent for line in shares if line.percent is not None]
     return Mean(
         replace(comparison, why="" if comparison.stderr else comparison.why),
-        len(known),
+        len(shares),
         sum(percents) / len(percents) if percents else None,
         len(percents),
     )
 
 
-def _is_share(one: Comparison) -> bool:
-    return not one.unit and all(value is not None and 0 <= value <= 1 for value in (one.baseline, one.new))
+def _is_share(comparison: Comparison) -> bool:
+    return not comparison.unit and all(
+        value is not None and 0 <= value <= 1 for value in (comparison.baseline, comparison.new)
+    )

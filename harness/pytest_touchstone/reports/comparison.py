@@ -25,7 +25,7 @@ from pytest_touchstone.compare.metric import (
     conditions_that_differ,
     metric_of,
 )
-from pytest_touchstone.compare.pair import Mean, PairComparison, judged_apart
+from pytest_touchstone.compare.pair import Mean, PairComparison, differing_judges
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.requests import MASK
 from pytest_touchstone.core.text import count, join_names
@@ -192,7 +192,7 @@ def notes(pair: PairComparison) -> list[str]:
     texts += [
         f"not compared, {text}: {name}"
         for name in a.entries
-        if name in b.entries and (text := judged_apart(a.entries[name], b.entries[name]))
+        if name in b.entries and (text := differing_judges(a.entries[name], b.entries[name]))
     ]
     texts += _unknown(pair)
     for name, line in pair.judged.items():
