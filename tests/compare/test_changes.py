@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.compare import changes
-from pytest_touchstone.compare.baselines import comparable
+from pytest_touchstone.compare.baselines import comparable_results
 from pytest_touchstone.compare.candidate import ResultSource, published, result_from_totals
 from pytest_touchstone.compare.changes import changes_of, composite_of_items
 from pytest_touchstone.results.store_entry import StoredResult, composites_of
@@ -132,9 +132,9 @@ def test_a_series_looks_through_the_saved_results_once(monkeypatch: pytest.Monke
 
     def noted(new: StoredResult, results: Iterable[StoredResult]) -> list[StoredResult]:
         looked.append(new.benchmark)
-        return comparable(new, results)
+        return comparable_results(new, results)
 
-    monkeypatch.setattr(changes, "comparable", noted)
+    monkeypatch.setattr(changes, "comparable_results", noted)
     earlier = [saved(60 + place, 70, f"old{place}") for place in range(3)]
     series = [saved(66, 80, f"new{place}", 9.0, run_id="series") for place in range(20)]
     other = saved(66, 80, "shots", 9.0, run_id="series", conditions={"shots": 5})

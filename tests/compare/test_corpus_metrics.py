@@ -19,7 +19,7 @@ from pytest_touchstone.compare.gate.config import BenchmarkRules, Floor, GateCon
 from pytest_touchstone.compare.gate.decide import cases_of, decide
 from pytest_touchstone.compare.gate.result import GateResult
 from pytest_touchstone.compare.pair import compare_pair, split_by_group
-from pytest_touchstone.compare.plan import make_plan, targets_of
+from pytest_touchstone.compare.plan import make_plan, planned_benchmarks
 from pytest_touchstone.compare.sequential import draw_schedule, interim_analyses
 from pytest_touchstone.compare.standings import standings_of
 from pytest_touchstone.core.aggregation import aggregation_of
@@ -171,12 +171,12 @@ def test_a_standing_goes_by_the_metric() -> None:
 
 def test_a_plan_has_the_error_of_the_metric_and_not_that_of_accuracy() -> None:
     known = source(old(), new())
-    [row] = make_plan(targets_of(known, known, {}, GateConfig()), known, known, GateConfig()).rows
+    [row] = make_plan(planned_benchmarks(known, known, {}, GateConfig()), known, known, GateConfig()).rows
     assert (row.metric, row.design.flips) == ("f1", None)
     two = compare(new(), [old()]).comparison.stderr
     assert row.design.error == pytest.approx(two)
     alone = source(old())
-    [row] = make_plan(targets_of(alone, alone, {}, GateConfig()), alone, alone, GateConfig()).rows
+    [row] = make_plan(planned_benchmarks(alone, alone, {}, GateConfig()), alone, alone, GateConfig()).rows
     assert row.design.error == pytest.approx(old().saved.metrics["f1"].stderr)
 
 

@@ -17,7 +17,7 @@ from pytest_touchstone.cli.baseline import best_first
 from pytest_touchstone.compare.baselines import BaselineSource
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import BenchmarkRules, GateConfig
-from pytest_touchstone.compare.plan import GatePlan, PlannedBenchmark, make_plan, targets_of
+from pytest_touchstone.compare.plan import GatePlan, PlannedBenchmark, make_plan, planned_benchmarks
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.reports.plan import plan_facts, render
 from pytest_touchstone.results.store import ResultStore
@@ -68,7 +68,7 @@ def plan(
     config: GateConfig = PLAIN,
     **more: Any,
 ) -> GatePlan:
-    wanted = targets if targets is not None else targets_of(where, where, {}, config)
+    wanted = targets if targets is not None else planned_benchmarks(where, where, {}, config)
     return make_plan(wanted, where, where, config, **more)
 
 
@@ -138,7 +138,7 @@ def test_a_benchmark_without_results_needs_its_size_and_says_what_is_assumed() -
 def test_the_numbers_are_those_of_the_power_of_the_gate_over_all_benchmarks() -> None:
     where = source(*series("a"), *series("b", 900))
     run = replace(where, kind="run", saved=[one for one in where.saved if one.checkpoint == "step-2"])
-    found = make_plan(targets_of(run, where, {}, PLAIN), run, where, PLAIN, drop=0.05)
+    found = make_plan(planned_benchmarks(run, where, {}, PLAIN), run, where, PLAIN, drop=0.05)
     first, second, pooled = found.rows
     assert first.sees == smallest_drop(first.design, family=2)
     assert first.finds == power_of_drop(first.design, 0.05, family=2)
@@ -197,7 +197,9 @@ def test_a_composite_that_the_gate_compares_is_a_row_and_one_more_test() -> None
     assert "over 2 benchmarks and 1 composite" in " ".join(text.split())
     pooled = plan(source(*found), config=replace(config, pooled=True))
     assert pooled.rows[0].finds == power_of_drop(first.design, 0.02, family=4)
-    alone = [one for one in targets_of(source(*found), source(*found), {}, config) if one.benchmark == "b"]
+    alone = [
+        one for one in planned_benchmarks(source(*found), source(*found), {}, config) if one.benchmark == "b"
+    ]
     assert plan(source(*found), alone, config).unknown == {"sum": "it needs a, which is not asked"}
 
 
@@ -333,7 +335,7 @@ def test_a_metric_with_a_unit_is_planned_in_it_with_a_margin_for_each_point() ->
     ]
     config = GateConfig(mode="plain", metrics=("acc", "bits_per_byte"))
     where = source(*saved)
-    found = make_plan(targets_of(where, where, {}, config), where, where, config, drop=0.03)
+    found = make_plan(planned_benchmarks(where, where, {}, config), where, where, config, drop=0.03)
     shares, bits = found.rows  # nothing to pool: one benchmark has shares
     assert (shares.unit, shares.drop, shares.margin) == ("points", 0.03, 0.01)
     assert (bits.unit, bits.margin) == ("bits", 0.01)
@@ -348,6 +350,6 @@ def test_a_metric_with_a_unit_is_planned_in_it_with_a_margin_for_each_point() ->
 def test_nothing_is_planned_for_a_unit_without_a_margin() -> None:
     saved = [entry({"log_odds": [0.1, 0.5] * 20}, checkpoint=name) for name in ("a", "b")]
     where = source(*saved)
-    found = make_plan(targets_of(where, where, {}, PLAIN), where, where, PLAIN)
+    found = make_plan(planned_benchmarks(where, where, {}, PLAIN), where, where, PLAIN)
     assert not found.rows
     assert "log_odds is in nats, for which there is no margin" in found.unknown["b"]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.compare.baselines import BaselineSource, find_baselines, refused_before
+from pytest_touchstone.compare.baselines import BaselineSource, expected_refusal, find_baselines
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from tests.support.entries import entry, right, source
 
@@ -46,7 +46,7 @@ def test_what_is_refused_before_is_refused_at_the_end(
         for place, (its, n) in enumerate(earlier)
     ]
     where: BaselineSource = source(*saved, kind="run" if named else "best") if saved else source()
-    before = refused_before(expected(new).saved, new.items.examples, where, allow)
+    before = expected_refusal(expected(new).saved, new.items.examples, where, allow)
     at_the_end = find_baselines(new, where, metric="acc", allow=allow)
     assert not before or (at_the_end.state, at_the_end.reason) == ("refused", before)
 
@@ -56,9 +56,9 @@ def test_what_is_refused_before_is_refused_at_the_end(
 def test_other_conditions_are_refused_before(kind: str, way: Mapping[str, Any]) -> None:
     new = entry(right(3, 6), run_id="now", began=9.0, conditions=way, checkpoint="now")
     where = source(entry(right(2, 6)), kind=kind)
-    reason = refused_before(expected(new).saved, new.items.examples, where, ())
+    reason = expected_refusal(expected(new).saved, new.items.examples, where, ())
     assert "is not comparable: " in reason
     assert (
-        refused_before(expected(new).saved, new.items.examples, where, ("temperature", "version", "data"))
+        expected_refusal(expected(new).saved, new.items.examples, where, ("temperature", "version", "data"))
         == ""
     )

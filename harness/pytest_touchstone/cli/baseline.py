@@ -37,14 +37,14 @@ from pytest_touchstone.cli.compare import rate
 from pytest_touchstone.compare.baseline_source import (
     MAIN,
     NamedBaseline,
+    find_named_results,
     list_named_baselines,
     open_source,
-    pinned,
+    pinned_results,
     remove_named_baseline,
-    results_of,
     set_named_baseline,
 )
-from pytest_touchstone.compare.baselines import incomplete, orient_higher_is_better, shown
+from pytest_touchstone.compare.baselines import format_condition, incomplete_reason, orient_higher_is_better
 from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison
 from pytest_touchstone.compare.candidate import CheckpointResults
 from pytest_touchstone.compare.formats.base import ResultTable
@@ -59,7 +59,7 @@ from pytest_touchstone.compare.gate.accepted import (
 from pytest_touchstone.compare.gate.config import check_names, number_of, read_gate_config
 from pytest_touchstone.compare.gate.result import lines_from_json
 from pytest_touchstone.compare.load import check_sizes, parse_sizes, read_file
-from pytest_touchstone.compare.plan import make_plan, targets_of
+from pytest_touchstone.compare.plan import make_plan, planned_benchmarks
 from pytest_touchstone.core.disk import locked
 from pytest_touchstone.core.errors import GateError, HarnessError
 from pytest_touchstone.core.files import shown_path
@@ -103,7 +103,7 @@ def list_run(options: argparse.Namespace) -> Output:
             rows = []
             for saved, text in zip(group, conditions, strict=True):
                 metric = saved.metrics[saved.primary]
-                called = [f"= {name.name}" for name in names if pinned(name, [saved])]
+                called = [f"= {name.name}" for name in names if pinned_results(name, [saved])]
                 remarks = "; ".join(filter(None, (*called, text if differ else "", _flaw(saved))))
                 rows.append((saved.checkpoint, saved.run_id, number(metric.value), f"{metric.n:,}", remarks))
             header = ("checkpoint", "run", "value", "n", "")
@@ -133,7 +133,9 @@ def show_run(options: argparse.Namespace) -> Output:
         sections = [] if name is None else [Section(parts=(_meaning(name),))]
         for saved in results:
             remarks = "; ".join(filter(None, (saved.about, _flaw(saved))))
-            conditions = ", ".join(f"{key} {shown(value)}" for key, value in saved.conditions.items())
+            conditions = ", ".join(
+                f"{key} {format_condition(value)}" for key, value in saved.conditions.items()
+            )
             metrics = [
                 (metric.name, number(metric.value), f"{metric.n:,}") for metric in saved.metrics.values()
             ]
@@ -211,7 +213,7 @@ def best_first(results: Sequence[StoredResult]) -> list[StoredResult]:
 def _find(output: Path, target: str) -> tuple[NamedBaseline | None, list[StoredResult]]:
     """Return the baseline that a name or a run id means; raises ``GateError`` where it means nothing."""
     target = run_id_of(target, output)
-    name, results = results_of(target, output, ResultStore(output).find())
+    name, results = find_named_results(target, output, ResultStore(output).find())
     if name is None and not results:
         raise GateError(f"{target}: no baseline and no run of that name is saved in {output}/")
     return name, best_first(results)
@@ -224,13 +226,15 @@ def _meaning(name: NamedBaseline) -> str:
 def _conditions(saved: StoredResult) -> str:
     """Return what a list says of the way in which a result was made."""
     conditions = [
-        f"{name} {shown(saved.conditions[name])}" for name in LISTED if saved.conditions.get(name) is not None
+        f"{name} {format_condition(saved.conditions[name])}"
+        for name in LISTED
+        if saved.conditions.get(name) is not None
     ]
     return "; ".join(filter(None, (saved.about, ", ".join(conditions))))
 
 
 def _flaw(saved: StoredResult) -> str:
-    return "" if saved.complete else f"NOT WHOLE: {incomplete(saved)}"
+    return "" if saved.complete else f"NOT WHOLE: {incomplete_reason(saved)}"
 
 
 def _plain(saved: StoredResult) -> dict[str, Any]:
@@ -367,7 +371,7 @@ def plan_run(options: argparse.Namespace) -> Output:
     best = source = open_source("best", options.output, folder=Path())
     if config.baseline != "best":
         source = open_source(config.baseline, options.output, folder=Path())
-    targets = targets_of(source, best, parse_sizes(options.items), config)
+    targets = planned_benchmarks(source, best, parse_sizes(options.items), config)
     names = [target.benchmark for target in targets]
     check_names(options.benchmarks if targets else (), names, "touchstone baseline plan", "benchmark")
     targets = [target for target in targets if target.benchmark in (options.benchmarks or names)]

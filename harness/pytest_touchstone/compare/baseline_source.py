@@ -71,22 +71,24 @@ def set_named_baseline(
             f"{name!r} is no name for a baseline; use letters, digits, '.', '_', '-', not {', '.join(RESERVED)}"
         )
     saved, run_id = ResultStore(output).find(), run_id_of(run_id, output)
-    if any(one.run_id == name for one in saved):
+    if any(result.run_id == name for result in saved):
         raise GateError(f"{name!r} is the id of a run; choose another name for the baseline")
-    mine = {one.checkpoint: one.fingerprint for one in saved if one.run_id == run_id}
-    if not mine:
+    fingerprints = {result.checkpoint: result.fingerprint for result in saved if result.run_id == run_id}
+    if not fingerprints:
         raise GateError(
             f"{run_id}: no saved results of such a run in {output}; `touchstone baseline list` shows them"
         )
-    if checkpoint is None and len(mine) > 1:
+    if checkpoint is None and len(fingerprints) > 1:
         raise GateError(
-            f"{run_id} has {len(mine)} checkpoints; name one with --checkpoint: {', '.join(mine)}"
+            f"{run_id} has {len(fingerprints)} checkpoints; name one with --checkpoint: {', '.join(fingerprints)}"
         )
-    checkpoint = checkpoint or next(iter(mine))
-    if checkpoint not in mine:
-        raise GateError(f"{run_id} has no checkpoint {checkpoint!r}; it has {', '.join(mine)}")
-    pin = NamedBaseline(name=name, run_id=run_id, checkpoint=checkpoint, fingerprint=mine[checkpoint])
-    former, fewer = replaced_baseline(output, name, {one.benchmark: one.scored for one in pinned(pin, saved)})
+    checkpoint = checkpoint or next(iter(fingerprints))
+    if checkpoint not in fingerprints:
+        raise GateError(f"{run_id} has no checkpoint {checkpoint!r}; it has {', '.join(fingerprints)}")
+    pin = NamedBaseline(name=name, run_id=run_id, checkpoint=checkpoint, fingerprint=fingerprints[checkpoint])
+    former, fewer = replaced_baseline(
+        output, name, {result.benchmark: result.scored for result in pinned_results(pin, saved)}
+    )
     if former is not None and fewer and not allow_fewer:
         raise GateError(
             f"{name} is {former.checkpoint} of run {former.run_id}, and {run_id} has fewer items: {join_names(fewer)}; "
@@ -111,7 +113,7 @@ def replaced_baseline(
         return None, []
     fewer = [
         f"{result.benchmark} {scored.get(result.benchmark, 0):,} in place of {result.scored:,}"
-        for result in pinned(former, ResultStore(output).find())
+        for result in pinned_results(former, ResultStore(output).find())
         if scored.get(result.benchmark, 0) < result.scored
     ]
     return former, fewer
@@ -145,20 +147,23 @@ def remove_named_baseline(output: Path, name: str) -> bool:
     return True
 
 
-def results_of(
+def find_named_results(
     text: str, output: Path, saved: Sequence[StoredResult]
 ) -> tuple[NamedBaseline | None, list[StoredResult]]:
     """The baseline of a name with its results, or those of the run with this id."""
     pin = read_named_baseline(output, text) if "/" not in text else None
-    return pin, [one for one in saved if one.run_id == text] if pin is None else pinned(pin, saved)
+    return pin, [result for result in saved if result.run_id == text] if pin is None else pinned_results(
+        pin, saved
+    )
 
 
-def pinned(pin: NamedBaseline, saved: Iterable[StoredResult]) -> list[StoredResult]:
+def pinned_results(pin: NamedBaseline, saved: Iterable[StoredResult]) -> list[StoredResult]:
     """The results that a name means."""
     return [
-        one
-        for one in saved
-        if (one.run_id, one.checkpoint, one.fingerprint) == (pin.run_id, pin.checkpoint, pin.fingerprint)
+        result
+        for result in saved
+        if (result.run_id, result.checkpoint, result.fingerprint)
+        == (pin.run_id, pin.checkpoint, pin.fingerprint)
     ]
 
 
@@ -175,62 +180,68 @@ def open_source(text: str, output: Path, *, folder: Path) -> BaselineSource:
     Raises ``HarnessError`` with one line that says what is missing or cannot be read.
     """
     if text in ("best", "none"):
-        return _best(text, ResultStore(output)) if text == "best" else BaselineSource(name=text, kind="none")
+        return (
+            _best_source(text, ResultStore(output))
+            if text == "best"
+            else BaselineSource(name=text, kind="none")
+        )
     text = run_id_of(text, output)
     store, path = ResultStore(output), folder / text
-    pin, mine = results_of(text, output, store.find())
-    if mine:
-        return _run(text, mine, store)
+    pin, results = find_named_results(text, output, store.find())
+    if results:
+        return _run_source(text, results, store)
     if pin is not None:
         raise GateError(
             f"{text} names {pin.checkpoint} of run {pin.run_id}, whose saved results are gone; set it again"
         )
     run = path.parent if path.name == SUMMARY else path
-    for place in (run,) if "/" in text else (output / text, run):
-        if (place / SUMMARY).is_file():
-            return _of_run(text, place)
+    for run_folder in (run,) if "/" in text else (output / text, run):
+        if (run_folder / SUMMARY).is_file():
+            return _open_run(text, run_folder)
     if path.is_file():
-        return _of_file(text, path)
+        return _open_file(text, path)
     if (path / FOLDER).is_dir():
-        return _best(text, ResultStore(path))
+        return _best_source(text, ResultStore(path))
     if path.is_dir():
         raise GateError(
             f"{text} is the folder of no finished run (no {SUMMARY}), and no results folder (no {FOLDER}/)"
         )
-    raise _unknown(text, output)
+    raise _unknown_name_error(text, output)
 
 
-def _best(text: str, store: ResultStore) -> BaselineSource:
-    return replace(_run(text, store.find(), store), kind="best")
+def _best_source(text: str, store: ResultStore) -> BaselineSource:
+    return replace(_run_source(text, store.find(), store), kind="best")
 
 
-def _run(text: str, saved: Sequence[StoredResult], store: ResultStore) -> BaselineSource:
+def _run_source(text: str, saved: Sequence[StoredResult], store: ResultStore) -> BaselineSource:
     return BaselineSource(name=text, kind="run", saved=saved, items=store.items, damaged=store.left_out)
 
 
-def _of_file(text: str, path: Path) -> BaselineSource:
+def _open_file(text: str, path: Path) -> BaselineSource:
     try:
-        return _run(text, [saved_from_json(read_checked(path))], ResultStore(path.parent.parent.parent))
+        return _run_source(
+            text, [saved_from_json(read_checked(path))], ResultStore(path.parent.parent.parent)
+        )
     except DamagedError as error:
         raise GateError(f"{text}: cannot be read ({error}); name another result") from None
     except (OSError, ValueError, HarnessError):
-        return _of_results_file(text, path)
+        return _open_results_file(text, path)
 
 
-def _of_results_file(text: str, path: Path) -> BaselineSource:
+def _open_results_file(text: str, path: Path) -> BaselineSource:
     """The checkpoint of a results file of any form."""
     try:
-        found = read_file(path, {}).candidates
+        candidates = read_file(path, {}).candidates
     except HarnessError:
         raise GateError(
             f"{text} is no baseline; name a run's folder, its {SUMMARY}, a saved result, or a file of results"
         ) from None
-    if len(found) != 1:
-        raise GateError(f"{text} has {len(found)} checkpoints; name a file with the results of one")
-    return _of_pairs(text, [(entry.saved, entry.items) for entry in found[0].entries.values()])
+    if len(candidates) != 1:
+        raise GateError(f"{text} has {len(candidates)} checkpoints; name a file with the results of one")
+    return _source_of_pairs(text, [(entry.saved, entry.items) for entry in candidates[0].entries.values()])
 
 
-def _of_pairs(text: str, pairs: Sequence[tuple[StoredResult, ItemScores]]) -> BaselineSource:
+def _source_of_pairs(text: str, pairs: Sequence[tuple[StoredResult, ItemScores]]) -> BaselineSource:
     items = {(saved.checkpoint, saved.benchmark): scores for saved, scores in pairs}
     return BaselineSource(
         name=text,
@@ -240,25 +251,27 @@ def _of_pairs(text: str, pairs: Sequence[tuple[StoredResult, ItemScores]]) -> Ba
     )
 
 
-def _unknown(text: str, output: Path) -> GateError:
-    runs = [one.run_id for one in ResultStore(output).find()]
-    hint = did_you_mean(text, [*runs, *(one.name for one in list_named_baselines(output)), "best", "none"])
+def _unknown_name_error(text: str, output: Path) -> GateError:
+    runs = [result.run_id for result in ResultStore(output).find()]
+    hint = did_you_mean(
+        text, [*runs, *(baseline.name for baseline in list_named_baselines(output)), "best", "none"]
+    )
     return GateError(
         f"{text}: no run in {shown_path(output)}, no folder or file, and no baseline of that name; {hint}"
         "`touchstone baseline list` shows what there is"
     )
 
 
-def _of_run(text: str, folder: Path) -> BaselineSource:
+def _open_run(text: str, folder: Path) -> BaselineSource:
     """A run by its folder."""
     try:
         summary = load_summary(folder)
     except HarnessError as error:
         raise GateError(f"{error}; name another run") from None
     store = ResultStore(folder.parent)
-    if mine := [one for one in store.find() if one.run_id == summary.run_id]:
-        return _run(text, mine, store)
+    if results := [result for result in store.find() if result.run_id == summary.run_id]:
+        return _run_source(text, results, store)
     pairs = saved_of(summary, latest(read_journal(folder, exchanges=False)).values())
     if not any(items.examples for _, items in pairs):
         raise GateError(f"{text}: the run has no scored items")
-    return _of_pairs(text, pairs)
+    return _source_of_pairs(text, pairs)

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.compare.baselines import (
     best_per_checkpoint,
-    comparable,
+    comparable_results,
     is_reference,
     orient_higher_is_better,
 )
@@ -85,7 +85,7 @@ class _Earlier:
         way = json.dumps([*identity, saved.conditions], sort_keys=True)
         if way not in self._alike:
             named = [one for one in self._named if one.benchmark == saved.benchmark]
-            self._alike[way] = named or comparable(saved, self._results)
+            self._alike[way] = named or comparable_results(saved, self._results)
         return self._alike[way]
 
 

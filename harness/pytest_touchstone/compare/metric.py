@@ -23,7 +23,7 @@ from dataclasses import replace
 from statistics import NormalDist
 from typing import Any, Final, NamedTuple
 
-from pytest_touchstone.compare.baselines import shown
+from pytest_touchstone.compare.baselines import format_condition
 from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison, Flips, ItemCounts, record_of
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.comparison_verdicts import (
@@ -115,7 +115,7 @@ def condition_text(name: str, values: Sequence[Any]) -> str:
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         parts = differing(first, second)
         return ", ".join(condition_text(f"{name} {key}", pair) for key, pair in parts.items())
-    return f"{name} {' and '.join(shown(value, unset='none') for value in values)}"
+    return f"{name} {' and '.join(format_condition(value, unset='none') for value in values)}"
 
 
 class MatchedItems(NamedTuple):

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from pytest_touchstone.compare.baselines import ROWS, BaselineSource, best_per_checkpoint, comparable
+from pytest_touchstone.compare.baselines import ROWS, BaselineSource, best_per_checkpoint, comparable_results
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.comparison_verdicts import (
     POOLED,
@@ -76,7 +76,7 @@ class PlannedBenchmark:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedPart:
+class PlannedComponent:
     """A metric of a benchmark, with its weight in what is compared and the saved results that tell of it."""
 
     target: PlannedBenchmark
@@ -117,7 +117,7 @@ Entries: TypeAlias = Sequence[BenchmarkScores]
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _SavedResults:
     """What is saved: the baselines, and all results of the folder; ``flips`` is a share that is given."""
 
     source: BaselineSource
@@ -128,7 +128,7 @@ class _Known:
         """Return a result with its items."""
         return (self.source if entry.saved in self.source.saved else self.folder).load(entry.saved)
 
-    def part(self, target: PlannedBenchmark, weight: float = 1.0) -> PlannedPart:
+    def part(self, target: PlannedBenchmark, weight: float = 1.0) -> PlannedComponent:
         """Return the target with the saved results that are comparable with it and with each other, one per checkpoint,
         oldest first: those like the largest of the baselines, of equal ones the newest."""
 
@@ -145,57 +145,66 @@ class _Known:
         baselines, others = (list(filter(fits, results.saved)) for results in (self.source, self.folder))
         first = max(baselines or others, key=lambda saved: (saved.scored, saved.began), default=None)
         if first is None:
-            return PlannedPart(target, (), weight)
+            return PlannedComponent(target, (), weight)
         unique = {(saved.run_id, saved.checkpoint): saved for saved in (*others, *baselines)}
-        alike = comparable(replace(first, run_id="", began=math.inf), unique.values())
-        return PlannedPart(target, best_per_checkpoint(alike, target.metric or first.primary), weight)
+        comparable = comparable_results(replace(first, run_id="", began=math.inf), unique.values())
+        return PlannedComponent(
+            target, best_per_checkpoint(comparable, target.metric or first.primary), weight
+        )
 
 
-def _basis(name: str, parts: Sequence[PlannedPart], known: _Known) -> PowerInput:
+def _power_input(name: str, components: Sequence[PlannedComponent], saved: _SavedResults) -> PowerInput:
     """Return the design of a metric, or of a composite of several; raises ``GateError`` where nothing tells its size,
     and for a part of a composite that is no mean."""
-    by_benchmark: dict[str, list[PlannedPart]] = {}
-    for part in parts:
-        by_benchmark.setdefault(part.target.benchmark, []).append(part)
-    firsts = [same[0] for same in by_benchmark.values()]
+    by_benchmark: dict[str, list[PlannedComponent]] = {}
+    for component in components:
+        by_benchmark.setdefault(component.target.benchmark, []).append(component)
+    firsts = [group[0] for group in by_benchmark.values()]
     is_composite = name not in by_benchmark
     if is_composite:
-        check_means((BenchmarkScores(part.group[-1]), part.metric) for part in parts if part.group)
-    shared = of_the_same_checkpoints([[*map(BenchmarkScores, part.group)] for part in firsts])
-    pairs = _pairs(list(zip(*shared, strict=True)))[-PAIRS:]
-    if known.flips is None and pairs:
-        design = mean_design([_of_pair(name, parts, *pair, known) for pair in pairs])
-        text, assumed = _pairs_text(pairs), False
+        check_means(
+            (BenchmarkScores(component.group[-1]), component.metric)
+            for component in components
+            if component.group
+        )
+    shared = of_the_same_checkpoints([[*map(BenchmarkScores, component.group)] for component in firsts])
+    pairs = _neighbouring_pairs(list(zip(*shared, strict=True)))[-PAIRS:]
+    if saved.flips is None and pairs:
+        design = mean_design([_design_of_pair(name, components, *pair, saved) for pair in pairs])
+        text, assumed = _describe_pairs(pairs), False
     else:
-        single = {id(part): _of_one(part, known) for part in parts}
+        single = {id(component): _assumed_design(component, saved) for component in components}
         designs = [
-            _sum([(part.weight, single[id(part)][0]) for part in same]) for same in by_benchmark.values()
+            _weighted_design([(component.weight, single[id(component)][0]) for component in group])
+            for group in by_benchmark.values()
         ]
         design = composite_design(designs) if is_composite else designs[0]
         texts = dict.fromkeys(text for _, text in single.values())
         text, assumed = next(iter(texts)) if len(texts) == 1 else "as of its benchmarks", True
-    items = sum(part.target.items for part in firsts)
+    items = sum(component.target.items for component in firsts)
     design = replace(design, items=items or design.items)
     if is_composite:
         return PowerInput(design, COMPOSITE, text, assumed)
-    (part,) = parts
-    if not part.group:
-        return PowerInput(design, part.metric, text, assumed, size=items)
-    last = part.group[-1]
+    (component,) = components
+    if not component.group:
+        return PowerInput(design, component.metric, text, assumed, size=items)
+    last = component.group[-1]
     return PowerInput(
-        design, part.metric, text, assumed, last.aggregation(part.metric), max(items, last.size)
+        design, component.metric, text, assumed, last.aggregation(component.metric), max(items, last.size)
     )
 
 
-def _sum(weighted: Sequence[tuple[float, Design]]) -> Design:
+def _weighted_design(weighted: Sequence[tuple[float, Design]]) -> Design:
     """Return the design of a weighted sum of metrics that flip together."""
     design = weighted[0][1]
     if len(weighted) == 1 and weighted[0][0] == 1:
         return design
-    return replace(design, spread=math.fsum(weight * one.spread for weight, one in weighted), flips=None)
+    return replace(
+        design, spread=math.fsum(weight * design_.spread for weight, design_ in weighted), flips=None
+    )
 
 
-def _pairs(checkpoints: Sequence[Entries]) -> list[tuple[Entries, Entries]]:
+def _neighbouring_pairs(checkpoints: Sequence[Entries]) -> list[tuple[Entries, Entries]]:
     """Return neighbouring checkpoints of a series; where no series has two, those that were saved one after the
     other."""
     by_series: dict[str, list[Entries]] = {}
@@ -210,7 +219,7 @@ def _pairs(checkpoints: Sequence[Entries]) -> list[tuple[Entries, Entries]]:
     return neighbours or list(pairwise(checkpoints))
 
 
-def _pairs_text(pairs: Sequence[tuple[Entries, Entries]]) -> str:
+def _describe_pairs(pairs: Sequence[tuple[Entries, Entries]]) -> str:
     results = [entries[0].saved for pair in pairs for entries in pair]
     names = list(dict.fromkeys(saved.checkpoint for saved in results))
     series = {saved.checkpoint_info.get("series") for saved in results} - {None}
@@ -219,21 +228,24 @@ def _pairs_text(pairs: Sequence[tuple[Entries, Entries]]) -> str:
     return f"measured: {count(len(pairs), 'pair')} of saved results{where}, {between}"
 
 
-def _of_pair(
-    name: str, parts: Sequence[PlannedPart], earlier: Entries, later: Entries, known: _Known
+def _design_of_pair(
+    name: str, components: Sequence[PlannedComponent], earlier: Entries, later: Entries, saved: _SavedResults
 ) -> Design:
     """Return the design of two results as the gate compares them."""
     before, after = (
-        {entry.saved.benchmark: known.load(entry) for entry in entries} for entries in (earlier, later)
+        {entry.saved.benchmark: saved.load(entry) for entry in entries} for entries in (earlier, later)
     )
     if name in after:
-        compared = compare(after[name], [before[name]], parts[0].metric).as_measured
+        compared = compare(after[name], [before[name]], components[0].metric).as_measured
     else:
         weighed = [
             CompositeComponent(
-                part.weight, part.metric, after[part.target.benchmark], [before[part.target.benchmark]]
+                component.weight,
+                component.metric,
+                after[component.target.benchmark],
+                [before[component.target.benchmark]],
             )
-            for part in parts
+            for component in components
         ]
         compared = compare_composite(name, weighed).as_measured
     design = design_of_comparison(compared)
@@ -242,30 +254,30 @@ def _of_pair(
             compared.why
             or f"no difference of {name} between {earlier[0].saved.checkpoint} and {later[0].saved.checkpoint}"
         )
-    is_corpus_level = name in after and after[name].saved.aggregation(parts[0].metric).is_corpus_level
+    is_corpus_level = name in after and after[name].saved.aggregation(components[0].metric).is_corpus_level
     return replace(design, bounded=design.bounded and not is_corpus_level)
 
 
-def _of_one(part: PlannedPart, known: _Known) -> tuple[Design, str]:
+def _assumed_design(component: PlannedComponent, saved_results: _SavedResults) -> tuple[Design, str]:
     """Return the design of two runs like the last one that correlate by 1/2, or with the share of flips that is given,
     and where it is from."""
-    target, metric, flips = part.target, part.metric, known.flips
-    how = "assumed" if flips is None else "given"
-    if not part.group:
+    target, metric, flips = component.target, component.metric, saved_results.flips
+    origin = "assumed" if flips is None else "given"
+    if not component.group:
         if target.items < 1:
             raise GateError(f"no result of it is saved; --items {target.benchmark}=N gives its size")
         share = FLIPS if flips is None else flips
         return binary_design(
             target.items, share
-        ), f"{how}: {100 * share:g} % of the items flip; no result is saved"
-    saved = part.group[-1]
+        ), f"{origin}: {100 * share:g} % of the items flip; no result is saved"
+    saved = component.group[-1]
     text = f"assumed: two runs of {saved.checkpoint} with correlation 1/2"
     if saved.aggregation(metric).is_corpus_level:
         error = saved.metrics[metric].stderr
         if error is None:
             raise GateError(f"how far {metric} varies is not known; two saved results would tell")
         return Design(items=saved.scored, spread=error * math.sqrt(saved.scored), bounded=False), text
-    column = columns(known.load(BenchmarkScores(saved)).items, [], score_name(saved, metric))
+    column = columns(saved_results.load(BenchmarkScores(saved)).items, [], score_name(saved, metric))
     if column.lacking:
         raise GateError(f"{saved.checkpoint}: {column.lacking}")
     moments = moments_of(column.new, column.clusters)
@@ -275,7 +287,7 @@ def _of_one(part: PlannedPart, known: _Known) -> tuple[Design, str]:
         bounded = are_shares(column.new)
         return Design(items=moments.n, spread=spread, effect=max(1.0, effect), bounded=bounded), text
     share = max(moments.mean * (1 - moments.mean), 1 / (moments.n + 1)) if flips is None else flips
-    text = f"{how}: {100 * share:.3g} % of the items flip"
+    text = f"{origin}: {100 * share:.3g} % of the items flip"
     like = f", as of two runs like {saved.checkpoint} with correlation 1/2" if flips is None else ""
     return binary_design(moments.n, share, effect=max(1.0, effect)), text + like
 
@@ -329,7 +341,7 @@ class GatePlan:
 def make_plan(
     targets: Sequence[PlannedBenchmark],
     source: BaselineSource,
-    known: BaselineSource,
+    folder: BaselineSource,
     config: GateConfig,
     *,
     drop: float = DROP,
@@ -345,38 +357,42 @@ def make_plan(
         raise GateError(
             "nothing to plan for: no result is saved; name benchmarks and their sizes with --items NAME=N"
         )
-    saved = _Known(source, known, flips)
+    saved = _SavedResults(source, folder, flips)
     by_name = {target.benchmark: target for target in reversed(targets)}
 
-    def parts_of(composite: Composite) -> Iterator[PlannedPart]:
-        for part in composite.parts:
-            if part.benchmark not in by_name:
-                raise GateError(f"it needs {part.benchmark}, which is not asked")
-            yield saved.part(replace(by_name[part.benchmark], metric=part.metric), part.weight)
+    def parts_of(composite: Composite) -> Iterator[PlannedComponent]:
+        for component in composite.parts:
+            if component.benchmark not in by_name:
+                raise GateError(f"it needs {component.benchmark}, which is not asked")
+            yield saved.part(replace(by_name[component.benchmark], metric=component.metric), component.weight)
 
-    tests: list[tuple[str, Iterable[PlannedPart]]]
+    tests: list[tuple[str, Iterable[PlannedComponent]]]
     tests = [(target.benchmark, [saved.part(target)]) for target in targets]
-    composites = composites_of([*source.saved, *known.saved], config.composites)
+    composites = composites_of([*source.saved, *folder.saved], config.composites)
     tests += [
         (composite.name, parts_of(composite)) for composite in composites if composite.name in config.metrics
     ]
-    bases: list[tuple[str, PowerInput]] = []
+    inputs: list[tuple[str, PowerInput]] = []
     unknown: dict[str, str] = {}
-    for name, parts in tests:
+    for name, components in tests:
         try:
-            basis = _basis(name, list(parts), saved)
-            config.margin_of(name, basis.metric, basis.how)  # or it is unknown
-            bases.append((name, basis))
+            power_input = _power_input(name, list(components), saved)
+            config.margin_of(name, power_input.metric, power_input.how)  # or it is unknown
+            inputs.append((name, power_input))
         except GateError as error:
             unknown[name] = str(error)
-    shares = {name: basis.design for name, basis in reversed(bases) if basis.is_pooled}
+    shares = {name: power_input.design for name, power_input in reversed(inputs) if power_input.is_pooled}
     pooled = len(shares) > 1
-    family = max(1, len(bases) + (config.pooled and pooled))
-    rows = [_row(*base, config, family, drop=drop, power=power) for base in bases]
+    family = max(1, len(inputs) + (config.pooled and pooled))
+    rows = [_plan_row(*base, config, family, drop=drop, power=power) for base in inputs]
     if pooled:
         text = f"all items of {count(len(shares), 'benchmark')}"
-        whole = PowerInput(pooled_design([*shares.values()]), "", text, any(row.assumed for row in rows))
-        rows.append(_row(POOLED, whole, config, family if config.pooled else 1, drop=drop, power=power))
+        pooled_input = PowerInput(
+            pooled_design([*shares.values()]), "", text, any(row.assumed for row in rows)
+        )
+        rows.append(
+            _plan_row(POOLED, pooled_input, config, family if config.pooled else 1, drop=drop, power=power)
+        )
     return GatePlan(
         baseline=source.name,
         drop=drop,
@@ -388,31 +404,31 @@ def make_plan(
     )
 
 
-def targets_of(
-    source: BaselineSource, known: BaselineSource, sizes: Mapping[str, int], config: GateConfig
+def planned_benchmarks(
+    source: BaselineSource, folder: BaselineSource, sizes: Mapping[str, int], config: GateConfig
 ) -> list[PlannedBenchmark]:
     """The benchmarks of the baselines, else of all saved results, each as its newest whole result has it, but with as
     many items as the largest one of the same rows: a trial is no size to plan for. Then those of ``sizes``, the numbers
     of items, that are not among them."""
     newest: dict[str, StoredResult] = {}
-    for saved in source.saved or known.saved:
+    for saved in source.saved or folder.saved:
         if saved.complete and not saved.published:
             before = newest.get(saved.benchmark, saved)
-            rows = [[one.conditions.get(name) for name in ROWS] for one in (before, saved)]
+            rows = [[result.conditions.get(name) for name in ROWS] for result in (before, saved)]
             if rows[0] != rows[1] or before.scored <= saved.scored:
                 newest[saved.benchmark] = saved
-    found = [
+    benchmarks = [
         PlannedBenchmark(
             benchmark=name,
             metric=metric,
-            items=sizes.get(name, one.scored),
-            version=one.conditions.get("version"),
-            data=one.conditions.get("data"),
+            items=sizes.get(name, result.scored),
+            version=result.conditions.get("version"),
+            data=result.conditions.get("data"),
         )
-        for name, one in newest.items()
-        for metric in config.metrics_of(name, one.primary, one.metrics)
+        for name, result in newest.items()
+        for metric in config.metrics_of(name, result.primary, result.metrics)
     ]
-    return found + [
+    return benchmarks + [
         PlannedBenchmark(benchmark=name, items=n) for name, n in sizes.items() if name not in newest
     ]
 
@@ -437,16 +453,16 @@ def planned_benchmarks_of_run(
 # What they can decide
 
 
-def _drop_of(name: str, basis: PowerInput, config: GateConfig, drop: float) -> float:
+def _drop_in_unit(name: str, basis: PowerInput, config: GateConfig, drop: float) -> float:
     """The drop in the metric's unit: for each point one margin."""
     return drop / MARGIN * config.margin_of(name, basis.metric, basis.how) if basis.how.unit else drop
 
 
-def _row(
+def _plan_row(
     name: str, basis: PowerInput, config: GateConfig, family: int, *, drop: float, power: float
 ) -> PlanRow:
     design, margin = basis.design, config.margin_of(name, basis.metric, basis.how)
-    drop = _drop_of(name, basis, config, drop)
+    drop = _drop_in_unit(name, basis, config, drop)
     rule: dict[str, Any] = {"margin": margin, "alpha": config.alpha}
     return PlanRow(
         benchmark=name,

@@ -23,7 +23,7 @@ import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.compare.baseline_source import open_source
-from pytest_touchstone.compare.baselines import ITEMS, BaselineSource, refused_before
+from pytest_touchstone.compare.baselines import ITEMS, BaselineSource, expected_refusal
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import (
     GateConfig,
@@ -207,7 +207,7 @@ class GateSession:
                 metrics={},
                 collected=len(names),
             )
-            if reason := refused_before(expected, frozenset(names), source, self.plan.allow):
+            if reason := expected_refusal(expected, frozenset(names), source, self.plan.allow):
                 refused.setdefault(benchmark, reason)
         if refused:
             benchmark, reason = next(iter(refused.items()))

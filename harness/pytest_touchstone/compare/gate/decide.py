@@ -32,7 +32,7 @@ from pytest_touchstone.compare.baselines import (
     BaselineChoice,
     BaselineSource,
     find_baselines,
-    incomplete,
+    incomplete_reason,
 )
 from pytest_touchstone.compare.benchmark_comparison import STRICT, BenchmarkComparison
 from pytest_touchstone.compare.candidate import BenchmarkScores
@@ -579,7 +579,7 @@ def benchmark_line(
         saved, skips_declared=saved.skips_declared and not (choice.state == "apart" and choice.part)
     )
     whole = replace(saved, skipped=0).complete if early else saved.complete
-    reasons = _reasons(choice, plan, "" if whole else f"the result is not whole: {incomplete(saved)}")
+    reasons = _reasons(choice, plan, "" if whole else f"the result is not whole: {incomplete_reason(saved)}")
     if entry.items.examples:
         others = metrics_of(entry, plan)
         values = {key: score.value for key, score in saved.metrics.items()}
