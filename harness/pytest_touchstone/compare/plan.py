@@ -1,17 +1,17 @@
-"""A plan of a gate before anything is asked: what each benchmark, and all items pooled, can decide.
+"""Plan a gate before anything is asked: what each benchmark, and all items pooled, can decide.
 
-A composite that the gate compares is a row too, and one more of the tests that are corrected together. So are all items
-pooled, in the last row; without ``pooled = true`` in the gate's configuration they are a test of their own.
+A composite that the gate compares has a row too, and joins the tests that are corrected together. So do all items
+pooled, in the last row; without ``pooled = true`` in the gate's configuration they are a separate test.
 
-The share of items that flip from one checkpoint to the next decides what a paired comparison can see
-(``statistics.power``). It is taken, for each benchmark and composite, from
+The share of items that flip from one checkpoint to the next determines the power of a paired comparison
+(``statistics.power``). For each benchmark and composite it comes from
 
-1. pairs of saved results of neighbouring checkpoints of one series on the same items, asked alike, as the gate compares
-   them; else from those of checkpoints that were saved one after the other;
-2. without a pair, from one saved result: two runs correlate by 1/2, in the middle of what Miller found between models
-   (2024, arXiv 2411.00640: 0.3 to 0.7). Of right or wrong answers with accuracy p, p (1 - p) then flip. Metrics of one
-   benchmark are taken to flip together;
-3. without any result, from a number that is given, or from ``FLIPS``.
+1. pairs of saved results of neighbouring checkpoints of one series, on the same items and under the same conditions,
+   compared like in the gate; otherwise pairs of checkpoints that were saved one after the other;
+2. without a pair, one saved result, with an assumed correlation of 1/2 between two runs: the middle of what Miller
+   found between models (2024, arXiv 2411.00640: 0.3 to 0.7). With accuracy p, a share p (1 - p) of right or wrong
+   answers then flips. Metrics of one benchmark are assumed to flip together;
+3. without any result, a given share or ``FLIPS``.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ from pytest_touchstone.statistics.power import (
 from pytest_touchstone.statistics.verdicts import MARGIN, POWER
 
 FLIPS: Final = 0.15
-"""The share of items that are taken to flip where nothing is known of a benchmark."""
+"""The share of items that is assumed to flip in a benchmark without saved results."""
 
 PAIRS: Final = 10
-"""The most pairs of saved results that are looked at for a benchmark: the newest."""
+"""The largest number of pairs of saved results that are used for a benchmark: the newest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBenchmark:
-    """A benchmark that is to be asked, by one metric (None: its primary one, not known yet), with so many items."""
+    """A benchmark that will be run, with one metric (None: the primary one) and its number of items."""
 
     benchmark: str
     metric: str | None = None
@@ -77,7 +77,7 @@ class PlannedBenchmark:
 
 @dataclass(frozen=True, slots=True)
 class PlannedComponent:
-    """A metric of a benchmark, with its weight in what is compared and the saved results that tell of it."""
+    """A metric of a benchmark, with its weight in the comparison and its saved results."""
 
     target: PlannedBenchmark
     group: Sequence[StoredResult]
@@ -85,40 +85,43 @@ class PlannedComponent:
 
     @property
     def metric(self) -> str:
-        """The name of the metric; empty where nothing tells it."""
+        """Return the name of the metric; empty if unknown."""
         return self.target.metric or (self.group[-1].primary if self.group else "")
 
 
 class PowerInput(NamedTuple):
-    """A design, the metric that it is of, where it is from in words, and whether it was assumed.
+    """The design of a metric, with its origin in words.
 
-    ``how`` says how the metric is made, ``size`` is the most items that the benchmark is known to have, 0 where nothing
-    is known.
+    ``assumed`` is true if no pair of results determined the design. ``size`` is the largest known number of items of
+    the benchmark, 0 if unknown.
     """
 
     design: Design
     metric: str
     text: str
     assumed: bool
-    how: Aggregation = mean("")
+    aggregation: Aggregation = mean("")
     size: int = 0
 
     @property
     def is_pooled(self) -> bool:
-        """Return whether the pooled verdict takes in the scores, as ``judge.pool`` does."""
-        how = self.how
+        """Return whether the pooled verdict includes the metric, by the rule of ``comparison_verdicts.pool``."""
+        aggregation = self.aggregation
         return (
-            self.metric != COMPOSITE and self.design.bounded and how.higher_score_is_better and not how.unit
+            self.metric != COMPOSITE
+            and self.design.bounded
+            and aggregation.higher_score_is_better
+            and not aggregation.unit
         )
 
 
 Entries: TypeAlias = Sequence[BenchmarkScores]
-"""The results of one checkpoint, one for each benchmark."""
+"""The results of one checkpoint: one for each benchmark."""
 
 
 @dataclass(frozen=True, slots=True)
 class _SavedResults:
-    """What is saved: the baselines, and all results of the folder; ``flips`` is a share that is given."""
+    """The saved results: the baselines, and all results of the folder; ``flips`` is a share that the user gives."""
 
     source: BaselineSource
     folder: BaselineSource
@@ -128,9 +131,11 @@ class _SavedResults:
         """Return a result with its items."""
         return (self.source if entry.saved in self.source.saved else self.folder).load(entry.saved)
 
-    def part(self, target: PlannedBenchmark, weight: float = 1.0) -> PlannedComponent:
-        """Return the target with the saved results that are comparable with it and with each other, one per checkpoint,
-        oldest first: those like the largest of the baselines, of equal ones the newest."""
+    def component(self, target: PlannedBenchmark, weight: float = 1.0) -> PlannedComponent:
+        """Return the target with its comparable saved results, one for each checkpoint, oldest first.
+
+        They are comparable with the largest baseline of the benchmark (the newest of equals).
+        """
 
         def fits(saved: StoredResult) -> bool:
             return (
@@ -154,8 +159,10 @@ class _SavedResults:
 
 
 def _power_input(name: str, components: Sequence[PlannedComponent], saved: _SavedResults) -> PowerInput:
-    """Return the design of a metric, or of a composite of several; raises ``GateError`` where nothing tells its size,
-    and for a part of a composite that is no mean."""
+    """Return the design of a metric or of a composite.
+
+    Raises ``GateError`` if its size is unknown, and for a component of a composite that is no mean.
+    """
     by_benchmark: dict[str, list[PlannedComponent]] = {}
     for component in components:
         by_benchmark.setdefault(component.target.benchmark, []).append(component)
@@ -200,13 +207,12 @@ def _weighted_design(weighted: Sequence[tuple[float, Design]]) -> Design:
     if len(weighted) == 1 and weighted[0][0] == 1:
         return design
     return replace(
-        design, spread=math.fsum(weight * design_.spread for weight, design_ in weighted), flips=None
+        design, spread=math.fsum(weight * summand.spread for weight, summand in weighted), flips=None
     )
 
 
 def _neighbouring_pairs(checkpoints: Sequence[Entries]) -> list[tuple[Entries, Entries]]:
-    """Return neighbouring checkpoints of a series; where no series has two, those that were saved one after the
-    other."""
+    """Return the pairs of neighbouring checkpoints of each series, else of checkpoints in the order of saving."""
     by_series: dict[str, list[Entries]] = {}
     for entries in checkpoints:
         if (series := entries[0].saved.checkpoint_info.get("series")) is not None:
@@ -231,7 +237,7 @@ def _describe_pairs(pairs: Sequence[tuple[Entries, Entries]]) -> str:
 def _design_of_pair(
     name: str, components: Sequence[PlannedComponent], earlier: Entries, later: Entries, saved: _SavedResults
 ) -> Design:
-    """Return the design of two results as the gate compares them."""
+    """Return the design of two results, compared like in the gate."""
     before, after = (
         {entry.saved.benchmark: saved.load(entry) for entry in entries} for entries in (earlier, later)
     )
@@ -259,8 +265,10 @@ def _design_of_pair(
 
 
 def _assumed_design(component: PlannedComponent, saved_results: _SavedResults) -> tuple[Design, str]:
-    """Return the design of two runs like the last one that correlate by 1/2, or with the share of flips that is given,
-    and where it is from."""
+    """Return the design for two runs like the last one, and its origin in words.
+
+    The share of flips is the given one, else that of two runs with correlation 1/2.
+    """
     target, metric, flips = component.target, component.metric, saved_results.flips
     origin = "assumed" if flips is None else "given"
     if not component.group:
@@ -296,18 +304,24 @@ def _assumed_design(component: PlannedComponent, saved_results: _SavedResults) -
 
 
 DROP: Final = 0.02
-"""The drop that a plan is about by default: two points."""
+"""The default drop of a plan: two points."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRow:
-    """One benchmark of a plan. ``basis`` says where its design is from, ``assumed`` that no pair of results told it.
+    """The power of a gate on one benchmark.
 
-    ``sees``: the smallest true drop that is found with the power asked. ``finds``: the chance to find the drop asked
-    for where this benchmark alone loses it.
-    ``items_for_drop`` and ``items_for_not_worse``: about how many items it takes, None where more than there can
-    be. ``size``: the most items that the benchmark is known to have, 0 where nothing is known. Of a metric with a
-    ``unit`` margin, ``drop`` and ``sees`` are in that, and the drop is as many margins as the plan's has points.
+    Attributes:
+        basis: The origin of the design, in words.
+        assumed: Whether the design comes from assumptions, not from a pair of results.
+        unit: The unit of ``margin``, ``drop`` and ``sees``.
+        drop: The drop to detect. In a unit other than points it has one margin for each point of the plan's drop.
+        sees: The smallest true drop that is detected with the plan's power.
+        finds: The power to detect ``drop`` if only this benchmark regresses.
+        items_for_drop: About how many items detect ``drop`` with the plan's power; None if no number does.
+        items_for_not_worse: About how many items show "not worse" for an equal checkpoint; None if no number does.
+        size: The largest known number of items of the benchmark, 0 if unknown.
+
     """
 
     benchmark: str
@@ -327,7 +341,7 @@ class PlanRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatePlan:
-    """The plan of a gate. ``unknown`` has the reason for each benchmark that nothing can be planned for."""
+    """The plan of a gate; ``unknown`` has a reason for each benchmark that cannot be planned."""
 
     baseline: str
     drop: float
@@ -348,10 +362,20 @@ def make_plan(
     power: float = POWER,
     flips: float | None = None,
 ) -> GatePlan:
-    """The plan of a gate over these benchmarks against the ``source``; flips are learnt from ``known``, the saved
-    results of the folder. ``flips`` is the share to take where nothing is saved.
+    """Plan a gate over several benchmarks.
 
-    Raises ``GateError`` where there is no benchmark to plan for.
+    Args:
+        targets: The benchmarks to plan for.
+        source: The baselines.
+        folder: All saved results of the results folder, from which the share of flips is estimated.
+        config: The settings of the gate.
+        drop: The drop to detect, as a share.
+        power: The probability with which a drop should be detected.
+        flips: The share of items that flip, in place of estimates.
+
+    Raises:
+        GateError: If there is no benchmark to plan for.
+
     """
     if not targets:
         raise GateError(
@@ -364,10 +388,12 @@ def make_plan(
         for component in composite.parts:
             if component.benchmark not in by_name:
                 raise GateError(f"it needs {component.benchmark}, which is not asked")
-            yield saved.part(replace(by_name[component.benchmark], metric=component.metric), component.weight)
+            yield saved.component(
+                replace(by_name[component.benchmark], metric=component.metric), component.weight
+            )
 
     tests: list[tuple[str, Iterable[PlannedComponent]]]
-    tests = [(target.benchmark, [saved.part(target)]) for target in targets]
+    tests = [(target.benchmark, [saved.component(target)]) for target in targets]
     composites = composites_of([*source.saved, *folder.saved], config.composites)
     tests += [
         (composite.name, parts_of(composite)) for composite in composites if composite.name in config.metrics
@@ -377,8 +403,10 @@ def make_plan(
     for name, components in tests:
         try:
             power_input = _power_input(name, list(components), saved)
-            config.margin_of(name, power_input.metric, power_input.how)  # or it is unknown
+            # A metric without a margin raises, and is listed as unknown.
+            config.margin_of(name, power_input.metric, power_input.aggregation)
             inputs.append((name, power_input))
+
         except GateError as error:
             unknown[name] = str(error)
     shares = {name: power_input.design for name, power_input in reversed(inputs) if power_input.is_pooled}
@@ -407,9 +435,11 @@ def make_plan(
 def planned_benchmarks(
     source: BaselineSource, folder: BaselineSource, sizes: Mapping[str, int], config: GateConfig
 ) -> list[PlannedBenchmark]:
-    """The benchmarks of the baselines, else of all saved results, each as its newest whole result has it, but with as
-    many items as the largest one of the same rows: a trial is no size to plan for. Then those of ``sizes``, the numbers
-    of items, that are not among them."""
+    """Return the benchmarks of the baselines, else of all saved results, then the others of ``sizes``.
+
+    Each benchmark is that of its newest complete result, but with as many items as the largest result on the same rows,
+    since a trial run is no size to plan for. ``sizes`` has numbers of items by benchmark.
+    """
     newest: dict[str, StoredResult] = {}
     for saved in source.saved or folder.saved:
         if saved.complete and not saved.published:
@@ -436,7 +466,7 @@ def planned_benchmarks(
 def planned_benchmarks_of_run(
     declared: Mapping[str, Declaration], sizes: Mapping[str, int], config: GateConfig
 ) -> list[PlannedBenchmark]:
-    """The benchmarks of a run that was collected, with so many items for each checkpoint."""
+    """Return the benchmarks of a collected run; ``sizes`` are their numbers of items for each checkpoint."""
     return [
         PlannedBenchmark(
             benchmark=name,
@@ -450,18 +480,22 @@ def planned_benchmarks_of_run(
     ]
 
 
-# What they can decide
+# The power of each test
 
 
 def _drop_in_unit(name: str, basis: PowerInput, config: GateConfig, drop: float) -> float:
-    """The drop in the metric's unit: for each point one margin."""
-    return drop / MARGIN * config.margin_of(name, basis.metric, basis.how) if basis.how.unit else drop
+    """Return the drop in the metric's unit: one margin for each point."""
+    return (
+        drop / MARGIN * config.margin_of(name, basis.metric, basis.aggregation)
+        if basis.aggregation.unit
+        else drop
+    )
 
 
 def _plan_row(
     name: str, basis: PowerInput, config: GateConfig, family: int, *, drop: float, power: float
 ) -> PlanRow:
-    design, margin = basis.design, config.margin_of(name, basis.metric, basis.how)
+    design, margin = basis.design, config.margin_of(name, basis.metric, basis.aggregation)
     drop = _drop_in_unit(name, basis, config, drop)
     rule: dict[str, Any] = {"margin": margin, "alpha": config.alpha}
     return PlanRow(
@@ -471,7 +505,7 @@ def _plan_row(
         basis=basis.text,
         assumed=basis.assumed,
         margin=margin,
-        unit=basis.how.unit or POINTS.name,
+        unit=basis.aggregation.unit or POINTS.name,
         drop=drop,
         sees=smallest_drop(design, power=power, family=family, **rule),
         finds=power_of_drop(design, drop, family=family, **rule),
