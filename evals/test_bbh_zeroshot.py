@@ -11,7 +11,7 @@ from pytest_touchstone.metrics.bbh import (
     BbhRow,
     bbh_header,
     flexible_answer,
-    same,
+    is_same_answer,
 )
 
 
@@ -45,6 +45,9 @@ def test_bbh_zeroshot(example: BbhRow, fewshot: FewShot) -> Scores:
     asked, target = example["input"], example["target"]
     answer = yield fewshot.generate(f"Q: {asked}\nA:", header=header, stop=stop, max_new_tokens=256)
     found = flexible_answer(example["file"], asked, answer.text)
-    strict, flexible = same(answer.text, target), found is not None and same(found, target)
+    strict, flexible = (
+        is_same_answer(answer.text, target),
+        found is not None and is_same_answer(found, target),
+    )
     scores = {"exact_match_flexible": float(flexible), "exact_match_strict": float(strict)}
-    return Graded(scores, found is None, {"flexible": found}, target, same=same)
+    return Graded(scores, found is None, {"flexible": found}, target, same=is_same_answer)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.metrics import bits_per_byte, true_share
-from pytest_touchstone.metrics.bbh import answer_of, flexible_answer, same
+from pytest_touchstone.metrics.bbh import answer_of, flexible_answer, is_same_answer
 from pytest_touchstone.metrics.code import plus_rules
 from pytest_touchstone.metrics.drop import grade_drop
 from pytest_touchstone.metrics.gsm8k import grade_gsm8k
@@ -57,7 +57,7 @@ def followed(gold: dict[str, Any], output: str, metric: str) -> float:
 
 def flexible(gold: dict[str, str], output: str) -> bool:
     found = flexible_answer(gold["task"], gold["input"], output)
-    return found is not None and same(found, gold["target"])
+    return found is not None and is_same_answer(found, gold["target"])
 
 
 def f1_of(gold: list[int], output: list[int]) -> float:
@@ -68,18 +68,18 @@ def f1_of(gold: list[int], output: list[int]) -> float:
 
 def agrees(gold: dict[str, Any], output: list[str]) -> bool:
     """Whether a program with these outputs is right; all values are written as Python has them."""
-    found = plus_rules.FOUND
+    found = plus_rules.PRESENCE_ONLY
     outputs, expected, inputs = (
         [eval(text, {"nan": float("nan"), "inf": math.inf}) for text in texts]
         for texts in (output, gold["expected"], gold["inputs"])
     )
     if gold["entry_point"] in found:  # the reference says whether there is an output, we keep the output
         expected = [one or None for one in expected]
-    facts = {"limits": [1.0] * len(inputs), "floats": [plus_rules.floats(one) for one in expected]}
+    facts = {"limits": [1.0] * len(inputs), "floats": [plus_rules.has_only_floats(one) for one in expected]}
     task = {"name": gold["entry_point"], "base": len(inputs), "atol": gold["atol"]}
     left = iter(outputs)
     try:
-        plus_rules.judge(lambda *_: next(left), [*expected, *inputs, facts], task, [])
+        plus_rules.compare_outputs(lambda *_: next(left), [*expected, *inputs, facts], task, [])
     except Exception:  # of any kind, as for a program that is judged
         return False
     return True

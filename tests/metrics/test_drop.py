@@ -16,7 +16,7 @@ from pytest_touchstone.metrics.drop import (
     gold_answers,
     grade_drop,
     listed_spans,
-    normalized,
+    normalize_span,
 )
 
 pieces = [
@@ -65,7 +65,7 @@ words = st.sampled_from(["brady", "tom", "moss", "12.0", "7.0"])
     ],
 )
 def test_a_span_becomes_its_words(span: str, words: str) -> None:
-    assert normalized(span) == words
+    assert normalize_span(span) == words
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_the_order_of_spans_does_not_matter(gold: list[str], predicted: list[str
     assert compare(predicted, gold[::-1]) == expected
 
 
-@given(answers.filter(lambda gold: gold[0].strip() != "" and all(normalized(span) for span in gold)))
+@given(answers.filter(lambda gold: gold[0].strip() != "" and all(normalize_span(span) for span in gold)))
 def test_gold_is_right_in_any_case(gold: list[str]) -> None:
     assert grade_drop([gold], gold).scores == {"f1": 1.0, "em": 1.0}
 
@@ -183,7 +183,7 @@ def test_the_pairing_is_the_best_there_is(gold: list[str]) -> None:
     longer, shorter = sorted((predicted, gold), key=len, reverse=True)
     best = max(
         sum(
-            bag_f1(set(normalized(p).split()), set(normalized(g).split()))
+            bag_f1(set(normalize_span(p).split()), set(normalize_span(g).split()))
             for p, g in (
                 zip(order, shorter, strict=False)
                 if longer is predicted

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.metrics.gsm8k import answered_number, grade_gsm8k, strict_answer, trimmed
+from pytest_touchstone.metrics.gsm8k import find_answer_number, grade_gsm8k, normalize, strict_answer
 
 pieces = st.lists(st.sampled_from(["#### ", "#", " ", "$", "-", ",", ".", "1", "18", "0", "%", "\n", "x"]))
 texts = st.text() | pieces.map("".join)
@@ -97,7 +97,7 @@ def test_a_strict_answer_that_is_no_number_gives_way_to_one_that_is() -> None:
     ],
 )
 def test_a_number_is_read_as_people_write_it(text: str, value: str) -> None:
-    found = answered_number(text)
+    found = find_answer_number(text)
     assert found is not None
     assert found.value == Fraction(value)
 
@@ -108,7 +108,7 @@ def test_a_number_of_any_length_has_its_value() -> None:
 
 @pytest.mark.parametrize("text", ["", ".", "-", "$", "1.2.3", "1/2/2024", "nan", "m^2", "1/0", "eighteen"])
 def test_a_text_without_a_number_has_no_value(text: str) -> None:
-    assert answered_number(text) is None
+    assert find_answer_number(text) is None
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,7 @@ def test_zeros_behind_the_point_change_the_text_but_not_the_value(number: int, z
 
 @given(texts)
 def test_case_does_not_matter(gold: str) -> None:
-    assert trimmed(gold) == trimmed(gold).lower()
+    assert normalize(gold) == normalize(gold).lower()
 
 
 @given(pieces.map("".join))

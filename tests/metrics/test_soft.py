@@ -12,7 +12,7 @@ from pytest_touchstone.core.requests import Loglikelihood, LoglikelihoodAnswer, 
 from pytest_touchstone.metrics import ChoiceScores, grade_choices
 from pytest_touchstone.metrics.multiple_choice import AnsweredChoices
 from pytest_touchstone.metrics.soft import (
-    MOST,
+    MAX_NATS,
     TEMPERATURES,
     soft_names,
     soft_of,
@@ -57,7 +57,7 @@ def test_soft_scores_are_finite_whatever_the_log_probabilities(
 ) -> None:
     found = soft_scores(*question)
     assert 0.0 <= found["p_right"] <= 1.0
-    assert all(-MOST <= value <= MOST for name, value in found.items() if name != "p_right")
+    assert all(-MAX_NATS <= value <= MAX_NATS for name, value in found.items() if name != "p_right")
     assert all(math.isfinite(value) for value in found.values())
 
 

@@ -40,7 +40,7 @@ from pytest_touchstone.core.text import join_names
 from pytest_touchstone.document.formatting import number
 from pytest_touchstone.engines.sandbox import open_sandbox
 from pytest_touchstone.engines.sandbox.soundness import UNSOUND, SelfCheckingSandbox
-from pytest_touchstone.metrics.samples import pass_at
+from pytest_touchstone.metrics.samples import pass_at_ks
 from pytest_touchstone.reports.notes import missing_modules_text
 
 SHOWN: Final = 5
@@ -273,7 +273,7 @@ class GradedFile:
         chances = []
         for answers in tasks:
             outcomes = [answer.reference_outcome if reference else answer.outcome for answer in answers]
-            chances.append(pass_at(len(outcomes), outcomes.count("passed"), wanted))
+            chances.append(pass_at_ks(len(outcomes), outcomes.count("passed"), wanted))
         names = [f"pass@{k}" for k in wanted]
         return {name: sum(chance[name] for chance in chances) / len(chances) for name in names}
 

@@ -65,52 +65,61 @@ ROWS: Final = {
 
 
 def answer_of(text: str) -> str | None:
-    """The answer of a chain of thought: what follows the first "the answer is " of a line, but for the last character
-    of the line, which is a full stop in the authors' examples; None where there is none."""
-    found = re.search(r"(?<=the answer is )(.*)(?=.)", text)
-    return found[1].strip() if found else None
+    """Return the answer of a chain of thought, or None.
+
+    It follows the first "the answer is " of a line. The last character of the line is dropped: it is a full stop in the
+    authors' examples.
+    """
+    match = re.search(r"(?<=the answer is )(.*)(?=.)", text)
+    return match[1].strip() if match else None
 
 
 # Texts without a chain of thought
 
 
-def flexible_answer(task: str, asked: str, text: str) -> str | None:
-    """The first answer in a text that has the form of the task's answers, for a question; None where none has."""
-    return _FORMS.get(task, _choice)(asked, text)
+def flexible_answer(task: str, question: str, text: str) -> str | None:
+    """Return the first answer in a text that has the form of the task's answers, or None."""
+    return _READERS.get(task, _read_choice)(question, text)
 
 
-def same(answer: str, target: str) -> bool:
-    """Return whether two texts are equal but for case, a full stop at the end, and all commas, line ends, backslashes
-    and quotes."""
-    return _folded(answer) == _folded(target)
+def is_same_answer(answer: str, target: str) -> bool:
+    """Return whether two answers are equal after normalization.
+
+    Ignored are case, a full stop at the end, and all commas, line ends, backslashes and quotes.
+    """
+    return _normalize(answer) == _normalize(target)
 
 
-def _folded(text: str) -> str:
+def _normalize(text: str) -> str:
     return re.sub(r'[,\n\\"]', "", re.sub(r"\.$", "", text)).lower()
 
 
-def _first(pattern: str, text: str) -> str | None:
-    """Return the first match, or the first part of it that is not empty, stripped."""
-    found = re.search(pattern, text)
-    if found is None:
+def _first_match(pattern: str, text: str) -> str | None:
+    """Return the first match, stripped: its first non-empty group, if it has groups."""
+    match = re.search(pattern, text)
+    if match is None:
         return None
-    return next((part for part in found.groups() if part), found[0]).strip() or None
+    return next((group for group in match.groups() if group), match[0]).strip() or None
 
 
-def _plain(text: str) -> str:
-    return "".join(sign for sign in text.lower() if not unicodedata.category(sign).startswith("P"))
+def _without_punctuation(text: str) -> str:
+    return "".join(
+        character for character in text.lower() if not unicodedata.category(character).startswith("P")
+    )
 
 
-def _choice(asked: str, text: str) -> str | None:
-    """A letter in brackets, else an option's text, else a letter after a colon."""
-    if found := _first(r"(\([A-Z]\))", text):
-        return found
-    options = [_plain(option.strip()) for option in re.findall(r"\([A-Z]\)([^\n^(]*)", asked)]
+def _read_choice(question: str, text: str) -> str | None:
+    """Read a letter in brackets, else the text of an option, else a letter after a colon."""
+    if answer := _first_match(r"(\([A-Z]\))", text):
+        return answer
+    options = [
+        _without_punctuation(option.strip()) for option in re.findall(r"\([A-Z]\)([^\n^(]*)", question)
+    ]
     letters = dict(zip(options, ascii_uppercase, strict=False))
     forms = "|".join(re.escape(option) for option in sorted(options, key=len, reverse=True))
-    if found := _first(f"({forms})", _plain(text)):
-        return f"({letters[found]})" if found in letters else found
-    letter = _first(rf":[\s]*({'|'.join(ascii_uppercase[: len(options)])})", text)
+    if answer := _first_match(f"({forms})", _without_punctuation(text)):
+        return f"({letters[answer]})" if answer in letters else answer
+    letter = _first_match(rf":[\s]*({'|'.join(ascii_uppercase[: len(options)])})", text)
     return f"({letter})" if letter else None
 
 
@@ -124,10 +133,10 @@ _WORDS: Final = {word: number for number, word in enumerate(_ONES.split())} | {
 }
 
 
-def _number(_: str, text: str) -> str | None:
-    """Digits and hyphens, even a hyphen alone; else a number in words."""
-    if found := _first(r"([-0-9]+)", text):
-        return found
+def _read_number(_: str, text: str) -> str | None:
+    """Read digits and hyphens (even a hyphen alone), else a number in words."""
+    if digits := _first_match(r"([-0-9]+)", text):
+        return digits
     longest = "|".join(sorted(_WORDS, key=len, reverse=True))
     words = re.search(rf"({longest})(?:\s+({longest}))?", text.lower())
     if words is None:
@@ -136,49 +145,49 @@ def _number(_: str, text: str) -> str | None:
     return str(first + more if first >= 20 and more < 10 else first)
 
 
-def _words_in_order(asked: str, text: str) -> str:
-    """The listed words in the order of their last mention."""
-    listed = asked.split("List:")[1].split()
-    found = re.findall("|".join(rf"\b{word}\b" for word in listed), text)
-    return " ".join(reversed(dict.fromkeys(reversed(found))))
+def _read_word_order(question: str, text: str) -> str:
+    """Return the listed words in the order of their last mention."""
+    listed = question.split("List:")[1].split()
+    mentions = re.findall("|".join(rf"\b{word}\b" for word in listed), text)
+    return " ".join(reversed(dict.fromkeys(reversed(mentions))))
 
 
-_Form: TypeAlias = Callable[[str, str], str | None]
+_AnswerReader: TypeAlias = Callable[[str, str], str | None]
 
 
-def _matching(pattern: str) -> _Form:
-    return lambda _, text: _first(pattern, text)
+def _pattern_reader(pattern: str) -> _AnswerReader:
+    return lambda _, text: _first_match(pattern, text)
 
 
-def _yes_or_no(no: str, yes: str) -> _Form:
-    """Return what reads words that mean no or yes, in any case."""
+def _yes_no_reader(no: str, yes: str) -> _AnswerReader:
+    """Return a reader of words that mean no or yes, in any case."""
 
     def read(_: str, text: str) -> str | None:
-        found = re.search(rf"\b({no})\b|\b({yes})\b", text.lower())
-        return None if found is None else "no" if found[1] else "yes"
+        match = re.search(rf"\b({no})\b|\b({yes})\b", text.lower())
+        return None if match is None else "no" if match[1] else "yes"
 
     return read
 
 
-_FORMS: Final[Mapping[str, _Form]] = {
-    "boolean_expressions": _matching(r"\b(True|False)\b"),
-    "causal_judgement": _matching(r"\b(Yes|No|yes|no)\b"),
-    "navigate": _matching(r"\b(Yes|No|yes|no)\b"),
-    "formal_fallacies": _matching(r"\b(valid|invalid)\b"),
-    "dyck_languages": _matching(r"(?<= )([\" \[\(<{}>\)\]]+)|([\" \[\(<{}>\)\]]+)"),
-    "multistep_arithmetic_two": _number,
-    "object_counting": _number,
-    "sports_understanding": _yes_or_no("no|not plausible", "yes|plausible"),
-    "web_of_lies": _yes_or_no(
+_READERS: Final[Mapping[str, _AnswerReader]] = {
+    "boolean_expressions": _pattern_reader(r"\b(True|False)\b"),
+    "causal_judgement": _pattern_reader(r"\b(Yes|No|yes|no)\b"),
+    "navigate": _pattern_reader(r"\b(Yes|No|yes|no)\b"),
+    "formal_fallacies": _pattern_reader(r"\b(valid|invalid)\b"),
+    "dyck_languages": _pattern_reader(r"(?<= )([\" \[\(<{}>\)\]]+)|([\" \[\(<{}>\)\]]+)"),
+    "multistep_arithmetic_two": _read_number,
+    "object_counting": _read_number,
+    "sports_understanding": _yes_no_reader("no|not plausible", "yes|plausible"),
+    "web_of_lies": _yes_no_reader(
         "no|does not tell the truth|is not telling the truth", "yes|tells the truth|is telling the truth"
     ),
-    "word_sorting": _words_in_order,
+    "word_sorting": _read_word_order,
 }
-"""The forms of answers; of all other tasks the answer is the letter of an option."""
+"""The readers of answers by task; the answer of all other tasks is the letter of an option."""
 
 
 class BbhRow(TypedDict):
-    """A question, its answer, and the name of its file, which is that of the task."""
+    """A question, its answer, and the name of its file, which is the task."""
 
     input: str
     target: str
@@ -194,11 +203,11 @@ BBH: Final[dict[str, Any]] = {
     "asks": Generate,
     "group": "file",
 }
-"""The part of a declaration that its forms share."""
+"""The part of a declaration that all forms of the benchmark share."""
 
 BBH_PAPER: Final = "Suzgun et al. 2022, arXiv 2210.09261"
 
 
 def bbh_header(row: BbhRow) -> str:
-    """The first lines of a prompt: the description of the row's task."""
+    """Return the first lines of a prompt: the description of the row's task."""
     return f"{DESCRIPTIONS[row['file']]}\n\n"

@@ -55,19 +55,19 @@ def grade_drop(golds: Sequence[Sequence[str]], prediction: str | Sequence[str]) 
     best = max(range(len(matches)), key=lambda index: matches[index].f1, default=None)
     return Graded(
         scores={name: max((getattr(match, name) for match in matches), default=0.0) for name in ("f1", "em")},
-        no_answer=not any(normalized(span) for span in spans),
+        no_answer=not any(normalize_span(span) for span in spans),
         extracted={"spans": " | ".join(spans)},
         gold=None if best is None else " | ".join(counted[best]),
-        same=same_span,
+        same=is_same_span,
     )
 
 
 def compare(prediction: Sequence[str], gold: Sequence[str]) -> Match:
-    """Exact match and rounded F1 of a prediction's spans against the spans of one gold answer."""
+    """Return exact match and rounded F1 of a prediction's spans against those of one gold answer."""
     import numpy as np
     from scipy.optimize import linear_sum_assignment
 
-    predicted, wanted = [normalized(span) for span in prediction], [normalized(span) for span in gold]
+    predicted, wanted = [normalize_span(span) for span in prediction], [normalize_span(span) for span in gold]
     exact = len(predicted) == len(wanted) and set(predicted) == set(wanted)
     if not predicted or not wanted:
         return Match(float(exact), 0.0)
@@ -91,18 +91,18 @@ def bag_f1(predicted: set[str], gold: set[str]) -> float:
     return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
 
 
-def same_span(one: str, other: str) -> bool:
+def is_same_span(left: str, right: str) -> bool:
     """Return whether two spans are equal by exact match."""
-    return normalized(one) == normalized(other)
+    return normalize_span(left) == normalize_span(right)
 
 
-def normalized(span: str) -> str:
-    """The words of a span as they are compared, with one space between them."""
+def normalize_span(span: str) -> str:
+    """Return the words of a span as they are compared, with one space between them."""
     return " ".join(filter(None, (_word(piece) for piece in PIECES.split(span))))
 
 
 def listed_spans(output: str) -> tuple[str, ...]:
-    """The spans of an answer that lists several: parted by a new line, ``;``, ``, `` or ``and``.
+    """Return the spans of an answer that lists several: parted by a new line, ``;``, ``, `` or ``and``.
 
     This rule is ours: the reference takes lists as given. A comma inside a number parts nothing; a span that
     has a comma or an "and" in it is split, and scores less than it would as one string.
@@ -113,7 +113,7 @@ def listed_spans(output: str) -> tuple[str, ...]:
 def gold_answers(
     answer: Mapping[str, Any], validated: Mapping[str, Sequence[Any]] | Iterable[Mapping[str, Any]] = ()
 ) -> tuple[tuple[str, ...], ...]:
-    """The gold answers of a row in the dataset's own form, in order, without duplicates.
+    """Return the gold answers of a row in the dataset's own form, in order, without duplicates.
 
     ``validated`` is a list of answers, or the columns of one, as the ``datasets`` library stores it.
     """
@@ -121,17 +121,17 @@ def gold_answers(
         columns = validated
         count = len(columns.get("number", ()))
         validated = [{name: column[row] for name, column in columns.items()} for row in range(count)]
-    return tuple(dict.fromkeys(answer_spans(one) for one in (answer, *validated)))
+    return tuple(dict.fromkeys(answer_spans(validated_answer) for validated_answer in (answer, *validated)))
 
 
 def answer_spans(answer: Mapping[str, Any]) -> tuple[str, ...]:
-    """The spans of ``{number, spans, date: {day, month, year}}``: the first of the three that is there."""
+    """Return the spans of ``{number, spans, date: {day, month, year}}``: the first of the three that is there."""
     if (number := answer.get("number", "")) != "":
         return (str(number),)
     if spans := answer.get("spans"):
         return tuple(spans)
     date = answer.get("date") or {}
-    return (" ".join(date.get(part, "") for part in ("day", "month", "year")).strip(),)
+    return (" ".join(date.get(unit, "") for unit in ("day", "month", "year")).strip(),)
 
 
 def _word(piece: str) -> str:
@@ -162,7 +162,7 @@ class DropRow(TypedDict):
 
 
 def with_passage_hash(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with ``passage_sha256``, by which its ``passage`` is known: the field for ``cluster=``.
+    """Return the row with ``passage_sha256``, by which its ``passage`` is known: the field for ``cluster=``.
 
     Questions about one text are not independent.
     """
@@ -171,10 +171,10 @@ def with_passage_hash(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def drop_row(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with ``answers`` as lists of spans; the authors' form has ``answer`` and ``validated_answers``."""
+    """Return the row with ``answers`` as lists of spans; the authors' form has ``answer`` and ``validated_answers``."""
     if "answers" in row:
         answers = row["answers"]
     else:
-        found = gold_answers(row["answer"], row.get("validated_answers") or ())
-        answers = [list(one) for one in found]
+        golds = gold_answers(row["answer"], row.get("validated_answers") or ())
+        answers = [list(spans) for spans in golds]
     return with_passage_hash({**row, "answers": answers})

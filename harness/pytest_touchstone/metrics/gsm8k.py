@@ -56,7 +56,7 @@ _ASCII: Final = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)} | dict.f
 )
 """The ASCII of full-width characters, and of signs for minus."""
 
-_WRITTEN: Final = (
+_LATEX_NUMBERS: Final = (
     (re.compile(r"(?<=\d)\s*(?=\\[dt]?frac)"), " "),
     (re.compile(r"\\[dt]?frac\s*(?:\{([^{}]*)\}|(\d))\s*(?:\{([^{}]*)\}|(\d))"), r"\1\2/\3\4"),
     (re.compile(r"(?<=\d)\s*(?:\\times|\\cdot|[×·*x])\s*10\s*\^\s*\{?([+-]?\d{1,3})(?!\d)\}?"), r"e\1"),
@@ -84,93 +84,97 @@ def grade_gsm8k(gold: str, output: str) -> Graded:
     """
     candidates = FLEXIBLE.findall(output)
     strict, flexible = strict_answer(output), candidates[-1] if candidates else None
-    wanted = trimmed(gold)
-    number, due = answered_number(output), next(numbers_in(wanted), None)
+    gold_text = normalize(gold)
+    number, gold_number = find_answer_number(output), next(numbers_in(gold_text), None)
     return Graded(
         scores={
-            "exact_match_strict": float(strict is not None and trimmed(strict) == wanted),
-            "exact_match_flexible": float(flexible is not None and trimmed(flexible) == wanted),
-            "exact_match_number": float(number is not None and due is not None and number.value == due.value),
+            "exact_match_strict": float(strict is not None and normalize(strict) == gold_text),
+            "exact_match_flexible": float(flexible is not None and normalize(flexible) == gold_text),
+            "exact_match_number": float(
+                number is not None and gold_number is not None and number.value == gold_number.value
+            ),
         },
         no_answer=number is None,
         extracted={"strict": strict, "flexible": flexible, "number": None if number is None else number.text},
-        gold=wanted,
-        same=lambda one, other: trimmed(one) == trimmed(other),
+        gold=gold_text,
+        same=lambda left, right: normalize(left) == normalize(right),
     )
 
 
 def strict_answer(output: str) -> str | None:
-    """The first ``#### number``, without the mark."""
+    """Return the first ``#### number``, without the mark."""
     match = STRICT.search(output)
     return match[1] if match else None
 
 
-def trimmed(text: str) -> str:
-    """The text as it is compared: without what the rule ignores, in lower case."""
+def normalize(text: str) -> str:
+    """Return the text as it is compared: without what the rule ignores, in lower case."""
     rest = text.replace(",", "").replace("$", "").rpartition(MARK)[2]
     newline = "\n" if rest.endswith("\n") else ""
     return (rest.removesuffix(newline).removesuffix(".") + newline).lower()
 
 
 class Number(NamedTuple):
-    """A number: the text that it was read from, as ``as_written`` has it, and its value."""
+    """A number: the text that it was read from, as ``normalize_numbers`` has it, and its value."""
 
     text: str
     value: Fraction
 
 
-def answered_number(output: str) -> Number | None:
-    """The number that ``exact_match_number`` compares: that of the last box that is closed, else the first after
-    ``####``, else the last in the text."""
+def find_answer_number(output: str) -> Number | None:
+    """Return the number that ``exact_match_number`` compares, or None.
+
+    It is that of the last closed box, else the first after ``####``, else the last in the text.
+    """
     text = unwrapped(output)
     box = boxed_answer(text.replace(BARE, BARE.rstrip())) or ""
-    for part in (box.rpartition("=")[2], box):
-        if (number := next(numbers_in(part), None)) is not None:
+    for candidate in (box.rpartition("=")[2], box):
+        if (number := next(numbers_in(candidate), None)) is not None:
             return number
-    plain = as_written(text)
-    for mark in MARKED.finditer(plain):
-        found = _NUMBER.match(plain[mark.end() :])
-        if found and (number := _number(found)) is not None:
+    ascii_text = normalize_numbers(text)
+    for mark in MARKED.finditer(ascii_text):
+        match = _NUMBER.match(ascii_text[mark.end() :])
+        if match and (number := _parse_number(match)) is not None:
             return number
-    matches = reversed([*_NUMBER.finditer(plain)])
-    return next(filter(None, map(_number, matches)), None)
+    matches = reversed([*_NUMBER.finditer(ascii_text)])
+    return next(filter(None, map(_parse_number, matches)), None)
 
 
-def as_written(text: str) -> str:
-    """The text with digits and signs in ASCII, nothing between thousands, and no fraction or power of ten in LaTeX."""
+def normalize_numbers(text: str) -> str:
+    """Rewrite numbers: ASCII digits and signs, no separators of thousands, no LaTeX fractions or powers of ten."""
     if not text.isascii():
         text = re.sub(r"\d", lambda digit: str(int(digit[0])), text.translate(_ASCII))
-    for pattern, replacement in _WRITTEN:
+    for pattern, replacement in _LATEX_NUMBERS:
         text = pattern.sub(replacement, text)
     return _GROUPED.sub(lambda number: re.sub(_SEPARATOR, "", number[0]), text)
 
 
 def numbers_in(text: str) -> Iterator[Number]:
-    """The numbers of a text, from its beginning to its end."""
-    return filter(None, map(_number, _NUMBER.finditer(as_written(text))))
+    """Return the numbers of a text, from its beginning to its end."""
+    return filter(None, map(_parse_number, _NUMBER.finditer(normalize_numbers(text))))
 
 
-def _number(found: re.Match[str]) -> Number | None:
-    """The number that was found; None for a date, and for a fraction by 0."""
-    if found["between"]:
+def _parse_number(match: re.Match[str]) -> Number | None:
+    """Return the number that was found; None for a date, and for a fraction by 0."""
+    if match["between"]:
         return None
-    above, below = (_decimal(found[name] or "1") for name in ("above", "below"))
+    above, below = (_decimal(match[name] or "1") for name in ("above", "below"))
     if not below:
         return None
-    power = Fraction(10) ** int(found["exponent"] or 0)
-    value = Fraction(above) * power / Fraction(below) + int(found["whole"] or 0)
-    return Number(found[0], -value if found["sign"] else value)
+    power = Fraction(10) ** int(match["exponent"] or 0)
+    value = Fraction(above) * power / Fraction(below) + int(match["whole"] or 0)
+    return Number(match[0], -value if match["sign"] else value)
 
 
 def _decimal(text: str) -> Decimal:
     return Decimal(text.replace(",", ""))
 
 
-def _final(row: dict[str, Any]) -> FinalAnswer | None:
-    """The number after the last ``####`` of a rationale."""
+def _final_answer(row: dict[str, Any]) -> FinalAnswer | None:
+    """Return the number after the last ``####`` of a rationale."""
     steps, mark, number = str(row.get("answer")).rpartition(MARK)
     return final_number((steps + mark).rstrip(" "), number.strip()) if mark else None
 
 
-GSM8K_SOLUTION: Final = Solution(lambda row: row["answer"], final=_final)
+GSM8K_SOLUTION: Final = Solution(lambda row: row["answer"], final=_final_answer)
 """The whole rationale, calculator marks included."""

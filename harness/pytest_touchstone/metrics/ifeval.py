@@ -32,42 +32,41 @@ from pytest_touchstone.statistics.intervals import Estimate, moments_of, share_l
 SEED: Final = 0
 
 
-def sentences(text: str) -> list[str]:
-    """The sentences of an English text."""
-    found: list[str] = _punkt().tokenize(text)
-    return found
+def split_sentences(text: str) -> list[str]:
+    """Return the sentences of an English text."""
+    return list(_sentence_tokenizer().tokenize(text))
 
 
-def words(text: str) -> list[str]:
-    """The words and signs of an English text, as ``nltk.word_tokenize`` splits it."""
+def split_words(text: str) -> list[str]:
+    """Return the words and signs of an English text, as ``nltk.word_tokenize`` splits it."""
     splitter = _word_splitter()
-    return [word for sentence in sentences(text) for word in splitter.tokenize(sentence)]
+    return [word for sentence in split_sentences(text) for word in splitter.tokenize(sentence)]
 
 
-def language(text: str) -> str | None:
-    """The code of a text's language, None where no letter tells it."""
+def detect_language(text: str) -> str | None:
+    """Return the code of a text's language, or None if no letter shows it."""
     from langdetect.lang_detect_exception import LangDetectException
 
-    detector = _detectors().create()
+    detector = _detector_factory().create()
     detector.append(text)
     try:
-        found: str = detector.detect()
+        code: str = detector.detect()
     except LangDetectException:
         return None
-    return found
+    return code
 
 
 @functools.cache
-def _punkt() -> Any:
+def _sentence_tokenizer() -> Any:
     from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
     from punkt.data import english
 
-    known = PunktParameters()
-    known.abbrev_types = set(english.ABBREV_TYPES)
-    known.collocations = set(english.COLLOCATIONS)
-    known.sent_starters = set(english.SENT_STARTERS)
-    known.ortho_context.update(english.ORTHO_CONTEXT)
-    return PunktSentenceTokenizer(known)
+    parameters = PunktParameters()
+    parameters.abbrev_types = set(english.ABBREV_TYPES)
+    parameters.collocations = set(english.COLLOCATIONS)
+    parameters.sent_starters = set(english.SENT_STARTERS)
+    parameters.ortho_context.update(english.ORTHO_CONTEXT)
+    return PunktSentenceTokenizer(parameters)
 
 
 @functools.cache
@@ -78,14 +77,14 @@ def _word_splitter() -> Any:
 
 
 @functools.cache
-def _detectors() -> Any:
+def _detector_factory() -> Any:
     from langdetect.detector_factory import PROFILES_DIRECTORY, DetectorFactory
 
-    found = DetectorFactory()
+    factory = DetectorFactory()
     profiles = sorted(path for path in Path(PROFILES_DIRECTORY).iterdir() if path.is_file())
-    found.load_json_profile([path.read_text(encoding="utf-8") for path in profiles])
-    found.seed = SEED
-    return found
+    factory.load_json_profile([path.read_text(encoding="utf-8") for path in profiles])
+    factory.seed = SEED
+    return factory
 
 
 # The kinds of instruction
@@ -97,8 +96,10 @@ ANSWERS: Final = ("My answer is yes.", "My answer is no.", "My answer is maybe."
 
 
 def follows(kind: str, values: Values, text: str) -> bool:
-    """Return whether a text follows an instruction; raises ``BenchmarkError`` for an unknown kind or a value that it
-    lacks."""
+    """Return whether a text follows an instruction.
+
+    Raises ``BenchmarkError`` for an unknown kind, or a missing value.
+    """
     rule = INSTRUCTIONS.get(kind)
     if rule is None:
         raise BenchmarkError(f"{kind!r} is none of IFEval's 25 kinds of instruction")
@@ -108,115 +109,73 @@ def follows(kind: str, values: Values, text: str) -> bool:
         raise BenchmarkError(f"an instruction {kind} has no value {error}") from None
 
 
-def _related(count: int, values: Values, bound: str, relation: str = "relation") -> bool:
-    most, how = int(values[bound]), values[relation]
-    if how not in ("at least", "less than"):
-        raise BenchmarkError(f"relation {how!r}: expected 'at least' or 'less than'")
-    return count >= most if how == "at least" else count < most
+def _satisfies(count: int, values: Values, bound_key: str, relation_key: str = "relation") -> bool:
+    limit, wording = int(values[bound_key]), values[relation_key]
+    if wording not in ("at least", "less than"):
+        raise BenchmarkError(f"relation {wording!r}: expected 'at least' or 'less than'")
+    return count >= limit if wording == "at least" else count < limit
 
 
-def _found(pattern: str, text: str, flags: int = re.IGNORECASE) -> int:
+def _count_matches(pattern: str, text: str, flags: int = re.IGNORECASE) -> int:
     return len(re.findall(pattern, text, flags))
 
 
 # Words, letters, language
 
 
-def _keywords(values: Values, text: str) -> bool:
-    return all(_found(word, text) for word in values["keywords"])
-
-
-def _keyword_frequency(values: Values, text: str) -> bool:
-    return _related(_found(values["keyword"].strip(), text), values, "frequency")
-
-
-def _forbidden_words(values: Values, text: str) -> bool:
-    return not any(_found(rf"\b{word}\b", text) for word in values["forbidden_words"])
-
-
 def _letter_frequency(values: Values, text: str) -> bool:
     count = text.lower().count(values["letter"].strip().lower())
-    return _related(count, values, "let_frequency", "let_relation")
-
-
-def _language(values: Values, text: str) -> bool:
-    return language(text) in (values["language"], None)
-
-
-def _capitals(_: Values, text: str) -> bool:
-    return text.isupper() and language(text) in ("en", None)
-
-
-def _lowercase(_: Values, text: str) -> bool:
-    return text.islower() and language(text) in ("en", None)
+    return _satisfies(count, values, "let_frequency", "let_relation")
 
 
 def _capital_words(values: Values, text: str) -> bool:
-    count = sum(word.isupper() for word in words(text))
-    return _related(count, values, "capital_frequency", "capital_relation")
-
-
-def _no_comma(_: Values, text: str) -> bool:
-    return "," not in text
+    count = sum(word.isupper() for word in split_words(text))
+    return _satisfies(count, values, "capital_frequency", "capital_relation")
 
 
 # Lengths
 
 
-def _sentences(values: Values, text: str) -> bool:
-    return _related(len(sentences(text)), values, "num_sentences")
-
-
-def _words(values: Values, text: str) -> bool:
-    return _related(_found(r"\w+", text), values, "num_words")
-
-
-def _inner(parts: list[str]) -> list[str] | None:
-    """Return the parts without empty ones at both ends; None where one in the middle is empty."""
-    inside = [part for place, part in enumerate(parts) if part.strip() or place not in (0, len(parts) - 1)]
-    return inside if all(part.strip() for part in inside) else None
+def _trim_empty(pieces: list[str]) -> list[str] | None:
+    """Return the pieces without empty ones at both ends; None if an inner one is empty."""
+    inside = [
+        piece for index, piece in enumerate(pieces) if piece.strip() or index not in (0, len(pieces) - 1)
+    ]
+    return inside if all(piece.strip() for piece in inside) else None
 
 
 def _paragraphs(values: Values, text: str) -> bool:
-    parts = _inner(re.split(r"\s?\*\*\*\s?", text))
-    return parts is not None and len(parts) == int(values["num_paragraphs"])
+    paragraphs = _trim_empty(re.split(r"\s?\*\*\*\s?", text))
+    return paragraphs is not None and len(paragraphs) == int(values["num_paragraphs"])
 
 
 def _first_word(values: Values, text: str) -> bool:
-    """Return whether there are so many paragraphs, and the nth, counted with empty ones, begins with a word."""
-    parts = text.split("\n\n")
-    count, place = sum(bool(part.strip()) for part in parts), int(values["nth_paragraph"])
-    if place > count or not (there := parts[place - 1].split()):
+    """Return whether the number of paragraphs is right, and the nth, empty ones counted, begins with a word."""
+    paragraphs = text.split("\n\n")
+    count, position = sum(bool(paragraph.strip()) for paragraph in paragraphs), int(values["nth_paragraph"])
+    if position > count or not (paragraph_words := paragraphs[position - 1].split()):
         return False
-    word = re.split(r"[.,?!'\"]", there[0].lstrip("'").lstrip('"'), maxsplit=1)[0]
+    word = re.split(r"[.,?!'\"]", paragraph_words[0].lstrip("'").lstrip('"'), maxsplit=1)[0]
     return count == int(values["num_paragraphs"]) and word.lower() == values["first_word"].lower()
 
 
 # Content and form
 
 
-def _placeholders(values: Values, text: str) -> bool:
-    return _found(r"\[.*?\]", text) >= int(values["num_placeholders"])
-
-
 def _postscript(values: Values, text: str) -> bool:
     marker = values["postscript_marker"].strip()
-    known = {"P.S.": r"\s*p\.\s?s\..*$", "P.P.S": r"\s*p\.\s?p\.\s?s.*$"}
-    return bool(_found(known.get(marker, rf"\s*{marker.lower()}.*$"), text.lower(), re.MULTILINE))
+    patterns = {"P.S.": r"\s*p\.\s?s\..*$", "P.P.S": r"\s*p\.\s?p\.\s?s.*$"}
+    return bool(_count_matches(patterns.get(marker, rf"\s*{marker.lower()}.*$"), text.lower(), re.MULTILINE))
 
 
 def _bullets(values: Values, text: str) -> bool:
-    stars, dashes = (_found(form, text, re.MULTILINE) for form in (r"^\s*\*[^\*].*$", r"^\s*-.*$"))
+    stars, dashes = (_count_matches(form, text, re.MULTILINE) for form in (r"^\s*\*[^\*].*$", r"^\s*-.*$"))
     return stars + dashes == int(values["num_bullets"])
 
 
-def _one_of_three(_: Values, text: str) -> bool:
-    return any(answer in text for answer in ANSWERS)
-
-
 def _highlights(values: Values, text: str) -> bool:
-    single = (one for one in re.findall(r"\*[^\n\*]*\*", text) if one.strip("*").strip())
-    double = (one for one in re.findall(r"\*\*[^\n\*]*\*\*", text) if one[2:-2].strip())
+    single = (highlight for highlight in re.findall(r"\*[^\n\*]*\*", text) if highlight.strip("*").strip())
+    double = (highlight for highlight in re.findall(r"\*\*[^\n\*]*\*\*", text) if highlight[2:-2].strip())
     return len([*single, *double]) >= int(values["num_highlights"])
 
 
@@ -236,21 +195,9 @@ def _json(_: Values, text: str) -> bool:
     return True
 
 
-def _title(_: Values, text: str) -> bool:
-    return any(one.lstrip("<").rstrip(">").strip() for one in re.findall(r"<<[^\n]+>>", text))
-
-
 def _two_responses(_: Values, text: str) -> bool:
-    parts = _inner(text.split("******"))
-    return parts is not None and len(parts) == 2 and parts[0].strip() != parts[1].strip()
-
-
-def _repeat(values: Values, text: str) -> bool:
-    return text.strip().lower().startswith(values["prompt_to_repeat"].strip().lower())
-
-
-def _end(values: Values, text: str) -> bool:
-    return text.strip().strip('"').lower().endswith(values["end_phrase"].strip().lower())
+    responses = _trim_empty(text.split("******"))
+    return responses is not None and len(responses) == 2 and responses[0].strip() != responses[1].strip()
 
 
 def _quoted(_: Values, text: str) -> bool:
@@ -259,31 +206,47 @@ def _quoted(_: Values, text: str) -> bool:
 
 
 INSTRUCTIONS: Final[Mapping[str, Callable[[Values, str], bool]]] = {
-    "keywords:existence": _keywords,
-    "keywords:frequency": _keyword_frequency,
-    "keywords:forbidden_words": _forbidden_words,
+    "keywords:existence": lambda values, text: all(_count_matches(word, text) for word in values["keywords"]),
+    "keywords:frequency": lambda values, text: _satisfies(
+        _count_matches(values["keyword"].strip(), text), values, "frequency"
+    ),
+    "keywords:forbidden_words": lambda values, text: (
+        not any(_count_matches(rf"\b{word}\b", text) for word in values["forbidden_words"])
+    ),
     "keywords:letter_frequency": _letter_frequency,
-    "language:response_language": _language,
-    "length_constraints:number_sentences": _sentences,
-    "length_constraints:number_words": _words,
+    "language:response_language": lambda values, text: detect_language(text) in (values["language"], None),
+    "length_constraints:number_sentences": lambda values, text: _satisfies(
+        len(split_sentences(text)), values, "num_sentences"
+    ),
+    "length_constraints:number_words": lambda values, text: _satisfies(
+        _count_matches(r"\w+", text), values, "num_words"
+    ),
     "length_constraints:number_paragraphs": _paragraphs,
     "length_constraints:nth_paragraph_first_word": _first_word,
-    "detectable_content:number_placeholders": _placeholders,
+    "detectable_content:number_placeholders": lambda values, text: (
+        _count_matches(r"\[.*?\]", text) >= int(values["num_placeholders"])
+    ),
     "detectable_content:postscript": _postscript,
     "detectable_format:number_bullet_lists": _bullets,
-    "detectable_format:constrained_response": _one_of_three,
+    "detectable_format:constrained_response": lambda _, text: any(answer in text for answer in ANSWERS),
     "detectable_format:number_highlighted_sections": _highlights,
     "detectable_format:multiple_sections": _sections,
     "detectable_format:json_format": _json,
-    "detectable_format:title": _title,
+    "detectable_format:title": lambda _, text: any(
+        title.lstrip("<").rstrip(">").strip() for title in re.findall(r"<<[^\n]+>>", text)
+    ),
     "combination:two_responses": _two_responses,
-    "combination:repeat_prompt": _repeat,
-    "startend:end_checker": _end,
+    "combination:repeat_prompt": lambda values, text: (
+        text.strip().lower().startswith(values["prompt_to_repeat"].strip().lower())
+    ),
+    "startend:end_checker": lambda values, text: (
+        text.strip().strip('"').lower().endswith(values["end_phrase"].strip().lower())
+    ),
     "startend:quotation": _quoted,
     "change_case:capital_word_frequency": _capital_words,
-    "change_case:english_capital": _capitals,
-    "change_case:english_lowercase": _lowercase,
-    "punctuation:no_comma": _no_comma,
+    "change_case:english_capital": lambda _, text: text.isupper() and detect_language(text) in ("en", None),
+    "change_case:english_lowercase": lambda _, text: text.islower() and detect_language(text) in ("en", None),
+    "punctuation:no_comma": lambda _, text: "," not in text,
 }
 """The rule of each kind."""
 
@@ -304,11 +267,11 @@ def pooled_share(
         return Estimate(None, None, None, None, "none", "no items were scored")
     total = sum(parts for _, parts in items)
     value = math.fsum(share * parts for share, parts in items) / total
-    found = moments_of([(share - value) * parts * len(items) / total for share, parts in items], clusters)
-    if found.variance is None:
-        return Estimate(value, None, None, None, "none", f"{found.one_unit}: no standard error")
-    low, high = share_limits(value, found.variance, found.kish)
-    return Estimate(value, low, high, math.sqrt(found.variance), "beta")
+    moments = moments_of([(share - value) * parts * len(items) / total for share, parts in items], clusters)
+    if moments.variance is None:
+        return Estimate(value, None, None, None, "none", f"{moments.one_unit}: no standard error")
+    low, high = share_limits(value, moments.variance, moments.kish)
+    return Estimate(value, low, high, math.sqrt(moments.variance), "beta")
 
 
 IFEVAL_METRICS: Final = (
@@ -324,29 +287,33 @@ IFEVAL_POOLED: Final = {
 """The metrics of instructions, which are pooled over prompts."""
 
 
-def readings(text: str) -> list[str]:
-    """The eight texts of the loose reading: the text, without its first line, its last, both; and these without
-    asterisks."""
+def loose_readings(text: str) -> list[str]:
+    """Return the eight texts of the loose reading.
+
+    They are the text as it is, without its first line, its last, and both; and all of these without asterisks.
+    """
     lines = text.split("\n")
-    cut = ["\n".join(part).strip() for part in (lines[1:], lines[:-1], lines[1:-1])]
-    plain = [text, *cut]
-    return [*plain, *(one.replace("*", "") for one in plain)]
+    cut = ["\n".join(kept_lines).strip() for kept_lines in (lines[1:], lines[:-1], lines[1:-1])]
+    texts = [text, *cut]
+    return [*texts, *(reading.replace("*", "") for reading in texts)]
 
 
 def grade_ifeval(kinds: Sequence[str], values: Sequence[Mapping[str, Any]], text: str) -> Graded:
     """Return the grade of a text under instructions of these kinds, each with its values; a blank text follows none."""
     strict, loose = (
         [
-            any(one.strip() and follows(kind, given, one) for one in texts)
-            for kind, given in zip(kinds, values, strict=True)
+            any(reading.strip() and follows(kind, kind_values, reading) for reading in texts)
+            for kind, kind_values in zip(kinds, values, strict=True)
         ]
-        for texts in ([text], readings(text))
+        for texts in ([text], loose_readings(text))
     )
     scores = {
-        f"{level}_level_{name}_acc": float(all(found)) if level == "prompt" else sum(found) / len(found)
-        for name, found in (("strict", strict), ("loose", loose))
+        f"{level}_level_{name}_acc": float(all(followed))
+        if level == "prompt"
+        else sum(followed) / len(followed)
+        for name, followed in (("strict", strict), ("loose", loose))
         for level in ("prompt", "inst")
     }
-    broken = ", ".join(kind for kind, held in zip(kinds, strict, strict=True) if not held)
+    broken = ", ".join(kind for kind, is_followed in zip(kinds, strict, strict=True) if not is_followed)
     extracted = {"not followed": broken or None}
     return Graded(scores, no_answer=not text.strip(), extracted=extracted, parts=len(kinds), same=None)

@@ -38,7 +38,7 @@ ORDER: Final = ("first", "second")
 """The choices of a question about two texts, which have these names in it."""
 
 
-def both_orders(question: Judge, one: str, other: str, /, **texts: str) -> list[Judge]:
+def both_orders(question: Judge, text: str, other_text: str, /, **texts: str) -> list[Judge]:
     """Return the question about two texts, ``first`` and ``second``, in both orders; ``texts`` are the others in it.
 
     Raises ``BenchmarkError`` where its choices are others than ``ORDER``.
@@ -48,7 +48,8 @@ def both_orders(question: Judge, one: str, other: str, /, **texts: str) -> list[
             f"Judge: a question about a pair has choices={ORDER}, not {tuple(question.choices)}"
         )
     return [
-        question.about(first=first, second=second, **texts) for first, second in ((one, other), (other, one))
+        question.about(first=first, second=second, **texts)
+        for first, second in ((text, other_text), (other_text, text))
     ]
 
 
@@ -96,29 +97,29 @@ def cohen_kappa(
     if not pairs:
         return Estimate(None, None, None, None, "none", "no items were scored")
     counts = Counter(pairs)
-    plain = _Kappa.of(counts)
+    plain = _Kappa.from_counts(counts)
     if plain.chance == 1:
         return Estimate(None, None, None, None, "none", "all labels and verdicts are of one class")
-    found = moments_of([plain.move(*pair) for pair in pairs], clusters)
-    if found.variance is None:
-        return Estimate(plain.value, None, None, None, "none", f"{found.one_unit}: no standard error")
-    classes = sorted({one for pair in pairs for one in pair})
-    unit, same = found.n / found.kish, _MORE / 2 / len(classes)
-    more = {
+    moments = moments_of([plain.influence(*pair) for pair in pairs], clusters)
+    if moments.variance is None:
+        return Estimate(plain.value, None, None, None, "none", f"{moments.one_unit}: no standard error")
+    classes = sorted({label for pair in pairs for label in pair})
+    unit, same = moments.n / moments.kish, _MORE / 2 / len(classes)
+    added_items = {
         pair: unit * (same if pair[0] == pair[1] else same / (len(classes) - 1))
         for pair in product(classes, classes)
     }
-    fuller = _Kappa.of({pair: counts[pair] + added for pair, added in more.items()})
-    own = moments_of([fuller.move(*pair) for pair in pairs], clusters)
-    units = len(own.totals)
-    square = math.fsum(total**2 for total in own.totals) * units / (units - 1)
-    square += unit * math.fsum(added * fuller.move(*pair) ** 2 for pair, added in more.items())
+    fuller = _Kappa.from_counts({pair: counts[pair] + weight for pair, weight in added_items.items()})
+    fuller_moments = moments_of([fuller.influence(*pair) for pair in pairs], clusters)
+    units = len(fuller_moments.totals)
+    square = math.fsum(total**2 for total in fuller_moments.totals) * units / (units - 1)
+    square += unit * math.fsum(weight * fuller.influence(*pair) ** 2 for pair, weight in added_items.items())
     reach = z_quantile(LEVEL) * math.sqrt(square) / fuller.items
     return Estimate(
         plain.value,
         max(-1.0, min(plain.value, fuller.value - reach)),
         min(1.0, max(plain.value, fuller.value + reach)),
-        math.sqrt(found.variance),
+        math.sqrt(moments.variance),
         "delta method with four items more",
     )
 
@@ -127,7 +128,7 @@ _MORE: Final = 4.0
 
 
 class _Kappa(NamedTuple):
-    """The shares that kappa is made of, over so many items."""
+    """The shares that kappa is made of, and the number of items."""
 
     items: float
     same: float
@@ -136,15 +137,15 @@ class _Kappa(NamedTuple):
     given: Mapping[int, float]
 
     @classmethod
-    def of(cls, counts: Mapping[tuple[int, int], float]) -> _Kappa:
-        """The shares of a table of (label, verdict)."""
+    def from_counts(cls, counts: Mapping[tuple[int, int], float]) -> _Kappa:
+        """Return the shares of a table of (label, verdict)."""
         count = math.fsum(counts.values())
         labels, given = defaultdict[int, float](float), defaultdict[int, float](float)
-        for (label, verdict), number in counts.items():
-            labels[label] += number / count
-            given[verdict] += number / count
+        for (label, verdict), items in counts.items():
+            labels[label] += items / count
+            given[verdict] += items / count
         same = math.fsum(number for (label, verdict), number in counts.items() if label == verdict) / count
-        chance = math.fsum(share * given[one] for one, share in labels.items())
+        chance = math.fsum(share * given[label] for label, share in labels.items())
         return cls(count, same, chance, labels, given)
 
     @property
@@ -152,7 +153,7 @@ class _Kappa(NamedTuple):
         """Kappa itself."""
         return (self.same - self.chance) / (1 - self.chance)
 
-    def move(self, label: int, verdict: int) -> float:
+    def influence(self, label: int, verdict: int) -> float:
         """What one item of this kind moves kappa by, times their number."""
         rest = 1 - self.chance
         shares = self.given.get(label, 0.0) + self.labels.get(verdict, 0.0)

@@ -69,7 +69,7 @@ class Morpheme:
 
 @functools.cache
 def _shared_kiwi() -> Any:
-    """The one Kiwi of this process: it takes two seconds to load and keeps no state between calls."""
+    """Return the one Kiwi of this process: it takes two seconds to load and keeps no state between calls."""
     from kiwipiepy import Kiwi
 
     # One worker: the harness is parallel by processes already, and Kiwi would start one thread per core.
@@ -77,7 +77,7 @@ def _shared_kiwi() -> Any:
 
 
 def morphemes(text: str) -> tuple[Morpheme, ...]:
-    """The morphemes of a text in order."""
+    """Return the morphemes of a text in order."""
     tokens = _shared_kiwi().tokenize(text)
     return tuple(
         Morpheme(str(token.form), str(token.tag), int(token.start), int(token.start) + int(token.len))
@@ -87,7 +87,7 @@ def morphemes(text: str) -> tuple[Morpheme, ...]:
 
 @functools.lru_cache(maxsize=1024)
 def nouns(text: str) -> tuple[Morpheme, ...]:
-    """The maskable nouns of a text in order (see the module's rule)."""
+    """Return the maskable nouns of a text in order (see the module's rule)."""
     return tuple(noun_occurrences(text, morphemes(text)))
 
 
@@ -95,12 +95,12 @@ def nouns(text: str) -> tuple[Morpheme, ...]:
 def is_noun(token: str) -> bool:
     """Return whether a bare token is one noun (see the module's rule)."""
     bare = token.strip()
-    found = morphemes(bare) if bare else ()
-    return len(found) == 1 and found[0].tag in NOUN_TAGS and found[0].form == bare
+    tokens = morphemes(bare) if bare else ()
+    return len(tokens) == 1 and tokens[0].tag in NOUN_TAGS and tokens[0].form == bare
 
 
 def noun_occurrences(text: str, among: Iterable[Morpheme]) -> Iterator[Morpheme]:
-    """Those morphemes that are nouns of two characters or more and stand in ``text`` as they are."""
+    """Yield the morphemes of ``among`` that are nouns of at least two characters and stand in ``text``."""
     for m in among:
         if m.tag in NOUN_TAGS and len(m.form) >= SHORTEST_NOUN and text[m.start : m.end] == m.form:
             yield m
@@ -121,7 +121,7 @@ REAL_METRICS: Final = (
 
 
 def clip_around_mask(text: str, seq_len: int) -> str:
-    """The text within 200 * max(1, seq_len / 512) characters (rounded down) of its mask, on each side.
+    """Return the text within 200 * max(1, seq_len / 512) characters (rounded down) of its mask, on each side.
 
     Raises ``DataError`` unless the text has exactly one mask.
     """
@@ -131,13 +131,13 @@ def clip_around_mask(text: str, seq_len: int) -> str:
 
 
 def visible(text: str) -> str:
-    """The text without its mask: one space in its place, so that its neighbours do not grow together."""
+    """Return the text without its mask: one space in its place, so that its neighbours do not grow together."""
     before, after = _sides(text)
     return f"{before} {after}"
 
 
 def noun_candidates(tokens: Iterable[str], is_noun: Callable[[str], bool]) -> tuple[str, ...]:
-    """The plain tokens that are nouns, most probable first as they came."""
+    """Return the plain tokens that are nouns, most probable first as they came."""
     stripped = (token.strip() for token in tokens)
     return tuple(token for token in stripped if token and is_noun(token))
 
@@ -158,7 +158,7 @@ def strict_at(k: int, target: str, candidates: Sequence[str]) -> float:
 
 
 def hits(name: str, target: str, candidates: Sequence[str], ks: Iterable[int]) -> dict[str, float]:
-    """``NAME@K`` (lenient) and ``NAME@K_strict`` for each k."""
+    """Return ``NAME@K`` (lenient) and ``NAME@K_strict`` for each k."""
     scores: dict[str, float] = {}
     for k in ks:
         scores[f"{name}@{k}"] = lenient_at(k, target, candidates)
@@ -167,7 +167,7 @@ def hits(name: str, target: str, candidates: Sequence[str], ks: Iterable[int]) -
 
 
 def copied_noun(nouns: Sequence[str]) -> tuple[str, ...]:
-    """The copy baseline's answer: the most frequent of the nouns that occur at least twice, if any does.
+    """Return the copy baseline's answer: the most frequent of the nouns that occur at least twice, if any does.
 
     ``nouns`` are those of the visible text, in its order; of equally frequent ones the first is taken.
     """
@@ -176,7 +176,7 @@ def copied_noun(nouns: Sequence[str]) -> tuple[str, ...]:
 
 
 def copy_baseline(target: str, nouns: Sequence[str]) -> dict[str, float]:
-    """``copy_baseline`` (lenient) and ``copy_baseline_strict`` of one item."""
+    """Return ``copy_baseline`` (lenient) and ``copy_baseline_strict`` of one item."""
     answer = copied_noun(nouns)
     return {
         "copy_baseline": lenient_at(1, target, answer),
@@ -211,8 +211,8 @@ def mask_target(text: str, target: str) -> str:
 
 
 def _sides(text: str) -> tuple[str, str]:
-    if (found := text.count(MASK)) != 1:
-        raise DataError(f"a text with {found} masks, but exactly one {MASK} is wanted: {text[:60]!r}")
+    if (masks := text.count(MASK)) != 1:
+        raise DataError(f"a text with {masks} masks, but exactly one {MASK} is wanted: {text[:60]!r}")
     before, _, after = text.partition(MASK)
     return before, after
 
@@ -228,7 +228,7 @@ class KoLambadaRow(TypedDict):
 
 
 def ko_lambada_row(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with ``text`` and ``target``, which some copies call ``context`` and ``answer``."""
+    """Return the row with ``text`` and ``target``, which some copies call ``context`` and ``answer``."""
     text, target = row.get("text") or row.get("context"), row.get("target") or row.get("answer")
     named = {"text": text, "target": target}
     return {**row, **{name: value for name, value in named.items() if value is not None}}
@@ -239,8 +239,8 @@ def ask_noun(example: KoLambadaRow, seq_len: int) -> Scores:
     text = clip_around_mask(mask_target(example["text"], example["target"]), seq_len)
     answer = yield FillMask(text, top_k=TOP_K, target=example["target"])
     candidates = noun_candidates((c.text for c in answer.candidates), is_noun)
-    found = hits("lambada", example["target"], candidates, (1,))
-    return {**found, "reachable": float(bool(answer.reachable))}
+    scores = hits("lambada", example["target"], candidates, (1,))
+    return {**scores, "reachable": float(bool(answer.reachable))}
 
 
 KO_LAMBADA: Final[dict[str, Any]] = {
@@ -300,8 +300,8 @@ def _sentineg(row: dict[str, Any]) -> KobestRow:
 
 def _wic(row: dict[str, Any]) -> KobestRow:
     word = row.get("word", row.get("Target"))
-    one, two = row.get("context_1", row.get("SENTENCE1")), row.get("context_2", row.get("SENTENCE2"))
-    context = f"문장1: {one} 문장2: {two} 두 문장에서 {word}가 같은 뜻으로 쓰였나?"
+    first, second = row.get("context_1", row.get("SENTENCE1")), row.get("context_2", row.get("SENTENCE2"))
+    context = f"문장1: {first} 문장2: {second} 두 문장에서 {word}가 같은 뜻으로 쓰였나?"
     label = row["label"] if "label" in row else _TRUTH[row["ANSWER"].strip()]
     return {"context": context, "choices": _NO_YES, "label": label}
 
@@ -317,7 +317,7 @@ _TASKS: Final[dict[str, tuple[Callable[[dict[str, Any]], KobestRow], int, int]]]
 
 
 def kobest_rows(name: str, source: str) -> dict[str, Any]:
-    """The part of a declaration about the rows of one of the five tasks."""
+    """Return the part of a declaration about the rows of one of the five tasks."""
     prepare, rows, _ = _TASKS[name]
     return {
         "version": 1,
@@ -330,7 +330,7 @@ def kobest_rows(name: str, source: str) -> dict[str, Any]:
 
 
 def kobest_task(name: str) -> dict[str, Any]:
-    """The declaration of one of the five tasks as causal models are asked it."""
+    """Return the declaration of one of the five tasks as causal models are asked it."""
     return {
         **kobest_rows(name, f"lm-evaluation-harness 0.4.13, task kobest_{name}"),
         "asks": Loglikelihood,
@@ -348,7 +348,7 @@ def kobest_choice(row: KobestRow, fewshot: FewShot) -> Scores:
 
 
 def kobest_masked(name: str) -> dict[str, Any]:
-    """The declaration of one of the five tasks as masked models are asked it."""
+    """Return the declaration of one of the five tasks as masked models are asked it."""
     return {
         **kobest_rows(
             name, "Salazar et al. 2020, arXiv 1910.14659 (the score); the texts are those of the causal form"

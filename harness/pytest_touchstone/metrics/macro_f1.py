@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-class _Class(NamedTuple):
+class _ClassScore(NamedTuple):
     """F1 of a class, how far each item moves it, and the distances of its limits."""
 
     f1: float
@@ -50,53 +50,57 @@ def macro_f1(
     pairs = [(right, chosen) for _, right, chosen in items]
     if not pairs:
         return Estimate(None, None, None, None, "none", "no items were scored")
-    parts = [_class(pairs, one, clusters) for one in sorted({one for pair in pairs for one in pair})]
-    count = len(parts)
-    value = math.fsum(one.f1 for one in parts) / count
-    moved = zip(*(one.moves for one in parts), strict=True)
-    found = moments_of([math.fsum(moves) / count for moves in moved], clusters)
-    error = None if found.variance is None else math.sqrt(found.variance)
-    low = value - _joint([one.down for one in parts], parts, clusters) / count
-    high = value + _joint([one.up for one in parts], parts, clusters) / count
-    why = f"{found.one_unit}: no standard error" if error is None else None
+    class_scores = [
+        _class_score(pairs, label, clusters) for label in sorted({label for pair in pairs for label in pair})
+    ]
+    count = len(class_scores)
+    value = math.fsum(score.f1 for score in class_scores) / count
+    moved = zip(*(score.moves for score in class_scores), strict=True)
+    moments = moments_of([math.fsum(moves) / count for moves in moved], clusters)
+    error = None if moments.variance is None else math.sqrt(moments.variance)
+    low = value - _combined_distance([score.down for score in class_scores], class_scores, clusters) / count
+    high = value + _combined_distance([score.up for score in class_scores], class_scores, clusters) / count
+    why = f"{moments.one_unit}: no standard error" if error is None else None
     method = "MOVER from the classes' Wilson limits"
     return Estimate(value, max(0.0, low), min(1.0, high), error, method, why)
 
 
-def _class(pairs: Sequence[tuple[int, int]], one: int, clusters: Clusters | None) -> _Class:
-    both = sum(right == chosen == one for right, chosen in pairs)
-    either = sum((right == one) + (chosen == one) for right, chosen in pairs)
+def _class_score(pairs: Sequence[tuple[int, int]], label: int, clusters: Clusters | None) -> _ClassScore:
+    both = sum(right == chosen == label for right, chosen in pairs)
+    either = sum((right == label) + (chosen == label) for right, chosen in pairs)
     f1, union = 2 * both / either, either - both
     scale = len(pairs) / either
     moves = [
-        scale * (2 * (right == chosen == one) - f1 * ((right == one) + (chosen == one)))
+        scale * (2 * (right == chosen == label) - f1 * ((right == label) + (chosen == label)))
         for right, chosen in pairs
     ]
-    low, high = wilson_limits(both / union, union * _credit(moves, clusters), z_quantile(LEVEL))
-    return _Class(f1, moves, f1 - 2 * low / (1 + low), 2 * high / (1 + high) - f1)
+    low, high = wilson_limits(both / union, union * _effective_share(moves, clusters), z_quantile(LEVEL))
+    return _ClassScore(f1, moves, f1 - 2 * low / (1 + low), 2 * high / (1 + high) - f1)
 
 
-def _credit(moves: Sequence[float], clusters: Clusters | None) -> float:
+def _effective_share(moves: Sequence[float], clusters: Clusters | None) -> float:
     """Return the part of the items that counts, for clusters as in ``statistics.intervals``."""
-    found = moments_of(moves, clusters)
-    if not found.clustered:
+    moments = moments_of(moves, clusters)
+    if not moments.clustered:
         return 1.0
-    if not found.plain or found.variance is None:
-        return found.kish / found.n
-    certain = z_quantile(LEVEL) / t_quantile(len(found.totals) - 1, LEVEL)
-    return certain**2 / max(1.0, found.variance / found.plain)
+    if not moments.plain or moments.variance is None:
+        return moments.kish / moments.n
+    certain = z_quantile(LEVEL) / t_quantile(len(moments.totals) - 1, LEVEL)
+    return certain**2 / max(1.0, moments.variance / moments.plain)
 
 
-def _joint(distances: Sequence[float], parts: Sequence[_Class], clusters: Clusters | None) -> float:
+def _combined_distance(
+    distances: Sequence[float], class_scores: Sequence[_ClassScore], clusters: Clusters | None
+) -> float:
     """Return the distance of the sum's limit; parts that do not vary count as wholly dependent."""
     import numpy as np
 
-    totals = np.array([moments_of(one.moves, clusters).totals for one in parts])
+    totals = np.array([moments_of(score.moves, clusters).totals for score in class_scores])
     totals = totals[:, np.lexsort(totals)]  # so that no sum depends on the order of the items
     length = np.sqrt((totals**2).sum(axis=1))
     products = np.outer(length, length)
-    together = np.divide(totals @ totals.T, products, out=np.ones_like(products), where=products > 0)
-    return math.sqrt(max(0.0, float(np.array(distances) @ together @ np.array(distances))))
+    correlation = np.divide(totals @ totals.T, products, out=np.ones_like(products), where=products > 0)
+    return math.sqrt(max(0.0, float(np.array(distances) @ correlation @ np.array(distances))))
 
 
 def macro_f1_of_draws(
@@ -111,8 +115,8 @@ def macro_f1_of_draws(
     both = counts @ ((right == classes) & (chosen == classes))
     either = counts @ ((right == classes).astype(float) + (chosen == classes))
     f1 = np.divide(2 * both, either, out=np.zeros_like(either), where=either > 0)
-    found: np.ndarray = f1.sum(axis=1) / (either > 0).sum(axis=1)
-    return found
+    scores: np.ndarray = f1.sum(axis=1) / (either > 0).sum(axis=1)
+    return scores
 
 
 MACRO_F1: Final = Aggregation("macro F1", "acc", function=macro_f1, beside=("right", "chosen"))

@@ -84,33 +84,33 @@ REWRITTEN: Final = (
 UNIT: Final = "\\text{ "
 
 
-class _CannotBeDoneError(Exception):
+class _NotApplicableError(Exception):
     """A step of the rewriting does not apply to the text."""
 
 
 def hendrycks_prediction(output: str) -> str:
-    """The text between the first and the last dollar sign; all of it where there are fewer than two."""
+    """Return the text between the first and the last dollar sign, or all of it if there are fewer than two."""
     first, last = output.find("$"), output.rfind("$")
     return output[first + 1 : last] if first < last else output
 
 
-def same_text(left: str | None, right: str | None) -> bool:
-    """Return whether two answers are the same text once rewritten; two missing ones are, by the reference's rule."""
+def is_same_text(left: str | None, right: str | None) -> bool:
+    """Return whether two answers are equal after normalization; two missing ones are, as in the reference."""
     if left is None or right is None:
         return left is right
     try:
         return normalize_answer(left) == normalize_answer(right)
-    except _CannotBeDoneError:
+    except _NotApplicableError:
         return left == right
 
 
 def normalize_answer(text: str) -> str:
-    """The answer after all steps; raises where the reference gives up."""
+    """Return the answer after all steps; raises where the reference gives up."""
     for before, after in REWRITTEN:
         text = text.replace(before, after)
     text, *units = text.split(UNIT)
     if len(units) > 1:
-        raise _CannotBeDoneError
+        raise _NotApplicableError
     text = text.replace("\\%", "").replace(" .", " 0.").replace("{.", "{0.")
     if not text:
         return text
@@ -119,31 +119,31 @@ def normalize_answer(text: str) -> str:
     name, equals, value = text.partition("=")
     if equals and "=" not in value and len(name) <= 2:
         text = value
-    text = _braced_fractions(_braced_roots(text).replace(" ", ""))
+    text = _brace_fractions(_brace_roots(text).replace(" ", ""))
     return _slash_as_fraction("\\frac{1}{2}" if text == "0.5" else text)
 
 
-def _braced_roots(text: str) -> str:
-    head, *parts = text.split("\\sqrt")
-    if not all(parts):
-        raise _CannotBeDoneError
-    braced = (part if part[0] == "{" else f"{{{part[0]}}}{part[1:]}" for part in parts)
+def _brace_roots(text: str) -> str:
+    head, *pieces = text.split("\\sqrt")
+    if not all(pieces):
+        raise _NotApplicableError
+    braced = (piece if piece[0] == "{" else f"{{{piece[0]}}}{piece[1:]}" for piece in pieces)
     return "\\sqrt".join((head, *braced))
 
 
-def _braced_fractions(text: str) -> str:
-    head, *parts = text.split("\\frac")
+def _brace_fractions(text: str) -> str:
+    head, *pieces = text.split("\\frac")
     braced = [head]
-    for part in parts:
-        if not part:
-            raise _CannotBeDoneError
-        if part[0] == "{":
-            braced.append(part)
-        elif len(part) == 1:
+    for piece in pieces:
+        if not piece:
+            raise _NotApplicableError
+        if piece[0] == "{":
+            braced.append(piece)
+        elif len(piece) == 1:
             return text
         else:
-            below = part[1] if part[1] == "{" else f"{{{part[1]}}}"
-            braced.append(f"{{{part[0]}}}{below}{part[2:]}")
+            below = piece[1] if piece[1] == "{" else f"{{{piece[1]}}}"
+            braced.append(f"{{{piece[0]}}}{below}{piece[2:]}")
     return "\\frac".join(braced)
 
 
@@ -154,7 +154,7 @@ def _slash_as_fraction(text: str) -> str:
     try:
         top, bottom = str(int(above)), str(int(below))
     except ValueError as error:
-        raise _CannotBeDoneError from error
+        raise _NotApplicableError from error
     return f"\\frac{{{top}}}{{{bottom}}}" if (above, below) == (top, bottom) else text
 
 
@@ -163,26 +163,26 @@ COMMANDS: Final = ("\\boxed", "\\fbox")
 
 
 def boxed_answer(solution: str) -> str | None:
-    """The content of the last ``\\boxed{}`` of the solution, or of the last ``\\fbox{}`` where there is no boxed.
+    r"""Return the content of the last ``\\boxed{}`` of the solution, else of the last ``\\fbox{}``, else None.
 
-    If ``\\boxed`` is followed by a space anywhere, the answer is what follows the last such place, up to a
-    ``$``. None when there is no box, or its braces are not balanced. As ``last_boxed_only_string`` of
-    lm-evaluation-harness 0.4.13 (after Hendrycks), which fails for an ``\\fbox`` and where there is no box.
+    If ``\\boxed`` is followed by a space anywhere, the answer is what follows the last such place, up to a ``$``. None
+    if the braces are not balanced. As ``last_boxed_only_string`` of lm-evaluation-harness 0.4.13 (after Hendrycks),
+    which fails for an ``\\fbox`` and for a solution without a box.
     """
     if BARE in solution:
         return solution.rpartition(BARE)[2].partition("$")[0]
-    start = next((at for command in COMMANDS if (at := solution.rfind(command)) >= 0), -1)
+    start = next((position for command in COMMANDS if (position := solution.rfind(command)) >= 0), -1)
     if start < 0:
         return None
-    depth, opened = 0, 0
-    for at in range(start, len(solution)):
-        if solution[at] == "{":
-            opened = opened or at + 1
+    depth, content_start = 0, 0
+    for position in range(start, len(solution)):
+        if solution[position] == "{":
+            content_start = content_start or position + 1
             depth += 1
-        elif solution[at] == "}":
+        elif solution[position] == "}":
             depth -= 1
             if depth == 0:
-                return solution[opened:at]
+                return solution[content_start:position]
     return None
 
 
@@ -230,28 +230,28 @@ THOUSANDS: Final = re.compile(r"-?\d{1,3}(?:,\d{3})+")
 
 
 def minerva_prediction(output: str) -> str | None:
-    """The answer of the closing sentence; None where there is none."""
+    """Return the answer of the closing sentence, or None."""
     match = SENTENCE.search(output + CLOSING)
     return match[1].strip() if match else None
 
 
-def minerva_normalized(answer: str) -> str:
-    """The answer as it is compared."""
+def normalize_minerva(answer: str) -> str:
+    """Return the answer as it is compared."""
     text = answer.rpartition("=")[2]
     for word in filter(str.isalpha, REMOVED):
         text = re.sub(rf"(?<!\\)\b{word}\b", "", text)
     for before, after in REPLACED:
         text = text.replace(before, after)
     for expression in REMOVED:
-        text = _without_word(text, expression) if expression.isalpha() else text.replace(expression, "")
+        text = _remove_word(text, expression) if expression.isalpha() else text.replace(expression, "")
     for pattern, kept in UNWRAPPED if text.count("$") > 1 else UNWRAPPED[1:]:  # the first would only be slow
         text = pattern.sub(kept, text)
     text = text.replace("$", "")
     return text.replace(",", "") if THOUSANDS.fullmatch(text) else text
 
 
-def _without_word(text: str, word: str) -> str:
-    """Removes the word wherever it occurs outside the names of LaTeX commands."""
+def _remove_word(text: str, word: str) -> str:
+    """Remove the word wherever it occurs outside the names of LaTeX commands."""
     pieces = COMMAND.split(text)
     pieces[::2] = [piece.replace(word, "") for piece in pieces[::2]]
     return "".join(pieces)
@@ -290,17 +290,17 @@ class MathJudge:
         self.worker = TimeLimitedWorker(WORKER)
 
     def ask(self, rule: str, gold: str, output: str) -> WorkerReply:
-        """The reply of the process, None for its value when it exceeded the limit or failed."""
+        """Return the reply of the process; its value is None if it exceeded the limit or failed."""
         return self.worker.ask([rule, gold, output], self.limit_s)
 
     def close(self) -> None:
-        """Ends the process, if there is one."""
+        """End the process, if there is one."""
         self.worker.close()
 
 
 @functools.cache
 def shared_judge() -> MathJudge:
-    """The one judge of this process, closed when Python ends: starting takes a second, so all items share it."""
+    """Return the one judge of this process, closed when Python ends: starting takes a second, so all items share it."""
     judge = MathJudge()
     atexit.register(judge.close)
     return judge
@@ -309,46 +309,48 @@ def shared_judge() -> MathJudge:
 def hendrycks_exact(solution: str, output: str) -> MathVerdict:
     """Hendrycks's verdict; an output is always an answer, but a blank one counts as none."""
     gold, answer = boxed_answer(solution), hendrycks_prediction(output)
-    return MathVerdict(gold is not None and same_text(answer, gold), answer if answer.strip() else None)
+    return MathVerdict(gold is not None and is_same_text(answer, gold), answer if answer.strip() else None)
 
 
 def minerva_exact(solution: str, output: str, judge: MathJudge) -> MathVerdict:
     """Minerva's verdict; ``answer`` is the normalised one. The judge is asked only if the texts differ."""
-    gold, found = boxed_answer(solution), minerva_prediction(output)
-    if found is None:
+    gold, prediction = boxed_answer(solution), minerva_prediction(output)
+    if prediction is None:
         return MathVerdict(False, None)
-    answer = minerva_normalized(found)
+    answer = normalize_minerva(prediction)
     if gold is None:
         return MathVerdict(False, answer)
-    wanted = minerva_normalized(gold)
-    if not answer or not wanted or answer == wanted:
-        return MathVerdict(bool(answer) and answer == wanted, answer)
-    reply = judge.ask("minerva", answer, wanted)
+    gold_text = normalize_minerva(gold)
+    if not answer or not gold_text or answer == gold_text:
+        return MathVerdict(bool(answer) and answer == gold_text, answer)
+    reply = judge.ask("minerva", answer, gold_text)
     # SymPy's errors are the rule's way of saying that two answers cannot be compared.
     return MathVerdict(reply.value is True, answer, reply.timed_out)
 
 
 def math_verify(solution: str, output: str, judge: MathJudge) -> MathVerdict:
-    """The verdict of the math-verify library."""
+    """Return the verdict of the math-verify library."""
     reply = judge.ask("math_verify", solution, output)
     value: dict[str, Any] = reply.value or {"correct": False, "answer": None}
     return MathVerdict(value["correct"], value["answer"], reply.timed_out, reply.error)
 
 
-def same_answer(one: str, other: str, judge: MathJudge | None = None) -> bool:
-    """Return whether math-verify finds two answers equal that it read out of outputs, whichever is taken for the gold
-    one: of ``(1,2)`` and ``2,1``, or ``-3<x\\le 2`` and ``(-3,2]``, it finds so in one direction only."""
+def is_same_answer(left: str, right: str, judge: MathJudge | None = None) -> bool:
+    r"""Return whether math-verify finds two answers equal, with either of them as the gold answer.
+
+    It accepts ``(1,2)`` and ``2,1``, or ``-3<x\\le 2`` and ``(-3,2]``, in one direction only.
+    """
     judge = judge or shared_judge()
-    return one == other or any(
+    return left == right or any(
         math_verify(f"${gold}$", f"${answer}$", judge).correct
-        for gold, answer in ((one, other), (other, one))
+        for gold, answer in ((left, right), (right, left))
     )
 
 
 def grade_math(solution: str, output: str, judge: MathJudge | None = None) -> Graded:
-    """All three verdicts on one output; ``solution`` is the gold solution with its boxed answer.
+    """Return all three verdicts on one output; ``solution`` is the gold solution with its boxed answer.
 
-    Without a judge the shared one is asked. Raises ``BenchmarkError`` where SymPy or math-verify is missing.
+    Without a judge the shared one is used. Raises ``BenchmarkError`` if SymPy or math-verify is missing.
     """
     judge = judge or shared_judge()
     verdicts = {
@@ -361,7 +363,7 @@ def grade_math(solution: str, output: str, judge: MathJudge | None = None) -> Gr
         no_answer=not verdicts["math_verify"].parsed,
         extracted={name: verdict.answer for name, verdict in verdicts.items()},
         gold=boxed_answer(solution),
-        same=same_answer,
+        same=is_same_answer,
     )
 
 
@@ -384,8 +386,8 @@ _METRICS: Final = tuple(
 )
 
 
-def _as_used(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with ``subject`` and a whole ``level``; the authors' files say ``type`` and "Level 3".
+def _prepare_row(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the row with ``subject`` and a whole ``level``; the authors' files say ``type`` and "Level 3".
 
     Few-shot examples have neither.
     """
@@ -396,16 +398,16 @@ def _as_used(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _prompt(row: MathRow) -> str:
-    """The problem."""
+    """Return the problem."""
     return f"Problem:\n{row['problem']}\n\nSolution:"
 
 
-def _final(row: dict[str, Any]) -> FinalAnswer | None:
-    """The box at the end of a solution that holds a whole number, from the last space before it."""
+def _final_answer(row: dict[str, Any]) -> FinalAnswer | None:
+    """Return the box at the end of a solution that holds a whole number, from the last space before it."""
     solution = str(row.get("solution"))
     number = boxed_answer(solution) or ""
-    place = solution.rfind(f"\\boxed{{{number}}}")
-    before, space, head = solution[: max(place, 0)].rpartition(" ")
+    box_start = solution.rfind(f"\\boxed{{{number}}}")
+    before, space, head = solution[: max(box_start, 0)].rpartition(" ")
     return final_number(before, number, f"{head}\\boxed{{", "}") if space else None
 
 
@@ -414,7 +416,7 @@ MATH_SHOTS: Final = Dataset(local="minerva/shots")
 MATH: Final[dict[str, Any]] = {
     "version": 1,
     "row": MathRow,
-    "prepare": _as_used,
+    "prepare": _prepare_row,
     "asks": Generate,
     "primary": "math_verify",
     "metrics": _METRICS,
@@ -423,7 +425,7 @@ MATH: Final[dict[str, Any]] = {
         4, lambda row: Shot(_prompt(row), row["solution"]), pick="first", for_all=True, fixed=True
     ),
     "group": "subject",
-    "solution": Solution(lambda row: row["solution"], final=_final),
+    "solution": Solution(lambda row: row["solution"], final=_final_answer),
     "needs": dict.fromkeys(("sympy", "math_verify", "antlr4"), "pip install 'pytest-touchstone[math]'"),
 }
 

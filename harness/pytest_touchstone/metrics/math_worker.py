@@ -35,7 +35,7 @@ def warm() -> None:
 
 
 def answer(item: list[str]) -> Any:
-    """The verdict on the item's two texts by the rule that it names first."""
+    """Return the verdict on the item's two texts by the rule that it names first."""
     rule, gold, output = item
     return difference_is_zero(gold, output) if rule == "minerva" else verified(gold, output)
 
@@ -49,18 +49,18 @@ def difference_is_zero(left: str, right: str) -> bool:
 
 
 def verified(solution: str, output: str) -> dict[str, Any]:
-    """``correct``, and ``answer``: the text of the output that the library tried first, None for none."""
+    """Return ``correct``, and ``answer``: the text of the output that the library tried first, None for none."""
     from math_verify import parse, verify
 
     # The library takes None for "no limit" and says so in its documentation, not in its annotation.
-    found: list[Any] = parse(output, parsing_timeout=None)
-    if not found:
+    parsed: list[Any] = parse(output, parsing_timeout=None)
+    if not parsed:
         return {"correct": False, "answer": None}
     gold: list[Any] = parse(solution, parsing_timeout=None)
-    texts = [value for value in found if isinstance(value, str)]
+    texts = [value for value in parsed if isinstance(value, str)]
     plain = [value for value in gold if isinstance(value, str)]
     correct = bool(plain and texts and verify(plain, texts, timeout_seconds=None)) or bool(
-        verify(gold, found, timeout_seconds=None)
+        verify(gold, parsed, timeout_seconds=None)
     )
     return {"correct": correct, "answer": texts[0] if texts else ""}
 

@@ -108,22 +108,22 @@ class MmluRow(TypedDict):
 
 
 def mmlu_prompt(row: MmluRow) -> str:
-    """The question, its answers with their letters, and "Answer:"."""
+    """Return the question, its answers with their letters, and "Answer:"."""
     return "\n".join([row["question"].strip(), *format_lettered_options(row["choices"]), "Answer:"])
 
 
 def mmlu_cloze(row: MmluRow) -> str:
-    """The question and "Answer:"."""
+    """Return the question and "Answer:"."""
     return f"Question: {row['question'].strip()}\nAnswer:"
 
 
 def mmlu_header(row: MmluRow, what: str) -> str:
-    """The line before everything else, such as "The following are questions (with answers) about abstract algebra."."""
+    """Return the header, such as "The following are questions (with answers) about abstract algebra."."""
     return f"The following are {what} (with answers) about {row['subject'].replace('_', ' ')}.\n\n"
 
 
 def mmlu_category(row: MmluRow) -> str:
-    """The name of the score of the row's group."""
+    """Return the name of the score of the row's group."""
     return f"acc_{_CATEGORY[row['subject']]}"
 
 
@@ -136,7 +136,10 @@ def mmlu_letter(row: MmluRow, fewshot: FewShot, *names: str) -> Scores:
 
 
 def rows_of(subjects: Container[str]) -> Callable[[dict[str, Any]], bool]:
-    """Keeps the rows of these subjects, and those that name none, which the check of their fields refuses."""
+    """Return a filter of rows by subject.
+
+    Rows without a subject pass; the check of their fields refuses them with a message.
+    """
     return lambda row: row.get("subject") in subjects or "subject" not in row
 
 
@@ -199,18 +202,18 @@ MMLU_PRO_PAPER: Final = "Wang et al. 2024, arXiv 2406.01574"
 
 
 def thought_prompt(row: MmluProRow) -> str:
-    """The question, its answers stripped, and the beginning of a chain of thought."""
+    """Return the question, its answers stripped, and the beginning of a chain of thought."""
     listed = format_lettered_options([text.strip() for text in row["options"]])
     lines = ["Question:", row["question"], "Options:", *listed, "Answer: Let's think step by step."]
     return "\n".join(lines)
 
 
 def thought_shot(row: MmluProRow) -> Shot:
-    """The question with its worked answer."""
+    """Return the question with its worked answer."""
     return Shot(thought_prompt(row), row["cot_content"].replace("A: Let's think step by step. ", ""))
 
 
 def answer_letter(text: str) -> str | None:
-    """The letter A to J of the first "answer is X" or "answer is (X)" in the text; None where there is none."""
-    found = re.search(r"answer is \(?([A-J])\)?", text)
-    return found[1] if found else None
+    """Return the letter A to J of the first "answer is X" or "answer is (X)" in the text, or None."""
+    match = re.search(r"answer is \(?([A-J])\)?", text)
+    return match[1] if match else None

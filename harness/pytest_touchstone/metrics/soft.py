@@ -31,8 +31,8 @@ of ``p_right`` at different temperatures are different measures, and are not com
 ``p_right`` may equal that of ARC-Easy's accuracy, and of PIQA's; the others follow by the length of a token.
 
 An impossible choice (minus infinity) has probability 0; where all are impossible they are equally probable.
-``log_odds`` and ``logprob_margin`` are cut at ``MOST`` nats, so that no item decides a mean alone, and undefined for a
-single choice, whose ``p_right`` is 1. Numbers are rounded to ``DIGITS`` digits after the point.
+``log_odds`` and ``logprob_margin`` are cut at ``MAX_NATS`` nats, so that no item decides a mean alone, and undefined
+for a single choice, whose ``p_right`` is 1. Numbers are rounded to ``DIGITS`` digits after the point.
 """
 
 from __future__ import annotations
@@ -47,28 +47,30 @@ from pytest_touchstone.core.requests import Loglikelihood, PseudoLoglikelihood
 from pytest_touchstone.metrics.multiple_choice import ChoiceScores, bits_per_byte
 
 TEMPERATURES: Final = {"acc": 1.0, "acc_norm": 0.01, "acc_bytes": 0.01, "acc_tokens": 0.05}
-"""The temperature of each rule, in its own nats; primary scores of other names are plain sums, as ``acc``."""
+"""The temperature of each rule, in its own nats; other primary scores count as plain sums, as ``acc``."""
 
-MOST: Final = 100.0
+MAX_NATS: Final = 100.0
 DIGITS: Final = 6
 
 
 def temperature_of(spec: Benchmark) -> float:
-    """The temperature of the benchmark's ``p_right``."""
+    """Return the temperature of the benchmark's ``p_right``."""
     if spec.temperature is not None:
         return spec.temperature
     return TEMPERATURES.get(spec.primary_score, TEMPERATURES["acc"])
 
 
 def soft_names(spec: Benchmark) -> tuple[str, ...]:
-    """The soft scores that the items of a benchmark may have, by what it asks."""
+    """Return the names of the soft scores that a benchmark's items may have, by the type of its requests."""
     pseudo = tuple(name for name in SOFT_METRICS if name != BITS_PER_BYTE)
     return SOFT_METRICS if Loglikelihood in spec.asks else pseudo if PseudoLoglikelihood in spec.asks else ()
 
 
 def soft_of(returned: object, spec: Benchmark) -> dict[str, float]:
-    """The soft scores of an item from what its benchmark returned; none without the choices. Bits are those of
-    likelihoods that are probabilities of texts, not of a masked model's, where the benchmark has not counted them."""
+    """Return the soft scores of an item from what its benchmark returned; none without the choices.
+
+    Bits are added for texts with a likelihood (not of a masked model), unless the benchmark has added them.
+    """
     if not isinstance(returned, ChoiceScores) or returned.choices is None:
         return {}
     choices, right = returned.choices, returned.right
@@ -76,32 +78,38 @@ def soft_of(returned: object, spec: Benchmark) -> dict[str, float]:
         not 0 <= right < len(choices.texts) == len(choices.logprobs) == len(choices.tokens)
     ):  # of somebody else's making
         return {}
-    found = soft_scores(choices.normalised(spec.primary_score), right, temperature_of(spec))
+    scores = soft_scores(choices.normalised(spec.primary_score), right, temperature_of(spec))
     text, logprob = choices.texts[right], choices.logprobs[right]
     if BITS_PER_BYTE not in returned and Loglikelihood in spec.asks and text and math.isfinite(logprob):
-        found[BITS_PER_BYTE] = round(bits_per_byte(logprob, text), DIGITS)
-    return found
+        scores[BITS_PER_BYTE] = round(bits_per_byte(logprob, text), DIGITS)
+    return scores
 
 
 def soft_scores(values: Sequence[float], right: int, temperature: float) -> dict[str, float]:
-    """``p_right``, ``log_odds`` and ``logprob_margin`` of normalised log-probabilities, of which number ``right`` is
-    that of the right choice; none where one is no log-probability."""
-    if not all(one < math.inf for one in values):
+    """Return ``p_right``, ``log_odds`` and ``logprob_margin`` of normalised log-probabilities.
+
+    ``right`` is the index of the right choice, from 0. Nothing if a value is not a log-probability.
+    """
+    if not all(value < math.inf for value in values):
         return {}
-    most = max(values)
-    if most == -math.inf:
-        values, most = [0.0] * len(values), 0.0
-    whole = math.fsum(math.exp((one - most) / temperature) for one in values)
-    found = {P_RIGHT: round(math.exp((values[right] - most) / temperature) / whole, DIGITS)}
-    wrong = [one for place, one in enumerate(values) if place != right]
+    highest = max(values)
+    if highest == -math.inf:
+        values, highest = [0.0] * len(values), 0.0
+    normalizer = math.fsum(math.exp((value - highest) / temperature) for value in values)
+    scores = {P_RIGHT: round(math.exp((values[right] - highest) / temperature) / normalizer, DIGITS)}
+    wrong = [value for index, value in enumerate(values) if index != right]
     if wrong:
-        best = max(wrong)
-        total = math.log(math.fsum(math.exp(one - best) for one in wrong)) if best > -math.inf else 0.0
-        margin = values[right] - best
-        found[LOG_ODDS] = _cut(margin - total)
-        found[LOGPROB_MARGIN] = _cut(margin)
-    return found
+        highest_wrong = max(wrong)
+        total = (
+            math.log(math.fsum(math.exp(value - highest_wrong) for value in wrong))
+            if highest_wrong > -math.inf
+            else 0.0
+        )
+        margin = values[right] - highest_wrong
+        scores[LOG_ODDS] = _clip(margin - total)
+        scores[LOGPROB_MARGIN] = _clip(margin)
+    return scores
 
 
-def _cut(value: float) -> float:
-    return round(min(MOST, max(-MOST, value)), DIGITS)
+def _clip(value: float) -> float:
+    return round(min(MAX_NATS, max(-MAX_NATS, value)), DIGITS)

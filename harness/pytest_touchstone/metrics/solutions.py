@@ -49,22 +49,24 @@ _INTEGER: Final = re.compile(r"-?(\d+|\d{1,3}(,\d{3})+)")
 
 
 def wrong_numbers(right: str) -> tuple[str, ...]:
-    """Four whole numbers near a right one n, written as it is, with commas or without; empty where it is none.
+    """Return four wrong whole numbers near a right one, in its format (with commas or without); none for other texts.
 
     They are the first four of n + 1, n - 1, 2 n, 10 n, n + 2, n - 2, n + 3 that differ from n and from each other:
-    slips by one, by a factor, by a place.
+    slips by one, by a factor, by a decimal place.
     """
     if not _INTEGER.fullmatch(right):
         return ()
-    number = int(right.replace(",", ""))
-    near = (number + 1, number - 1, 2 * number, 10 * number, number + 2, number - 2, number + 3)
-    others = [one for one in dict.fromkeys(near) if one != number][:WRONG_NUMBERS]
-    return tuple(f"{one:,}" if "," in right else str(one) for one in others)
+    gold = int(right.replace(",", ""))
+    slips = (gold + 1, gold - 1, 2 * gold, 10 * gold, gold + 2, gold - 2, gold + 3)
+    wrong = [number for number in dict.fromkeys(slips) if number != gold][:WRONG_NUMBERS]
+    return tuple(f"{number:,}" if "," in right else str(number) for number in wrong)
 
 
 def final_number(before: str, right: str, head: str = "", tail: str = "") -> FinalAnswer | None:
-    """Return a right whole number after a text against wrong ones, each between ``head`` and ``tail``; None where it is
-    no whole number."""
+    """Return a right whole number after a text against wrong ones, each between ``head`` and ``tail``.
+
+    None if ``right`` is not a whole number.
+    """
     texts = [f"{head}{number}{tail}" for number in (right, *wrong_numbers(right))]
     return FinalAnswer(before, texts[0], tuple(texts[1:])) if len(texts) > 1 else None
 
@@ -73,14 +75,14 @@ def final_number(before: str, right: str, head: str = "", tail: str = "") -> Fin
 
 
 def function_named(module: ModuleType, name: str) -> Any:
-    """Return what a module has under the name of a test function, or of a form of one; None where it has nothing."""
+    """Return the test function, or the form of one, with a name in a module, or None."""
     base, colon, _ = name.partition(":")
     function = getattr(module, base, None)
     return next((form for form in forms_of(function) if form.__name__ == name), None) if colon else function
 
 
 def forms_of(function: object) -> Iterator[Callable[..., Any]]:
-    """Yield the forms of a declared function, each a declared function too; none where it has no ``solution``.
+    """Yield the forms of a declared function, each a declared function too; none if it has no ``solution``.
 
     Raises ``BenchmarkError`` for a function with other arguments than ``example`` and ``fewshot``.
     """

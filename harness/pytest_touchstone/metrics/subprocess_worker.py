@@ -51,9 +51,9 @@ class WorkerReply:
 
 
 class TimeLimitedWorker:
-    """A child process that answers one item at a time, started when first asked and again after a kill.
+    """A child process that answers one item at a time; it starts with the first item and again after a kill.
 
-    Safe to share between threads, which then wait for each other.
+    Threads may share it; they then wait for each other.
     """
 
     def __init__(self, command: Sequence[str], *, patience_s: float = 30.0) -> None:
@@ -66,14 +66,14 @@ class TimeLimitedWorker:
 
     @property
     def pid(self) -> int | None:
-        """The child's process id; None while there is no child."""
+        """The child's process id, None without a child."""
         return None if self._process is None else self._process.pid
 
     def ask(self, item: Any, limit_s: float) -> WorkerReply:
-        """The child's reply to an item of plain data, after at most ``limit_s`` seconds of its processor time.
+        """Return the child's reply to an item of plain data, after at most ``limit_s`` seconds of CPU time.
 
-        A child that waits without computing is ended after four times the limit plus ``patience_s`` on the clock.
-        Raises ``BenchmarkError`` when a child cannot be started.
+        A child that waits without computing is killed after four times the limit plus ``patience_s`` of wall time.
+        Raises ``BenchmarkError`` if a child cannot be started.
         """
         with self._lock:
             self._start()
@@ -88,7 +88,7 @@ class TimeLimitedWorker:
             return WorkerReply(value=reply.get("value"), error=reply.get("error"))
 
     def close(self) -> None:
-        """Ends the child, if there is one; ``ask`` would start another."""
+        """End the child, if there is one; ``ask`` would start another."""
         with self._lock:
             self._end()
 
@@ -116,8 +116,10 @@ class TimeLimitedWorker:
             raise BenchmarkError(f"the process {' '.join(self.command)} cannot check answers: {why}")
 
     def _exchange(self, message: Mapping[str, Any] | None, seconds: float) -> dict[str, Any]:
-        """Return the child's next message; the child ends where there is none, since a late one would be taken for
-        the reply to another item."""
+        """Return the child's next message; kill the child if there is none in time.
+
+        A late message would be taken for the reply to another item.
+        """
         assert self._connection is not None
         try:
             if message is not None:

@@ -47,7 +47,7 @@ from pytest_touchstone.core.tasks import TaskSelection, declared_groups
 from pytest_touchstone.core.text import join_names
 from pytest_touchstone.engines.judging import JudgeInfo, judge_from_plain, judge_info
 from pytest_touchstone.engines.registry import texts_by
-from pytest_touchstone.metrics.samples import sampled
+from pytest_touchstone.metrics.samples import run_samples
 from pytest_touchstone.metrics.solutions import forms_of
 from pytest_touchstone.plugin import NO_CHECKPOINT
 from pytest_touchstone.plugin.options import Settings, check_base, check_served, device_kind
@@ -72,7 +72,7 @@ class LoadedBenchmark:
         """Return a function that starts an example's generator, with its texts sampled where the run says so."""
         if Generate not in self.spec.asks or not self.sampling.temperature:
             return start
-        return functools.partial(sampled, start, self.spec, self.sampling.of(self.spec.name, example.id))
+        return functools.partial(run_samples, start, self.spec, self.sampling.of(self.spec.name, example.id))
 
 
 @dataclass(frozen=True, slots=True)

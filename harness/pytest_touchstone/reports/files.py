@@ -62,7 +62,7 @@ from pytest_touchstone.core.keys import masked
 from pytest_touchstone.core.requests import ProgramOutcome
 from pytest_touchstone.core.tasks import metrics_named
 from pytest_touchstone.core.text import count, csv_text, join_names, visible
-from pytest_touchstone.metrics.samples import KS, pass_at
+from pytest_touchstone.metrics.samples import KS, pass_at_ks
 from pytest_touchstone.reports.page.builder import FILE as PAGE
 from pytest_touchstone.reports.page.builder import run_page
 from pytest_touchstone.results import DETAILS, file_path
@@ -282,7 +282,7 @@ def _task_table(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> str:
     rows: list[list[Any]] = [["task_id", "samples", "passed", *ks, *FAILURES]]
     for samples in tasks:
         outcomes = Counter(sample["outcome"] for sample in samples)
-        chances = pass_at(len(samples), outcomes["passed"])
+        chances = pass_at_ks(len(samples), outcomes["passed"])
         numbers = [*(chances.get(name) for name in ks), *(outcomes[name] for name in FAILURES)]
         rows.append([samples[-1]["task_id"], len(samples), outcomes["passed"], *numbers])
     return csv_text(rows)

@@ -2,7 +2,7 @@
 
 The program that is run of a chat's answer.
 
-``sanitized.jsonl`` has texts such as chat models write, and the program that is made of each. Where EvalPlus 0.3.1
+``sanitize.jsonl`` has texts such as chat models write, and the program that is made of each. Where EvalPlus 0.3.1
 (``evalplus.sanitize.sanitize``) makes another one, it has that too.
 """
 
@@ -24,13 +24,13 @@ from pytest_touchstone.metrics.code.extract import (
     DOCSTRING_STOPS,
     FENCE_STOPS,
     HUMANEVAL_STOPS,
+    MAX_CHARACTERS,
     MBPP_STOPS,
-    MOST_CHARACTERS,
     chat_program,
-    cut,
+    cut_at_stops,
     function_program,
     longest_run,
-    sanitized,
+    sanitize,
     script_program,
 )
 from tests.support.places import ROOT
@@ -196,9 +196,9 @@ def test_a_body_in_a_list_keeps_its_own_indentation() -> None:
 
 @given(st.text(st.sampled_from("`pydef \n#arifcls():"), max_size=80))
 def test_any_text_gives_a_program_and_cutting_twice_is_cutting_once(text: str) -> None:
-    once = cut(text, HUMANEVAL_STOPS)
+    once = cut_at_stops(text, HUMANEVAL_STOPS)
     assert text.startswith(once)
-    assert cut(once, HUMANEVAL_STOPS) == once
+    assert cut_at_stops(once, HUMANEVAL_STOPS) == once
     assert function_program(PROMPT, "area", text).source.startswith("import math")
     assert set(script_program(text, FENCE_STOPS).code.split()) <= set(text.split())
 
@@ -225,7 +225,7 @@ KNOWN_DIFFERENCES = {
 
 @pytest.mark.parametrize("case", CASES, ids=[case["why"] for case in CASES])
 def test_of_what_chat_models_write_that_is_run_which_the_tests_need(case: dict[str, Any]) -> None:
-    assert sanitized(case["text"], case["needed"]) == case["program"]
+    assert sanitize(case["text"], case["needed"]) == case["program"]
 
 
 def test_where_the_program_is_not_evalplus_one_is_known() -> None:
@@ -278,7 +278,7 @@ def test_no_run_of_lines_that_parses_has_more_lines_than_the_one_that_is_found(l
 def test_any_text_gives_a_program_or_none(text: str, name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = sanitized(text, (name,))
+        found = sanitize(text, (name,))
         warnings.simplefilter("ignore")  # of escapes that Python may refuse one day
         if found is not None:
             ast.parse(found)
@@ -311,7 +311,7 @@ def test_a_text_made_to_hurt_the_parser_costs_seconds_at_most_and_hides_no_funct
 ) -> None:
     began = time.process_time()
     function = "def area(r):\n    return 3 * r\n"
-    found = sanitized(f"{function}\n{text}", ("area",))
+    found = sanitize(f"{function}\n{text}", ("area",))
     assert time.process_time() - began < 20
     assert found is not None
     assert "return 3 * r" in found
@@ -320,19 +320,19 @@ def test_a_text_made_to_hurt_the_parser_costs_seconds_at_most_and_hides_no_funct
 @pytest.mark.slow
 def test_a_text_of_which_no_end_parses_costs_seconds_at_most() -> None:
     began = time.process_time()
-    sanitized("@a\n" * 60_000, ("a",))
+    sanitize("@a\n" * 60_000, ("a",))
     assert time.process_time() - began < 20
 
 
 def test_of_a_text_that_is_too_long_the_end_is_not_looked_at() -> None:
-    text = "# so\n" * (MOST_CHARACTERS // 5) + "def area(r):\n    return r\n"
-    assert "def" not in (sanitized(text, ("area",)) or "")
+    text = "# so\n" * (MAX_CHARACTERS // 5) + "def area(r):\n    return r\n"
+    assert "def" not in (sanitize(text, ("area",)) or "")
 
 
 def test_nothing_of_a_text_is_run(tmp_path: Path) -> None:
     file = tmp_path / "made"
     text = f"open({str(file)!r}, 'w')\ndef area(r=open({str(file)!r}, 'w')):\n    return r\n"
-    assert sanitized(text, ("area",)) is not None
+    assert sanitize(text, ("area",)) is not None
     assert not file.exists()
 
 

@@ -11,7 +11,7 @@ import pytest
 from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.core.requests import CallTests, InputOutputTests, ProgramOutcome, RunProgramAnswer
 from pytest_touchstone.metrics.code import apps_row, contest_row, humaneval_row, mbpp_row, reads_and_prints
-from pytest_touchstone.metrics.code.extract import parses
+from pytest_touchstone.metrics.code.extract import is_python
 from pytest_touchstone.metrics.code.grader import (
     humaneval_request,
     mbpp_request,
@@ -279,5 +279,5 @@ def test_tests_and_programs_may_hold_numbers_of_thousands_of_digits() -> None:
     number, before = "7" * 5000, sys.get_int_max_str_digits()
     row = {**HUMANEVAL, "test": f'if __name__ == "__main__":\n    assert one() != {number}\n'}
     assert number in humaneval_request(humaneval_row(row), "").tests.code  # type: ignore[union-attr]
-    assert parses(f"x = {number}")
+    assert is_python(f"x = {number}")
     assert sys.get_int_max_str_digits() == before

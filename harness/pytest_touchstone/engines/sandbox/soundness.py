@@ -21,7 +21,7 @@ from typing import Final, NamedTuple, Protocol, Self
 from pytest_touchstone.checkpoints.builtin import cache_folder
 from pytest_touchstone.core.requests import CallTests, RunProgram, RunProgramAnswer
 from pytest_touchstone.engines.sandbox.cache import SingleFlight, TextFiles, judging_code, key_of
-from pytest_touchstone.metrics.code.test_scripts import asked_names, defined_classes
+from pytest_touchstone.metrics.code.test_scripts import defined_classes, undefined_names
 
 EMPTY: Final = "an empty program"
 RAISES: Final = "a program that raises"
@@ -80,7 +80,7 @@ def wrong_programs(request: RunProgram) -> list[WrongProgram]:
     if not isinstance(request.tests, CallTests):
         return [WrongProgram(EMPTY, ""), *(WrongProgram(*one) for one in _SCRIPTS.items())]
     tests = request.tests
-    names = dict.fromkeys([*tests.names, *asked_names(tests.code, tests.trusted)])
+    names = dict.fromkeys([*tests.names, *undefined_names(tests.code, tests.trusted)])
     classes = defined_classes(request.reference or "")
     return [
         WrongProgram(EMPTY, ""),

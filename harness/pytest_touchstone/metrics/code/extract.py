@@ -53,18 +53,18 @@ from pytest_touchstone.core.few_shot import ChatForm
 from pytest_touchstone.core.reasoning import unwrapped
 from pytest_touchstone.core.requests import earliest_stop
 from pytest_touchstone.metrics.code.rows import unix_lines
-from pytest_touchstone.metrics.code.test_scripts import any_digits, read_names
+from pytest_touchstone.metrics.code.test_scripts import read_names, unlimited_int_digits
 
-MOST_CHARACTERS: Final = 200_000
-"""The rest of a longer text is ignored."""
+MAX_CHARACTERS: Final = 200_000
+"""Characters beyond this number are ignored."""
 
-MOST_PARSED: Final = 1_000_000
-"""The number of characters parsed in search of the longest run, in all; a second or two."""
+MAX_PARSED_CHARACTERS: Final = 1_000_000
+"""The maximum number of characters parsed in search of the longest run, in all; a second or two."""
 
-_EACH: Final = 200
+_PARSE_OVERHEAD: Final = 200
 """The fixed cost of parsing, in characters."""
 
-_LONGEST_LINE: Final = 20_000
+_MAX_LINE: Final = 20_000
 """A longer line belongs to no run."""
 
 _NO_SOURCE: Final = re.compile("[\0\ud800-\udfff]")
@@ -76,7 +76,7 @@ _IMPORTS: Final = (ast.Import, ast.ImportFrom)
 _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SCOPES: Final = (*_DEFINITIONS, *_COMPREHENSIONS, ast.Lambda)
-_GO: Final = (ast.Assert, ast.Delete, ast.Raise)
+_DROPPED: Final = (ast.Assert, ast.Delete, ast.Raise)
 
 
 class PythonLines(NamedTuple):
@@ -87,76 +87,82 @@ class PythonLines(NamedTuple):
     size: int
 
 
-def sanitized(text: str, needed: Collection[str]) -> str | None:
-    """The program for tests that call the names ``needed``; None where no run of lines parses."""
-    found = longest_run(text, needed)
-    if found is None:
+def sanitize(text: str, needed: Collection[str]) -> str | None:
+    """Return the program for tests that call the names ``needed``; None if no run of lines parses."""
+    run = longest_run(text, needed)
+    if run is None:
         return None
-    return _reached(found, needed) or found.source
+    return _reachable_source(run, needed) or run.source
 
 
-def defines(text: str, needed: Collection[str]) -> bool:
-    """Return whether some run of lines binds one of the names, if only by an import."""
-    found = longest_run(text, needed)
-    return found is not None and _binds(found.body, needed)
+def defines_any(text: str, needed: Collection[str]) -> bool:
+    """Return whether a run of lines binds one of the names, even by an import."""
+    run = longest_run(text, needed)
+    return run is not None and _binds_any(run.body, needed)
 
 
 def longest_run(text: str, needed: Collection[str] = ()) -> PythonLines | None:
-    """The run of lines that parses and has the most lines that are not blank; those that bind one of ``needed``
-    go before all others. None where no line parses."""
+    """Return the run of lines that parses and has the most non-blank lines; None if no line parses.
+
+    Runs that bind one of ``needed`` are preferred.
+    """
     search = _Search(text, needed)
-    best, fits = None, False
+    best, best_binds = None, False
     for start in search.starts():
-        no_longer = best is not None and search.size(start, len(search.lines)) <= best.size
-        if no_longer and (fits or start > search.last_named):
+        no_longer = best is not None and search.count_lines(start, len(search.lines)) <= best.size
+        if no_longer and (best_binds or start > search.last_named):
             break  # no run from here on can be better
         run = search.longest_from(start)
         if run is None:
             continue
-        binds = _binds(run.body, needed)
-        if best is None or (binds, run.size) > (fits, best.size):
-            best, fits = run, binds
+        binds = _binds_any(run.body, needed)
+        if best is None or (binds, run.size) > (best_binds, best.size):
+            best, best_binds = run, binds
     return best
 
 
 class _Search:
-    """The lines of a text, and the cost so far of parsing some of them. ``last_named`` is the number of the last line
-    with one of the names in it, -1 where there is none."""
+    """A search for runs of lines that parse, with a budget of parsed characters.
+
+    ``last_named`` is the index of the last line that contains one of the names, -1 if there is none.
+    """
 
     def __init__(self, text: str, needed: Collection[str]) -> None:
-        text = text[: 2 * MOST_CHARACTERS].replace("\r\n", "\n").replace("\r", "\n")
-        self.lines = text[:MOST_CHARACTERS].split("\n")
-        self._full = [0, *accumulate(bool(line.strip()) for line in self.lines)]
+        text = text[: 2 * MAX_CHARACTERS].replace("\r\n", "\n").replace("\r", "\n")
+        self.lines = text[:MAX_CHARACTERS].split("\n")
+        self._line_counts = [0, *accumulate(bool(line.strip()) for line in self.lines)]
         named = (n for n, line in enumerate(self.lines) if any(name in line for name in needed))
         self.last_named = max(named, default=-1)
-        long = (
-            n for n, line in enumerate(self.lines) if len(line) > _LONGEST_LINE or _NO_SOURCE.search(line)
-        )
-        self._unfit = [*long, len(self.lines)]
-        self._left = MOST_PARSED
+        long = (n for n, line in enumerate(self.lines) if len(line) > _MAX_LINE or _NO_SOURCE.search(line))
+        self._unparsable = [*long, len(self.lines)]
+        self._left = MAX_PARSED_CHARACTERS
 
     def starts(self) -> Iterator[int]:
-        """The lines that a run can begin with, as long as not too much has been parsed. Those that cost nothing to
-        refuse are left out: blank and indented ones, and fences."""
+        """Yield the lines that a run may begin with, until the budget is used up.
+
+        Blank lines, indented lines and fences are left out, since they cost nothing to refuse.
+        """
         for number, line in enumerate(self.lines):
             if self._left < 0:
                 return
             if line.strip() and (line[0] not in " \t\f" or line.lstrip()[0] == "#") and line[:3] != "```":
                 yield number
 
-    def size(self, start: int, end: int) -> int:
-        """The number of these lines that are not blank."""
-        return self._full[end] - self._full[start]
+    def count_lines(self, start: int, end: int) -> int:
+        """Return the number of non-blank lines in a range."""
+        return self._line_counts[end] - self._line_counts[start]
 
     def longest_from(self, start: int) -> PythonLines | None:
-        """The longest run that begins there. Where the parser stops at a line, no run with that line in it
-        parses, so that the next to be tried ends before it."""
-        end = self._unfit[bisect_left(self._unfit, start)]
+        """Return the longest run that begins at a line, or None.
+
+        If the parser stops at a line, no run with that line parses, so the next attempt ends before that line.
+        """
+        end = self._unparsable[bisect_left(self._unparsable, start)]
         while end > start and self._left >= 0:
             source = "\n".join(self.lines[start:end])
-            self._left -= len(source) + _EACH
+            self._left -= len(source) + _PARSE_OVERHEAD
             try:
-                return PythonLines(source, _parse(source), self.size(start, end))
+                return PythonLines(source, _parse(source), self.count_lines(start, end))
             except SyntaxError as error:
                 end = min(end - 1, start + max(0, (error.lineno or len(self.lines)) - 1))
             except _NOT_PARSED:
@@ -164,7 +170,7 @@ class _Search:
         return None
 
 
-def parses(text: str) -> bool:
+def is_python(text: str) -> bool:
     """Return whether all of a text is Python."""
     try:
         _parse(text)
@@ -174,122 +180,126 @@ def parses(text: str) -> bool:
 
 
 def _parse(source: str) -> list[ast.stmt]:
-    """The statements; raises one of ``_NOT_PARSED``."""
-    with any_digits(), warnings.catch_warnings():
+    """Return the statements; raises one of ``_NOT_PARSED``."""
+    with unlimited_int_digits(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the text's escape sequences
         return ast.parse(source).body
 
 
-def _binds(body: Sequence[ast.stmt], names: Collection[str]) -> bool:
-    """Return whether one of the names is bound at the module's level, as far as can be told without running it."""
+def _binds_any(body: Sequence[ast.stmt], names: Collection[str]) -> bool:
+    """Return whether one of the names is bound at the module's level, as far as syntax shows."""
     wanted = set(names)
-    return bool(wanted) and any(not wanted.isdisjoint(_bound(node)) for node in body)
+    return bool(wanted) and any(not wanted.isdisjoint(_bound_names(node)) for node in body)
 
 
 # What the tests need of a run
 
 
-def _reached(run: PythonLines, needed: Collection[str]) -> str | None:
-    """The imports of a run, followed by the statements that the names ``needed`` reach; None where it binds none of
-    them."""
-    if not _binds(run.body, needed):
+def _reachable_source(run: PythonLines, needed: Collection[str]) -> str | None:
+    """Return the imports of a run and the statements that ``needed`` reach, or None if it binds none of them."""
+    if not _binds_any(run.body, needed):
         return None
     imports = [node for node in run.body if isinstance(node, _IMPORTS)]
-    rest = _meant(
-        [node for node in run.body if not isinstance(node, (*_IMPORTS, *_GO)) and not _is_main(node)]
+    others = [node for node in run.body if not isinstance(node, (*_IMPORTS, *_DROPPED))]
+    rest = _without_stubs(
+        [node for node in others if not (isinstance(node, ast.If) and "__name__" in read_names(node.test))]
     )
-    variables = {name for node in rest if not isinstance(node, _DEFINITIONS) for name in _bound(node)}
+    variables = {name for node in rest if not isinstance(node, _DEFINITIONS) for name in _bound_names(node)}
     makers: dict[str, list[ast.stmt]] = {}
     for node in rest:
-        for name in _bound(node) | (_changed(node) & variables):
+        for name in _bound_names(node) | (_mutated_names(node) & variables):
             makers.setdefault(name, []).append(node)
     kept: set[ast.stmt] = set()
-    waiting = deque(needed)
-    while waiting:
-        for node in makers.pop(waiting.popleft(), ()):
+    pending = deque(needed)
+    while pending:
+        for node in makers.pop(pending.popleft(), ()):
             kept.add(node)
-            waiting.extend(read_names(node))
+            pending.extend(read_names(node))
     lines = [line.encode() for line in run.source.split("\n")]
     return "".join(
-        f"{_source(lines, node)}\n" for node in (*imports, *(node for node in rest if node in kept))
+        f"{_source_of(lines, node)}\n" for node in (*imports, *(node for node in rest if node in kept))
     )
 
 
-def _is_main(node: ast.stmt) -> bool:
-    return isinstance(node, ast.If) and "__name__" in read_names(node.test)
+def _without_stubs(nodes: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Return the statements with one definition per name, so that a stub does not replace the function.
 
-
-def _meant(nodes: Sequence[ast.stmt]) -> list[ast.stmt]:
-    """The statements with one of the functions and classes of each name, so that a stub is not taken for the function.
-
-    It is the first that returns something, else the first that yields, else the last.
+    The first that returns something is kept, else the first that yields, else the last.
     """
-    meant: dict[str, tuple[int, ast.stmt]] = {}
+    preferred: dict[str, tuple[int, ast.stmt]] = {}
     for node in nodes:
         if isinstance(node, _DEFINITIONS):
-            worth, before = _worth(node), meant.get(node.name)
-            if before is None or worth > before[0] or worth == before[0] == 0:
-                meant[node.name] = worth, node
-    chosen = {node for _, node in meant.values()}
+            rank, previous = _definition_rank(node), preferred.get(node.name)
+            if previous is None or rank > previous[0] or rank == previous[0] == 0:
+                preferred[node.name] = rank, node
+    chosen = {node for _, node in preferred.values()}
     return [node for node in nodes if not isinstance(node, _DEFINITIONS) or node in chosen]
 
 
-def _worth(node: ast.stmt) -> int:
-    """2: a class, or a function that returns something; 1: a generator; 0: neither."""
-    kinds = {type(one) for one in ast.walk(node)}
+def _definition_rank(node: ast.stmt) -> int:
+    """Return 2 for a class or a function that returns something, 1 for a generator, 0 for other functions."""
+    kinds = {type(descendant) for descendant in ast.walk(node)}
     if isinstance(node, ast.ClassDef) or ast.Return in kinds:
         return 2
     return int(bool(kinds & {ast.Yield, ast.YieldFrom}))
 
 
-def _source(lines: Sequence[bytes], node: ast.stmt) -> str:
-    """A statement's own text, with its decorators; columns count bytes."""
+def _source_of(lines: Sequence[bytes], node: ast.stmt) -> str:
+    """Return a statement's own text, with its decorators.
+
+    Columns of syntax trees count bytes, so ``lines`` are bytes, too.
+    """
     decorators = getattr(node, "decorator_list", ())
-    first, column = min([(node.lineno, node.col_offset), *((one.lineno, 0) for one in decorators)])
+    first, column = min(
+        [(node.lineno, node.col_offset), *((decorator.lineno, 0) for decorator in decorators)]
+    )
     last = node.end_lineno or node.lineno
-    found = list(lines[first - 1 : last])
-    found[-1] = found[-1][: node.end_col_offset]
-    found[0] = found[0][column:]
-    return b"\n".join(found).decode()
+    source_lines = list(lines[first - 1 : last])
+    source_lines[-1] = source_lines[-1][: node.end_col_offset]
+    source_lines[0] = source_lines[0][column:]
+    return b"\n".join(source_lines).decode()
 
 
-def _bound(node: ast.stmt) -> set[str]:
-    """The names that a statement binds in the module."""
-    found: set[str] = set()
-    for one in _of_the_module(node):
-        if isinstance(one, _DEFINITIONS):
-            found.add(one.name)
-        elif isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
-            found.add(one.id)
-        elif isinstance(one, ast.alias):
-            found.add(one.asname or one.name.partition(".")[0])
-    return found
+def _bound_names(node: ast.stmt) -> set[str]:
+    """Return the names that a statement binds in the module."""
+    names: set[str] = set()
+    for inner in _module_scope_nodes(node):
+        if isinstance(inner, _DEFINITIONS):
+            names.add(inner.name)
+        elif isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+            names.add(inner.id)
+        elif isinstance(inner, ast.alias):
+            names.add(inner.asname or inner.name.partition(".")[0])
+    return names
 
 
-def _changed(node: ast.stmt) -> set[str]:
-    """The names whose items or attributes a statement sets, or whose methods it calls without use of the result."""
-    found: set[str] = set()
-    for one in _of_the_module(node):
+def _mutated_names(node: ast.stmt) -> set[str]:
+    """Return the names of objects that a statement mutates.
+
+    Counted are set items and attributes, and methods whose result is not used.
+    """
+    names: set[str] = set()
+    for inner in _module_scope_nodes(node):
         target: ast.AST | None = None
-        if isinstance(one, (ast.Subscript, ast.Attribute)) and isinstance(one.ctx, ast.Store):
-            target = one
-        elif isinstance(one, ast.Expr) and isinstance(one.value, ast.Call):
-            target = one.value.func if isinstance(one.value.func, ast.Attribute) else None
+        if isinstance(inner, (ast.Subscript, ast.Attribute)) and isinstance(inner.ctx, ast.Store):
+            target = inner
+        elif isinstance(inner, ast.Expr) and isinstance(inner.value, ast.Call):
+            target = inner.value.func if isinstance(inner.value.func, ast.Attribute) else None
         while isinstance(target, (ast.Subscript, ast.Attribute)):
             target = target.value
         if isinstance(target, ast.Name):
-            found.add(target.id)
-    return found
+            names.add(target.id)
+    return names
 
 
-def _of_the_module(node: ast.AST) -> Iterator[ast.AST]:
-    """The nodes of a statement in the module's own scope: definitions, but not their content."""
-    waiting = deque([node])
-    while waiting:
-        one = waiting.popleft()
-        yield one
-        if not isinstance(one, _SCOPES):
-            waiting.extend(ast.iter_child_nodes(one))
+def _module_scope_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes of a statement in the module's own scope: definitions, but not their content."""
+    pending = deque([node])
+    while pending:
+        current = pending.popleft()
+        yield current
+        if not isinstance(current, _SCOPES):
+            pending.extend(ast.iter_child_nodes(current))
 
 
 # The program in a text
@@ -319,7 +329,7 @@ _FENCE: Final = re.compile(
     r"^(?P<indent>[ \t]*+)(?P<marks>```++(?=[^\n`]*+$)|~~~++)[ \t]*+(?P<label>[\w+#.-]*+)(?P<rest>[^\n]*+)$",
     re.MULTILINE,
 )
-"""Nothing is tried twice: a line of an untrusted text may be very long."""
+"""Possessive quantifiers, since a line of an untrusted text may be very long."""
 
 _PYTHON: Final = ("python", "python3", "py")
 _STATEMENT: Final = re.compile(
@@ -336,29 +346,29 @@ class _Block(NamedTuple):
     closed: bool
 
     @property
-    def worth(self) -> tuple[bool, bool, bool]:
-        """The order in which blocks are taken for a program that reads and prints; of equal ones the last counts."""
+    def priority(self) -> tuple[bool, bool, bool]:
+        """The priority of a block for a program that reads and prints; of equal blocks the last is taken."""
         has_code, marked = _has_code(self.code), self.label in _PYTHON
         closed = self.closed and has_code
         return closed and marked, closed and not self.label, has_code or marked
 
 
 class Program(NamedTuple):
-    """``source`` is run; ``code`` is the part of it that the checkpoint wrote."""
+    """A program: ``source`` is run, ``code`` is the part of it that the model wrote."""
 
     source: str
     code: str
 
     @property
     def empty(self) -> bool:
-        """No code at all: nothing, comments, or prose."""
+        """Whether there is no code at all: nothing, comments, or prose."""
         return not _has_code(self.code)
 
 
-def cut(text: str, stops: Iterable[str]) -> str:
-    """The text up to the earliest of the stops."""
-    at = earliest_stop(text, stops)
-    return text if at is None else text[:at]
+def cut_at_stops(text: str, stops: Iterable[str]) -> str:
+    """Return the text before the earliest stop."""
+    stop_index = earliest_stop(text, stops)
+    return text if stop_index is None else text[:stop_index]
 
 
 def function_program(
@@ -369,94 +379,104 @@ def function_program(
     *,
     first: bool = False,
 ) -> Program:
-    """The program for a function that begins in the prompt; if none does, the prompt is no part of it, nor are words
-    before the function. ``first`` is that of ``script_program``."""
+    """Return the program for a function that begins in the prompt.
+
+    Words before the function are left out; if no function begins there, the prompt is left out, too. For ``first`` see
+    ``script_program``.
+    """
     front = program_prefix(prompt, entry_point)
     if not front:
         return script_program(text, stops, first=first)
     prompt = front
     definition = re.compile(rf"^(?:async )?def {re.escape(entry_point)}\b", re.MULTILINE)
-    code, block = _code(text, first=True)
+    code, block = _find_code(text, first=True)
     if not block:
-        code = cut(code, stops)
+        code = cut_at_stops(code, stops)
     elif definition.search(code):
-        found = definition.search(prompt)  # before it are imports and helpers
-        return Program((prompt[: found.start()] if found else prompt) + code, code)
+        match = definition.search(prompt)  # before it are imports and helpers
+        return Program((prompt[: match.start()] if match else prompt) + code, code)
     return Program(prompt + code, code)
 
 
 def program_prefix(prompt: str, entry_point: str) -> str:
-    """The part of a prompt that is the beginning of the program: all of it if it is code.
+    """Return the part of a prompt that is the beginning of the program: all of it if it is code.
 
-    After words it starts with the first line from which on it is code. A prompt that does not begin the tested
-    function has no such part.
+    After words, the part starts with the first line from which on everything is code. It is empty if the prompt does
+    not begin the tested function.
     """
     name = re.match(r"\w*", entry_point)
-    begun = re.compile(rf"^(?:(?:async )?def|class) {name[0] if name else ''}\b", re.MULTILINE)
-    if not begun.search(prompt):
+    definition = re.compile(rf"^(?:(?:async )?def|class) {name[0] if name else ''}\b", re.MULTILINE)
+    if not definition.search(prompt):
         return ""
     lines = prompt.splitlines(keepends=True)
-    for number in range(len(lines)):
-        rest = "".join(lines[number:])
-        if not begun.search(rest):
+    for index in range(len(lines)):
+        rest = "".join(lines[index:])
+        if not definition.search(rest):
             break
-        if any(map(parses, (rest, f"{rest}\n    pass\n"))):
+        if any(map(is_python, (rest, f"{rest}\n    pass\n"))):
             return rest
     return prompt
 
 
 def chat_program(text: str, needed: Collection[str], prompt: str = "") -> Program:
-    """The program in a chat's answer that was begun with a block of code, for tests that call the names ``needed``:
-    what ``sanitized`` leaves of it, tabs as four spaces (EvalPlus, provider/hf.py). Where it defines none of them
-    and its first line is indented, it goes on where ``prompt`` ends."""
+    """Return the program in a chat's answer that was begun with a block of code.
+
+    Args:
+        text: The answer; tabs become four spaces (EvalPlus, provider/hf.py).
+        needed: The names that the tests call.
+        prompt: The beginning of the program. It is put before an answer that defines none of the names and begins with
+            an
+            indented line.
+
+    """
     text = text.replace("\t", "    ")
     first = next((line for line in text.splitlines() if line.strip()), "")
-    if prompt and first.startswith(" ") and not defines(text, needed):
+    if prompt and first.startswith(" ") and not defines_any(text, needed):
         whole = prompt + text
-        return Program(sanitized(whole, needed) or whole, text)
-    found = sanitized(text, needed)
-    return Program(text, text) if found is None else Program(found, found)
+        return Program(sanitize(whole, needed) or whole, text)
+    source = sanitize(text, needed)
+    return Program(text, text) if source is None else Program(source, source)
 
 
 def script_program(text: str, stops: Sequence[str], *, first: bool = False) -> Program:
-    """The program where the prompt is no part of it: the ``first`` block of code, as of a function, or the last."""
-    code, block = _code(text, first=first)
-    code = code if block else cut(code, stops)
+    """Return the program of a text without its prompt: the ``first`` block of code, or the last."""
+    code, block = _find_code(text, first=first)
+    code = code if block else cut_at_stops(code, stops)
     return Program(code, code)
 
 
-def _code(text: str, *, first: bool) -> tuple[str, bool]:
-    """The code in a text, and whether it is a chat's fenced block."""
+def _find_code(text: str, *, first: bool) -> tuple[str, bool]:
+    """Return the code in a text, and whether it is a fenced block."""
     text = unwrapped(text)
     fences = list(_FENCE.finditer(text))
     if not fences:
         return text, False
-    before = text[: fences[0].start()]
-    if _has_code(before) and (first or parses(before)):
-        return before, False
-    blocks = list(_blocks(text, fences))
+    prefix = text[: fences[0].start()]
+    if _has_code(prefix) and (first or is_python(prefix)):
+        return prefix, False
+    blocks = list(_parse_blocks(text, fences))
     if first:
         return next((block.code for block in blocks if block.label in _PYTHON), blocks[0].code), True
-    code = max(reversed(blocks), key=lambda block: block.worth).code
+    code = max(reversed(blocks), key=lambda block: block.priority).code
     return textwrap.dedent(code) if code.lstrip("\r\n")[:1].isspace() else code, True
 
 
-def _blocks(text: str, fences: Iterable[re.Match[str]]) -> Iterator[_Block]:
-    """The blocks of a text between its fences; a fence with a word after it begins one, whatever is open."""
+def _parse_blocks(text: str, fences: Iterable[re.Match[str]]) -> Iterator[_Block]:
+    """Yield the blocks of a text between its fences; a fence with a word after it always opens a block."""
     opening: re.Match[str] | None = None
     for fence in fences:
         bare = not (fence["label"] or fence["rest"].strip())
         if opening is not None:
             if not fence["marks"].startswith(opening["marks"]):
                 continue
-            yield _block(text, opening, fence.start(), closed=bare)
+            yield _make_block(text, opening, fence.start(), closed=bare)
         opening = None if opening is not None and bare else fence
     if opening is not None:
-        yield _block(text, opening, len(text), closed=False)
+        yield _make_block(text, opening, len(text), closed=False)
 
 
-def _block(text: str, opening: re.Match[str], end: int, *, closed: bool) -> _Block:
-    """The block from a fence to that place, without the indentation of the fence."""
+def _make_block(text: str, opening: re.Match[str], end: int, *, closed: bool) -> _Block:
+    """Return the block from its opening fence to ``end``, without the indentation of the fence."""
     code = text[opening.end() + 1 : end]
     indents = [len(line) - len(line.lstrip(" \t")) for line in code.splitlines() if line.strip()]
     if indent := min([len(opening["indent"]), *indents]):
@@ -465,7 +485,7 @@ def _block(text: str, opening: re.Match[str], end: int, *, closed: bool) -> _Blo
 
 
 def _has_code(text: str) -> bool:
-    """Return whether the first line that is not blank is indented, or any line begins as a statement does."""
+    """Return whether the first non-blank line is indented, or any line begins like a statement."""
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
     return bool(lines) and (lines[0][0] in " \t" or any(map(_STATEMENT.match, lines)))
 
@@ -475,24 +495,26 @@ def _has_code(text: str) -> bool:
 MOST_NEW_TOKENS: Final = 768
 """EvalPlus's limit, provider/base.py: the answer repeats the beginning of the function."""
 
-_ASKED: Final = (
+_QUESTION: Final = (
     "Please provide a self-contained Python script that solves the following problem "
     "in a markdown code block:"
 )
-_BEGUN: Final = (
+_ANSWER_START: Final = (
     "Below is a Python script with a self-contained function that solves the problem "
     "and passes corresponding tests:"
 )
 
 
 def evalplus_chat(problem: str) -> ChatForm:
-    """The problem in a block of code, and an answer that has begun its block, ends with it, and may hold any number of
-    definitions."""
-    question = f"{_ASKED}\n```\n{problem.strip()}\n```\n"
-    return ChatForm(question, f"{_BEGUN}\n```python\n", BLOCK_STOPS, MOST_NEW_TOKENS)
+    """Return the problem in a block of code, and the beginning of an answer.
+
+    The answer has begun its block of code, ends with it, and may hold any number of definitions.
+    """
+    question = f"{_QUESTION}\n```\n{problem.strip()}\n```\n"
+    return ChatForm(question, f"{_ANSWER_START}\n```python\n", BLOCK_STOPS, MOST_NEW_TOKENS)
 
 
 def evalplus_turns(problem: str, program: str) -> tuple[str, str]:
-    """A few-shot example: the question about the problem, and the answer with the whole program."""
-    asked = evalplus_chat(problem)
-    return asked.question, f"{asked.begun}{unix_lines(program).strip()}\n```"
+    """Return a few-shot example: the question about the problem, and the answer with the whole program."""
+    chat_form = evalplus_chat(problem)
+    return chat_form.question, f"{chat_form.begun}{unix_lines(program).strip()}\n```"

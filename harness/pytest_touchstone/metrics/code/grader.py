@@ -46,31 +46,31 @@ from pytest_touchstone.metrics.code.rows import (
     reads_and_prints,
     unix_lines,
 )
-from pytest_touchstone.metrics.code.test_scripts import asked_names, base_name, build_test_script
-from pytest_touchstone.metrics.samples import KS, pass_at
+from pytest_touchstone.metrics.code.test_scripts import build_test_script, root_name, undefined_names
+from pytest_touchstone.metrics.samples import KS, pass_at_ks
 
 PROGRAM_METRICS: Final = (
     *(f"{grader}pass@{k}" for grader in ("", "reference_") for k in KS),
     "graders_differ",
 )
-"""The names of the scores of programs; which there are depends on the number of samples and the grader."""
+"""The names of a program's scores; the number of samples and the grader decide which exist."""
 
 
 def program_scores(answers: Sequence[RunProgramAnswer]) -> dict[str, float]:
-    """``pass@k`` for every k up to the number of samples; where there are verdicts of the reference grader,
-    ``reference_pass@k`` too, and ``graders_differ``: samples that only one of the two graders lets pass.
+    """Return ``pass@k`` for every k up to the number of samples.
 
-    Raises ``BenchmarkError`` where a program could not be judged: it is neither right nor wrong.
+    With verdicts of the reference grader, there are ``reference_pass@k``, too, and ``graders_differ``: the number of
+    samples on which the two graders disagree. Raises ``BenchmarkError`` if a program could not be judged.
     """
     faults = [answer.detail for answer in answers if "fault" in (answer.outcome, answer.reference_outcome)]
     if faults:
         raise BenchmarkError(f"{len(faults)} of {len(answers)} programs could not be judged: {faults[0]}")
     passed = [answer.outcome == "passed" for answer in answers]
-    scores = pass_at(len(passed), sum(passed))
+    scores = pass_at_ks(len(passed), sum(passed))
     if any(answer.reference_outcome is None for answer in answers):
         return scores
     reference = [answer.reference_outcome == "passed" for answer in answers]
-    others = pass_at(len(reference), sum(reference))
+    others = pass_at_ks(len(reference), sum(reference))
     differ = sum(mine != its for mine, its in zip(passed, reference, strict=True))
     return {
         **scores,
@@ -107,16 +107,16 @@ class ProgramGrader:
     first_block: bool = True
 
     def part(self, row: Mapping[str, Any], answer: RunProgramAnswer) -> RunProgramAnswer:
-        """The verdict on the part of the tests that ``parts`` names; on all of them where it names none."""
+        """Return the verdict on the part of the tests that ``parts`` names, by default on all tests."""
         del row
         return answer
 
     def begun(self, row: Mapping[str, Any]) -> str:
-        """The beginning of the program, which a completion continues; empty where the prompt has none."""
+        """Return the beginning of the program that a completion continues; empty if the prompt has none."""
         return program_prefix(row.get("prompt", ""), row.get("entry_point", ""))
 
     def grade(self, request: Generate, row: Mapping[str, Any], benchmark: str) -> Scores:
-        """A part of a benchmark (``yield from``): asks for texts, has their programs run, and scores the task."""
+        """Ask for texts, have their programs run, and score the task (``yield from``)."""
         answer: GenerateAnswer = yield request
         stops = request.stop if request.turns_stop is None or not answer.chat else request.turns_stop
         programs = [self._program(row, sample.text, stops, chat=answer.chat) for sample in answer.samples]
@@ -124,7 +124,7 @@ class ProgramGrader:
         return Graded(self.scores(row, answers), no_answer=sum(program.empty for program in programs))
 
     def scores(self, row: Mapping[str, Any], answers: Sequence[RunProgramAnswer]) -> dict[str, float]:
-        """The scores of a task from the verdicts on its programs; those on ``parts`` have scores of their own."""
+        """Return the scores of a task from the verdicts on its programs; ``parts`` have scores of their own."""
         scores = program_scores(answers)
         if not self.parts:
             return scores
@@ -142,8 +142,10 @@ class ProgramGrader:
 
 
 def humaneval_request(row: Mapping[str, Any], program: str, benchmark: str = "humaneval") -> RunProgram:
-    """The request to call the task's tests, nearly always a ``check``, with the program's function; its helpers are
-    those of the prompt."""
+    """Return the request to run the task's tests, nearly always a ``check``, on the program's function.
+
+    The tests may use the helpers of the prompt.
+    """
     solution = row["canonical_solution"]
     right = function_program(row["prompt"], row["entry_point"], solution, stops=()).source
     return RunProgram(
@@ -151,7 +153,7 @@ def humaneval_request(row: Mapping[str, Any], program: str, benchmark: str = "hu
         CallTests(
             code=build_test_script(row["test"], row["entry_point"]),
             trusted=right,
-            names=(base_name(row["entry_point"]),),
+            names=(root_name(row["entry_point"]),),
         ),
         task=f"{benchmark}/{row['task_id']}",
         seconds=CALL_SECONDS,
@@ -160,7 +162,7 @@ def humaneval_request(row: Mapping[str, Any], program: str, benchmark: str = "hu
 
 
 def mbpp_request(row: Mapping[str, Any], program: str, benchmark: str = "mbpp") -> RunProgram:
-    """The request to run the task's imports, setup code and assertions, which call what the program defines."""
+    """Return the request to run the task's imports, setup code and assertions on a program."""
     return RunProgram(
         program,
         CallTests(code=mbpp_tests(row), names=_names(row.get("entry_point", ""), row["code"])),
@@ -171,8 +173,10 @@ def mbpp_request(row: Mapping[str, Any], program: str, benchmark: str = "mbpp") 
 
 
 def stdio_request(row: Mapping[str, Any], program: str, benchmark: str = "codecontests") -> RunProgram:
-    """The request to compare the program's output for each of the task's inputs with the expected one; if a function
-    is to be written, the task's tests call it."""
+    """Return the request to compare the program's output for each input with the expected output.
+
+    If a function is to be written, the task's tests call it.
+    """
     tests: CallTests | InputOutputTests = InputOutputTests(
         tuple((test["input"], test["output"]) for test in row["tests"])
     )
@@ -191,21 +195,23 @@ def stdio_request(row: Mapping[str, Any], program: str, benchmark: str = "codeco
 
 
 def _names(entry_point: str, solution: str) -> tuple[str, ...]:
-    """The names that belong to the program in the tests, even where something else has such a name."""
-    return tuple(dict.fromkeys([*filter(None, [base_name(entry_point)]), *builtin_names(solution)]))
+    """Return the names that belong to the program in the tests, even if Python or the tests define them, too."""
+    return tuple(dict.fromkeys([*filter(None, [root_name(entry_point)]), *builtin_names(solution)]))
 
 
 def called_names(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """The names that a program for a row of MBPP must define: those known to be the program's, and those that the
-    tests use and nothing else defines."""
+    """Return the names that a program for a row of MBPP must define.
+
+    They are the names that are known to be the program's, and those that the tests use and nothing else defines.
+    """
     mine = _names(row.get("entry_point", ""), row["code"])
-    return tuple(dict.fromkeys([*mine, *asked_names(mbpp_tests(row))]))
+    return tuple(dict.fromkeys([*mine, *undefined_names(mbpp_tests(row))]))
 
 
 CANONICAL: Final = Solution(lambda row: row["canonical_solution"], between="")
 """The canonical solution, which goes on where the prompt ends."""
 
-HUMANEVAL: Final = ProgramGrader(humaneval_request, lambda row: (base_name(row["entry_point"]),))
+HUMANEVAL: Final = ProgramGrader(humaneval_request, lambda row: (root_name(row["entry_point"]),))
 MBPP: Final = ProgramGrader(mbpp_request, called_names)
 STDIO: Final = ProgramGrader(stdio_request, task_id="id", first_block=False)
 
@@ -234,12 +240,12 @@ MBPP_FULL: Final = Dataset(MBPP_HUB, "full", fewshot="prompt")
 
 
 def _used(row: dict[str, Any]) -> bool:
-    """Return whether a row takes part: the prompt's examples are tasks 2, 3 and 4, so task 1 does not."""
+    """Return whether a row takes part; the prompt's examples are tasks 2, 3 and 4, so only task 1 does not."""
     return row.get("task_id") != 1
 
 
 def _paper_prompt(row: MbppRow) -> str:
-    """The task with its first three tests."""
+    """Return the task with its first three tests."""
     tests = "\n".join(row["test_list"][:3])
     return (
         f"You are an expert Python programmer, and here is your task: {row['text']} "
@@ -248,22 +254,22 @@ def _paper_prompt(row: MbppRow) -> str:
 
 
 def docstring_prompt(row: MbppRow, tests: int = 1) -> str:
-    """The task and its first tests as a docstring."""
+    """Return the task and its first tests as a docstring."""
     return "\n".join(('"""', row["text"], *row["test_list"][:tests], '"""\n'))
 
 
 def _shot(row: MbppRow) -> Shot:
-    """The task with its program, as published."""
+    """Return the task with its program, as published."""
     turns = evalplus_turns(docstring_prompt(row, 3), row["code"])
     return Shot(_paper_prompt(row), f"{row['code']}\n[DONE]", between="", turns=turns)
 
 
 def ask_mbpp(row: MbppRow, fewshot: FewShot, benchmark: str) -> Scores:
     """Ask for a program by the paper's prompt, or a training row's own, and have it judged."""
-    own = row.get("instruction", "")
-    chat = evalplus_chat(own or docstring_prompt(row, 3))
-    asked = own or _paper_prompt(row)
-    request = fewshot.generate(asked, stop=MBPP_STOPS, max_new_tokens=512, chat=chat, sampled=True)
+    instruction = row.get("instruction", "")
+    chat = evalplus_chat(instruction or docstring_prompt(row, 3))
+    text = instruction or _paper_prompt(row)
+    request = fewshot.generate(text, stop=MBPP_STOPS, max_new_tokens=512, chat=chat, sampled=True)
     return (yield from MBPP.grade(request, row, benchmark))
 
 

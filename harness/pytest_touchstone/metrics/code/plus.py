@@ -35,7 +35,7 @@ PLUS_FUNCTION_STOPS: Final = (*_ENDS, "\ndef ", "\nclass ", "\nimport ", "\nfrom
 PLUS_DOCSTRING_STOPS: Final = (*_ENDS, '\n"""', "\nassert")
 """EvalPlus 0.3.1, provider/utility.py: the ends of a completion of HumanEval+, and of MBPP+."""
 
-PLUS_METRICS: Final = tuple(f"{part}pass@{k}" for part in ("", "base_") for k in KS)
+PLUS_METRICS: Final = tuple(f"{prefix}pass@{k}" for prefix in ("", "base_") for k in KS)
 
 _SHAPES: Final = {
     "arguments": (
@@ -70,38 +70,38 @@ class PlusRow(TypedDict):
 
 
 def plus_row(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with its prompt stripped, as it is asked, and with no inputs as an empty list (Mbpp/793 has ``{}``)."""
+    """Return the row with its prompt stripped, and missing inputs as an empty list (Mbpp/793 has ``{}``)."""
     return {**row, "prompt": f"{row['prompt'].strip()}\n", "plus_input": row["plus_input"] or []}
 
 
 def plus_request(row: Mapping[str, Any], program: str, benchmark: str) -> RunProgram:
-    """The request to compare a program with the canonical solution, on the task's own inputs and then on the others."""
+    """Return the request to compare a program with the canonical solution on all inputs, the task's own first."""
     name, inputs = row["entry_point"], [*row["base_input"], *row["plus_input"]]
-    right = function_program(row["prompt"], name, row["canonical_solution"], stops=()).source
+    canonical = function_program(row["prompt"], name, row["canonical_solution"], stops=()).source
     # The inputs as a text: a literal of so many values takes long to compile.
-    given = {"name": name, "inputs": json.dumps(inputs), "shape": _SHAPE_OF.get(row["task_id"], "")}
+    reference_task = {"name": name, "inputs": json.dumps(inputs), "shape": _SHAPE_OF.get(row["task_id"], "")}
     task = {"name": name, "base": len(row["base_input"]), "atol": row["atol"]}
     return RunProgram(
         program,
         CallTests(
-            code=f"judge({name}, PREPARED, {task!r}, PASSED)\n",
+            code=f"compare_outputs({name}, PREPARED, {task!r}, PASSED)\n",
             trusted=f"{inspect.getsource(plus_rules)}\nPASSED, PREPARED = [], None\n",
             names=(name,),
-            prepared=f"prepared({right!r}, {given!r})",
+            prepared=f"prepare_references({canonical!r}, {reference_task!r})",
         ),
         task=f"{benchmark}/{row['task_id']}",
         seconds=SECONDS,
         memory=MEMORY,
-        reference=right,
+        reference=canonical,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class PlusGrader(ProgramGrader):
-    """Grades each program on the task's own inputs, and on all, in one run."""
+    """A grader of programs on the task's own inputs, and on all, in one run."""
 
     def part(self, row: Mapping[str, Any], answer: RunProgramAnswer) -> RunProgramAnswer:
-        """The verdict on the task's own inputs, which come first."""
+        """Return the verdict on the task's own inputs, which come first."""
         passed = answer.outcome != "fault" and answer.tests >= len(row["base_input"])
         return replace(answer, outcome="passed") if passed else answer
 

@@ -26,10 +26,10 @@ from typing_extensions import TypedDict
 
 from pytest_touchstone.metrics.code.test_scripts import (
     CANDIDATE,
-    any_digits,
-    base_name,
     build_test_script,
     likely_entry_point,
+    root_name,
+    unlimited_int_digits,
 )
 
 
@@ -44,8 +44,11 @@ class HumanEvalRow(TypedDict):
 
 
 class MbppRow(TypedDict):
-    """A task, a right program, and its tests. ``entry_point`` is the name that tests defining ``check`` are given;
-    published rows have none. ``instruction`` is a training row's own prompt."""
+    """A task, a right program, and its tests.
+
+    ``entry_point`` is the name that is passed to tests that define ``check``; published rows have none. ``instruction``
+    is a training row's own prompt.
+    """
 
     task_id: int | str
     text: str
@@ -65,9 +68,11 @@ class StdioCase(TypedDict):
 
 
 class StdioRow(TypedDict):
-    """A problem with its tests, its limits (seconds, MiB) where it has some, and a right program, empty where there
-    is none. Where a function is to be written, ``tests`` is empty, ``test`` the source of the tests that call it, and
-    ``entry_point`` its name, if there is one."""
+    """A problem with its tests, its limits (seconds, MiB; None for no limit), and a right program or an empty text.
+
+    If a function is to be written, ``tests`` is empty, ``test`` is the source of the tests that call it, and
+    ``entry_point`` its name, if there is one.
+    """
 
     id: str
     description: str
@@ -85,14 +90,14 @@ _PYTHON3: Final = 3
 
 
 def humaneval_row(row: dict[str, Any]) -> dict[str, Any]:
-    """task_id, prompt, entry_point, canonical_solution, test."""
+    """Convert a row to task_id, prompt, entry_point, canonical_solution, test."""
     if "instruction" in row:
-        more, prompt = _metadata(row), _asked(row)
-        test = _one_text(_statements(_tests(more)))
+        metadata, prompt = _metadata(row), _instruction(row)
+        test = _join_lines(_parse_assertions(_metadata_tests(metadata)))
         row = {
             "task_id": row["task_id"],
             "prompt": prompt,
-            "entry_point": _entry_point(more, prompt, "", test) or _begun(prompt),
+            "entry_point": _entry_point(metadata, prompt, "", test) or _last_defined_function(prompt),
             "canonical_solution": row.get("output") or "",
             "test": test,
         }
@@ -102,24 +107,23 @@ def humaneval_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def mbpp_row(row: dict[str, Any]) -> dict[str, Any]:
-    """task_id, text, code, test_list, test_setup_code, test_imports, entry_point; the sanitized set says ``prompt``
-    for ``text``."""
+    """Convert a row to the fields of ``MbppRow``; the sanitized set has ``prompt`` for ``text``."""
     if "instruction" in row:
-        more = _metadata(row)
+        metadata = _metadata(row)
         row = {
             "task_id": row["task_id"],
-            "text": _asked(row),
-            "instruction": _asked(row),
+            "text": _instruction(row),
+            "instruction": _instruction(row),
             "code": row.get("output") or "",
-            "test_list": (tests := _statements(_tests(more))),
-            "test_setup_code": more.get("test_setup_code", ""),
-            "test_imports": more.get("test_imports", []),
-            "entry_point": _entry_point(more, row["instruction"], row.get("output"), _one_text(tests)),
+            "test_list": (tests := _parse_assertions(_metadata_tests(metadata))),
+            "test_setup_code": metadata.get("test_setup_code", ""),
+            "test_imports": metadata.get("test_imports", []),
+            "entry_point": _entry_point(metadata, row["instruction"], row.get("output"), _join_lines(tests)),
         }
-    tests = _statements(row["test_list"])
+    tests = _parse_assertions(row["test_list"])
     if not tests:
         raise ValueError("test_list is empty; a task needs a test")
-    made = {
+    task = {
         "task_id": row["task_id"],
         "text": row["text"] if "text" in row else row["prompt"],
         "code": row["code"],
@@ -127,40 +131,39 @@ def mbpp_row(row: dict[str, Any]) -> dict[str, Any]:
         "test_setup_code": row.get("test_setup_code") or "",
         "test_imports": list(row.get("test_imports") or ()),
         "entry_point": row.get("entry_point") or "",
-        **_own_prompt(row),
+        **_instruction_field(row),
     }
-    mbpp_tests(made)
-    return made
+    mbpp_tests(task)
+    return task
 
 
 def mbpp_tests(row: Mapping[str, Any]) -> str:
-    """The script that tests a program of the task: its imports, its setup code, its assertions."""
-    parts = (*row["test_imports"], row["test_setup_code"], *row["test_list"])
-    text = "".join(unix_lines(part).rstrip("\n") + "\n" for part in parts if part)
+    """Return the script that tests a program of the task: its imports, its setup code, its assertions."""
+    sections = (*row["test_imports"], row["test_setup_code"], *row["test_list"])
+    text = "".join(unix_lines(section).rstrip("\n") + "\n" for section in sections if section)
     return build_test_script(text, row.get("entry_point", ""))
 
 
 def contest_row(row: dict[str, Any]) -> dict[str, Any]:
-    """id, description, tests [{input, output}], time_limit (seconds) and memory_limit (MiB) or None, solution; of tests
-    that call a function ``test`` and ``entry_point`` instead of ``tests``.
+    """Convert a row to the fields of ``StdioRow``; ``time_limit`` and ``memory_limit`` may be None.
 
-    DeepMind's public, private and generated tests are taken in that order, and its first solution in Python 3.
+    DeepMind's public, private and generated tests are joined in that order; the solution is the first in Python 3.
     """
     if "instruction" in row:
-        more = _metadata(row)
+        metadata = _metadata(row)
         row = {
-            **({"tests": more["test"]} if "test" in more else {}),
-            **more,
+            **({"tests": metadata["test"]} if "test" in metadata else {}),
+            **metadata,
             "id": row["task_id"],
-            "description": _asked(row),
-            "instruction": _asked(row),
+            "description": _instruction(row),
+            "instruction": _instruction(row),
             "solution": row.get("output"),
         }
     return _stdio_row(row, str(row["id"] if "id" in row else row["name"]), row["description"])
 
 
 def apps_row(row: dict[str, Any]) -> dict[str, Any]:
-    """The same of a row of APPS: its ``input_output`` is JSON text with lists of inputs and outputs."""
+    """Convert a row of APPS to the fields of ``StdioRow``; its ``input_output`` is JSON text."""
     if "instruction" in row:
         return contest_row(row)
     key = next((key for key in ("id", "problem_id", "task_id") if key in row), "name")
@@ -174,24 +177,28 @@ def reads_and_prints(row: dict[str, Any]) -> bool:
     """
     if row.get("input_file") or row.get("output_file") or row.get("starter_code"):
         return False
-    more = row.get("metadata")
+    metadata = row.get("metadata")
     texts = (
         row.get("input_output"),
-        *((more.get("test"), more.get("input_output")) if isinstance(more, dict) else (more,)),
+        *(
+            (metadata.get("test"), metadata.get("input_output"))
+            if isinstance(metadata, dict)
+            else (metadata,)
+        ),
     )
     return not any(isinstance(text, str) and '"fn_name"' in text.replace("\\", "") for text in texts)
 
 
 def _stdio_row(row: Mapping[str, Any], name: str, description: Any) -> dict[str, Any]:
-    published = [_read(found) for found in _published(row)]
+    published = [_parse_tests(field) for field in _published_tests(row)]
     solution = row.get("solution") or _python_solution(row.get("solutions"))
-    code = [found for found in published if isinstance(found, str)]
+    code = [content for content in published if isinstance(content, str)]
     called: dict[str, Any] = {}
     if code:
         called["test"] = "\n".join(code)
         called["entry_point"] = _entry_point(row, description, solution, called["test"])
         build_test_script(called["test"], called["entry_point"])
-    tests = [] if code else [pair for found in published for pair in _pairs(found)]
+    tests = [] if code else [case for content in published for case in _stdio_cases(content)]
     if not code and not tests:
         raise ValueError("it has no tests")
     return {
@@ -199,8 +206,8 @@ def _stdio_row(row: Mapping[str, Any], name: str, description: Any) -> dict[str,
         "description": description,
         "tests": tests,
         **called,
-        **_own_prompt(row),
-        "time_limit": _seconds(row.get("time_limit")),
+        **_instruction_field(row),
+        "time_limit": _parse_seconds(row.get("time_limit")),
         "memory_limit": math.ceil(row["memory_limit_bytes"] / 2**20)
         if row.get("memory_limit_bytes")
         else None,
@@ -209,12 +216,12 @@ def _stdio_row(row: Mapping[str, Any], name: str, description: Any) -> dict[str,
 
 
 def builtin_names(solution: str) -> tuple[str, ...]:
-    """The names of Python that a right program redefines, such as a function ``sum``.
+    """Return the names of Python that a right program redefines, such as a function ``sum``.
 
     In the tests of such a task the name is the program's.
     """
     try:
-        with any_digits():
+        with unlimited_int_digits():
             body = ast.parse(unix_lines(solution)).body
     except SyntaxError:
         return ()
@@ -223,12 +230,12 @@ def builtin_names(solution: str) -> tuple[str, ...]:
 
 
 def unix_lines(text: str) -> str:
-    """The text with line ends of one character; MBPP was published with both kinds."""
+    """Return the text with line ends of one character; MBPP was published with both kinds."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _published(row: Mapping[str, Any]) -> list[Any]:
-    """The row's tests, from whichever fields hold them."""
+def _published_tests(row: Mapping[str, Any]) -> list[Any]:
+    """Return the row's tests, from whichever fields hold them."""
     for names in (
         ("tests",),
         ("test_list",),
@@ -240,7 +247,7 @@ def _published(row: Mapping[str, Any]) -> list[Any]:
     raise KeyError("tests")
 
 
-def _read(tests: Any) -> Any:
+def _parse_tests(tests: Any) -> Any:
     """Tests out of their text: data of any form, or the source of tests that call a function."""
     if isinstance(tests, str):
         try:
@@ -248,107 +255,110 @@ def _read(tests: Any) -> Any:
         except ValueError:
             if not tests.lstrip().startswith(("[", "{")):
                 return tests
-            if (found := _literal(tests)) is None:
+            if (literal := _parse_literal(tests)) is None:
                 raise
-            tests = found
+            tests = literal
     if isinstance(tests, list) and tests and all(isinstance(test, str) for test in tests):
         return "\n".join(tests)
     return tests
 
 
-def _pairs(tests: Any) -> list[dict[str, str]]:
+def _stdio_cases(tests: Any) -> list[dict[str, str]]:
     if isinstance(tests, Mapping):
         inputs, outputs = (tests.get(name, tests.get(f"{name}s")) for name in ("input", "output"))
-        tests = [{"input": given, "output": due} for given, due in zip(inputs, outputs, strict=True)]
-    return [{name: _one_text(test[name]) for name in ("input", "output")} for test in tests]
+        tests = [{"input": stdin, "output": stdout} for stdin, stdout in zip(inputs, outputs, strict=True)]
+    return [{name: _join_lines(test[name]) for name in ("input", "output")} for test in tests]
 
 
-def _one_text(value: Any) -> str:
-    """A text, also where it is published as its lines."""
+def _join_lines(value: Any) -> str:
+    """Return a text, joining the lines of a list."""
     if isinstance(value, list):
-        return "\n".join(_one_text(part) for part in value)
+        return "\n".join(_join_lines(line) for line in value)
     if not isinstance(value, str):
         raise TypeError(f"{str(value)[:40]!r} is no text")
     return value
 
 
-def _statements(tests: Any) -> list[str]:
-    """A list of assertions, also where they are published as one text, or as the text of a list."""
-    if isinstance(tests, str) and isinstance(found := _literal(tests), list):
-        tests = found
+def _parse_assertions(tests: Any) -> list[str]:
+    """Return a list of assertions from a list, a text, or the text of a list."""
+    if isinstance(tests, str) and isinstance(literal := _parse_literal(tests), list):
+        tests = literal
     if not isinstance(tests, str):
-        return [_one_text(test) for test in tests]
+        return [_join_lines(test) for test in tests]
     lines = [line for line in tests.splitlines() if line.strip()]
     return lines if all(line.startswith("assert") for line in lines) else [tests]
 
 
-def _literal(text: str) -> Any:
-    """The value of a text of JSON or of Python literals, None if it is neither."""
+def _parse_literal(text: str) -> Any:
+    """Return the value of a text of JSON or of Python literals, None if it is neither."""
     if not text.lstrip().startswith(("[", "{")):
         return None
     for read in (json.loads, ast.literal_eval):
         try:
-            with any_digits():
+            with unlimited_int_digits():
                 return read(text.strip())
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             continue
     return None
 
 
-def _tests(more: Mapping[str, Any]) -> Any:
-    """The tests in the metadata of a training row."""
+def _metadata_tests(metadata: Mapping[str, Any]) -> Any:
+    """Return the tests in the metadata of a training row."""
     for name in ("test", "test_list", "tests"):
-        if more.get(name):
-            return more[name]
+        if metadata.get(name):
+            return metadata[name]
     raise KeyError("metadata.test")
 
 
-def _entry_point(more: Mapping[str, Any], asked: Any, solution: Any, test: str) -> str:
-    """The entry point that a row names, checked; where it names none, and the tests want one, the likely one: of the
-    right program, else of the definition that the task begins with."""
-    if (given := more.get("entry_point")) is not None and not isinstance(given, str):
-        raise TypeError(f"entry_point is {str(given)[:40]!r} and no text")
-    if given:
-        base_name(given)
-        return str(given)
+def _entry_point(fields: Mapping[str, Any], description: Any, solution: Any, test: str) -> str:
+    """Return the entry point that a row names, else the likely one if the tests need one.
+
+    The likely one is that of the right program, else the definition that the task begins with. Raises ``TypeError`` or
+    ``ValueError`` for a name that is not usable.
+    """
+    if (entry_point := fields.get("entry_point")) is not None and not isinstance(entry_point, str):
+        raise TypeError(f"entry_point is {str(entry_point)[:40]!r} and no text")
+    if entry_point:
+        root_name(entry_point)
+        return str(entry_point)
     if "def " not in test and CANDIDATE not in test:
         return ""
-    return likely_entry_point(str(solution or ""), test) or _begun(str(asked))
+    return likely_entry_point(str(solution or ""), test) or _last_defined_function(str(description))
 
 
-def _begun(prompt: str) -> str:
-    """The name of the last function that a prompt begins, the one to be completed; empty where it begins none."""
-    begun = re.findall(r"^(?:async )?def (\w+)\(", prompt, re.MULTILINE)
-    return begun[-1] if begun else ""
+def _last_defined_function(prompt: str) -> str:
+    """Return the name of the last function that a prompt begins, or an empty text."""
+    names = re.findall(r"^(?:async )?def (\w+)\(", prompt, re.MULTILINE)
+    return names[-1] if names else ""
 
 
 def _metadata(row: Mapping[str, Any]) -> dict[str, Any]:
-    found = row["metadata"]
-    found = json.loads(found) if isinstance(found, str) else dict(found)
-    if found.get("has_tests") is False:
+    metadata = row["metadata"]
+    metadata = json.loads(metadata) if isinstance(metadata, str) else dict(metadata)
+    if metadata.get("has_tests") is False:
         raise ValueError("metadata.has_tests is false; a task needs a test")
-    return dict(found)
+    return dict(metadata)
 
 
-def _asked(row: Mapping[str, Any]) -> str:
-    """The prompt of a training row; ``input`` is nearly always empty."""
-    return _one_text(row["instruction"]) + (f"\n\n{row['input']}" if row.get("input") else "")
+def _instruction(row: Mapping[str, Any]) -> str:
+    """Return the prompt of a training row; ``input`` is nearly always empty."""
+    return _join_lines(row["instruction"]) + (f"\n\n{row['input']}" if row.get("input") else "")
 
 
-def _own_prompt(row: Mapping[str, Any]) -> dict[str, str]:
+def _instruction_field(row: Mapping[str, Any]) -> dict[str, str]:
     return {"instruction": row["instruction"]} if "instruction" in row else {}
 
 
-def _seconds(limit: Any) -> float | None:
-    """A limit of time, also as {seconds, nanos}."""
+def _parse_seconds(limit: Any) -> float | None:
+    """Return a limit of time, also as {seconds, nanos}."""
     if isinstance(limit, Mapping):
         limit = limit.get("seconds", 0) + limit.get("nanos", 0) / 1e9
     return float(limit) if limit else None
 
 
 def _python_solution(solutions: Any) -> str:
-    """The first solution in Python 3 of DeepMind's {language: [...], solution: [...]}."""
+    """Return the first solution in Python 3 of DeepMind's {language: [...], solution: [...]}."""
     if not isinstance(solutions, Mapping):
         return ""
-    both = zip(solutions.get("language", ()), solutions.get("solution", ()), strict=True)
-    return next((text for language, text in both if language == _PYTHON3), "")
+    pairs = zip(solutions.get("language", ()), solutions.get("solution", ()), strict=True)
+    return next((text for language, text in pairs if language == _PYTHON3), "")

@@ -29,8 +29,8 @@ _LOCK: Final = threading.RLock()
 
 
 @contextmanager
-def any_digits() -> Iterator[None]:
-    """Let numbers of over 4300 digits be read and written meanwhile, which Python refuses by default."""
+def unlimited_int_digits() -> Iterator[None]:
+    """Allow integers of over 4300 digits within the context; Python refuses them by default."""
     if not hasattr(sys, "set_int_max_str_digits"):
         yield
         return
@@ -58,24 +58,24 @@ _TEST: Final = "test"
 _TAKES_PROGRAM: Final = (CANDIDATE, "solution", "program", "function", "func", "fn", "f")
 """Names of a test function's only parameter that mean the entry point."""
 
-_ACTS: Final = (ast.Assert, ast.Call, ast.Raise)
+_EFFECTS: Final = (ast.Assert, ast.Call, ast.Raise)
 _DEFINITIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 _Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def build_test_script(tests: str, entry_point: str = "") -> str:
-    """The text of tests, followed by the calls that run them; the text itself if it runs them.
+    """Return the text of tests, followed by the calls that run them, unless the text calls them itself.
 
     ``entry_point`` is the name of the tested object, or an expression such as ``Solution().add``. Raises ``ValueError``
-    for tests that cannot be read, that need an argument nobody gives, or that assert and call nothing.
+    for tests that cannot be parsed, that need an unknown argument, or that neither assert nor call anything.
     """
-    with any_digits():
-        return _script(tests, entry_point)
+    with unlimited_int_digits():
+        return _build_script(tests, entry_point)
 
 
-def base_name(entry_point: str) -> str:
-    """The name that an entry point begins with: ``Solution`` of ``Solution().add``."""
+def root_name(entry_point: str) -> str:
+    """Return the name that an entry point begins with: ``Solution`` of ``Solution().add``."""
     if not entry_point:
         return ""
     try:
@@ -90,218 +90,240 @@ def base_name(entry_point: str) -> str:
 
 
 def likely_entry_point(program: str, tests: str = "") -> str:
-    """The likely entry point of a right program, for tasks that name none; empty if several are as likely.
+    """Return the likely entry point of a right program, for tasks that name none; empty if several are as likely.
 
     It is the one definition that the tests use, else the program's only one, else the one that no other uses.
     """
     try:
-        body = _parsed(program).body
+        body = _parse(program).body
     except ValueError:
         return ""
     defined = {node.name: node for node in body if isinstance(node, _DEFINITIONS)}
     try:
-        used = read_names(_parsed(tests))
+        used = read_names(_parse(tests))
     except ValueError:
         used = set()
-    among = [name for name in defined if name in used] or list(defined)
-    inner = {name for key in defined for name in read_names(defined[key]) if name != key}
-    alone = among if len(among) == 1 else [name for name in among if name not in inner]
-    return alone[0] if len(alone) == 1 else ""
+    candidates = [name for name in defined if name in used] or list(defined)
+    used_inside = {name for key in defined for name in read_names(defined[key]) if name != key}
+    outermost = (
+        candidates if len(candidates) == 1 else [name for name in candidates if name not in used_inside]
+    )
+    return outermost[0] if len(outermost) == 1 else ""
 
 
-def asked_names(tests: str, trusted: str = "") -> list[str]:
-    """The program's names in the tests: those that they use and that neither they, nor ``trusted``, nor Python
-    define. None where the tests cannot be read."""
+def undefined_names(tests: str, trusted: str = "") -> list[str]:
+    """Return the names that tests expect from the program, none if the tests cannot be parsed.
+
+    They are the names that the tests use, but that neither the tests, nor ``trusted``, nor Python define.
+    """
     try:
-        module, defined = _parsed(tests), set(_bound(_parsed(trusted)))
+        module, defined = _parse(tests), set(_bound_names(_parse(trusted)))
     except ValueError:
         return []
-    known = {*_bound(module), *defined, *dir(builtins), *sys.stdlib_module_names}
-    return sorted(read_names(module) - known)
+    available = {*_bound_names(module), *defined, *dir(builtins), *sys.stdlib_module_names}
+    return sorted(read_names(module) - available)
 
 
 def defined_classes(program: str) -> set[str]:
-    """The classes that a program defines; none where it cannot be read."""
+    """Return the classes that a program defines; none if it cannot be parsed."""
     try:
-        body = _parsed(program).body
+        body = _parse(program).body
     except ValueError:
         return set()
     return {node.name for node in body if isinstance(node, ast.ClassDef)}
 
 
 @functools.lru_cache(maxsize=2048)  # one task has many programs
-def _script(tests: str, entry_point: str) -> str:
-    module = _parsed(tests)
-    more = [ast.unparse(node) for node in _guarded(module) if not _is_main(node)]
-    more += dict.fromkeys(_calls(module, entry_point))
-    if not any(isinstance(node, _ACTS) for node in ast.walk(module)):
+def _build_script(tests: str, entry_point: str) -> str:
+    module = _parse(tests)
+    calls = [ast.unparse(node) for node in _main_block(module) if not _calls_test_runner(node)]
+    calls += dict.fromkeys(_test_calls(module, entry_point))
+    if not any(isinstance(node, _EFFECTS) for node in ast.walk(module)):
         raise ValueError("its tests ask nothing of the program; they would pass every program")
-    text, kept = tests, [node for node in module.body if not _is_main(node)]
-    if len(kept) < len(module.body):
-        text = ast.unparse(ast.Module(kept, []))
-    is_headless = CANDIDATE in read_names(module) - set(_bound(module))
-    if is_headless and base_name(entry_point) not in ("", CANDIDATE):
+    text, statements = tests, [node for node in module.body if not _calls_test_runner(node)]
+    if len(statements) < len(module.body):
+        text = ast.unparse(ast.Module(statements, []))
+    is_headless = CANDIDATE in read_names(module) - set(_bound_names(module))
+    if is_headless and root_name(entry_point) not in ("", CANDIDATE):
         text = f"{CANDIDATE} = {entry_point}\n{text}"
-    return f"{text}\n" + "".join(f"{call}\n" for call in more) if more else text
+    return f"{text}\n" + "".join(f"{call}\n" for call in calls) if calls else text
 
 
-def _calls(module: ast.Module, entry_point: str) -> Iterator[str]:
-    """The calls of those tests that nothing in the module calls."""
-    used = read_names(ast.Module(_executed(module), []))
+def _test_calls(module: ast.Module, entry_point: str) -> Iterator[str]:
+    """Return the calls of those tests that nothing in the module calls."""
+    used = read_names(ast.Module(_executed_statements(module), []))
     for node in module.body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name not in used:
             if node.name == CHECK or node.name.startswith(_TEST):
-                yield _call(node, entry_point)
+                yield _function_call(node, entry_point)
         elif isinstance(node, ast.ClassDef):
-            yield from _class_calls(node, called=node.name in used)
+            yield from _method_calls(node, called=node.name in used)
 
 
-def _call(node: _Function, entry_point: str) -> str:
-    """The call of a test function."""
-    wanted = _wanted(node)
-    given = ""
-    if len(wanted) == 1 and (node.name == CHECK or wanted[0] in _TAKES_PROGRAM):
+def _function_call(node: _Function, entry_point: str) -> str:
+    """Return the call of a test function."""
+    required = _required_parameters(node)
+    argument = ""
+    if len(required) == 1 and (node.name == CHECK or required[0] in _TAKES_PROGRAM):
         if not entry_point:
             raise ValueError(
-                f"its tests define {node.name}({wanted[0]}), and nothing says what to give it; name the "
+                f"its tests define {node.name}({required[0]}), and nothing says what to give it; name the "
                 "function in entry_point"
             )
-        given = entry_point
-    elif wanted:
+        argument = entry_point
+    elif required:
         raise ValueError(
-            f"its tests define {node.name}({', '.join(wanted)}), and nothing gives it {wanted[-1]!r}; a test "
+            f"its tests define {node.name}({', '.join(required)}), and nothing gives it {required[-1]!r}; a test "
             "that is to be called takes no argument, or the function"
         )
-    return _run(f"{node.name}({given})", node)
+    return _await_if_async(f"{node.name}({argument})", node)
 
 
-def _class_calls(node: ast.ClassDef, *, called: bool) -> Iterator[str]:
-    """The calls of a class's test methods; a runner of unittest's that the module calls itself raises nothing."""
-    methods = {one.name: one for one in node.body if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef))}
+def _method_calls(node: ast.ClassDef, *, called: bool) -> Iterator[str]:
+    """Yield the calls of a class's test methods.
+
+    With ``called``, the module itself uses the class. A unittest runner that the module calls itself raises nothing, so
+    the tests of a TestCase are run in any case.
+    """
+    methods = {
+        statement.name: statement
+        for statement in node.body
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef))
+    }
     tests = [method for name, method in methods.items() if name.startswith(_TEST)]
-    if any(name.endswith("TestCase") for name in _bases(node)):
+    # A base is a name or an attribute, such as unittest.TestCase.
+    if any(str(getattr(base, "attr", getattr(base, "id", ""))).endswith("TestCase") for base in node.bases):
         if tests:
             loader = '__import__("unittest").defaultTestLoader'
             yield f"{loader}.loadTestsFromTestCase({node.name}).debug()"
     elif node.name.startswith(_TEST.title()) and not called:
         for method in tests:
-            if len(wanted := _wanted(method)) > 1:
+            if len(required := _required_parameters(method)) > 1:
                 raise ValueError(
-                    f"its tests define {node.name}.{method.name}({', '.join(wanted)}), and nothing gives it "
-                    f"{wanted[-1]!r}; a test that is to be called takes no argument"
+                    f"its tests define {node.name}.{method.name}({', '.join(required)}), and nothing gives it "
+                    f"{required[-1]!r}; a test that is to be called takes no argument"
                 )
             if "setup_method" in methods:
-                yield f"_made = {node.name}(); _made.setup_method(); {_run(f'_made.{method.name}()', method)}"
+                call = _await_if_async(f"_made.{method.name}()", method)
+                yield f"_made = {node.name}(); _made.setup_method(); {call}"
             else:
-                yield _run(f"{node.name}().{method.name}()", method)
+                yield _await_if_async(f"{node.name}().{method.name}()", method)
 
 
-def _run(call: str, node: _Function) -> str:
+def _await_if_async(call: str, node: _Function) -> str:
     return f'__import__("asyncio").run({call})' if isinstance(node, ast.AsyncFunctionDef) else call
 
 
-def _wanted(node: _Function) -> list[str]:
-    """The parameters that a call must give."""
+def _required_parameters(node: _Function) -> list[str]:
+    """Return the parameters that a call must give."""
     positional = [*node.args.posonlyargs, *node.args.args]
-    first = positional[: len(positional) - len(node.args.defaults)]
+    required = positional[: len(positional) - len(node.args.defaults)]
     keywords = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
-    return [one.arg for one in first] + [one.arg for one, default in keywords if default is None]
-
-
-def _bases(node: ast.ClassDef) -> list[str]:
-    return [
-        base.attr if isinstance(base, ast.Attribute) else base.id
-        for base in node.bases
-        if isinstance(base, (ast.Attribute, ast.Name))
+    return [parameter.arg for parameter in required] + [
+        parameter.arg for parameter, default in keywords if default is None
     ]
 
 
-def _guarded(module: ast.Module) -> list[ast.stmt]:
-    """The statements under ``if __name__ == "__main__":``."""
-    return [one for node in module.body if _is_guard(node) and isinstance(node, ast.If) for one in node.body]
+def _main_block(module: ast.Module) -> list[ast.stmt]:
+    """Return the statements under ``if __name__ == "__main__":``."""
+    return [
+        statement
+        for node in module.body
+        if _is_main_guard(node) and isinstance(node, ast.If)
+        for statement in node.body
+    ]
 
 
-def _is_guard(node: ast.stmt) -> bool:
+def _is_main_guard(node: ast.stmt) -> bool:
     if not isinstance(node, ast.If) or not isinstance(node.test, ast.Compare) or len(node.test.ops) != 1:
         return False
     sides = [ast.unparse(side) for side in (node.test.left, *node.test.comparators)]
     return isinstance(node.test.ops[0], ast.Eq) and sorted(sides) == ["'__main__'", "__name__"]
 
 
-def _is_main(node: ast.stmt) -> bool:
-    """Return whether a statement makes a framework search the script for tests (here the script is no file)."""
+def _calls_test_runner(node: ast.stmt) -> bool:
+    """Return whether a statement lets a framework search for tests; here the script is not a file."""
     return isinstance(node, ast.Expr) and any(
-        isinstance(one, ast.Call) and ast.unparse(one.func) in ("unittest.main", "pytest.main")
-        for one in ast.walk(node)
+        isinstance(descendant, ast.Call) and ast.unparse(descendant.func) in ("unittest.main", "pytest.main")
+        for descendant in ast.walk(node)
     )
 
 
 # Names that tests ask of a program
 
 
-def _executed(module: ast.Module) -> list[ast.stmt]:
-    """The statements of the module's level that are run, those of definitions left out."""
-    found: list[ast.stmt] = []
+def _executed_statements(module: ast.Module) -> list[ast.stmt]:
+    """Return the statements of the module's level that are run, those of definitions left out."""
+    statements: list[ast.stmt] = []
     for node in module.body:
-        if _is_guard(node):
-            found += _guarded(ast.Module([node], []))
+        if _is_main_guard(node):
+            statements += _main_block(ast.Module([node], []))
         elif not isinstance(node, _DEFINITIONS):
-            found.append(node)
-    return found
+            statements.append(node)
+    return statements
 
 
 def read_names(node: ast.AST) -> set[str]:
-    """The names that a node reads, without the local names of functions in it."""
-    found: set[str] = set()
-    waiting = [node]
-    while waiting:
-        one = waiting.pop()
-        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load):
-            found.add(one.id)
-        elif isinstance(one, ast.Global):
-            found.update(one.names)
-        if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-            inner = ast.Module(one.body, []) if isinstance(one.body, list) else one.body
-            found |= read_names(inner) - _own(one)
-            waiting += _outside(one)
+    """Return the names that a node reads, without the local names of functions in it."""
+    names: set[str] = set()
+    pending = [node]
+    while pending:
+        current = pending.pop()
+        if isinstance(current, ast.Name) and isinstance(current.ctx, ast.Load):
+            names.add(current.id)
+        elif isinstance(current, ast.Global):
+            names.update(current.names)
+        if isinstance(current, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+            body = ast.Module(current.body, []) if isinstance(current.body, list) else current.body
+            names |= read_names(body) - _local_names(current)
+            pending += _outer_expressions(current)
         else:
-            waiting += ast.iter_child_nodes(one)
-    return found
+            pending += ast.iter_child_nodes(current)
+    return names
 
 
-def _outside(node: _Function | ast.Lambda) -> list[ast.expr]:
-    """The expressions that are read where a function is defined: defaults, annotations, decorators."""
+def _outer_expressions(node: _Function | ast.Lambda) -> list[ast.expr]:
+    """Return the expressions that are read where a function is defined: defaults, annotations, decorators."""
     annotations = [argument.annotation for argument in ast.walk(node.args) if isinstance(argument, ast.arg)]
     around = [*getattr(node, "decorator_list", ()), getattr(node, "returns", None)]
     expressions = (*node.args.defaults, *node.args.kw_defaults, *annotations, *around)
     return [expression for expression in expressions if expression is not None]
 
 
-def _own(node: _Function | ast.Lambda) -> set[str]:
-    """A function's local names: its parameters, and what it sets without declaring it global."""
-    inside = list(ast.walk(node))
-    shared = {name for one in inside if isinstance(one, (ast.Global, ast.Nonlocal)) for name in one.names}
-    found = {one.arg for one in inside if isinstance(one, ast.arg)}
-    found |= {one.id for one in inside if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
-    return found - shared
+def _local_names(node: _Function | ast.Lambda) -> set[str]:
+    """Return a function's local names: its parameters, and what it sets without declaring it global."""
+    descendants = list(ast.walk(node))
+    shared = {
+        name
+        for descendant in descendants
+        if isinstance(descendant, (ast.Global, ast.Nonlocal))
+        for name in descendant.names
+    }
+    names = {descendant.arg for descendant in descendants if isinstance(descendant, ast.arg)}
+    names |= {
+        descendant.id
+        for descendant in descendants
+        if isinstance(descendant, ast.Name) and isinstance(descendant.ctx, ast.Store)
+    }
+    return names - shared
 
 
-def _bound(module: ast.Module) -> Iterator[str]:
-    """The names that a module binds at its top level."""
+def _bound_names(module: ast.Module) -> Iterator[str]:
+    """Return the names that a module binds at its top level."""
     for node in module.body:
-        for one in [node] if isinstance(node, _DEFINITIONS) else ast.walk(node):
-            if isinstance(one, _DEFINITIONS):
-                yield one.name
-            elif isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store):
-                yield one.id
-            elif isinstance(one, (ast.Import, ast.ImportFrom)):
-                yield from ((alias.asname or alias.name).partition(".")[0] for alias in one.names)
+        for inner in [node] if isinstance(node, _DEFINITIONS) else ast.walk(node):
+            if isinstance(inner, _DEFINITIONS):
+                yield inner.name
+            elif isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Store):
+                yield inner.id
+            elif isinstance(inner, (ast.Import, ast.ImportFrom)):
+                yield from ((alias.asname or alias.name).partition(".")[0] for alias in inner.names)
 
 
-def _parsed(text: str) -> ast.Module:
-    """The text as Python; raises ``ValueError`` where it is none."""
+def _parse(text: str) -> ast.Module:
+    """Parse a text as Python. Raises ``ValueError`` if it is not."""
     try:
-        with any_digits(), warnings.catch_warnings():
+        with unlimited_int_digits(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of escapes in a task's texts
             return ast.parse(text)
     except SyntaxError as error:
