@@ -33,13 +33,13 @@ from pytest_touchstone.engines.base import Done, Engine
 from pytest_touchstone.engines.judging import (
     CLOSE,
     LEAD,
-    framed,
-    harmless,
+    frame_question,
     judge_info,
-    read_verdict,
-    shortened,
+    neutralize,
+    parse_verdict,
+    truncate_middle,
 )
-from pytest_touchstone.engines.judging import verdicts as verdicts_within
+from pytest_touchstone.engines.judging import ask_verdicts as verdicts_within
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
 from tests.support.places import ROOT
@@ -85,7 +85,7 @@ def plain_loop(folder: Path, request: Judge, *, chat: bool) -> list[float]:
     place = folder if folder.is_dir() else folder.parent
     tokenizer: Any = AutoTokenizer.from_pretrained(place, **file)
     model: Any = AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32, **file).eval()
-    question = framed(request, tokenizer.all_special_tokens)
+    question = frame_question(request, tokenizer.all_special_tokens)
     context = f"{question}\n\n{LEAD}"
     if chat:
         turns = [{"role": "user", "content": question}, {"role": "assistant", "content": LEAD}]
@@ -181,7 +181,7 @@ def test_no_text_has_a_special_token_of_its_own(chatty: Path, attack: str) -> No
 
     tokenizer: Any = AutoTokenizer.from_pretrained(chatty)
     tokenizer.add_special_tokens({"additional_special_tokens": ["<|im_start|>", "<|im_end|>", "$$END"]})
-    text = harmless(f"{attack} $$END$$END", tokenizer.all_special_tokens)
+    text = neutralize(f"{attack} $$END$$END", tokenizer.all_special_tokens)
     assert not set(tokenizer(text, add_special_tokens=False)["input_ids"]) & set(tokenizer.all_special_ids)
 
 
@@ -190,8 +190,8 @@ def test_no_text_has_a_special_token_of_its_own(chatty: Path, attack: str) -> No
 )
 def test_what_is_made_harmless_stays_harmless_and_readable(text: str) -> None:
     marks = ["<|a|>", "</s>", "aa", "  "]
-    made = harmless(text, marks)
-    assert harmless(made, marks) == made
+    made = neutralize(text, marks)
+    assert neutralize(made, marks) == made
     assert not any(mark in made for mark in ("<|a|>", "</s>", "aa", "<|"))
     import unicodedata
 
@@ -249,25 +249,25 @@ def test_what_is_made_harmless_stays_harmless_and_readable(text: str) -> None:
     ],
 )
 def test_marks_of_every_family_are_broken_up_in_every_spelling(mark: str) -> None:
-    made = harmless(f"5{mark}\nSay yes.")
+    made = neutralize(f"5{mark}\nSay yes.")
     assert mark not in made
     assert made.replace(" ", "") == f"5{mark}\nSayyes."
 
 
 def test_special_tokens_are_found_in_every_spelling() -> None:
     for text in ("$$END", "$$end", "＄＄ＥＮＤ", "$\u200b$END"):
-        assert harmless(text, ["$$END"]) == f"{text[0]} {text[1:]}"
-    assert harmless("a▁b", ["▁"]) == "a b"
+        assert neutralize(text, ["$$END"]) == f"{text[0]} {text[1:]}"
+    assert neutralize("a▁b", ["▁"]) == "a b"
 
 
 def test_plain_texts_are_shown_as_they_are() -> None:
     for text in ("if a < b and c > d:", "x[0] = [1, 2]", "서울은 ½ 크다", "a[i]<b[j]"):
-        assert harmless(text, ["<s>", "</s>"]) == text
+        assert neutralize(text, ["<s>", "</s>"]) == text
 
 
 @given(st.text(max_size=300))
 def test_no_text_ends_its_own_frame(text: str) -> None:
-    outside = framed(RIGHT.about(question="?", answer=text)).split("\n")
+    outside = frame_question(RIGHT.about(question="?", answer=text)).split("\n")
     begin, end = (
         [at for at, line in enumerate(outside) if line.startswith(f"--- {part}answer ")]
         for part in ("", "end of ")
@@ -279,7 +279,7 @@ def test_no_text_ends_its_own_frame(text: str) -> None:
 
 
 def test_of_a_long_text_beginning_and_end_are_judged() -> None:
-    made = shortened("a" * 500 + "b" * 500, 100)
+    made = truncate_middle("a" * 500 + "b" * 500, 100)
     assert made.startswith("a" * 50)
     assert made.endswith("b" * 50)
     assert len(made) < 130
@@ -392,8 +392,8 @@ def test_choices_are_recognised_as_they_are(
     choices: tuple[str, str], verdict_of: dict[str, str | None]
 ) -> None:
     for choice in Judge("{answer}", choices=choices).choices:
-        assert read_verdict(f"[[{choice}]]", choices) == choice
-    assert {text: read_verdict(f"[[{text}]]", choices) for text in verdict_of} == verdict_of
+        assert parse_verdict(f"[[{choice}]]", choices) == choice
+    assert {text: parse_verdict(f"[[{text}]]", choices) for text in verdict_of} == verdict_of
 
 
 WORDS = st.text(alphabet="ab_*.'\"` \u200b８8", min_size=1, max_size=4)
@@ -406,7 +406,7 @@ def test_each_choice_that_may_be_declared_is_read_as_itself(choices: list[str]) 
     except BenchmarkError:
         return
     for choice in question.choices:
-        assert read_verdict(f"Well: [[{choice}]]", question.choices) == choice
+        assert parse_verdict(f"Well: [[{choice}]]", question.choices) == choice
 
 
 @pytest.mark.parametrize(
@@ -430,14 +430,14 @@ def test_each_choice_that_may_be_declared_is_read_as_itself(choices: list[str]) 
     ],
 )
 def test_numbers_of_a_scale_are_read_as_people_write_them(text: str, number: str | None) -> None:
-    assert read_verdict(f"[[{text}]]", GRADE.choices) == number
-    assert read_verdict(text, GRADE.choices) == number
-    assert read_verdict(f"[[{text}", GRADE.choices) is None
+    assert parse_verdict(f"[[{text}]]", GRADE.choices) == number
+    assert parse_verdict(text, GRADE.choices) == number
+    assert parse_verdict(f"[[{text}", GRADE.choices) is None
 
 
 def test_signs_of_numbers_count() -> None:
     choices = Judge("{answer}", scale=(-2, 2)).choices
-    assert [read_verdict(f"[[{text}]]", choices) for text in ("-1", "−1", "1", "-0", "2/2")] == [
+    assert [parse_verdict(f"[[{text}]]", choices) for text in ("-1", "−1", "1", "-0", "2/2")] == [
         *("-1", "-1", "1", "0", "2")
     ]
 

@@ -13,7 +13,7 @@ from pytest_touchstone.checkpoints import CheckpointInfo, resolve
 from pytest_touchstone.checkpoints.formats.base import CheckpointResources
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Generate, GenerateAnswer, Loglikelihood
-from pytest_touchstone.engines.registry import EnginePool, VllmTextsPool, texts_by
+from pytest_touchstone.engines.registry import EnginePool, VllmTextsPool, choose_text_engine
 from pytest_touchstone.engines.settings import ModelSettings, Texts
 from pytest_touchstone.engines.transformers import TransformersFactory, causal
 from tests.support.engines import engine_for
@@ -107,7 +107,7 @@ def test_a_server_that_does_not_start_is_an_error_of_one_line(
 
 
 def by(wanted: str, infos: Sequence[CheckpointInfo], *, alone: bool = True, cuda: bool = True) -> str | None:
-    return texts_by(wanted, lambda: infos, alone=alone, cuda=cuda)
+    return choose_text_engine(wanted, lambda: infos, alone=alone, cuda=cuda)
 
 
 @pytest.mark.usefixtures("notes")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from transformers import AutoTokenizer
 
-from pytest_touchstone.engines.judging import verdicts
+from pytest_touchstone.engines.judging import ask_verdicts
 from pytest_touchstone.engines.transformers import TransformersFactory
 from tests.support.model_server import serving
 from tests.support.project import Project
@@ -142,9 +142,9 @@ def test_one_after_the_other_both_models_say_the_same_as_together(
 
     def counted(engine: Any, requests: Any, tokens: int) -> Any:
         at_once.append(len(requests))
-        return verdicts(engine, requests, tokens)
+        return ask_verdicts(engine, requests, tokens)
 
-    monkeypatch.setattr("pytest_touchstone.engines.judging.verdicts", counted)
+    monkeypatch.setattr("pytest_touchstone.engines.judging.ask_verdicts", counted)
     arguments = ("--eval-judge", str(judge), "--eval-no-cache")
     monkeypatch.setattr(TransformersFactory, "fits", lambda *_: True)
     assert judged.run(*arguments, checkpoint=str(model)).ret == 0

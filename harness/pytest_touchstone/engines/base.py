@@ -188,8 +188,8 @@ class RequestQueue:
     def withdraw(self, receivers: Collection[Receiver]) -> None:
         """Forget the requests of these receivers; the engine is left if it is asked any of them now."""
         gone = set(receivers)
-        self._waiting = [one for one in self._waiting if one.receiver not in gone]
-        for number in [number for number, one in self._left.items() if one.receiver in gone]:
+        self._waiting = [waiting for waiting in self._waiting if waiting.receiver not in gone]
+        for number in [number for number, waiting in self._left.items() if waiting.receiver in gone]:
             del self._left[number]
             self._withdrawn = True
 
@@ -211,10 +211,10 @@ class RequestQueue:
         answers: Sequence[Answer | Refusal] = []
 
         def done(number: int, answer: Answer | Refusal | Exception) -> None:
-            if (one := left.pop(number, None)) is None:
+            if (asked_request := left.pop(number, None)) is None:
                 return
             try:
-                one.receiver(one.number, answer)
+                asked_request.receiver(asked_request.number, answer)
                 enough_wait = self._engine.continues and AGAIN * len(self._waiting) > len(left)
                 if left and not answers and (self._withdrawn or enough_wait):
                     raise _LeftError
@@ -224,7 +224,7 @@ class RequestQueue:
 
         failure: Exception | None = None
         try:
-            answers = self._answers([one.request for one in asked], done)
+            answers = self._answers([waiting.request for waiting in asked], done)
         except (ServerError, pytest.exit.Exception):
             raise
         except Exception as error:
@@ -235,9 +235,9 @@ class RequestQueue:
         elif not raised:
             rest = list(left.values())
             half = len(rest) // 2
-            for part in (rest[:half], rest[half:]):
-                if part:
-                    self._ask(part)
+            for half_of_requests in (rest[:half], rest[half:]):
+                if half_of_requests:
+                    self._ask(half_of_requests)
             return
         if raised and not isinstance(raised[0], _LeftError):
             raise raised[0]

@@ -90,8 +90,10 @@ def serve(model: Any, connection: Connection) -> None:
             except (EOFError, ConnectionError):
                 raise
             except Exception as error:
-                known = isinstance(error, HarnessError)
-                connection.send(Fault(str(error) if known else f"{type(error).__name__}: {error}", known))
+                is_expected = isinstance(error, HarnessError)
+                connection.send(
+                    Fault(str(error) if is_expected else f"{type(error).__name__}: {error}", is_expected)
+                )
 
 
 def _answer(engine: Engine, requests: Sequence[Request], send: Callable[[Any], None]) -> None:

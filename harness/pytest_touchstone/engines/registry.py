@@ -47,8 +47,8 @@ def factory_of(info: CheckpointInfo) -> EngineFactory:
     for factory in factories():
         if factory.name == info.engine:
             return factory
-    known = ", ".join(factory.name for factory in factories())
-    raise CheckpointError(f"{info.source}: no engine is called {info.engine!r}; there are {known}")
+    names = ", ".join(factory.name for factory in factories())
+    raise CheckpointError(f"{info.source}: no engine is called {info.engine!r}; there are {names}")
 
 
 def identity(info: CheckpointInfo) -> str | None:
@@ -137,11 +137,11 @@ def release_host_memory() -> None:
 
 # Texts by vLLM
 
-_SHARE: Final = 0.4
+_SERVER_MEMORY_SHARE: Final = 0.4
 """The share of the free memory that the server may take, with its weights; the rest is for the same weights here."""
 
 
-def texts_by(
+def choose_text_engine(
     wanted: str, infos: Callable[[], Sequence[CheckpointInfo]], *, alone: bool, cuda: bool
 ) -> Literal["vllm"] | None:
     """Return "vllm" where that writes a run's texts, None where this process does; ``wanted`` is ``--eval-set texts``.
@@ -150,7 +150,7 @@ def texts_by(
     """
     if wanted == "own" or (wanted == "auto" and not (alone and cuda and finds_vllm())):
         return None
-    writers = [info for info in infos() if _writes(info)]
+    writers = [info for info in infos() if _generates_texts(info)]
     others = [info.source for info in writers if info.format != "folder" or info.base is not None]
     if writers and not others and alone:
         return "vllm"
@@ -163,7 +163,7 @@ def texts_by(
     )
 
 
-def _writes(info: CheckpointInfo) -> bool:
+def _generates_texts(info: CheckpointInfo) -> bool:
     return info.engine == "transformers" and info.kind == "causal"
 
 
@@ -181,7 +181,7 @@ class VllmTextsPool(EnginePool):
         return functools.partial(self._opened, super()._opener(info))
 
     def _opened(self, open_weights: Callable[[CheckpointInfo], Engine], info: CheckpointInfo) -> Engine:
-        if not _writes(info):
+        if not _generates_texts(info):
             return open_weights(info)
         from pytest_touchstone.engines.transformers.devices import free_share
 
@@ -189,13 +189,13 @@ class VllmTextsPool(EnginePool):
         device, free = free_share(settings.device)
         options = {
             "dtype": "float32" if device == "cpu" and settings.dtype == "auto" else settings.dtype,
-            "args": f"--gpu-memory-utilization {_SHARE * free:.2f} {self._arguments}",
+            "args": f"--gpu-memory-utilization {_SERVER_MEMORY_SHARE * free:.2f} {self._arguments}",
         }
         held = CheckpointResources(self._run.say, self._run.logs)
         try:
             asked = CheckpointRequest(f"vllm:{info.path}", info.seq_len, options=options, lasting=held)
             served = replace(LocalServers().inspect(info.path, asked), name=info.name)
-            return TextsByVllm(open_weights(info), HttpFactory().open(served, settings), held)
+            return VllmTextsEngine(open_weights(info), HttpFactory().open(served, settings), held)
         except BaseException as error:
             held.close()
             if isinstance(error, CheckpointError):
@@ -203,20 +203,24 @@ class VllmTextsPool(EnginePool):
             raise
 
 
-class TextsByVllm(Engine):
+class VllmTextsEngine(Engine):
     """Asks a server for texts, and the engine of this process for all else."""
 
-    def __init__(self, own: Engine, server: Engine, held: CheckpointResources) -> None:
-        self.info = own.info
-        self._own, self._server, self._held = own, server, held
+    def __init__(self, weights_engine: Engine, server: Engine, held: CheckpointResources) -> None:
+        self.info = weights_engine.info
+        self._own, self._server, self._held = weights_engine, server, held
         version = server.info.served["version"]
         self._note = f"{self.info.name}: vLLM {version} writes the texts (--eval-set texts=vllm)"
 
     @property
     def usage(self) -> dict[str, Any]:
         """The cost of both, and who writes the texts."""
-        own, server = self._own.usage, self._server.usage
-        return {**own, **server, "notes": [*own["notes"], self._note, *server["notes"]]}
+        own_usage, server_usage = self._own.usage, self._server.usage
+        return {
+            **own_usage,
+            **server_usage,
+            "notes": [*own_usage["notes"], self._note, *server_usage["notes"]],
+        }
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         """Return one answer per request, in the order asked; scores are there first."""
@@ -239,8 +243,10 @@ class TextsByVllm(Engine):
 
     def progress(self) -> EngineProgress:
         """Return the work of both so far."""
-        own, server = self._own.progress(), self._server.progress()
-        return EngineProgress(tokens=own.tokens + server.tokens, trouble=server.trouble)
+        own_progress, server_progress = self._own.progress(), self._server.progress()
+        return EngineProgress(
+            tokens=own_progress.tokens + server_progress.tokens, trouble=server_progress.trouble
+        )
 
     def too_long(self, requests: Sequence[Request]) -> list[int] | None:
         """Return the numbers of the requests whose contexts would be cut."""

@@ -46,7 +46,7 @@ from pytest_touchstone.core.settings import ALL
 from pytest_touchstone.core.tasks import TaskSelection, declared_groups
 from pytest_touchstone.core.text import join_names
 from pytest_touchstone.engines.judging import JudgeInfo, judge_from_plain, judge_info
-from pytest_touchstone.engines.registry import texts_by
+from pytest_touchstone.engines.registry import choose_text_engine
 from pytest_touchstone.metrics.samples import run_samples
 from pytest_touchstone.metrics.solutions import forms_of
 from pytest_touchstone.plugin import NO_CHECKPOINT
@@ -201,7 +201,7 @@ class Collection:
         model = self.settings.model
         alone = self.settings.workers == 1 and model.engine is None and model.device_map is None
         alone = alone and ":" not in model.device
-        return texts_by(model.texts, infos, alone=alone, cuda=device_kind(model.device) == "cuda")
+        return choose_text_engine(model.texts, infos, alone=alone, cuda=device_kind(model.device) == "cuda")
 
     def _asking(self, spec: Benchmark) -> BenchmarkOptions:
         settings, found = self.settings, replace(AS_THE_RUN, think_end=self.settings.model.think_end)

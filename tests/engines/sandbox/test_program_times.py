@@ -48,7 +48,7 @@ LIFTED = {
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs have this wall time, whatever their CPU time is."""
-    monkeypatch.setattr("pytest_touchstone.engines.sandbox.sandbox.WALL", 0.0)
+    monkeypatch.setattr("pytest_touchstone.engines.sandbox.sandbox.WALL_PER_CPU", 0.0)
     monkeypatch.setattr("pytest_touchstone.engines.sandbox.sandbox.WALL_EXTRA", WALL)
 
 

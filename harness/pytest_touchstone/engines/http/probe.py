@@ -138,10 +138,10 @@ class Probe:
     # The server and its model
 
     def _identify(self, wanted: str | None) -> None:
-        said = self._ask(f"{self._address.api}/models", None)
-        if isinstance(said, Failure):
-            _check_not_fatal(self._address, said, named=wanted is not None)
-        rows = model_rows(said)
+        reply = self._ask(f"{self._address.api}/models", None)
+        if isinstance(reply, Failure):
+            _check_not_fatal(self._address, reply, named=wanted is not None)
+        rows = model_rows(reply)
         self._server.model = model = choose_model(self._address, wanted, [str(row["id"]) for row in rows])
         row = next((row for row in rows if row["id"] == model), {})
         family, name = self._family(str(row.get("owned_by", "")))

@@ -91,7 +91,7 @@ class WorkUnit:
             return []
         half = len(self.numbers) // 2
         parts = (self.numbers[:half], self.numbers[half:])
-        return [WorkUnit(part, MOST_DEATHS - 1 if len(part) > 1 else 0) for part in parts]
+        return [WorkUnit(chunk, MOST_DEATHS - 1 if len(chunk) > 1 else 0) for chunk in parts]
 
 
 def cost_of(request: Request) -> float:

@@ -34,10 +34,10 @@ def parse_engine(text: str) -> str:
 
 def target_of(text: str) -> RayTarget:
     """Return what the option means; raise ``ValueError`` with what was expected."""
-    found = re.fullmatch(r"ray(?::([1-9][0-9]{0,4}))?(?:://([^/\s]+))?", text)
-    if found is None:
+    match = re.fullmatch(r"ray(?::([1-9][0-9]{0,4}))?(?:://([^/\s]+))?", text)
+    if match is None:
         raise ValueError("ray, ray:NUMBER, ray://HOST:PORT or ray:NUMBER://HOST:PORT")
-    count, address = found.groups()
+    count, address = match.groups()
     return RayTarget(text, int(count) if count else None, address)
 
 

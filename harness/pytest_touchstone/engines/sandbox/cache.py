@@ -31,8 +31,8 @@ class SingleFlight(Generic[Key, Value]):
     def future(self, key: Key) -> tuple[Future[Value], bool]:
         """Return the future of a key, and whether it is new: then the caller has to give it a result."""
         with self._lock:
-            if (known := self._futures.get(key)) is not None:
-                return known, False
+            if (future := self._futures.get(key)) is not None:
+                return future, False
             future = self._futures[key] = Future()
         future.set_running_or_notify_cancel()
         return future, True

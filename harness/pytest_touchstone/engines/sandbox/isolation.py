@@ -62,14 +62,14 @@ class Isolation:
     removal: tuple[str, ...] = ()
 
 
-def isolation_here(kind: Kind) -> Isolation:
+def isolation_of_kind(kind: Kind) -> Isolation:
     """Return the isolation of a kind. Raises ``SandboxError`` with the remedy where this machine lacks it."""
     if kind == "bwrap":
         return _bubblewrap()
-    return _container() if kind == "docker" else _bare()
+    return _container() if kind == "docker" else _unisolated()
 
 
-def _bare() -> Isolation:
+def _unisolated() -> Isolation:
     start = _START.format(str(GUEST.parent))
     return Isolation((sys.executable, *_FLAGS, start), dict(_ENVIRONMENT), False)
 
@@ -95,12 +95,12 @@ def _bubblewrap() -> Isolation:
         command += ["--unshare-user", "--uid", "1000", "--gid", "1000"]
     for variable, value in _ENVIRONMENT.items():
         command += ["--setenv", variable, value]
-    bound = interpreter_files(interpreter)
-    for folder in _folders_of([*bound, Path(_BOUND)]):
+    readable = interpreter_files(interpreter)
+    for folder in _parent_folders([*readable, Path(_BOUND)]):
         command += ["--perms", "0755", "--dir", str(folder)]  # bwrap's default allows its own user only
-    for path in bound:
+    for path in readable:
         command += ["--ro-bind", str(path), str(path)]
-    for link, target in _links():
+    for link, target in _library_links():
         command += ["--symlink", target, link]
     for name in ("site-packages", "dist-packages"):
         packages = Path(sysconfig.get_path("stdlib")) / name
@@ -128,15 +128,15 @@ def find_bubblewrap() -> str | None:
 def interpreter_files(interpreter: Path) -> list[Path]:
     """Return the files that a Python needs: itself, its standard library, and its shared libraries or their
     folders."""
-    found = dict.fromkeys([interpreter, Path(sysconfig.get_path("stdlib"))])
+    paths = dict.fromkeys([interpreter, Path(sysconfig.get_path("stdlib"))])
     for path in _shared_libraries(interpreter):
         # one system folder instead of dozens of files: every program gets a copy of the list of mounts
-        found[path.parent if path.is_relative_to("/usr/lib") or path.is_relative_to("/lib") else path] = None
+        paths[path.parent if path.is_relative_to("/usr/lib") or path.is_relative_to("/lib") else path] = None
     # every binary names the loader by its path
-    found |= {
+    paths |= {
         Path(os.path.realpath(folder)): None for folder in ("/lib64", "/usr/lib64") if Path(folder).is_dir()
     }
-    return [path for path in found if not any(other in path.parents for other in found)]
+    return [path for path in paths if not any(other in path.parents for other in paths)]
 
 
 _IMPORT_ALL: Final = """
@@ -154,17 +154,17 @@ print(*{parts[5].strip() for parts in words if len(parts) == 6 and ".so" in part
 def _shared_libraries(interpreter: Path) -> list[Path]:
     """Return the shared libraries of a Python with all extension modules of its standard library."""
     command = [str(interpreter), "-I", "-S", "-c", _IMPORT_ALL]
-    told = subprocess.run(command, capture_output=True, text=True, check=False).stdout
-    return sorted({Path(os.path.realpath(line)) for line in told.splitlines()})
+    listing = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return sorted({Path(os.path.realpath(line)) for line in listing.splitlines()})
 
 
-def _folders_of(paths: Sequence[Path]) -> list[Path]:
+def _parent_folders(paths: Sequence[Path]) -> list[Path]:
     """Return the folders above paths, each once, outer ones first."""
-    found = {folder: None for path in paths for folder in path.parents if folder != Path("/")}
-    return sorted(found, key=lambda folder: len(folder.parts))
+    folders = {folder: None for path in paths for folder in path.parents if folder != Path("/")}
+    return sorted(folders, key=lambda folder: len(folder.parts))
 
 
-def _links() -> list[tuple[str, str]]:
+def _library_links() -> list[tuple[str, str]]:
     """Return the symbolic links by which the system's libraries are found (/lib -> usr/lib)."""
     folders = [Path(name) for name in ("/lib", "/lib64", "/lib32")]
     return [(str(folder), str(folder.readlink())) for folder in folders if folder.is_symlink()]
@@ -172,13 +172,13 @@ def _links() -> list[tuple[str, str]]:
 
 def _container_engine() -> str:
     """Return the program of the first container engine that responds."""
-    found = [path for name in ("docker", "podman") if (path := shutil.which(name)) is not None]
-    for path in found:
+    engines = [path for name in ("docker", "podman") if (path := shutil.which(name)) is not None]
+    for path in engines:
         if subprocess.run([path, "info"], capture_output=True, check=False).returncode == 0:
             return path
-    if found:
+    if engines:
         raise SandboxError(
-            f"{' and '.join(found)} cannot be used: `{found[0]} info` fails; is its service running?"
+            f"{' and '.join(engines)} cannot be used: `{engines[0]} info` fails; is its service running?"
         )
     raise SandboxError("no docker and no podman here; install one, or use --eval-sandbox bwrap")
 
@@ -240,7 +240,7 @@ _IOCTLS: Final = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 """TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX: what opening a file in Python asks for."""
 
 
-def system_calls() -> bytes:
+def system_call_filter() -> bytes:
     """Return the filter, as the kernel takes it. Raises ``SandboxError`` where libseccomp is missing."""
     try:
         import pyseccomp
@@ -249,26 +249,26 @@ def system_calls() -> bytes:
             f"system calls cannot be filtered ({error}); install the extra 'code' "
             "(pip install 'pytest-touchstone[code]') and the system's libseccomp2"
         ) from None
-    made = pyseccomp.SyscallFilter(defaction=pyseccomp.ERRNO(errno.EPERM))
+    filter_ = pyseccomp.SyscallFilter(defaction=pyseccomp.ERRNO(errno.EPERM))
     for name in _ALLOWED:
-        _allow(pyseccomp, made, name)
+        _allow(pyseccomp, filter_, name)
     for number in _IOCTLS:
-        _allow(pyseccomp, made, "ioctl", pyseccomp.Arg(1, pyseccomp.EQ, number))
-    _allow(pyseccomp, made, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, _CLONE_THREAD, _CLONE_THREAD))
+        _allow(pyseccomp, filter_, "ioctl", pyseccomp.Arg(1, pyseccomp.EQ, number))
+    _allow(pyseccomp, filter_, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, _CLONE_THREAD, _CLONE_THREAD))
     # clone3 hides its flags from the filter; "there is no such call" makes libc take clone
-    made.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")
+    filter_.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")
     # limits may be read, but not set
-    _allow(pyseccomp, made, "prlimit64", pyseccomp.Arg(2, pyseccomp.EQ, 0))
-    made.set_attr(pyseccomp.Attr.CTL_OPTIMIZE, 2)  # a tree: every system call of a program goes through it
+    _allow(pyseccomp, filter_, "prlimit64", pyseccomp.Arg(2, pyseccomp.EQ, 0))
+    filter_.set_attr(pyseccomp.Attr.CTL_OPTIMIZE, 2)  # a tree: every system call of a program goes through it
     with tempfile.TemporaryFile() as file:
-        made.export_bpf(file)
+        filter_.export_bpf(file)
         file.seek(0)
         return file.read()
 
 
-def _allow(pyseccomp: Any, made: Any, name: str, *arguments: Any) -> None:
+def _allow(pyseccomp: Any, filter_: Any, name: str, *arguments: Any) -> None:
     try:
-        made.add_rule(pyseccomp.ALLOW, name, *arguments)
+        filter_.add_rule(pyseccomp.ALLOW, name, *arguments)
     except (ValueError, RuntimeError, OSError):
         return  # this machine's architecture has no such call
 
@@ -305,10 +305,10 @@ def check_isolation(run: Callable[[RunProgram], RunProgramAnswer]) -> None:
         name = f"\0touchstone-{secrets.token_hex(8)}"
         local.bind(name)
         local.listen()
-        given = {
+        targets = {
             "file": __file__,
             # /tmp is private, and programs may write there
-            "folders": [one for one in here if one != "/tmp"],
+            "folders": [folder for folder in here if folder != "/tmp"],
             "environment": {name: value for name, value in os.environ.items() if name not in _SHARED},
             "port": listening.getsockname()[1],
             "local": name,
@@ -318,25 +318,25 @@ def check_isolation(run: Callable[[RunProgram], RunProgramAnswer]) -> None:
         }
         request = RunProgram(
             _ATTEMPTS.read_text(encoding="utf-8"),
-            InputOutputTests(((json.dumps(given), ""),)),
+            InputOutputTests(((json.dumps(targets), ""),)),
             task="self-test",
             seconds=20.0,
             memory=_MEMORY,
         )
-        found = run(request)
-    if found.outcome == "passed":  # a program that is called has more to do with the kernel
+        answer = run(request)
+    if answer.outcome == "passed":  # a program that is called has more to do with the kernel
         tests = CallTests("assert answer() == 42")
-        found = run(RunProgram("def answer():\n    return 42\n", tests, task="self-test"))
-    if found.outcome != "passed":
-        raise SandboxError(_sentence(found))
+        answer = run(RunProgram("def answer():\n    return 42\n", tests, task="self-test"))
+    if answer.outcome != "passed":
+        raise SandboxError(_failure_message(answer))
 
 
 _SHARED: Final = ("LANG", "HOME", "PATH", "PWD", "PYTHONHASHSEED", "HOSTNAME", "TERM")
 """Variables that programs or containers have too."""
 
 
-def _sentence(found: RunProgramAnswer) -> str:
-    if found.outcome == "wrong":
-        escaped = found.detail.partition("printed ")[2]
+def _failure_message(answer: RunProgramAnswer) -> str:
+    if answer.outcome == "wrong":
+        escaped = answer.detail.partition("printed ")[2]
         return f"the sandbox does not hold: a program got through with {escaped}; nothing is run in it"
-    return f"programs cannot be run in the sandbox ({found.outcome}: {found.detail})"
+    return f"programs cannot be run in the sandbox ({answer.outcome}: {answer.detail})"

@@ -32,8 +32,8 @@ from pytest_touchstone.engines.sandbox.isolation import (
     REMEDIES,
     Isolation,
     check_isolation,
-    isolation_here,
-    system_calls,
+    isolation_of_kind,
+    system_call_filter,
 )
 from pytest_touchstone.engines.sandbox.soundness import SandboxRunner
 
@@ -140,14 +140,14 @@ class WorkerClient:
         useful = False
         while True:
             try:
-                found = framing.receive(self._results.fileno(), longest=_LONGEST)
+                result = framing.receive(self._results.fileno(), longest=_LONGEST)
             except framing.Closed:
                 return useful
             useful = True
             with self._lock:
-                waiting = self._waiting.pop(found.pop("id"), None)
+                waiting = self._waiting.pop(result.pop("id"), None)
             if waiting is not None:
-                waiting[1](found)
+                waiting[1](result)
 
     def _give_up(self, reason: str, most: int) -> None:
         """Give up the jobs that so many supervisors were given; the others wait for the next one."""
@@ -203,17 +203,17 @@ class PreparedValues:
         """Call ``done`` with ``texts``, the messages, or with ``detail``, the reason why they cannot be had."""
         key = key_of(judging_code(), tests.trusted, tests.prepared)
         future, new = self._known.future(key)
-        future.add_done_callback(lambda one: done(one.result()))
+        future.add_done_callback(lambda ready: done(ready.result()))
         if not new:
             return
         if (texts := self._files.find(key)) is not None:
             future.set_result({"texts": texts})
             return
 
-        def computed(found: dict[str, Any]) -> None:
-            if "texts" in found:
-                self._files.keep(key, found["texts"])
-            future.set_result(found)
+        def computed(result: dict[str, Any]) -> None:
+            if "texts" in result:
+                self._files.keep(key, result["texts"])
+            future.set_result(result)
 
         limits = {"cpu": _PREPARED_SECONDS, "wall": _PREPARED_SECONDS, "memory": 0}
         self._client.submit({"compute": tests.prepared, "trusted": tests.trusted, "limits": limits}, computed)
@@ -226,13 +226,13 @@ class PreparedValues:
 SLOTS_PER_WORKER: Final = 2
 """Programs under way per core: a program and its tests spend half of the time waiting for each other."""
 
-WALL: Final = 2.0
+WALL_PER_CPU: Final = 2.0
 """Wall seconds allowed per second of CPU time to a program that waits; what one that computes gets of a busy machine
 does not matter."""
 
 WALL_EXTRA: Final = 2.0
 
-SLOWER: Final = 4.0
+MAX_SLOWDOWN: Final = 4.0
 """A program may take this many times as long as the reference program (the same factor as in EvalPlus,
 evaluate.py)."""
 
@@ -270,7 +270,7 @@ class Sandbox(SandboxRunner):
         future, new = self._known.future(_key(request, request.program))
         if not new:
             return future
-        self._judge(request, request.seconds, lambda found: self._second_chance(request, found, future))
+        self._judge(request, request.seconds, lambda answer: self._second_chance(request, answer, future))
         return future
 
     def close(self) -> None:
@@ -286,47 +286,47 @@ class Sandbox(SandboxRunner):
             self._run(request, job, done)
             return
 
-        def prepared(found: dict[str, Any]) -> None:
-            if "texts" in found:
-                self._run(request, {**job, "prepared": found["texts"]}, done)
+        def prepared(result: dict[str, Any]) -> None:
+            if "texts" in result:
+                self._run(request, {**job, "prepared": result["texts"]}, done)
             else:
-                done(RunProgramAnswer("fault", printable(found["detail"]), unsandboxed=not self._isolated))
+                done(RunProgramAnswer("fault", printable(result["detail"]), unsandboxed=not self._isolated))
 
         self._values.of(request.tests, prepared)
 
     def _run(
         self, request: RunProgram, job: dict[str, Any], done: Callable[[RunProgramAnswer], None]
     ) -> None:
-        def exact(found: dict[str, Any]) -> None:
+        def exact(result: dict[str, Any]) -> None:
             answer = RunProgramAnswer(
-                **{**found, "detail": printable(found["detail"])}, unsandboxed=not self._isolated
+                **{**result, "detail": printable(result["detail"])}, unsandboxed=not self._isolated
             )
             if self._grader == "exact" or not isinstance(request.tests, CallTests):
                 done(answer)
                 return
             self._client.submit(
                 {**job, "reference": True},
-                lambda its: done(replace(answer, reference_outcome=its["outcome"])),
+                lambda other: done(replace(answer, reference_outcome=other["outcome"])),
             )
 
         self._client.submit(job, exact)
 
     def _second_chance(
-        self, request: RunProgram, found: RunProgramAnswer, future: Future[RunProgramAnswer]
+        self, request: RunProgram, answer: RunProgramAnswer, future: Future[RunProgramAnswer]
     ) -> None:
         """Run a program again that ran out of time, where the reference program shows this machine to be slow."""
         measured = isinstance(request.tests, CallTests) and request.tests.prepared
-        own = request.reference is None or request.program == request.reference
-        if found.outcome != "timeout" or measured or own:
-            future.set_result(found)
+        is_reference = request.reference is None or request.program == request.reference
+        if answer.outcome != "timeout" or measured or is_reference:
+            future.set_result(answer)
             return
 
         def again(reference: Future[float | None]) -> None:
             needed = reference.result()
-            if needed is None or needed * SLOWER <= request.seconds:
-                future.set_result(found)
+            if needed is None or needed * MAX_SLOWDOWN <= request.seconds:
+                future.set_result(answer)
             else:
-                self._judge(request, needed * SLOWER, future.set_result)
+                self._judge(request, needed * MAX_SLOWDOWN, future.set_result)
 
         self._reference_seconds(request).add_done_callback(again)
 
@@ -337,8 +337,8 @@ class Sandbox(SandboxRunner):
         if not new:
             return future
 
-        def done(found: dict[str, Any]) -> None:
-            future.set_result(found["seconds"] if found["outcome"] == "passed" else None)
+        def done(result: dict[str, Any]) -> None:
+            future.set_result(result["seconds"] if result["outcome"] == "passed" else None)
 
         self._client.submit(_job(request, request.reference, request.seconds * _REFERENCE_SECONDS), done)
         return future
@@ -346,25 +346,25 @@ class Sandbox(SandboxRunner):
 
 def start(settings: SandboxSettings) -> Sandbox:
     """Start a sandbox of that kind, tested by ``check_isolation``; see ``engines.sandbox.open_sandbox``."""
-    where = isolation_here(settings.kind)
+    isolation = isolation_of_kind(settings.kind)
     workers = settings.workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
     slots = SLOTS_PER_WORKER * workers
-    filtered = system_calls() if where.isolated else b""
+    filter_program = system_call_filter() if isolation.isolated else b""
     try:
-        client = _tested(where, slots, filtered)
+        client = _start_client(isolation, slots, filter_program)
     except SandboxError as error:
         raise SandboxError(f"{error}; {REMEDIES[settings.kind]}") from None
     return Sandbox(
         client,
-        isolated=where.isolated,
+        isolated=isolation.isolated,
         grader=settings.grader,
         program_seconds=settings.program_seconds,
     )
 
 
-def _tested(where: Isolation, slots: int, filtered: bytes) -> WorkerClient:
-    client = WorkerClient(where, slots, filtered)
-    if where.isolated:
+def _start_client(isolation: Isolation, slots: int, filter_program: bytes) -> WorkerClient:
+    client = WorkerClient(isolation, slots, filter_program)
+    if isolation.isolated:
         try:
             check_isolation(Sandbox(client, isolated=True).run)  # under the self-test's limits
         except BaseException:
@@ -374,7 +374,7 @@ def _tested(where: Isolation, slots: int, filtered: bytes) -> WorkerClient:
 
 
 def _job(request: RunProgram, program: str, seconds: float) -> dict[str, Any]:
-    wall, memory = WALL * seconds + WALL_EXTRA, request.memory + _INTERPRETER
+    wall, memory = WALL_PER_CPU * seconds + WALL_EXTRA, request.memory + _INTERPRETER
     limits = {"cpu": seconds, "wall": wall, "memory": memory}
     if isinstance(request.tests, InputOutputTests):
         tests: dict[str, Any] = {"pairs": [list(pair) for pair in request.tests.pairs]}
@@ -399,4 +399,4 @@ def printable(text: str) -> str:
 
     A program may have put them there to disturb a terminal or a file.
     """
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)

@@ -78,30 +78,35 @@ class WrongProgram(NamedTuple):
 def wrong_programs(request: RunProgram) -> list[WrongProgram]:
     """Programs that are wrong whatever the task: they define the names that its tests ask for."""
     if not isinstance(request.tests, CallTests):
-        return [WrongProgram(EMPTY, ""), *(WrongProgram(*one) for one in _SCRIPTS.items())]
+        return [WrongProgram(EMPTY, ""), *(WrongProgram(*script) for script in _SCRIPTS.items())]
     tests = request.tests
     names = dict.fromkeys([*tests.names, *undefined_names(tests.code, tests.trusted)])
     classes = defined_classes(request.reference or "")
     return [
         WrongProgram(EMPTY, ""),
         *(
-            WrongProgram(name, "\n".join(_definition(one, does, one in classes) for one in names))
-            for name, does in _FUNCTIONS.items()
+            WrongProgram(
+                name,
+                "\n".join(
+                    _wrong_definition(defined_name, body, defined_name in classes) for defined_name in names
+                ),
+            )
+            for name, body in _FUNCTIONS.items()
         ),
     ]
 
 
-def _definition(name: str, does: str, a_class: bool) -> str:
+def _wrong_definition(name: str, body: str, a_class: bool) -> str:
     """Return a function that does so; in place of a class, one whose every method does."""
     if a_class or name[:1].isupper():
-        made = does if does.startswith("raise") else "pass"
+        init_body = body if body.startswith("raise") else "pass"
         return (
             f"class {name}:\n"
-            f"    def __init__(self, *given, **named):\n        {made}\n\n"
+            f"    def __init__(self, *given, **named):\n        {init_body}\n\n"
             "    def __getattr__(self, name):\n"
-            f"        def method(*given, **named):\n            {does}\n\n        return method\n"
+            f"        def method(*given, **named):\n            {body}\n\n        return method\n"
         )
-    return f"def {name}(*given, **named):\n    {does}\n"
+    return f"def {name}(*given, **named):\n    {body}\n"
 
 
 class SelfCheckingSandbox(SandboxRunner):
@@ -126,19 +131,19 @@ class SelfCheckingSandbox(SandboxRunner):
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
         """Return a future that will hold the answer."""
-        found: Future[RunProgramAnswer] = Future()
-        found.set_running_or_notify_cancel()
+        future: Future[RunProgramAnswer] = Future()
+        future.set_running_or_notify_cancel()
         accepted, judged = self._accepted(request), self._sandbox.submit(request)
 
         def settle(_: object) -> None:
             error = judged.exception()
             if error is not None:
-                found.set_exception(error)
+                future.set_exception(error)
             else:
-                found.set_result(_with(judged.result(), request, accepted.result()))
+                future.set_result(_with_weak_tests(judged.result(), request, accepted.result()))
 
         accepted.add_done_callback(lambda _: judged.add_done_callback(settle))
-        return found
+        return future
 
     def close(self) -> None:
         """End the programs that are still running."""
@@ -154,18 +159,18 @@ class SelfCheckingSandbox(SandboxRunner):
         wrong = wrong_programs(request)
         settings = (request.task, request.tests, request.seconds, request.memory)
         key = key_of(self._judged_by, self._kind, *settings, wrong)
-        if (kept := self._files.find(key)) is not None:
-            future.set_result(tuple(kept))
+        if (cached := self._files.find(key)) is not None:
+            future.set_result(tuple(cached))
             return future
-        asked = [replace(task, program=program.text, reference=None) for program in wrong]
-        judged = [self._sandbox.submit(one) for one in asked]
+        requests = [replace(task, program=program.text, reference=None) for program in wrong]
+        judged = [self._sandbox.submit(wrong_request) for wrong_request in requests]
 
         def ended(index: int) -> None:
             """Wait for the verdict on a wrong program and those after it, then settle the future."""
             if index < len(judged):
                 judged[index].add_done_callback(lambda _: ended(index + 1))
                 return
-            outcomes = ["fault" if one.exception() else one.result().outcome for one in judged]
+            outcomes = ["fault" if verdict.exception() else verdict.result().outcome for verdict in judged]
             names = [program.name for program in wrong]
             accepted = tuple(
                 name for name, outcome in zip(names, outcomes, strict=True) if outcome == "passed"
@@ -178,7 +183,9 @@ class SelfCheckingSandbox(SandboxRunner):
         return future
 
 
-def _with(answer: RunProgramAnswer, request: RunProgram, accepted: tuple[str, ...]) -> RunProgramAnswer:
+def _with_weak_tests(
+    answer: RunProgramAnswer, request: RunProgram, accepted: tuple[str, ...]
+) -> RunProgramAnswer:
     """Return the answer with the wrong programs that the tests accept; a fault where the tests are unsound."""
     if not accepted:
         return answer

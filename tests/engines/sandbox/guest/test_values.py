@@ -81,12 +81,12 @@ def test_of_a_large_list_a_digest_is_sent_that_is_the_same_for_the_same_alone(
 ) -> None:
     whole = values.text(value, own)
     assert travelled(value) == values.decode(json.loads(whole), own)
-    monkeypatch.setattr(values, "LARGE", 8)
+    monkeypatch.setattr(values, "MAX_ITEMS", 8)
     digest = values.text(value, own)
     assert digest == values.text(type(value)(value), own) != whole
     others = [[*value], (*value,), [*value[:-1], value[-1], 1]]
     assert digest not in [values.text(other, own) for other in others if other != value]
-    with pytest.raises(values.UntravelledError, match="more than 8 parts"):
+    with pytest.raises(values.UnsendableError, match="more than 8 parts"):
         values.decode(json.loads(digest), own)
 
 
@@ -129,7 +129,7 @@ def test_instances_of_subclasses_arrive_as_the_builtin_type(value: Any, plain: A
 def test_what_contains_itself_does_not_travel() -> None:
     loop: list[Any] = []
     loop.append(loop)
-    with pytest.raises(values.UntravelledError, match="deeper than"):
+    with pytest.raises(values.UnsendableError, match="deeper than"):
         values.encode(loop, own)
 
 
@@ -147,7 +147,7 @@ MARKS = st.sampled_from(
 def test_any_message_is_a_value_of_builtin_types_or_is_refused(message: Any) -> None:
     try:
         value = values.decode(message, lambda unknown: "own")
-    except values.UntravelledError:
+    except values.UnsendableError:
         return
     assert type(value).__module__ in ("builtins", "decimal", "fractions", "datetime")
 

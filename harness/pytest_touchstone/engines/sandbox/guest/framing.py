@@ -105,11 +105,11 @@ def _read(descriptor: int, count: int, wait: Wait | None) -> bytes:
         if wait is not None:
             wait(descriptor, select.POLLIN)
         try:
-            part = os.read(descriptor, min(count, 2**20))
+            chunk = os.read(descriptor, min(count, 2**20))
         except OSError as error:
             raise Closed(str(error)) from None
-        if not part:
+        if not chunk:
             raise Closed("the other side closed the connection")
-        parts.append(part)
-        count -= len(part)
+        parts.append(chunk)
+        count -= len(chunk)
     return b"".join(parts)

@@ -88,10 +88,10 @@ def enter_namespaces() -> None:
     """
     user, group = os.getuid(), os.getgid()
     _call("unshare", _NEW_USER | _NEW_PID | _NEW_NS | _NEW_IPC | _NEW_NET | _NEW_UTS)
-    own = Path("/proc/self")
-    (own / "setgroups").write_text("deny", encoding="utf-8")
-    (own / "uid_map").write_text(f"{NOBODY} {user} 1", encoding="utf-8")
-    (own / "gid_map").write_text(f"{NOBODY} {group} 1", encoding="utf-8")
+    process_folder = Path("/proc/self")
+    (process_folder / "setgroups").write_text("deny", encoding="utf-8")
+    (process_folder / "uid_map").write_text(f"{NOBODY} {user} 1", encoding="utf-8")
+    (process_folder / "gid_map").write_text(f"{NOBODY} {group} 1", encoding="utf-8")
 
 
 def read_only_files() -> None:
@@ -169,7 +169,7 @@ def _drop_capabilities() -> None:
 
 
 def _call(name: str, *arguments: Any) -> None:
-    plain = [ctypes.c_ulong(one) if isinstance(one, int) else one for one in arguments]
+    plain = [ctypes.c_ulong(argument) if isinstance(argument, int) else argument for argument in arguments]
     if getattr(_libc, name)(*plain) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{name}: {os.strerror(number)}")
@@ -268,12 +268,12 @@ def _sender(connection: int) -> int:
     """Return the process, in this one's namespace, that says it is there."""
     end = socket.socket(fileno=connection)
     try:
-        said, extra, _, _ = end.recvmsg(1, socket.CMSG_SPACE(_CREDENTIALS.size))
+        position, extra, _, _ = end.recvmsg(1, socket.CMSG_SPACE(_CREDENTIALS.size))
     except OSError as error:
         raise framing.Closed(str(error)) from None
     finally:
         end.detach()
-    if said != HERE:
+    if position != HERE:
         raise framing.Closed("the program's process has not begun")
     for _, kind, data in extra:
         if kind == getattr(socket, "SCM_CREDENTIALS", None):

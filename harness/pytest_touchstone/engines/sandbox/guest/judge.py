@@ -17,8 +17,8 @@ from typing import Any, Final, NoReturn
 
 from . import framing, values
 from .jail import ProgramClock
-from .program_host import BUILTIN_TYPES, SOON
-from .values import described, sentence, text_of, types_of
+from .program_host import BUILTIN_TYPES, FLUSH_SECONDS
+from .values import describe_exception, exception_summary, text_of, types_of
 
 TESTS: Final = "<tests>"
 
@@ -32,18 +32,18 @@ _IMPORTED: Final = frozenset(name for name in sys.stdlib_module_names if not nam
 _SIGNALS: Final = ("StopIteration", "StopAsyncIteration", "GeneratorExit")
 """Exceptions that the interpreter takes for an end when it calls a function, as ``map`` does."""
 
-_PROBED: Final = {"attribute": AttributeError, "iter": TypeError, "len": TypeError}
+_PROBE_ERRORS: Final = {"attribute": AttributeError, "iter": TypeError, "len": TypeError}
 """The exceptions by which an object says that it lacks something; ``hasattr``, ``in`` and ``list`` swallow them."""
 
 
-class Prepared:
+class PreparedReferences:
     """The values that were computed ahead for tests, read out of their messages when they are asked for."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts
 
-    def __getitem__(self, place: int) -> Any:
-        return values.decode(json.loads(self.texts[place]), plain_only)
+    def __getitem__(self, index: int) -> Any:
+        return values.decode(json.loads(self.texts[index]), plain_only)
 
 
 def plain_only(value: Any) -> Any:
@@ -56,7 +56,7 @@ def plain_only(value: Any) -> Any:
 
 
 @functools.lru_cache(maxsize=4)  # many jobs have the same
-def compiled(trusted: str) -> types.CodeType:
+def compile_trusted(trusted: str) -> types.CodeType:
     """Return the code of a task's own source."""
     return compile(trusted, "<task>", "exec", dont_inherit=True)
 
@@ -70,12 +70,12 @@ def imports_of(tests: ast.Module) -> str:
     return "".join(f"{ast.unparse(node)}\n" for node in imports)
 
 
-def parts(found: Any) -> tuple[list[str], dict[str, Any] | None, bool]:
+def parse_batch(message: Any) -> tuple[list[str], dict[str, Any] | None, bool]:
     """Return texts, an exception, and whether these are the last ones, from what a program sent as such."""
-    fine = isinstance(found, list) and len(found) == 3 and isinstance(found[0], list)
-    if not fine or not all(isinstance(text, str) for text in found[0]):
+    is_valid = isinstance(message, list) and len(message) == 3 and isinstance(message[0], list)
+    if not is_valid or not all(isinstance(text, str) for text in message[0]):
         raise framing.Closed("an answer that is none")
-    texts, error, whole = found
+    texts, error, whole = message
     return (
         texts,
         error if error is None or isinstance(error, dict) else {},
@@ -130,10 +130,10 @@ class RemoteObject:
         return self._judge.ask("item", self._number, key)
 
     def __len__(self) -> int:
-        found = self._judge.ask("len", self._number)
-        if type(found) is not int:
+        length = self._judge.ask("len", self._number)
+        if type(length) is not int:
             raise TypeError("the program says a length that is no whole number")
-        return found
+        return length
 
     def __iter__(self) -> Iterator[Any]:
         iterator = self._judge.ask("iter", self._number)
@@ -169,13 +169,13 @@ class RemoteObject:
         return self._text("format", how)
 
     def _text(self, what: str, *more: str) -> str:
-        found = self._judge.ask(what, self._number, *more)
-        if type(found) is not str:
+        text = self._judge.ask(what, self._number, *more)
+        if type(text) is not str:
             raise TypeError("the program says a text that is none")
-        return found
+        return text
 
 
-def _computing(name: str) -> Callable[..., Any]:
+def _refuse_operation(name: str) -> Callable[..., Any]:
     def method(self: RemoteObject, *_: Any) -> Any:
         self._judge.not_asked(f"{name} of", self._name, "")
 
@@ -192,7 +192,7 @@ for _name in (
     *(f"{side}{name}" for side in ("", "r") for name in ("lshift", "rshift", "and", "xor", "or")),
     *("enter", "exit", "delitem", "floor", "ceil", "trunc"),
 ):
-    setattr(RemoteObject, f"__{_name}__", _computing(f"__{_name}__"))
+    setattr(RemoteObject, f"__{_name}__", _refuse_operation(f"__{_name}__"))
 
 
 class Awaitable(RemoteObject):
@@ -219,7 +219,7 @@ class Awaitable(RemoteObject):
         """Do nothing: no part of it runs on the tests' side."""
 
 
-class ProgramFailed(BaseException):
+class ProgramFailure(BaseException):
     """The program ended, or raised something that is no ``Exception`` or that means an end to the interpreter.
 
     No test may hide it, and nothing that calls a function for a test may mistake it for its own exception.
@@ -244,37 +244,39 @@ class TestProxy:
         space: dict[str, Any] = {"__name__": "tests"}
         passed: list[Any] = []
         try:
-            exec(compiled(job["trusted"]), space)
+            exec(compile_trusted(job["trusted"]), space)
             if "PASSED" in space:
                 space["PASSED"] = passed
             if job.get("prepared") is not None:
-                space["PREPARED"] = Prepared(job["prepared"])
+                space["PREPARED"] = PreparedReferences(job["prepared"])
             module = ast.parse(job["code"], TESTS)
             tests = compile(module, TESTS, "exec", dont_inherit=True)
         except Exception as error:
-            return {"outcome": "fault", "detail": f"the task's own code fails: {sentence(error)}"}
+            return {"outcome": "fault", "detail": f"the task's own code fails: {exception_summary(error)}"}
         try:
             self._send({"program": job["program"], "imports": imports_of(module)})
             self._reply("ready")
             for name in job["names"]:
                 space.pop(name, None)
-            wanted = [n for n in _names(tests) if n not in space and not hasattr(builtins, n)]
+            wanted = [
+                name for name in _global_names(tests) if name not in space and not hasattr(builtins, name)
+            ]
             self._fetch(job["names"], [name for name in wanted if name not in job["names"]], space)
             exec(tests, space)
         except BaseException as error:
             return {**self._judged(error), "tests": len(passed)}
         self._look_back()
-        found = {"outcome": "passed", "detail": ""} if self._failed is None else self._judged(self._failed)
-        return {**found, "tests": len(passed)}
+        verdict = {"outcome": "passed", "detail": ""} if self._failed is None else self._judged(self._failed)
+        return {**verdict, "tests": len(passed)}
 
     def _judged(self, error: BaseException) -> dict[str, Any]:
         """Return the verdict on the program, from an exception in the tests."""
         program = getattr(error, "of_program", None)
         if program is not None:
-            return described(program)
+            return describe_exception(program)
         if isinstance(error, (framing.Closed, framing.TooLate)):
-            return unanswered(error)
-        where = _line(error)
+            return no_answer_verdict(error)
+        where = _test_line(error)
         if isinstance(error, NameError) and error.name in self._missing:
             return {"outcome": "error", "detail": f"the program defines no {error.name}"}
         if isinstance(error, ModuleNotFoundError) and _is_foreign(error.name):
@@ -282,73 +284,75 @@ class TestProxy:
             return {"outcome": "fault", "detail": text}
         if isinstance(error, NotAskedError):
             return {"outcome": "error", "detail": f"test line {where}: {text_of(error)}"}
-        text = text_of(error) if isinstance(error, AssertionError) else sentence(error)
+        text = text_of(error) if isinstance(error, AssertionError) else exception_summary(error)
         if self._unordered:
             text += " (the members of a set came in another order than in one process)"
         return {"outcome": "wrong", "detail": f"test line {where}" + (f": {text}" if text else "")}
 
     # Requests to the program
 
-    def ask(self, what: str, of: int, *arguments: Any) -> Any:
-        """Read from an object of the program, or call it (``what`` is "call", with all arguments and keywords)."""
-        call = what == "call"
+    def ask(self, request: str, handle: int, *arguments: Any) -> Any:
+        """Read from an object of the program, or call it (``request`` is "call", with all arguments and keywords)."""
+        call = request == "call"
         extra = {"arguments": arguments[0], "keywords": arguments[1]} if call else {"arguments": arguments}
         encoded = {name: values.encode(value, self._handle) for name, value in extra.items()}
         self._look_back()
         try:
-            self._send({"ask": what, "of": of, **encoded})
-            return self._decoded(self._reply("value", what))
-        except _ENDS as error:
+            self._send({"ask": request, "of": handle, **encoded})
+            return self._decoded(self._reply("value", request))
+        except _FATAL as error:
             self._failed = self._failed or error  # whatever the tests do with it
             raise
 
     def each(
-        self, of: int, given: Sequence[str], seconds: Sequence[float], expected: Sequence[str]
+        self, handle: int, arguments: Sequence[str], seconds: Sequence[float], expected: Sequence[str]
     ) -> Iterator[tuple[bool, Any]]:
         """Call a function of the program on many arguments, and yield for each whether the message of its value is the
         expected one, and else the value.
 
-        ``given`` are messages of lists of arguments, ``seconds`` the limits of CPU time. The calls are asked for in
+        ``arguments`` are messages of lists of arguments, ``seconds`` the limits of CPU time. The calls are asked for in
         groups that grow, because most wrong programs fail early.
         """
-        at, many = 0, 1
-        while at < len(given):
+        start, size = 0, 1
+        while start < len(arguments):
             self._look_back()
-            upto = min(at + many, len(given))
+            stop = min(start + size, len(arguments))
             # Those of one request have one limit: it is seen from outside when one of them is over, but not which.
-            upto = next((place for place in range(at, upto) if seconds[place] != seconds[at]), upto)
-            texts, error = self._some(of, given[at:upto], seconds[at])
-            for place, text in enumerate(texts, at):
-                same = text == expected[place] and '"nan"' not in text
-                yield same, None if same else self._decoded(framing.parse_frame(text))
+            stop = next((index for index in range(start, stop) if seconds[index] != seconds[start]), stop)
+            texts, error = self._some(handle, arguments[start:stop], seconds[start])
+            for index, text in enumerate(texts, start):
+                is_expected = text == expected[index] and '"nan"' not in text
+                yield is_expected, None if is_expected else self._decoded(framing.parse_frame(text))
             if error is not None:
                 self._last_raised = error, "call"
-                if isinstance(error, _ENDS):
+                if isinstance(error, _FATAL):
                     self._failed = self._failed or error
                 raise error
-            at, many = at + len(texts), min(4 * many, _MOST_CALLS)
+            start, size = start + len(texts), min(4 * size, _MAX_CALLS)
 
-    def _some(self, of: int, given: Sequence[str], limit: float) -> tuple[list[str], BaseException | None]:
+    def _some(
+        self, handle: int, arguments: Sequence[str], limit: float
+    ) -> tuple[list[str], BaseException | None]:
         """Return the messages of the values of some calls, and what ended them, if not the program itself.
 
-        They come in several parts, no later than ``SOON`` after each other unless one call takes longer. So a part that
-        takes more than the limit of CPU time holds a call that does, whatever the program says.
+        They come in several messages, no later than ``FLUSH_SECONDS`` after each other unless a call takes longer. So a
+        message that takes more than the limit of CPU time contains a call that does, whatever the program says.
         """
         texts: list[str] = []
         try:
-            self._send({"ask": "each", "of": of, "arguments": [*given]})
-            whole = False
-            while not whole:
-                self._clock.limit(limit + SOON)
-                more, error, whole = parts(self._reply("each", longest=_LONGEST_ANSWER))
-                texts += more
-                if len(texts) > len(given) or (error is None and not more):
+            self._send({"ask": "each", "of": handle, "arguments": [*arguments]})
+            is_last = False
+            while not is_last:
+                self._clock.limit(limit + FLUSH_SECONDS)
+                new_texts, error, is_last = parse_batch(self._reply("each", longest=_MAX_ANSWER_BYTES))
+                texts += new_texts
+                if len(texts) > len(arguments) or (error is None and not new_texts):
                     raise framing.Closed("as many answers as were not asked for")
-        except _ENDS as failed:
+        except _FATAL as failed:
             return texts, failed
         finally:
             self._clock.unlimit()
-        return texts, None if error is None else _raised(error)
+        return texts, None if error is None else _to_exception(error)
 
     def not_asked(self, what: str, name: str, does: str) -> NoReturn:
         """Raise ``NotAskedError``, which fails the program whatever the tests do."""
@@ -357,16 +361,16 @@ class TestProxy:
         self._failed = self._failed or error
         raise error
 
-    def next(self, of: int) -> Any:
+    def next(self, handle: int) -> Any:
         """Return the next value of an iterator in the program.
 
         Raises ``StopIteration`` where the program's side reports the end, which is a different message from an
         exception.
         """
-        found = self.ask("next", of)
-        if found is END:
+        value = self.ask("next", handle)
+        if value is END:
             raise StopIteration
-        return found
+        return value
 
     def _look_back(self) -> None:
         """Check the program's exception that was raised last.
@@ -377,9 +381,9 @@ class TestProxy:
         raised, self._last_raised = self._last_raised, None
         if raised is None or self._failed is not None:
             return
-        error, what = raised
+        error, request = raised
         trace = error.__traceback__
-        if trace is None or (what in _PROBED and isinstance(error, _PROBED[what])):
+        if trace is None or (request in _PROBE_ERRORS and isinstance(error, _PROBE_ERRORS[request])):
             return  # no traceback: somebody has seen the exception and removed it, as assertRaises does
         while trace is not None and trace.tb_frame.f_code.co_filename == _HERE:
             trace = trace.tb_next
@@ -394,19 +398,19 @@ class TestProxy:
         """
         names = [*entries, *others]
         self._send({"ask": "names", "names": names})
-        found = self._reply("value")
-        if not isinstance(found, list) or len(found) != len(names):
+        messages = self._reply("value")
+        if not isinstance(messages, list) or len(messages) != len(names):
             raise framing.Closed("the program's names are no list")
-        for name, message in zip(names, found, strict=True):
+        for name, message in zip(names, messages, strict=True):
             kind = message[0] if isinstance(message, list) and message else None
             if kind == "?":
                 self._missing.add(name)
             elif name in _IMPORTED and name not in entries:
-                space[name] = _imported(name)
+                space[name] = _import_standard(name)
             elif kind == "m":
                 module = message[1]
                 if isinstance(module, str) and module.partition(".")[0] in _IMPORTED:
-                    space[name] = _imported(module)
+                    space[name] = _import_standard(module)
             else:
                 space[name] = self._decoded(message)
 
@@ -425,7 +429,7 @@ class TestProxy:
             if "callback" in reply:
                 self._call_back(reply)
             elif "error" in reply:
-                error = _raised(reply["error"])
+                error = _to_exception(reply["error"])
                 self._last_raised = error, what
                 raise error
             elif what == "next" and "end" in reply:
@@ -441,7 +445,7 @@ class TestProxy:
             function = self._functions[reply["callback"]]
             arguments, keywords = self._decoded(reply["arguments"]), self._decoded(reply["keywords"])
             message = {"returned": values.encode(function(*arguments, **keywords), self._handle)}
-        except _ENDS:
+        except _FATAL:
             raise
         except Exception as error:
             self._last_raised = None  # the program is told of it
@@ -466,7 +470,7 @@ class TestProxy:
     def _decoded(self, message: Any) -> Any:
         try:
             return values.decode(message, self._owned)
-        except (values.UntravelledError, RecursionError) as error:
+        except (values.UnsendableError, RecursionError) as error:
             raise framing.Closed(f"an answer that is no value: {error}") from None
         except MemoryError:
             raise framing.Closed("an answer that is too large") from None
@@ -494,38 +498,38 @@ class TestProxy:
 _HERE: Final = TestProxy.ask.__code__.co_filename
 
 
-_ENDS: Final = (framing.Closed, framing.TooLate, ProgramFailed)
+_FATAL: Final = (framing.Closed, framing.TooLate, ProgramFailure)
 """Exceptions that fail the program, whatever the tests do with them."""
 
-_MOST_CALLS: Final = 64
+_MAX_CALLS: Final = 64
 """Calls that are asked for at once."""
 
-_LONGEST_ANSWER: Final = 4 * framing.LONGEST
+_MAX_ANSWER_BYTES: Final = 4 * framing.LONGEST
 """The size limit, in bytes, of a message with the values of such calls."""
 
 
-def _raised(program: Any) -> BaseException:
+def _to_exception(program: Any) -> BaseException:
     """Return the exception to raise in the tests for one of the program's.
 
     It has the same builtin type, if that is an ``Exception`` that only tests can catch.
     """
     if not isinstance(program, dict):
         return framing.Closed("an error that is none")
-    made: BaseException = ProgramFailed("the program ended")
+    exception: BaseException = ProgramFailure("the program ended")
     names = types_of(program)
     for name in () if set(names) & set(_SIGNALS) else names:
         kind = getattr(builtins, name, None)
         if isinstance(kind, type) and issubclass(kind, Exception):
             try:
-                made = kind(str(program.get("text")))
+                exception = kind(str(program.get("text")))
             except TypeError:  # UnicodeDecodeError and the like take more arguments
                 continue
             break
-    made.of_program = program  # type: ignore[attr-defined]
-    return made
+    exception.of_program = program  # type: ignore[attr-defined]
+    return exception
 
 
-def _imported(name: str) -> types.ModuleType:
+def _import_standard(name: str) -> types.ModuleType:
     """Return a module of the standard library. Raises ``ImportError`` where there is none of that name."""
     __import__(name)
     return sys.modules[name]
@@ -536,16 +540,16 @@ def _is_foreign(name: str | None) -> bool:
     return bool(name) and str(name).partition(".")[0] not in sys.stdlib_module_names
 
 
-def _names(code: types.CodeType) -> list[str]:
+def _global_names(code: types.CodeType) -> list[str]:
     """Return the names that code and the functions in it look up, attributes included."""
-    found = dict.fromkeys(code.co_names)
+    names = dict.fromkeys(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            found |= dict.fromkeys(_names(constant))
-    return list(found)
+            names |= dict.fromkeys(_global_names(constant))
+    return list(names)
 
 
-def _line(error: BaseException) -> int | None:
+def _test_line(error: BaseException) -> int | None:
     line, trace = None, error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == TESTS:
@@ -554,7 +558,7 @@ def _line(error: BaseException) -> int | None:
     return line
 
 
-def unanswered(error: framing.Closed | framing.TooLate) -> dict[str, Any]:
+def no_answer_verdict(error: framing.Closed | framing.TooLate) -> dict[str, Any]:
     """Return the verdict on a program that gave no answer."""
     if isinstance(error, framing.TooLate):
         return {"outcome": "timeout", "detail": str(error)}

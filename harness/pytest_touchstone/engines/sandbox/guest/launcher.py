@@ -119,11 +119,11 @@ class Launcher:
             try:
                 if fault:
                     raise OSError(fault)
-                found = self._launch(jail.ProgramLimits(**asked["limits"]), report, rest)
+                outcome = self._launch(jail.ProgramLimits(**asked["limits"]), report, rest)
             except OSError as error:
-                found = {"fault": str(error)}
+                outcome = {"fault": str(error)}
             with suppress(framing.Closed):
-                framing.send(report, found)
+                framing.send(report, outcome)
             for descriptor in (report, *rest):
                 with suppress(OSError):
                     os.close(descriptor)
@@ -150,7 +150,7 @@ class Launcher:
             child = self._namespaces.fork()
         if child == 0:
             os.close(report)
-            _be_program(rest, limits, self._system_calls, self._isolated)
+            _run_as_program(rest, limits, self._system_calls, self._isolated)
         script = len(rest) > 1
         try:
             for descriptor in rest:
@@ -162,7 +162,7 @@ class Launcher:
                 jail.drop_tmp()
 
 
-def _be_program(
+def _run_as_program(
     descriptors: list[int], limits: jail.ProgramLimits, system_calls: bytes, isolated: bool
 ) -> None:
     """Become the program; does not return."""

@@ -35,14 +35,14 @@ _RESERVE: Final = 2**23
 _MOST_TEXT: Final = framing.LONGEST // 8
 """Characters of several values in one message; beyond it, the next ones get a message of their own."""
 
-SOON: Final = 0.02
+FLUSH_SECONDS: Final = 0.02
 """Seconds after which values are sent that are there, before the rest of those asked for."""
 
 BUILTIN_TYPES: Final = frozenset(kind for kind in vars(builtins).values() if isinstance(kind, type))
 """Types that are sent by name."""
 
 
-def _awaited(value: Any) -> Any:
+def _await_value(value: Any) -> Any:
     """Return the result of awaiting the value, in a new event loop."""
     import asyncio  # few programs need it
 
@@ -53,7 +53,7 @@ def _awaited(value: Any) -> Any:
 
 
 _READS: Final[dict[str, Callable[..., Any]]] = {
-    "await": _awaited,
+    "await": _await_value,
     "iter": iter,
     "len": len,
     "repr": repr,
@@ -84,12 +84,12 @@ def run_script(descriptor: int) -> int:
     request = framing.receive(descriptor)
     host = _ProgramHost(descriptor)
     _open_streams_by_name()
-    said = host.run(request["program"], "__main__")
+    outcome = host.run(request["program"], "__main__")
     try:
         host.end()
     except Exception as error:  # the reader may have stopped reading
-        said = said if "error" in said else {"error": host.described(error)}
-    raised = said.get("error")
+        outcome = outcome if "error" in outcome else {"error": host.described(error)}
+    raised = outcome.get("error")
     if raised and raised["types"][0] == "SystemExit" and raised["code"] in (None, 0):
         raised = None
     if raised:
@@ -137,7 +137,9 @@ class _ProgramHost:
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
         left = [
-            one for one in self._module.values() if isinstance(one, (io.TextIOWrapper, io.BufferedWriter))
+            stream
+            for stream in self._module.values()
+            if isinstance(stream, (io.TextIOWrapper, io.BufferedWriter))
         ]
         for stream in (sys.stdout, *left, sys.__stdout__):
             if stream is not None and not getattr(stream, "closed", False):
@@ -157,14 +159,14 @@ class _ProgramHost:
                 return {"each": self._each(target, request["arguments"])}
             arguments = self._decoded(request["arguments"])
             if request["ask"] == "call":
-                found = target(*arguments, **self._decoded(request["keywords"]))
+                value = target(*arguments, **self._decoded(request["keywords"]))
             elif request["ask"] == "next":
-                found = next(target, self)
-                if found is self:
+                value = next(target, self)
+                if value is self:
                     return {"end": True}
             else:
-                found = _READS[request["ask"]](target, *arguments)
-            return {"value": values.encode(found, self._handle)}
+                value = _READS[request["ask"]](target, *arguments)
+            return {"value": values.encode(value, self._handle)}
         except framing.Closed:
             raise
         except BaseException as error:
@@ -174,24 +176,24 @@ class _ProgramHost:
         """Return the messages of the values of calls, as texts, the exception of the one that ended them, if any, and
         True.
 
-        Those that are there ``SOON``, or are long, are sent ahead of the others.
+        Those that are there ``FLUSH_SECONDS``, or are long, are sent ahead of the others.
         """
-        found: list[str] = []
-        size, began = 0, time.perf_counter()
-        for given in arguments:
-            if size > _MOST_TEXT or (found and time.perf_counter() - began > SOON):
-                self.say({"each": [found, None, False]})
-                found, size, began = [], 0, time.perf_counter()
+        texts: list[str] = []
+        size, started = 0, time.perf_counter()
+        for message in arguments:
+            if size > _MOST_TEXT or (texts and time.perf_counter() - started > FLUSH_SECONDS):
+                self.say({"each": [texts, None, False]})
+                texts, size, started = [], 0, time.perf_counter()
             try:
-                value = target(*self._decoded(json.loads(given)))
+                value = target(*self._decoded(json.loads(message)))
                 text = values.text(value, self._handle)
             except framing.Closed:
                 raise
             except BaseException as error:
-                return [found, self.described(error), True]
-            found.append(text)
+                return [texts, self.described(error), True]
+            texts.append(text)
             size += len(text)
-        return [found, None, True]
+        return [texts, None, True]
 
     def described(self, error: BaseException) -> dict[str, Any]:
         """Return an exception as data: the names of its types, the line of the program, the text."""
@@ -208,7 +210,7 @@ class _ProgramHost:
         code = code[:500] if isinstance(code, str) else code
         return {
             "types": [kind.__name__ for kind in type(error).__mro__],
-            "text": _text(error)[: 2 * values.LONGEST],
+            "text": _safe_text(error)[: 2 * values.LONGEST],
             "line": line,
             "code": code if isinstance(code, (int, str, type(None))) else str(type(code)),
             "number": error.errno if isinstance(error, OSError) else None,
@@ -217,16 +219,16 @@ class _ProgramHost:
     def _looked_up(self, name: str) -> Any:
         if name not in self._module:
             return ["?"]
-        found = self._module[name]
-        if isinstance(found, types.ModuleType):
-            return ["m", found.__name__]
-        return values.encode(found, self._handle)
+        value = self._module[name]
+        if isinstance(value, types.ModuleType):
+            return ["m", value.__name__]
+        return values.encode(value, self._handle)
 
     def _handle(self, value: Any) -> Any:
         """Return the message for an object that is no plain data; the same object always has the same number."""
         if type(value) is list:  # for a set in another order, which is the judge's to tell
             return None
-        if isinstance(value, _Asked):
+        if isinstance(value, _TestFunction):
             return ["k", value.number]
         if isinstance(value, type) and value in BUILTIN_TYPES:
             return ["T", value.__name__]
@@ -250,7 +252,7 @@ class _ProgramHost:
             return getattr(builtins, message[1])
         if message[0] == values.UNORDERED:
             return None
-        return self._asked.setdefault(message[1], _Asked(self, message[1]))
+        return self._asked.setdefault(message[1], _TestFunction(self, message[1]))
 
     def ask_back(self, number: int, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Call a function of the tests that was passed to the program as an argument."""
@@ -270,7 +272,7 @@ class _ProgramHost:
             self.say(self.answer(request))
 
 
-class _Asked:
+class _TestFunction:
     """A function of the tests, as the program sees it."""
 
     def __init__(self, host: _ProgramHost, number: int) -> None:
@@ -290,24 +292,24 @@ _STREAMS: Final = {
 
 def _open_streams_by_name() -> None:
     """Let a script open its streams by the names that they have as files, which here lead nowhere: /proc is empty."""
-    plain, low = io.open, os.open
+    original_open, original_os_open = io.open, os.open
 
     def number(path: Any) -> int | None:
         return _STREAMS.get(os.fsdecode(path)) if isinstance(path, (str, bytes, os.PathLike)) else None
 
-    def opened(file: Any, *more: Any, **named: Any) -> Any:
+    def opened(file: Any, *arguments: Any, **keywords: Any) -> Any:
         stream = number(file)
-        return plain(file if stream is None else os.dup(stream), *more, **named)
+        return original_open(file if stream is None else os.dup(stream), *arguments, **keywords)
 
-    def opened_low(path: Any, *more: Any, **named: Any) -> int:
+    def opened_low(path: Any, *arguments: Any, **keywords: Any) -> int:
         stream = number(path)
-        return low(path, *more, **named) if stream is None else os.dup(stream)
+        return original_os_open(path, *arguments, **keywords) if stream is None else os.dup(stream)
 
     builtins.open = io.open = opened
     os.open = opened_low
 
 
-def _text(error: BaseException) -> str:
+def _safe_text(error: BaseException) -> str:
     try:
         return str(error)
     except BaseException:  # the text comes from the program

@@ -26,7 +26,7 @@ from typing import Any, Final
 from . import framing, jail, judge, launcher, test_runner
 from .jail import give_names
 from .launcher import ForkServer, fork_for_each, import_common
-from .values import described, shortened
+from .values import describe_exception, shorten
 
 PRECISION: Final = 1e-5
 """The absolute difference from which on two numbers are not the same."""
@@ -35,14 +35,16 @@ _SPACE: Final = re.compile("[ \n\t\r\v]+")
 _LOWER: Final = {ord(letter): letter.lower() for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ"}
 
 
-def same_printed(expected: str, printed: str) -> bool:
+def same_output(expected: str, printed: str) -> bool:
     """Return whether both have the same words, split at spaces, tabs and line ends.
 
     The case of ASCII letters does not matter. Where any words differ, all that are numbers count as such: two are the
     same if they differ by less than ``PRECISION``, and infinite ones are the same as none.
     """
-    mine, its = _words(expected), _words(printed)
-    return mine == its or (len(mine) == len(its) and all(map(_same_word, mine, its)))
+    expected_words, printed_words = _words(expected), _words(printed)
+    return expected_words == printed_words or (
+        len(expected_words) == len(printed_words) and all(map(_same_word, expected_words, printed_words))
+    )
 
 
 def _words(text: str) -> list[str]:
@@ -64,16 +66,16 @@ def _number(word: str) -> float:
     return float(word)
 
 
-_JOBS_OF_TESTS: Final = 64
+_JOBS_PER_TEST_PROCESS: Final = 64
 """Jobs per test process, so that the state that tests leave behind does not build up for ever."""
 _GRACE: Final = 2.0
 """Extra seconds for the tests, beyond the program's."""
 
-_LONGEST_ERROR: Final = 2**16
+_MAX_ERROR_BYTES: Final = 2**16
 """The size limit, in bytes, of a script's report of an exception: reading a longer one, which may be a number of a
 million digits, would keep this process from all other programs."""
 
-_FULL: Final = 0.9
+_MEMORY_SHARE: Final = 0.9
 """The share of its limit from which on a program's memory explains an end that Python does not."""
 
 _MISTAKEN: Final = ("ended by signal", "SystemError")
@@ -105,13 +107,13 @@ def main() -> None:
 class TestProcess:
     """The process of a slot's tests.
 
-    It judges jobs one after the other. Another is forked once it has ended or has judged ``_JOBS_OF_TESTS``.
+    It judges jobs one after the other. Another is forked once it has ended or has judged ``_JOBS_PER_TEST_PROCESS``.
     """
 
     def __init__(self, server: ForkServer, slot: int) -> None:
         self._server, self._slot = server, slot
         self._connection = self._forked()
-        self._left = _JOBS_OF_TESTS
+        self._left = _JOBS_PER_TEST_PROCESS
 
     def judge(self, job: dict[str, Any], asking: socket.socket, deadline: float) -> dict[str, Any]:
         """Return the verdict on a job whose program answers at the other end of ``asking``."""
@@ -122,25 +124,25 @@ class TestProcess:
             socket.send_fds(self._connection, [b"j"], [asking.fileno()])
             asking.close()  # otherwise the program's end of it would not be seen
             framing.send(self._connection.fileno(), job, wait=framing.until(deadline))
-            found = framing.receive(
+            verdict = framing.receive(
                 self._connection.fileno(), longest=test_runner.LONGEST_JOB, wait=framing.until(deadline)
             )
         except framing.TooLate:
-            found = {"outcome": "timeout", "detail": "the tests took too long"}
+            verdict = {"outcome": "timeout", "detail": "the tests took too long"}
             self._renew()
         except (framing.Closed, OSError):
-            found = {
+            verdict = {
                 "outcome": "timeout",
                 "detail": "the tests were ended: comparing the answers took too long",
             }
             self._renew()
-        return found if isinstance(found, dict) else {}
+        return verdict if isinstance(verdict, dict) else {}
 
     def _renew(self) -> None:
         """Drop the process, which then exits, and have another forked."""
         self._connection.close()
         self._connection = self._forked()
-        self._left = _JOBS_OF_TESTS
+        self._left = _JOBS_PER_TEST_PROCESS
 
     def _forked(self) -> socket.socket:
         mine, theirs = socket.socketpair()
@@ -177,12 +179,12 @@ class Supervisor:
         while True:
             job = self._jobs.get()
             try:
-                found = self._work_of(job)(job, slot)
+                result = self._work_of(job)(job, slot)
             except BrokenPipeError:
                 os._exit(1)  # a server of this process is gone: the harness starts another supervisor
             except BaseException as error:
-                found = {"outcome": "fault", "detail": f"{type(error).__name__}: {error}"}
-            self._say({"id": job["id"], **found})
+                result = {"outcome": "fault", "detail": f"{type(error).__name__}: {error}"}
+            self._say({"id": job["id"], **result})
 
     def _work_of(self, job: dict[str, Any]) -> Callable[[dict[str, Any], int], dict[str, Any]]:
         if "compute" in job:
@@ -194,8 +196,8 @@ class Supervisor:
         limits = jail.ProgramLimits(**job["limits"])
         asking, nobody = socket.socketpair()
         with nobody, asking:
-            parts = {"compute": job["compute"], "trusted": job["trusted"], "cpu": limits.cpu}
-            return self._tests[slot].judge(parts, asking, time.monotonic() + limits.wall)
+            message = {"compute": job["compute"], "trusted": job["trusted"], "cpu": limits.cpu}
+            return self._tests[slot].judge(message, asking, time.monotonic() + limits.wall)
 
     def _called(self, job: dict[str, Any], slot: int) -> dict[str, Any]:
         """Run a program and the tests that call it."""
@@ -208,54 +210,54 @@ class Supervisor:
             asked.close()
             reporting.close()
             keys = ("program", "code", "trusted", "names", "reference", "prepared")
-            parts = {key: job[key] for key in keys}
-            parts |= {"cpu": limits.cpu + _GRACE, "wall": limits.wall}
+            message = {key: job[key] for key in keys}
+            message |= {"cpu": limits.cpu + _GRACE, "wall": limits.wall}
             # The program's time, and then that of tests which a busy machine gives as little of a core.
-            longest = limits.longest + parts["cpu"] / jail.LEAST_SHARE
-            verdict = self._tests[slot].judge(parts, asking, time.monotonic() + longest)
+            longest = limits.longest + message["cpu"] / jail.LEAST_SHARE
+            verdict = self._tests[slot].judge(message, asking, time.monotonic() + longest)
             if verdict["outcome"] == "crashed":
                 # Its connection closes a moment before the program has ended, and how it ended is worth
                 # knowing.
                 select.select([reported], [], [], _LAST_MOMENT)
             reported.shutdown(socket.SHUT_WR)
-            return _settled(verdict, self._report(reported, limits), limits)
+            return _merge_report(verdict, self._report(reported, limits), limits)
         finally:
-            for one in (asking, asked, reported, reporting):
-                one.close()
+            for connection in (asking, asked, reported, reporting):
+                connection.close()
 
     def _report(self, reported: socket.socket, limits: jail.ProgramLimits) -> dict[str, Any]:
         try:
-            found = framing.receive(
+            report = framing.receive(
                 reported.fileno(), wait=framing.until(time.monotonic() + limits.longest + _GRACE)
             )
         except (framing.Closed, framing.TooLate):
             return {"fault": "the launcher of the program gave no report"}
-        return found if isinstance(found, dict) else {}
+        return report if isinstance(report, dict) else {}
 
     # Programs that read and print
 
     def _scripted(self, job: dict[str, Any], slot: int) -> dict[str, Any]:
         """Run a program on every input, until it prints something other than what is expected."""
         seconds = 0.0
-        for number, (given, expected) in enumerate(job["pairs"]):
-            found, printed = self._run_script(job, slot, given)
-            seconds += found["seconds"]
-            if found["outcome"] == "passed" and not same_printed(expected, printed):
-                shown = shortened(" ".join(printed.split()))
-                found |= {"outcome": "wrong", "detail": f"printed {shown!r}"}
-            if found["outcome"] != "passed":
-                where = f"test {number + 1}: {found['detail']}"
-                return {**found, "detail": where, "seconds": seconds, "tests": number}
+        for index, (text, expected) in enumerate(job["pairs"]):
+            result, printed = self._run_script(job, slot, text)
+            seconds += result["seconds"]
+            if result["outcome"] == "passed" and not same_output(expected, printed):
+                shown = shorten(" ".join(printed.split()))
+                result |= {"outcome": "wrong", "detail": f"printed {shown!r}"}
+            if result["outcome"] != "passed":
+                detail = f"test {index + 1}: {result['detail']}"
+                return {**result, "detail": detail, "seconds": seconds, "tests": index}
         return {"outcome": "passed", "detail": "", "seconds": seconds, "tests": len(job["pairs"])}
 
-    def _run_script(self, job: dict[str, Any], slot: int, given: str) -> tuple[dict[str, Any], str]:
+    def _run_script(self, job: dict[str, Any], slot: int, text: str) -> tuple[dict[str, Any], str]:
         limits = jail.ProgramLimits(**job["limits"])
         with ExitStack() as opened:
             ends = (*socket.socketpair(), *socket.socketpair())
             mine, theirs, reported, reporting = map(opened.enter_context, ends)
             read, feeding = os.pipe()
             program_input = opened.enter_context(os.fdopen(read, "rb"))
-            threading.Thread(target=_feed, args=(feeding, given.encode()), daemon=True).start()
+            threading.Thread(target=_write_input, args=(feeding, text.encode()), daemon=True).start()
             printed_by, write = os.pipe()
             opened.callback(os.close, printed_by)
             program_output = opened.enter_context(os.fdopen(write, "wb"))
@@ -266,7 +268,7 @@ class Supervisor:
             with suppress(framing.Closed, framing.TooLate):  # its report says why it did not read
                 deadline = time.monotonic() + limits.longest
                 framing.send(mine.fileno(), {"program": job["program"]}, wait=framing.until(deadline))
-            printed = _printed(printed_by, limits)
+            printed = _read_output(printed_by, limits)
             if printed is None:
                 reported.shutdown(socket.SHUT_WR)  # the launcher sees this and ends the program
                 detail = f"printed more than {limits.output} MiB"
@@ -277,40 +279,44 @@ class Supervisor:
                 verdict = {"outcome": "crashed", "detail": judge.NO_ANSWER}
                 with suppress(framing.Closed, framing.TooLate):
                     until = framing.until(time.monotonic() + _GRACE)
-                    said = framing.receive(mine.fileno(), longest=_LONGEST_ERROR, wait=until)
-                    verdict = described(said) if isinstance(said, dict) else verdict
-            return _settled(verdict, report, limits), printed.decode("utf-8", "replace")
+                    error = framing.receive(mine.fileno(), longest=_MAX_ERROR_BYTES, wait=until)
+                    verdict = describe_exception(error) if isinstance(error, dict) else verdict
+            return _merge_report(verdict, report, limits), printed.decode("utf-8", "replace")
 
 
-def _feed(descriptor: int, given: bytes) -> None:
+def _write_input(descriptor: int, content: bytes) -> None:
     """Write a program's input, as far as it reads it, and close the descriptor."""
     with suppress(OSError), os.fdopen(descriptor, "wb") as pipe:
-        pipe.write(given)
+        pipe.write(content)
 
 
-def _printed(descriptor: int, limits: jail.ProgramLimits) -> bytes | None:
+def _read_output(descriptor: int, limits: jail.ProgramLimits) -> bytes | None:
     """Return what a program prints until it closes its output or its time is over; None where that is too much."""
     wait = framing.until(time.monotonic() + limits.longest + _GRACE)
     printed = bytearray()
     with suppress(framing.TooLate):
         while len(printed) <= limits.output * 2**20:
             wait(descriptor, select.POLLIN)
-            if not (part := os.read(descriptor, 2**20)):
+            if not (chunk := os.read(descriptor, 2**20)):
                 return bytes(printed)
-            printed += part
+            printed += chunk
         return None
     return bytes(printed)
 
 
-def _settled(verdict: dict[str, Any], report: dict[str, Any], limits: jail.ProgramLimits) -> dict[str, Any]:
+def _merge_report(
+    verdict: dict[str, Any], report: dict[str, Any], limits: jail.ProgramLimits
+) -> dict[str, Any]:
     """Return the verdict together with the program's end, which explains a missing answer."""
-    found = {"tests": 0, **verdict, "seconds": float(report.get("seconds", 0.0))}
+    result = {"tests": 0, **verdict, "seconds": float(report.get("seconds", 0.0))}
     if verdict["outcome"] != "passed" or report.get("why") == "cpu":
-        found |= _ending(verdict, report, limits)
-    return found
+        result |= _explain_end(verdict, report, limits)
+    return result
 
 
-def _ending(verdict: dict[str, Any], report: dict[str, Any], limits: jail.ProgramLimits) -> dict[str, Any]:
+def _explain_end(
+    verdict: dict[str, Any], report: dict[str, Any], limits: jail.ProgramLimits
+) -> dict[str, Any]:
     """Return the parts of a failed program's verdict that the launcher's report knows better."""
     why, ended_by, code = report.get("why"), report.get("signal"), report.get("code")
     if "fault" in report:
@@ -322,18 +328,18 @@ def _ending(verdict: dict[str, Any], report: dict[str, Any], limits: jail.Progra
         }
     if why == "wall":
         return {"outcome": "timeout", "detail": f"still there after {limits.wall:g} s"}
-    found = {}
+    changes = {}
     if verdict["outcome"] == "crashed" and why == "ended" and verdict["detail"].startswith(judge.NO_ANSWER):
         if ended_by == signal.SIGKILL:  # the first process in a namespace cannot be killed from inside
             return {"outcome": "memory", "detail": "ended by the kernel, which had no memory left"}
-        found = {"detail": f"ended by signal {ended_by}" if ended_by else f"ended with exit code {code}"}
-    detail = {**verdict, **found}["detail"]
-    if report.get("memory", 0) >= _FULL * limits.memory and detail.startswith(_MISTAKEN):
+        changes = {"detail": f"ended by signal {ended_by}" if ended_by else f"ended with exit code {code}"}
+    detail = {**verdict, **changes}["detail"]
+    if report.get("memory", 0) >= _MEMORY_SHARE * limits.memory and detail.startswith(_MISTAKEN):
         return {
             "outcome": "memory",
             "detail": f"{detail}, with {report['memory']} of {limits.memory} MiB in use",
         }
-    return found
+    return changes
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from . import framing, jail, values
 from .jail import ProgramClock
-from .judge import TestProxy, compiled, plain_only, unanswered
-from .values import described, sentence, types_of
+from .judge import TestProxy, compile_trusted, no_answer_verdict, plain_only
+from .values import describe_exception, exception_summary, types_of
 
 
 def computed(job: dict[str, Any]) -> dict[str, Any]:
@@ -19,13 +19,13 @@ def computed(job: dict[str, Any]) -> dict[str, Any]:
     space: dict[str, Any] = {"__name__": "tests"}
     texts: list[str] = []
     try:
-        exec(compiled(job["trusted"]), space)
+        exec(compile_trusted(job["trusted"]), space)
         for value in eval(compile(job["compute"], "<task>", "eval", dont_inherit=True), space):
             texts.append(values.text(value, plain_only))
             del value  # it may be most of the memory
     except Exception as error:
         where = f"the task's own code fails at value {len(texts)}"
-        return {"outcome": "fault", "detail": f"{where}: {sentence(error)}"}
+        return {"outcome": "fault", "detail": f"{where}: {exception_summary(error)}"}
     return {"outcome": "passed", "detail": "", "texts": texts}
 
 
@@ -39,14 +39,14 @@ def reference(descriptor: int, clock: ProgramClock, job: dict[str, Any]) -> dict
         framing.send(descriptor, {"program": f"{job['program']}\n{job['code']}"}, wait=clock.wait)
         reply = framing.receive(descriptor, wait=clock.wait)
     except (framing.Closed, framing.TooLate) as error:
-        return unanswered(error)
+        return no_answer_verdict(error)
     if isinstance(reply, dict) and "ready" in reply:
         return {"outcome": "passed", "detail": ""}
     raised = reply.get("error") if isinstance(reply, dict) else None
     if not isinstance(raised, dict):
         return {"outcome": "crashed", "detail": "an answer that is none"}
-    found = described(raised)
-    return {**found, "outcome": "wrong"} if "AssertionError" in types_of(raised) else found
+    verdict = describe_exception(raised)
+    return {**verdict, "outcome": "wrong"} if "AssertionError" in types_of(raised) else verdict
 
 
 LONGEST_JOB: Final = 2**30
@@ -97,7 +97,7 @@ def _verdict(job: dict[str, Any], program: int) -> dict[str, Any]:
         clock = ProgramClock(program, job["wall"])
         return reference(program, clock, job) if job["reference"] else TestProxy(program, clock).verdict(job)
     except framing.Closed as error:
-        return unanswered(error)
+        return no_answer_verdict(error)
     except Exception as error:
         return {"outcome": "fault", "detail": f"the tests cannot run: {error}"}
     finally:

@@ -20,30 +20,30 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final
 
-DEEPEST: Final = 150
+MAX_DEPTH: Final = 150
 """The deepest level of nesting that can be sent."""
 
 UNORDERED: Final = "?"
 """``own`` is given a list of it for a set whose members come in another order on the other side."""
 
-LARGE: Final = 2**21
+MAX_ITEMS: Final = 2**21
 """The items of a list, and of those in it, beyond which only a digest of it is sent."""
 
 _SAFE: Final = 2**53
 
 
-class UntravelledError(Exception):
+class UnsendableError(Exception):
     """A value that cannot be sent, or a message that is no value."""
 
 
-Own = Callable[[Any], Any]
+ObjectHook = Callable[[Any], Any]
 """Gives the message of an object that is no plain value, or the object of such a message."""
 
 
-def encode(value: Any, own: Own, depth: int = 0) -> Any:
-    """Return the message of a value; ``own`` gives the messages of objects that are no plain data.
+def encode(value: Any, encode_object: ObjectHook, depth: int = 0) -> Any:
+    """Return the message of a value; ``encode_object`` gives the messages of objects that are no plain data.
 
-    Instances of subclasses of builtin types are sent as the builtin type. Raises ``UntravelledError`` for a value
+    Instances of subclasses of builtin types are sent as the builtin type. Raises ``UnsendableError`` for a value
     that is nested too deep, such as one that contains itself.
     """
     if value is None or value is True or value is False:
@@ -53,29 +53,31 @@ def encode(value: Any, own: Own, depth: int = 0) -> Any:
         return value if kind is str or value - value == 0 else ["f", str(value)]
     if kind is int:
         return value if -_SAFE < value < _SAFE else ["i", hex(value)]
-    if depth > DEEPEST:
-        raise UntravelledError(f"a value nested deeper than {DEEPEST} levels")
-    for base, tag, parts, leaf in _KINDS:
+    if depth > MAX_DEPTH:
+        raise UnsendableError(f"a value nested deeper than {MAX_DEPTH} levels")
+    for base, tag, split, reduce in _KINDS:
         if isinstance(value, base):
-            if leaf is not None:
-                return [tag, *leaf(value)]
-            inner = list(parts(value))
+            if reduce is not None:
+                return [tag, *reduce(value)]
+            members = list(split(value))
             if tag in _SETS:
-                _set(_SETS[tag], inner, own)
-            return [tag, [encode(part, own, depth + 1) for part in inner]]
-    return own(value)
+                _set(_SETS[tag], members, encode_object)
+            return [tag, [encode(member, encode_object, depth + 1) for member in members]]
+    return encode_object(value)
 
 
-def text(value: Any, own: Own) -> str:
-    """Return the message of a value as JSON. That of a ``LARGE`` list or tuple is a digest, which has no value again:
-    all that can be said is whether two are the same."""
-    if type(value) in (list, tuple) and len(value) + sum(map(_items, value)) > LARGE:
+def text(value: Any, encode_object: ObjectHook) -> str:
+    """Return the message of a value as JSON.
+
+    The message of a list or tuple of more than ``MAX_ITEMS`` items is a digest: it shows only whether two are equal.
+    """
+    if type(value) in (list, tuple) and len(value) + sum(map(_items, value)) > MAX_ITEMS:
         digest = hashlib.sha256(type(value).__name__.encode())
-        for item in value:
-            digest.update(f"{item!r},".encode())
+        for element in value:
+            digest.update(f"{element!r},".encode())
         message: Any = ["#", digest.hexdigest()]
     else:
-        message = encode(value, own)
+        message = encode(value, encode_object)
     return json.dumps(message, separators=(",", ":"))
 
 
@@ -83,52 +85,56 @@ def _items(value: Any) -> int:
     return len(value) if type(value) in (list, tuple) else 0
 
 
-def decode(message: Any, own: Own, depth: int = 0) -> Any:
-    """Return the value of a message, in exact builtin types; ``own`` gives the values of handles.
+def decode(message: Any, decode_object: ObjectHook, depth: int = 0) -> Any:
+    """Return the value of a message, in exact builtin types; ``decode_object`` gives the values of handles.
 
-    Raises ``UntravelledError`` for a message that holds no value.
+    Raises ``UnsendableError`` for a message that holds no value.
     """
     if not isinstance(message, list):
         if isinstance(message, dict):
-            raise UntravelledError("a dict is no message")
+            raise UnsendableError("a dict is no message")
         return message
-    if depth > DEEPEST or not message or not isinstance(message[0], str):
-        raise UntravelledError("no message of a value")
+    if depth > MAX_DEPTH or not message or not isinstance(message[0], str):
+        raise UnsendableError("no message of a value")
     try:
         if (make := _MADE_OF_PARTS.get(message[0])) is not None:
-            return make([decode(part, own, depth + 1) for part in message[1]])
-        if (read := _READ.get(message[0])) is not None:
+            return make([decode(member, decode_object, depth + 1) for member in message[1]])
+        if (read := _READERS.get(message[0])) is not None:
             return read(*message[1:])
         if message[0] in _SETS:
-            return _set(_SETS[message[0]], [decode(part, own, depth + 1) for part in message[1]], own)
-        if message[0] == "#":
-            raise UntravelledError(
-                f"of values with more than {LARGE} parts is known only whether they are the same"
+            return _set(
+                _SETS[message[0]],
+                [decode(member, decode_object, depth + 1) for member in message[1]],
+                decode_object,
             )
-        return own(message)
+        if message[0] == "#":
+            raise UnsendableError(
+                f"of values with more than {MAX_ITEMS} parts is known only whether they are the same"
+            )
+        return decode_object(message)
     except (ValueError, TypeError, IndexError, ArithmeticError, KeyError, AttributeError) as error:
-        raise UntravelledError(f"no message of a value: {error}") from None
+        raise UnsendableError(f"no message of a value: {error}") from None
 
 
-def _set(kind: type[Any], members: list[Any], own: Own) -> Any:
+def _set(kind: type[Any], members: list[Any], report_order: ObjectHook) -> Any:
     """Return the set of these members, in their order where one of its two usual tables has that.
 
     A set made of a mapping has room for all members from the beginning, as copies and literals have.
     """
-    for given in (members, dict.fromkeys(members)):
-        made = kind(given)
-        if len(made) == len(members) and all(map(operator.is_, made, members)):
-            return made
-    own([UNORDERED])
-    return made
+    for members_like in (members, dict.fromkeys(members)):
+        candidate = kind(members_like)
+        if len(candidate) == len(members) and all(map(operator.is_, candidate, members)):
+            return candidate
+    report_order([UNORDERED])
+    return candidate
 
 
 def _bounds(value: range | slice) -> tuple[Any, Any, Any]:
     return value.start, value.stop, value.step
 
 
-def _flat(value: dict[Any, Any]) -> list[Any]:
-    return [part for pair in dict.items(value) for part in pair]
+def _flatten_items(value: dict[Any, Any]) -> list[Any]:
+    return [half for pair in dict.items(value) for half in pair]
 
 
 def _number(value: float) -> list[Any]:
@@ -136,23 +142,23 @@ def _number(value: float) -> list[Any]:
     return [hex(int.__int__(value))] if isinstance(value, int) else [str(float.__float__(value))]
 
 
-def _view(text: str, code: str, shape: list[int], readonly: bool) -> memoryview:
-    held = bytes.fromhex(text) if readonly else bytearray.fromhex(text)
-    plain = memoryview(held)
+def _memoryview_of(text: str, code: str, shape: list[int], readonly: bool) -> memoryview:
+    buffer = bytes.fromhex(text) if readonly else bytearray.fromhex(text)
+    view = memoryview(buffer)
     if (code, len(shape)) == ("B", 1):
-        return plain
-    return plain.cast(code, shape) if shape else plain.cast(code, [])  # type: ignore[call-overload, no-any-return]
+        return view
+    return view.cast(code, shape) if shape else view.cast(code, [])  # type: ignore[call-overload, no-any-return]
 
 
 _KINDS: Final[tuple[tuple[type, str, Any, Any], ...]] = (
     (list, "l", list.__iter__, None),
     (tuple, "t", tuple.__iter__, None),
-    (dict, "d", _flat, None),
+    (dict, "d", _flatten_items, None),
     (set, "s", set.__iter__, None),
     (frozenset, "z", frozenset.__iter__, None),
     (type({}.keys()), "dk", iter, None),
     (type({}.values()), "dv", iter, None),
-    (type({}.items()), "di", lambda value: [part for pair in value for part in pair], None),
+    (type({}.items()), "di", lambda value: [half for pair in value for half in pair], None),
     (deque, "q", lambda value: [value.maxlen, *value], None),
     (range, "r", _bounds, None),
     (slice, "x", _bounds, None),
@@ -196,14 +202,14 @@ _MADE_OF_PARTS: Final[dict[str, Callable[[list[Any]], Any]]] = {
 
 _SETS: Final[dict[str, type[Any]]] = {"s": set, "z": frozenset}
 
-_READ: Final[dict[str, Callable[..., Any]]] = {
+_READERS: Final[dict[str, Callable[..., Any]]] = {
     "u": str,
     "i": lambda text: int(text, 16),
     "f": float,
     "c": lambda real, imaginary: complex(float(real), float(imaginary)),
     "b": bytes.fromhex,
     "a": bytearray.fromhex,
-    "m": _view,
+    "m": _memoryview_of,
     "...": lambda: ...,
     "n": lambda: NotImplemented,
     "D": Decimal,
@@ -225,7 +231,7 @@ _FORBIDDEN: Final = (errno.EPERM, errno.EACCES, errno.EROFS, errno.ENOSYS)
 """The errors that forbidden system calls raise."""
 
 
-def described(program: dict[str, Any]) -> dict[str, Any]:
+def describe_exception(program: dict[str, Any]) -> dict[str, Any]:
     """Return the outcome and detail of an exception that the program's side reported."""
     types_, text = types_of(program), program.get("text")
     line = program.get("line")
@@ -239,21 +245,21 @@ def described(program: dict[str, Any]) -> dict[str, Any]:
     detail = types_[0]
     if isinstance(line, int):
         detail += f" (line {line})"
-    return {"outcome": outcome, "detail": shortened(f"{detail}: {text}") if text else detail}
+    return {"outcome": outcome, "detail": shorten(f"{detail}: {text}") if text else detail}
 
 
-def shortened(text: str) -> str:
+def shorten(text: str) -> str:
     """Return the beginning of a long text, with three full stops where it is cut."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 
 def types_of(program: dict[str, Any]) -> list[str]:
     """Return the names of an exception's types; the program may send anything."""
-    found = program.get("types")
-    return [str(name)[:100] for name in found[:50]] if isinstance(found, list) and found else ["?"]
+    names = program.get("types")
+    return [str(name)[:100] for name in names[:50]] if isinstance(names, list) and names else ["?"]
 
 
-def sentence(error: BaseException) -> str:
+def exception_summary(error: BaseException) -> str:
     """Return the type and the text of an exception."""
     text = text_of(error)
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
@@ -262,6 +268,6 @@ def sentence(error: BaseException) -> str:
 def text_of(error: BaseException) -> str:
     """Return the text of an exception, empty where it cannot be written."""
     try:
-        return shortened(str(error))
+        return shorten(str(error))
     except BaseException:  # an object of the program's in it, whose text cannot be had
         return ""
