@@ -52,7 +52,7 @@ from pytest_touchstone.engines.registry import factory_of, identity, open_engine
 from pytest_touchstone.engines.settings import ModelSettings
 
 MAX_CHARACTERS: Final = 16_384
-"""The characters of a text that the judge reads; half as many where its context is too short for them, and so on."""
+"""The characters of a text that the judge reads; they are halved until its context has room."""
 
 MIN_CHARACTERS: Final = 128
 
@@ -81,7 +81,7 @@ _MARK: Final = "|".join(
         r">(?=>\w{2,30}<<)",  # >>QUESTION<< of Falcon
     )
 )
-"""The first sign of what looks like a mark of some chat template, or like a verdict."""
+"""The first character of what looks like a special token of a chat template, or like a verdict."""
 
 _LOOKALIKES: Final = {
     ord(character): replacement
@@ -101,8 +101,8 @@ _LOOKALIKES: Final = {
 _CUT: Final = "\n[... cut ...]\n"
 
 MIN_NEW_TOKENS: Final = 256
-"""The fewest tokens that a verdict may have where the judge's context has no room for more; a plain prompt, after which
-only the choice is to come, asks for no more."""
+"""The minimum tokens of a verdict if the judge's context has no room for more; also the limit after a plain prompt,
+where only the choice is missing."""
 
 JudgeReply = Answer | Refusal | Exception
 
@@ -112,13 +112,13 @@ JudgeReply = Answer | Refusal | Exception
 
 @dataclass(frozen=True, slots=True)
 class JudgeInfo:
-    """The judge of a run before it is opened, and its fingerprint, by which it is known again."""
+    """The judge of a run before it is opened, and its fingerprint."""
 
     info: CheckpointInfo
     fingerprint: str
 
     def judged_by(self, questions: Iterable[Judge], tokens: int) -> str:
-        """Return the judge, the way in which it gives verdicts and what it is asked, as a condition of results.
+        """Describe the judge, its method and its questions as a condition of results.
 
         ``tokens`` is the limit of a verdict that it writes.
         """
@@ -141,14 +141,13 @@ class JudgeInfo:
 
 
 def judge_info(info: CheckpointInfo) -> JudgeInfo:
-    """Return a checkpoint as the judge. Raises ``CheckpointError`` where it gives no verdicts, or a file cannot be
-    read."""
+    """Return a checkpoint as the judge. Raises ``CheckpointError`` if it cannot judge, or a file cannot be read."""
     scores_verdicts(info)
     return JudgeInfo(info, identity(info) or f"name: {info.name}")
 
 
 def judge_from_plain(row: Mapping[str, Any]) -> JudgeInfo:
-    """Return the judge that ``JudgeInfo.plain`` described."""
+    """Return the judge from the output of ``JudgeInfo.plain``."""
     return JudgeInfo(info_from_plain(row["info"]), row["fingerprint"])
 
 
@@ -156,10 +155,10 @@ def judge_from_plain(row: Mapping[str, Any]) -> JudgeInfo:
 
 
 def neutralize(text: str, marks: Iterable[str] = ()) -> str:
-    """Return a text without what a tokenizer, or a reader, takes for the end of a turn or a verdict: ``< |im_end|>``.
+    """Break up everything that a tokenizer or a reader takes for a special token or a verdict: ``< |im_end|>``.
 
-    ``marks`` are known special tokens. Width, case, signs that cannot be seen and those that look like others make no
-    difference. A space is put after the first sign of each mark, and in place of a mark of one sign.
+    ``marks`` are known special tokens. Width, case, invisible characters and lookalikes make no difference. A space is
+    put after the first character of each token, and in place of a token of one character.
     """
     special_tokens = {"".join(map(_visible_form, mark.strip())) for mark in marks} - {""}
     special = "|".join(re.escape(mark) for mark in sorted(special_tokens, key=len, reverse=True)) or "(?!)"
@@ -180,20 +179,20 @@ def neutralize(text: str, marks: Iterable[str] = ()) -> str:
 
 @functools.cache
 def _visible_form(character: str) -> str:
-    """Return what a reader sees of a sign, in those of marks; nothing of one that cannot be seen."""
+    """Return a character as a reader sees it in special tokens; nothing if it is invisible."""
     if unicodedata.category(character) in ("Cf", "Mn", "Me"):
         return ""
     return unicodedata.normalize("NFKC", character).translate(_LOOKALIKES)
 
 
 def truncate_middle(text: str, most: int) -> str:
-    """Return a text of at most about that many characters: its beginning and its end."""
+    """Return a text of about ``most`` characters: its beginning and its end."""
     half = most // 2
     return text if len(text) <= most else f"{text[:half]}{_CUT}{text[-half:]}"
 
 
 def frame_question(request: Judge, marks: Iterable[str] = (), most: int = MAX_CHARACTERS) -> str:
-    """Return the whole question, each text between lines that it cannot have."""
+    """Return the whole question, each text between lines that it cannot contain."""
     texts = {name: neutralize(truncate_middle(text, most), marks) for name, text in request.texts}
     nonce = hashlib.sha256(json.dumps(request.texts).encode()).hexdigest()[:16]
     shown = {name: FRAME.format(name=name, nonce=nonce, text=text) for name, text in texts.items()}
@@ -205,7 +204,7 @@ def frame_question(request: Judge, marks: Iterable[str] = (), most: int = MAX_CH
 
 
 def scores_verdicts(info: CheckpointInfo) -> bool:
-    """Return whether a judge scores its verdicts; raises ``CheckpointError`` where it cannot give any."""
+    """Return whether a judge scores its verdicts. Raises ``CheckpointError`` if it cannot give any."""
     if Loglikelihood not in info.serves and Generate not in info.serves:
         raise CheckpointError(
             f"--eval-judge {info.source}: a {info.kind} LM gives no verdicts; name a causal one"
@@ -216,10 +215,10 @@ def scores_verdicts(info: CheckpointInfo) -> bool:
 def ask_verdicts(
     engine: Engine, requests: Sequence[Judge], tokens: int
 ) -> list[JudgeAnswer | Refusal | Exception]:
-    """Return one answer per request, in the order asked; ``tokens`` is the limit of a verdict that is written.
+    """Return one answer per request, in order; ``tokens`` is the limit of a verdict that is written.
 
-    Where the judge's context is too short for a question, its texts are cut to half, until they fit. Where it has no
-    room for so many new tokens, fewer are asked for.
+    If the judge's context is too short for a question, its texts are halved until they fit. If it has no room for
+    ``tokens`` new tokens, fewer are requested.
     """
     answers = _ask_once(engine, requests, tokens)
     refused = [index for index, answer in enumerate(answers) if isinstance(answer, Refusal)]
@@ -283,7 +282,7 @@ def _collect_replies(engine: Engine, requests: Sequence[Request]) -> list[JudgeR
 def _parse_verdict(
     request: Judge, replies: Sequence[JudgeReply], most: int
 ) -> JudgeAnswer | Refusal | Exception:
-    """Return what the judge's replies say; no verdict where it has not read the whole question."""
+    """Return the answer from the judge's replies; no verdict if it has not read the whole question."""
     choices = tuple(request.choices)
     cut = sum(max(0, len(text) - most) for _, text in request.texts)
     for reply in replies:
@@ -315,9 +314,9 @@ _GRADE: Final = re.compile(rf"([+-]?\d{{1,9}}){_UNIT}(?:\s*(?:/|out of|of)\s*(\d
 
 
 def parse_verdict(text: str, choices: Sequence[str]) -> str | None:
-    """Return the choice that a text is, or that stands in its last ``[[...]]``; None where it is anything else.
+    """Return the choice that a text is, or that its last ``[[...]]`` contains, else None.
 
-    Nor is there one where another choice stands in brackets too, or where the last ``[[`` is not closed.
+    None also if another choice stands in brackets, or the last ``[[`` is not closed.
     """
     normalized = unicodedata.normalize("NFKC", text)
     if "[[" not in normalized and CLOSE not in normalized:
@@ -329,7 +328,7 @@ def parse_verdict(text: str, choices: Sequence[str]) -> str | None:
 
 
 def _match_choice(text: str, choices: Sequence[str]) -> str | None:
-    """Return the one choice that a text is: as it is, without marks around it, or as a number."""
+    """Return the only choice that a text matches: exactly, without markup around it, or as a number."""
     for read in (choice_key, _strip_markup, functools.partial(_parse_grade, choices=choices)):
         value = read(text)
         matching = [choice for choice in choices if read(choice) == value]
@@ -343,8 +342,10 @@ def _strip_markup(text: str) -> str:
 
 
 def _parse_grade(text: str, choices: Sequence[str]) -> int | None:
-    """Return the whole number that people write as ``8``, ``08``, ``8.0``, ``8 points`` or ``8/10``; None for other
-    texts, and where 10 is not the highest of the choices, or these are no numbers."""
+    """Return the integer of ``8``, ``08``, ``8.0``, ``8 points`` or ``8/10``; None for other texts.
+
+    None also if 10 is not the highest of the choices, or these are not numbers.
+    """
     grades = [_GRADE.fullmatch(_strip_markup(choice)) for choice in choices]
     grade = _GRADE.fullmatch(_strip_markup(text).replace("−", "-"))
     if grade is None or None in grades:
@@ -359,8 +360,8 @@ def _parse_grade(text: str, choices: Sequence[str]) -> int | None:
 class RunJudge:
     """The judge in one process, opened when there is something to judge.
 
-    It stays beside the checkpoint where both fit into memory. Else it has the memory for as long as it answers: the
-    checkpoint is closed, and opened anew when it is asked again.
+    It stays in memory beside the checkpoint if both fit. Otherwise it has the memory while it answers: the checkpoint
+    is closed, and opened again when it is needed.
     """
 
     def __init__(
@@ -370,15 +371,18 @@ class RunJudge:
         free: Callable[[], Iterable[Engine]],
         tokens: int,
     ) -> None:
-        """``free`` closes the engines of checkpoints, and returns them; ``tokens`` is the limit of a verdict that is
-        written."""
+        """Prepare a judge without opening it.
+
+        ``free`` closes the engines of checkpoints and returns them; ``tokens`` is the limit of a verdict that is
+        written.
+        """
         self._info, self._settings, self._free, self._tokens = info, settings, free, tokens
         self._engine: Engine | None = None
         self._alone: bool | None = None
         self._closed: WeakSet[Engine] = WeakSet()
 
     def answers(self, requests: Sequence[Judge]) -> list[JudgeAnswer | Refusal | Exception]:
-        """Return one answer per request. Raises ``CheckpointError`` where the judge cannot be loaded."""
+        """Return one answer per request. Raises ``CheckpointError`` if the judge cannot be loaded."""
         if self._engine is None:
             if self._alone is None:
                 self._alone = not factory_of(self._info).fits(self._info, self._settings)
@@ -396,11 +400,11 @@ class RunJudge:
                 release_host_memory()
 
     def closed(self, engine: Engine) -> bool:
-        """Return whether an engine was closed for the judge's sake."""
+        """Return whether an engine was closed to make room for the judge."""
         return engine in self._closed
 
     def close(self) -> None:
-        """Free its memory."""
+        """Free the judge's memory."""
         if self._engine is not None:
             self._engine.close()
             self._engine = None

@@ -31,7 +31,7 @@ from pytest_touchstone.engines.transformers import TransformersFactory
 
 
 def factories() -> tuple[EngineFactory, ...]:
-    """Return every engine factory. Raises ``CheckpointError`` for one of a package that is none."""
+    """Return every engine factory. Raises ``CheckpointError`` for an entry point that is not a factory."""
     added = plugins(ENGINES, CheckpointError)
     for factory in added:
         if not isinstance(factory, EngineFactory):
@@ -43,7 +43,7 @@ def factories() -> tuple[EngineFactory, ...]:
 
 
 def factory_of(info: CheckpointInfo) -> EngineFactory:
-    """Return the factory that the checkpoint names. Raises ``CheckpointError`` where there is none."""
+    """Return the factory that the checkpoint names. Raises ``CheckpointError`` if there is none."""
     for factory in factories():
         if factory.name == info.engine:
             return factory
@@ -52,7 +52,7 @@ def factory_of(info: CheckpointInfo) -> EngineFactory:
 
 
 def identity(info: CheckpointInfo) -> str | None:
-    """Return the fingerprint of a checkpoint's engine; None where the engine knows none.
+    """Return the fingerprint of a checkpoint by its engine, or None.
 
     Raises ``CheckpointError`` when a file cannot be read, or changes in the meantime.
     """
@@ -60,12 +60,12 @@ def identity(info: CheckpointInfo) -> str | None:
 
 
 def open_engine(info: CheckpointInfo, settings: ModelSettings) -> Engine:
-    """Open a single checkpoint, ready to answer. Raises ``CheckpointError`` where it cannot be loaded."""
+    """Open a single checkpoint, ready to answer. Raises ``CheckpointError`` if it cannot be loaded."""
     return factory_of(info).open(info, settings)
 
 
 class EnginePool:
-    """Opens checkpoints, and keeps those of one ``model_key`` until one of another is asked for."""
+    """A pool of engines for the checkpoints of one ``model_key``; another key evicts them."""
 
     def __init__(self, settings: ModelSettings) -> None:
         self._settings = settings
@@ -75,10 +75,10 @@ class EnginePool:
         self._failed: dict[str, str] = {}
 
     def engine(self, info: CheckpointInfo) -> Engine:
-        """Return the checkpoint, ready to answer.
+        """Return the engine of a checkpoint, ready to answer.
 
-        It is the same engine each time, until a checkpoint of another ``model_key`` is asked for. Raises
-        ``CheckpointError`` where it cannot be loaded; loading is tried only once.
+        It is the same engine each time, until a checkpoint of another ``model_key`` is requested. Raises
+        ``CheckpointError`` if it cannot be loaded; loading is tried only once.
         """
         if info.name in self._failed:
             raise CheckpointError(self._failed[info.name])
@@ -91,8 +91,7 @@ class EnginePool:
             raise CheckpointError(self._failed[info.name]) from None
 
     def free(self) -> list[Engine]:
-        """Close all engines, so that something else has their memory, and return them; each is opened anew when it is
-        asked for."""
+        """Close all engines to free their memory, and return them; each is opened again when it is needed."""
         closed = list(self._engines.values())
         self.close()
         release_host_memory()
@@ -129,7 +128,7 @@ class EnginePool:
 
 
 def release_host_memory() -> None:
-    """Give the memory of what was closed back to the system, so that the next model does not come on top of it."""
+    """Return the memory of closed engines to the system, so that the next model does not come on top of it."""
     gc.collect()
     if sys.platform == "linux" and (trim := getattr(ctypes.CDLL(None), "malloc_trim", None)) is not None:
         trim(0)  # of glibc
@@ -144,9 +143,17 @@ _SERVER_MEMORY_SHARE: Final = 0.4
 def choose_text_engine(
     wanted: str, infos: Callable[[], Sequence[CheckpointInfo]], *, alone: bool, cuda: bool
 ) -> Literal["vllm"] | None:
-    """Return "vllm" where that writes a run's texts, None where this process does; ``wanted`` is ``--eval-set texts``.
+    """Return "vllm" if a vLLM server writes a run's texts, None if this process does.
 
-    ``alone``: the run is one process on one device. Raises ``CheckpointError`` where vLLM is demanded and cannot.
+    Args:
+        wanted: The value of ``--eval-set texts``.
+        infos: The checkpoints of the run.
+        alone: Whether the run is one process on one device.
+        cuda: Whether that device is a GPU.
+
+    Raises:
+        CheckpointError: If vLLM is demanded and cannot be used.
+
     """
     if wanted == "own" or (wanted == "auto" and not (alone and cuda and finds_vllm())):
         return None
@@ -168,9 +175,9 @@ def _generates_texts(info: CheckpointInfo) -> bool:
 
 
 class VllmTextsPool(EnginePool):
-    """Opens checkpoints whose texts a vLLM of their own writes; those that write none as they are.
+    """A pool of checkpoints whose texts are written by a vLLM server for each; the others are opened as usual.
 
-    ``arguments`` are more of them for the servers, and ``run`` is what lasts as long as the run.
+    ``arguments`` are additional ones for the servers, and ``run`` holds the resources of the run.
     """
 
     def __init__(self, settings: ModelSettings, arguments: str, run: CheckpointResources) -> None:
@@ -204,7 +211,7 @@ class VllmTextsPool(EnginePool):
 
 
 class VllmTextsEngine(Engine):
-    """Asks a server for texts, and the engine of this process for all else."""
+    """An engine that sends texts to a server, and all other requests to the engine of this process."""
 
     def __init__(self, weights_engine: Engine, server: Engine, held: CheckpointResources) -> None:
         self.info = weights_engine.info
@@ -214,7 +221,7 @@ class VllmTextsEngine(Engine):
 
     @property
     def usage(self) -> dict[str, Any]:
-        """The cost of both, and who writes the texts."""
+        """The cost of both engines, and a note on who writes the texts."""
         own_usage, server_usage = self._own.usage, self._server.usage
         return {
             **own_usage,
@@ -223,7 +230,7 @@ class VllmTextsEngine(Engine):
         }
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
-        """Return one answer per request, in the order asked; scores are there first."""
+        """Return one answer per request, in order; scores are complete before texts."""
         answers: dict[int, Answer | Refusal] = {}
         for engine, texts in ((self._own, False), (self._server, True)):
             numbers = [at for at, request in enumerate(requests) if isinstance(request, Generate) == texts]
@@ -242,18 +249,18 @@ class VllmTextsEngine(Engine):
         self._own.prepare([request for request in requests if not isinstance(request, Generate)])
 
     def progress(self) -> EngineProgress:
-        """Return the work of both so far."""
+        """Return the progress of both engines."""
         own_progress, server_progress = self._own.progress(), self._server.progress()
         return EngineProgress(
             tokens=own_progress.tokens + server_progress.tokens, trouble=server_progress.trouble
         )
 
     def too_long(self, requests: Sequence[Request]) -> list[int] | None:
-        """Return the numbers of the requests whose contexts would be cut."""
+        """Return the indices of the requests whose contexts would be cut."""
         return self._own.too_long(requests)
 
     def conversation(self, turns: Sequence[Turn]) -> str | Refusal | None:
-        """Return turns as the chat template writes them."""
+        """Render turns with the chat template."""
         return self._own.conversation(turns)
 
     @property
@@ -266,7 +273,7 @@ class VllmTextsEngine(Engine):
         self._server.expect_traces(opened=opened)
 
     def check(self) -> None:
-        """Ask the server its known questions again."""
+        """Send the canary requests to the server again."""
         self._server.check()
 
     def close(self) -> None:

@@ -34,10 +34,9 @@ class SandboxSettings:
 
 
 def open_sandbox(kind: Kind = "bwrap", **more: Any) -> Sandbox:
-    """Open a sandbox whose isolation has been tested, unless it has none; the arguments are those of
-    ``SandboxSettings``.
+    """Open a sandbox with tested isolation, unless its kind has none; the arguments are those of ``SandboxSettings``.
 
-    Raises ``SandboxError`` with the reason and the remedy where programs cannot be run safely.
+    Raises ``SandboxError`` with the reason and the remedy if programs cannot be run safely.
     """
     from pytest_touchstone.engines.sandbox.sandbox import start
 
@@ -45,7 +44,7 @@ def open_sandbox(kind: Kind = "bwrap", **more: Any) -> Sandbox:
 
 
 def open_checked(settings: SandboxSettings) -> SelfCheckingSandbox:
-    """Do the same, and try the tests of every task before programs are judged by them."""
+    """Open a sandbox that also checks the tests of every task before it judges programs by them."""
     from pytest_touchstone.engines.sandbox.sandbox import start
     from pytest_touchstone.engines.sandbox.soundness import SelfCheckingSandbox
 

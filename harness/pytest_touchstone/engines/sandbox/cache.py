@@ -22,14 +22,14 @@ Value = TypeVar("Value")
 
 
 class SingleFlight(Generic[Key, Value]):
-    """Futures by key: whoever asks first computes the value, and all others wait for it."""
+    """Futures by key: the first caller computes the value, all others wait for it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._futures: dict[Key, Future[Value]] = {}
 
     def future(self, key: Key) -> tuple[Future[Value], bool]:
-        """Return the future of a key, and whether it is new: then the caller has to give it a result."""
+        """Return the future of a key, and whether it is new; then the caller must give it a result."""
         with self._lock:
             if (future := self._futures.get(key)) is not None:
                 return future, False
@@ -39,19 +39,19 @@ class SingleFlight(Generic[Key, Value]):
 
 
 class TextFiles:
-    """A folder of lists of texts, each a small file by its key; None for no files.
+    """A folder of lists of texts, each a small file by its key; without a folder nothing is stored.
 
-    If it cannot be written, nothing is remembered. Several processes may use it: a file is either whole or absent.
-    None is synced, since what is lost is found again.
+    If a file cannot be written, nothing is stored. Several processes may share the folder: a file is either whole or
+    absent. Files are not synced, since a lost one can be computed again.
     """
 
     def __init__(self, folder: Path | None, most: int) -> None:
-        """``most`` is the number of files that are kept, the newest."""
+        """Store at most ``most`` files, the newest."""
         self._folder, self._most = folder, most
         self._written = False
 
     def find(self, key: str) -> list[str] | None:
-        """Return the texts of that key; None where there are none."""
+        """Return the texts of a key, or None."""
         if self._folder is None:
             return None
         try:
@@ -84,7 +84,7 @@ class TextFiles:
 
 
 def key_of(*parts: object) -> str:
-    """Return a key that is equal where all parts are written alike."""
+    """Return a key that is equal for parts with equal ``repr``."""
     return hashlib.sha256(repr(parts).encode("utf-8", "backslashreplace")).hexdigest()
 
 

@@ -50,10 +50,10 @@ _FLAGS: Final = ("-s", "-P", "-S", "-c")
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """The start and the end of a supervisor.
+    """The way to start and to end a supervisor.
 
-    It has the command and its environment, whether programs are isolated, and the command that ends the supervisor
-    for good where ending the process is not enough.
+    ``command`` and ``environment`` start it; ``isolated`` says whether programs are isolated; ``removal`` is the
+    command that ends the supervisor if ending its process is not enough.
     """
 
     command: tuple[str, ...]
@@ -63,7 +63,7 @@ class Isolation:
 
 
 def isolation_of_kind(kind: Kind) -> Isolation:
-    """Return the isolation of a kind. Raises ``SandboxError`` with the remedy where this machine lacks it."""
+    """Return the isolation of a kind. Raises ``SandboxError`` with the remedy if this machine lacks it."""
     if kind == "bwrap":
         return _bubblewrap()
     return _container() if kind == "docker" else _unisolated()
@@ -126,8 +126,7 @@ def find_bubblewrap() -> str | None:
 
 
 def interpreter_files(interpreter: Path) -> list[Path]:
-    """Return the files that a Python needs: itself, its standard library, and its shared libraries or their
-    folders."""
+    """Return the files that a Python needs: itself, its standard library, and its shared libraries or their folders."""
     paths = dict.fromkeys([interpreter, Path(sysconfig.get_path("stdlib"))])
     for path in _shared_libraries(interpreter):
         # one system folder instead of dozens of files: every program gets a copy of the list of mounts
@@ -165,13 +164,13 @@ def _parent_folders(paths: Sequence[Path]) -> list[Path]:
 
 
 def _library_links() -> list[tuple[str, str]]:
-    """Return the symbolic links by which the system's libraries are found (/lib -> usr/lib)."""
+    """Return the symbolic links that lead to the system's libraries (/lib -> usr/lib)."""
     folders = [Path(name) for name in ("/lib", "/lib64", "/lib32")]
     return [(str(folder), str(folder.readlink())) for folder in folders if folder.is_symlink()]
 
 
 def _container_engine() -> str:
-    """Return the program of the first container engine that responds."""
+    """Return the path of the first container engine that responds."""
     engines = [path for name in ("docker", "podman") if (path := shutil.which(name)) is not None]
     for path in engines:
         if subprocess.run([path, "info"], capture_output=True, check=False).returncode == 0:
@@ -241,7 +240,7 @@ _IOCTLS: Final = (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 
 
 def system_call_filter() -> bytes:
-    """Return the filter, as the kernel takes it. Raises ``SandboxError`` where libseccomp is missing."""
+    """Return the seccomp filter as BPF. Raises ``SandboxError`` if libseccomp is missing."""
     try:
         import pyseccomp
     except (ImportError, RuntimeError, OSError) as error:
@@ -291,11 +290,11 @@ REMEDIES: Final[dict[Kind, str]] = {
     "--eval-sandbox none",
     "none": "choose another --eval-sandbox",
 }
-"""What to do where a sandbox of a kind does not start or does not hold."""
+"""The remedies if a sandbox of a kind does not start or does not hold."""
 
 
 def check_isolation(run: Callable[[RunProgram], RunProgramAnswer]) -> None:
-    """Raise ``SandboxError`` naming the attempts that succeeded, or the reason why programs cannot be run at all.
+    """Raise ``SandboxError`` with the attempts that succeeded, or the reason why programs cannot be run.
 
     ``run`` is the sandbox's. The host takes part: this file, its variables and two sockets are there to be reached.
     """

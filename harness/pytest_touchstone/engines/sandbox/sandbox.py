@@ -47,10 +47,10 @@ Done = Callable[[dict[str, Any]], None]
 
 
 class WorkerClient:
-    """A supervisor in its sandbox. If it ends by itself, another is started and given its unfinished jobs."""
+    """A client of a supervisor in its sandbox; a supervisor that ends is replaced, and gets the unfinished jobs."""
 
     def __init__(self, isolation: Isolation, slots: int, system_calls: bytes) -> None:
-        """Raise ``SandboxError`` when the supervisor does not start."""
+        """Start the supervisor. Raises ``SandboxError`` if it does not start."""
         self._isolation = isolation
         self._settings = {"slots": slots, "isolated": isolation.isolated, "system_calls": system_calls.hex()}
         self._lock = threading.Lock()
@@ -69,7 +69,7 @@ class WorkerClient:
             raise SandboxError(self._fault)
 
     def submit(self, job: dict[str, Any], done: Done) -> None:
-        """Have a job done; ``done`` is called with its result, in another thread."""
+        """Submit a job; ``done`` is called with its result, in another thread."""
         with self._lock:
             self._last += 1
             number = self._last
@@ -96,7 +96,7 @@ class WorkerClient:
             subprocess.run(self._isolation.removal, capture_output=True, check=False)
 
     def _run(self) -> None:
-        """Start supervisors and hand out their results, until closed, or until one ends without any result."""
+        """Start supervisors and deliver their results, until closed, or until several end without any result."""
         useless = 0
         while useless < _TRIES and self._start():
             useless = 0 if self._listen() else useless + 1
@@ -111,7 +111,7 @@ class WorkerClient:
         self._started.set()
 
     def _start(self) -> bool:
-        """Start a supervisor and give it the waiting jobs; False, with the reason noted, where it does not start."""
+        """Start a supervisor and send it the pending jobs; return whether it started, else store the reason."""
         try:
             self._process = subprocess.Popen(
                 self._isolation.command,
@@ -136,7 +136,7 @@ class WorkerClient:
         return True
 
     def _listen(self) -> bool:
-        """Hand out the supervisor's results until it ends; return whether there were any."""
+        """Deliver the supervisor's results until it ends; return whether there were any."""
         useful = False
         while True:
             try:
@@ -150,7 +150,7 @@ class WorkerClient:
                 waiting[1](result)
 
     def _give_up(self, reason: str, most: int) -> None:
-        """Give up the jobs that so many supervisors were given; the others wait for the next one."""
+        """Fail the jobs that ``most`` supervisors were given; the others wait for the next one."""
         lost = []
         with self._lock:
             for number, (job, done, tries) in list(self._waiting.items()):
@@ -193,14 +193,14 @@ _MOST_PREPARED: Final = 4000
 
 
 class PreparedValues:
-    """The messages of a task's values, or the reason why there are none; ``folder`` keeps them, None for no files."""
+    """A cache of the values of tasks, as messages; ``folder`` stores them, None for no files."""
 
     def __init__(self, client: WorkerClient, folder: Path | None) -> None:
         self._client, self._files = client, TextFiles(folder, _MOST_PREPARED)
         self._known: SingleFlight[str, dict[str, Any]] = SingleFlight()
 
     def of(self, tests: CallTests, done: Callable[[dict[str, Any]], None]) -> None:
-        """Call ``done`` with ``texts``, the messages, or with ``detail``, the reason why they cannot be had."""
+        """Call ``done`` with ``texts``, the messages, or with ``detail``, the reason why there are none."""
         key = key_of(judging_code(), tests.trusted, tests.prepared)
         future, new = self._known.future(key)
         future.add_done_callback(lambda ready: done(ready.result()))
@@ -227,8 +227,7 @@ SLOTS_PER_WORKER: Final = 2
 """Programs under way per core: a program and its tests spend half of the time waiting for each other."""
 
 WALL_PER_CPU: Final = 2.0
-"""Wall seconds allowed per second of CPU time to a program that waits; what one that computes gets of a busy machine
-does not matter."""
+"""Wall seconds per second of CPU time for a program that waits; one that computes is limited by CPU time alone."""
 
 WALL_EXTRA: Final = 2.0
 
@@ -244,7 +243,7 @@ _INTERPRETER: Final = 128
 
 
 class Sandbox(SandboxRunner):
-    """Runs programs; those of the same task with the same text and tests run once."""
+    """A sandbox; programs of the same task with the same text and tests run once."""
 
     def __init__(
         self,
@@ -254,7 +253,7 @@ class Sandbox(SandboxRunner):
         grader: Grader = "exact",
         program_seconds: float | None = None,
     ) -> None:
-        """``program_seconds`` is the limit of every program, in place of the request's own."""
+        """Create a sandbox; ``program_seconds`` replaces the limit of every request."""
         self._client = client
         self._program_seconds = program_seconds
         self._isolated = isolated
@@ -274,7 +273,7 @@ class Sandbox(SandboxRunner):
         return future
 
     def close(self) -> None:
-        """End the programs that are still running; nothing is left of them."""
+        """End the programs that are still running, without a trace."""
         self._client.close()
         self._values.prune()
 
@@ -314,7 +313,7 @@ class Sandbox(SandboxRunner):
     def _second_chance(
         self, request: RunProgram, answer: RunProgramAnswer, future: Future[RunProgramAnswer]
     ) -> None:
-        """Run a program again that ran out of time, where the reference program shows this machine to be slow."""
+        """Run a program that timed out again, if the reference program shows that this machine is slow."""
         measured = isinstance(request.tests, CallTests) and request.tests.prepared
         is_reference = request.reference is None or request.program == request.reference
         if answer.outcome != "timeout" or measured or is_reference:
@@ -331,7 +330,7 @@ class Sandbox(SandboxRunner):
         self._reference_seconds(request).add_done_callback(again)
 
     def _reference_seconds(self, request: RunProgram) -> Future[float | None]:
-        """Return the CPU time of the reference program, None where it does not pass either."""
+        """Return the CPU time of the reference program, or None if it does not pass either."""
         assert request.reference is not None
         future, new = self._references.future(_key(request, request.reference))
         if not new:
@@ -345,7 +344,7 @@ class Sandbox(SandboxRunner):
 
 
 def start(settings: SandboxSettings) -> Sandbox:
-    """Start a sandbox of that kind, tested by ``check_isolation``; see ``engines.sandbox.open_sandbox``."""
+    """Start a sandbox and test its isolation; see ``engines.sandbox.open_sandbox``."""
     isolation = isolation_of_kind(settings.kind)
     workers = settings.workers or (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
     slots = SLOTS_PER_WORKER * workers
@@ -390,12 +389,12 @@ def _job(request: RunProgram, program: str, seconds: float) -> dict[str, Any]:
 
 
 def _key(request: RunProgram, program: str) -> str:
-    """Return a key that is equal where two requests have the same answer."""
+    """Return a key that is equal for requests with equal answers."""
     return key_of(request.task, program, request.tests, request.seconds, request.memory)
 
 
 def printable(text: str) -> str:
-    """Return the text with control characters and lone surrogates as Python writes them.
+    """Escape control characters and lone surrogates in a text.
 
     A program may have put them there to disturb a terminal or a file.
     """

@@ -17,7 +17,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def attempt(name, action):
-    """Note an action that neither fails nor says that it did."""
+    """Note an action that succeeds, or whose result shows that it did."""
     try:
         if action() is not False:
             worked.append(name)

@@ -49,7 +49,7 @@ _SCRIPTS: Final = {
 
 
 class SandboxRunner(Protocol):
-    """Runs programs, many at a time. Use it in a ``with`` statement, or close it."""
+    """A runner of many programs at a time; use it in a ``with`` statement, or close it."""
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
         """Return a future that will hold the answer. May be called from any thread."""
@@ -58,7 +58,7 @@ class SandboxRunner(Protocol):
         """End the programs that are still running."""
 
     def run(self, request: RunProgram) -> RunProgramAnswer:
-        """Return the answer, once it is there."""
+        """Return the answer of a request, waiting for it."""
         return self.submit(request).result()
 
     def __enter__(self) -> Self:
@@ -76,7 +76,7 @@ class WrongProgram(NamedTuple):
 
 
 def wrong_programs(request: RunProgram) -> list[WrongProgram]:
-    """Programs that are wrong whatever the task: they define the names that its tests ask for."""
+    """Return programs that are wrong for any task; they define the names that the tests expect."""
     if not isinstance(request.tests, CallTests):
         return [WrongProgram(EMPTY, ""), *(WrongProgram(*script) for script in _SCRIPTS.items())]
     tests = request.tests
@@ -97,7 +97,7 @@ def wrong_programs(request: RunProgram) -> list[WrongProgram]:
 
 
 def _wrong_definition(name: str, body: str, a_class: bool) -> str:
-    """Return a function that does so; in place of a class, one whose every method does."""
+    """Return a function with a body, or a class whose every method has it."""
     if a_class or name[:1].isupper():
         init_body = body if body.startswith("raise") else "pass"
         return (
@@ -110,19 +110,19 @@ def _wrong_definition(name: str, body: str, a_class: bool) -> str:
 
 
 class SelfCheckingSandbox(SandboxRunner):
-    """A sandbox that tries a task's tests before it judges programs by them.
+    """A sandbox that tries a task's tests on wrong programs before it judges programs by them.
 
-    Programs of a task whose tests are unsound have no verdict: their outcome is ``fault``. Every answer says in
-    ``weak_tests`` which wrong programs the task's tests accept.
+    If the tests are unsound, programs of the task have no verdict: their outcome is ``fault``. Every answer has in
+    ``weak_tests`` the wrong programs that the task's tests accept.
     """
 
     def __init__(
         self, sandbox: SandboxRunner, kind: str, folder: Path | None = None, judged_by: str | None = None
     ) -> None:
-        """``kind`` is the sandbox's.
+        """Wrap a sandbox of a ``kind``.
 
-        ``folder`` keeps the findings (default: the user's cache); ``judged_by`` names the code that judges (default:
-        ``judging_code()``).
+        ``folder`` stores the findings (default: the user's cache); ``judged_by`` identifies the code that judges
+        (default: ``judging_code()``).
         """
         self._sandbox, self._kind = sandbox, kind
         self._judged_by = judging_code() if judged_by is None else judged_by
@@ -186,7 +186,7 @@ class SelfCheckingSandbox(SandboxRunner):
 def _with_weak_tests(
     answer: RunProgramAnswer, request: RunProgram, accepted: tuple[str, ...]
 ) -> RunProgramAnswer:
-    """Return the answer with the wrong programs that the tests accept; a fault where the tests are unsound."""
+    """Return the answer with the wrong programs that the tests accept; a fault if the tests are unsound."""
     if not accepted:
         return answer
     answer = replace(answer, weak_tests=accepted)

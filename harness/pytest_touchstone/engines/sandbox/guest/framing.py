@@ -23,8 +23,7 @@ _HEAD: Final = struct.Struct(">I")
 class Closed(BaseException):
     """The other side is gone, or did not send a message.
 
-    It is no ``Exception``: a test that catches all exceptions of a program must not mistake the program's end for
-    one.
+    Not an ``Exception``: a test that catches all exceptions of a program must not take the program's end for one.
     """
 
 
@@ -52,7 +51,7 @@ def until(deadline: float) -> Wait:
 def send(descriptor: int, message: Any, *, wait: Wait | None = None) -> None:
     """Write a whole message.
 
-    Raises ``Closed`` when nobody reads any more, and what ``wait`` raises before somebody does.
+    Raises ``Closed`` if nobody reads any more, and what ``wait`` raises before somebody does.
     """
     body = json.dumps(message, separators=(",", ":")).encode()
     view = memoryview(_HEAD.pack(len(body)) + body)
@@ -76,7 +75,7 @@ def receive(descriptor: int, *, longest: int = LONGEST, wait: Wait | None = None
     """Return the next message.
 
     Raises ``Closed`` at the end of the stream, for a message that is too long and for invalid JSON, and what ``wait``
-    raises before the message is there.
+    raises before the message arrives.
     """
     (length,) = _HEAD.unpack(_read(descriptor, _HEAD.size, wait))
     if length > longest:

@@ -56,8 +56,7 @@ class ProgramLimits:
 
     @property
     def longest(self) -> float:
-        """The wall seconds after which no program is still there: one that has computed until then has used up its
-        CPU time."""
+        """The wall seconds after which every program has ended: one that computes has used up its CPU time by then."""
         return max(self.wall, self.cpu / LEAST_SHARE)
 
 
@@ -70,7 +69,7 @@ class _CapabilityHeader(ctypes.Structure):
 
 
 def drop_user(slot: int) -> None:
-    """Become an unprivileged user, a different one per slot, where this process is root."""
+    """Become an unprivileged user, a different one per slot, if this process is root."""
     if os.getuid() == 0:
         user = FIRST_USER + slot
         os.setgroups([])
@@ -105,18 +104,18 @@ def read_only_files() -> None:
 
 
 def empty_tmp(limits: ProgramLimits) -> None:
-    """Mount an empty /tmp over the one that is there, until ``drop_tmp``."""
+    """Mount an empty /tmp over the existing one, until ``drop_tmp``."""
     size = f"size={limits.files}m,nr_inodes=4096,mode=1777".encode()
     _call("mount", b"tmpfs", b"/tmp", b"tmpfs", _MS_NOSUID | _MS_NODEV, size)
 
 
 def drop_tmp() -> None:
-    """Unmount the /tmp of ``empty_tmp``, with all that is in it."""
+    """Unmount the /tmp of ``empty_tmp``, with all its files."""
     _call("umount2", b"/tmp", _MNT_DETACH)
 
 
 class ProcessNamespaces:
-    """Makes one process namespace per child; this process must be the first one in a process namespace itself."""
+    """A factory of process namespaces, one per child; this process must itself be the first in its namespace."""
 
     def __init__(self) -> None:
         self._own = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
@@ -140,7 +139,7 @@ def die_with_parent() -> None:
 
 
 def lock(limits: ProgramLimits, system_calls: bytes) -> None:
-    """Give up all privileges, set the limits, and forbid all system calls that the filter does not name."""
+    """Give up all privileges, set the limits, and forbid all system calls that the filter does not allow."""
     megabyte = 2**20
     for kind, most in (
         (resource.RLIMIT_CPU, int(2 * limits.cpu) + 2),  # the launcher, with a better clock, ends it earlier
@@ -202,7 +201,7 @@ def process_clock(process: int) -> float:
 
 
 def cpu_seconds(process: int) -> float:
-    """Return the same, and 0 for a process that has ended."""
+    """Return the CPU time used by a process so far, or 0 for a process that has ended."""
     try:
         return process_clock(process) if sys.platform == "linux" else 0.0
     except OSError:
@@ -210,34 +209,34 @@ def cpu_seconds(process: int) -> float:
 
 
 def give_names(connection: socket.socket) -> None:
-    """Have the kernel add the sender's process to what is received from a connection, on Linux."""
+    """Let the kernel add the sender's process id to messages from a connection, on Linux."""
     if hasattr(socket, "SO_PASSCRED"):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
 
 class ProgramClock:
-    """Waits for a program: the wall time that is counted is only that in which somebody waits for it.
+    """A clock of the wall time during which somebody waits for a program.
 
-    Wall time ends only a program that waits too. One that computes is ended by its CPU time, by the launcher, however
-    slowly a busy machine gives it that.
+    Wall time ends only a program that waits, too. A program that computes is ended by its CPU time, by the launcher,
+    however slowly a busy machine gives it that.
     """
 
     def __init__(self, connection: int, wall: float) -> None:
-        """Wait until the program's process is there. Raises ``Closed`` where it has ended before."""
+        """Wait until the program's process exists. Raises ``Closed`` if it has ended before."""
         self._wall, self._waited = wall, 0.0
         self._limit, self._until = 0.0, float("inf")
         self._process = _sender(connection)
 
     def limit(self, seconds: float) -> None:
-        """Give the program so much CPU time from now on, until the next limit; it is asked for one thing."""
+        """Limit the program to ``seconds`` of CPU time from now on, for a single request."""
         self._limit, self._until = seconds, cpu_seconds(self._process) + seconds
 
     def unlimit(self) -> None:
-        """Give it the limit of all its time alone."""
+        """Restore the limit of the program's whole time."""
         self._until = float("inf")
 
     def wait(self, descriptor: int, event: int) -> None:
-        """Wait for an event at the program's connection. Raises ``TooLate`` when the program's time is over."""
+        """Wait for an event at the program's connection. Raises ``TooLate`` when the program's time is up."""
         poll = select.poll()
         poll.register(descriptor, event)
         began = time.monotonic()
@@ -248,7 +247,7 @@ class ProgramClock:
             self._waited += time.monotonic() - began
 
     def _left(self, passed: float) -> float:
-        """Return the seconds after which to look again."""
+        """Return the seconds until the next check."""
         passed += self._waited
         left = self._wall - passed
         if left <= 0:
@@ -265,7 +264,7 @@ class ProgramClock:
 
 
 def _sender(connection: int) -> int:
-    """Return the process, in this one's namespace, that says it is there."""
+    """Return the id, in this process's namespace, of the process that announces itself."""
     end = socket.socket(fileno=connection)
     try:
         position, extra, _, _ = end.recvmsg(1, socket.CMSG_SPACE(_CREDENTIALS.size))

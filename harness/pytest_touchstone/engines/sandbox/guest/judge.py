@@ -23,7 +23,7 @@ from .values import describe_exception, exception_summary, text_of, types_of
 TESTS: Final = "<tests>"
 
 NO_ANSWER: Final = "no answer"
-"""The start of the detail where the program's process sent nothing that could be read."""
+"""The start of the detail if the program's process sent nothing readable."""
 
 _IMPORTED: Final = frozenset(name for name in sys.stdlib_module_names if not name.startswith("_")) - {
     *("antigravity", "this", "idlelib", "turtledemo", "turtle", "tkinter")
@@ -37,7 +37,7 @@ _PROBE_ERRORS: Final = {"attribute": AttributeError, "iter": TypeError, "len": T
 
 
 class PreparedReferences:
-    """The values that were computed ahead for tests, read out of their messages when they are asked for."""
+    """The values that were computed in advance for tests, decoded on access."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = texts
@@ -47,9 +47,9 @@ class PreparedReferences:
 
 
 def plain_only(value: Any) -> Any:
-    """Raise ``TypeError``: the value is no plain data, and there is nobody to own it.
+    """Raise ``TypeError`` for a value that is not plain data, since it has no owner here.
 
-    A set in another order (``values.UNORDERED``) is plain data all the same.
+    A set in another order (``values.UNORDERED``) is plain data, too.
     """
     if type(value) is not list:
         raise TypeError(f"a {type(value).__name__} is no plain data")
@@ -64,14 +64,14 @@ def compile_trusted(trusted: str) -> types.CodeType:
 def imports_of(tests: ast.Module) -> str:
     """Return the imports at the top level of tests.
 
-    They are the program's too, as they are where one module holds both: MBPP's tests import what its programs use.
+    The program gets them, too, as if one module held both: MBPP's tests import what its programs use.
     """
     imports = [node for node in tests.body if isinstance(node, (ast.Import, ast.ImportFrom))]
     return "".join(f"{ast.unparse(node)}\n" for node in imports)
 
 
 def parse_batch(message: Any) -> tuple[list[str], dict[str, Any] | None, bool]:
-    """Return texts, an exception, and whether these are the last ones, from what a program sent as such."""
+    """Check a batch of the program and return texts, an exception or None, and whether the batch is the last."""
     is_valid = isinstance(message, list) and len(message) == 3 and isinstance(message[0], list)
     if not is_valid or not all(isinstance(text, str) for text in message[0]):
         raise framing.Closed("an answer that is none")
@@ -88,15 +88,15 @@ END: Final = object()
 
 
 class NotAskedError(TypeError):
-    """Tests do something with an object of the program that nobody asks the program for."""
+    """Tests use an object of the program in a way that is not forwarded to the program."""
 
 
 class RemoteObject:
-    """Stands for an object of the program.
+    """A proxy for an object of the program.
 
-    Calling, reading, changing and printing it asks the program; comparing it and computing with it does not. It is
-    true, and equal to nothing but itself, as Python's objects are. Where its class defines that, and for all else, the
-    program has failed: what it would say counts for nothing.
+    Calling, reading, changing and printing it asks the program; comparing it and computing with it does not. Like any
+    object in Python, it is true, and equal to nothing but itself. If its class defines otherwise, and for every other
+    operation, the program has failed, since its answer cannot be trusted.
     """
 
     __slots__ = ("_equal", "_judge", "_name", "_number", "_true")
@@ -111,7 +111,7 @@ class RemoteObject:
     def __each__(
         self, given: Sequence[str], seconds: Sequence[float], expected: Sequence[str]
     ) -> Iterator[tuple[bool, Any]]:
-        """Call it on many arguments (``TestProxy.each``)."""
+        """Call the object on many arguments (``TestProxy.each``)."""
         judge: TestProxy = self._judge
         return judge.each(self._number, given, seconds, expected)
 
@@ -196,7 +196,7 @@ for _name in (
 
 
 class Awaitable(RemoteObject):
-    """Stands for a coroutine of the program; awaiting it makes the program run it to its end."""
+    """A proxy for a coroutine of the program; awaiting it makes the program run it to its end."""
 
     __slots__ = ()
 
@@ -207,12 +207,12 @@ class Awaitable(RemoteObject):
         raise StopIteration(self._judge.ask("await", self._number))
 
     def send(self, value: Any) -> Any:
-        """Run it as an event loop would: it ends with its value at once."""
+        """Run the coroutine as an event loop would; it returns at once."""
         del value
         return self.__next__()
 
     def throw(self, error: BaseException, *_: Any) -> Any:
-        """Raise the exception where the coroutine stands, which is before its first line."""
+        """Raise the exception where the coroutine is suspended, which is before its first line."""
         raise error
 
     def close(self) -> None:
@@ -220,14 +220,14 @@ class Awaitable(RemoteObject):
 
 
 class ProgramFailure(BaseException):
-    """The program ended, or raised something that is no ``Exception`` or that means an end to the interpreter.
+    """The program ended, or raised a non-``Exception``, or an exception that the interpreter takes for an end.
 
-    No test may hide it, and nothing that calls a function for a test may mistake it for its own exception.
+    No test may hide it, and no caller of a test's function may mistake it for its own exception.
     """
 
 
 class TestProxy:
-    """Judges one program by tests that call its functions."""
+    """A judge of one program by tests that call its functions."""
 
     def __init__(self, descriptor: int, clock: ProgramClock) -> None:
         self._descriptor, self._clock = descriptor, clock
@@ -239,8 +239,7 @@ class TestProxy:
         self._unordered = False
 
     def verdict(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Return the outcome and the detail of a job with the keys ``program``, ``code``, ``trusted`` and
-        ``names``."""
+        """Return the outcome and the detail of a job (``program``, ``code``, ``trusted``, ``names``)."""
         space: dict[str, Any] = {"__name__": "tests"}
         passed: list[Any] = []
         try:
@@ -270,7 +269,7 @@ class TestProxy:
         return {**verdict, "tests": len(passed)}
 
     def _judged(self, error: BaseException) -> dict[str, Any]:
-        """Return the verdict on the program, from an exception in the tests."""
+        """Return the verdict on the program from an exception in the tests."""
         program = getattr(error, "of_program", None)
         if program is not None:
             return describe_exception(program)
@@ -307,11 +306,19 @@ class TestProxy:
     def each(
         self, handle: int, arguments: Sequence[str], seconds: Sequence[float], expected: Sequence[str]
     ) -> Iterator[tuple[bool, Any]]:
-        """Call a function of the program on many arguments, and yield for each whether the message of its value is the
-        expected one, and else the value.
+        """Call a function of the program on many arguments.
 
-        ``arguments`` are messages of lists of arguments, ``seconds`` the limits of CPU time. The calls are asked for in
-        groups that grow, because most wrong programs fail early.
+        The calls are sent in groups that grow, because most wrong programs fail early.
+
+        Args:
+            handle: The number of the function.
+            arguments: Messages of lists of arguments.
+            seconds: The limits of CPU time.
+            expected: Messages of the expected values.
+
+        Yields:
+            For each call whether the message of its value is the expected one, and the value if not.
+
         """
         start, size = 0, 1
         while start < len(arguments):
@@ -364,8 +371,7 @@ class TestProxy:
     def next(self, handle: int) -> Any:
         """Return the next value of an iterator in the program.
 
-        Raises ``StopIteration`` where the program's side reports the end, which is a different message from an
-        exception.
+        Raises ``StopIteration`` if the program's side reports the end, which is a different message from an exception.
         """
         value = self.ask("next", handle)
         if value is END:
@@ -373,10 +379,10 @@ class TestProxy:
         return value
 
     def _look_back(self) -> None:
-        """Check the program's exception that was raised last.
+        """Check the program's last exception.
 
-        If it passed through no frame outside this module, a part of the interpreter took it
-        for a signal, and the tests never saw it. Then the program has failed, whatever the tests say.
+        If it passed through no frame outside this module, a part of the interpreter took it for a signal, and the tests
+        never saw it. Then the program has failed, whatever the tests say.
         """
         raised, self._last_raised = self._last_raised, None
         if raised is None or self._failed is not None:
@@ -391,10 +397,10 @@ class TestProxy:
             self._failed = error
 
     def _fetch(self, entries: list[str], others: list[str], space: dict[str, Any]) -> None:
-        """Put the program's objects of these names into the tests' names.
+        """Put the program's objects with these names into the tests' namespace.
 
-        ``entries`` are taken whatever they are, ``others`` unless they are modules. Modules are the tests' own, and
-        so is everything with the name of one: a program's ``class math`` would compute its own expected values.
+        ``entries`` are taken in any case, ``others`` unless they are modules. Modules are the tests' own, and so is
+        everything with the name of a module: a program's ``class math`` would compute its own expected values.
         """
         names = [*entries, *others]
         self._send({"ask": "names", "names": names})
@@ -420,8 +426,7 @@ class TestProxy:
         framing.send(self._descriptor, message, wait=self._clock.wait)
 
     def _reply(self, key: str, what: str = "", longest: int = framing.LONGEST) -> Any:
-        """Return the part ``key`` of the program's answer to ``what``; serve the calls that it makes in the
-        meantime."""
+        """Return the field ``key`` of the program's answer; serve the calls that it makes in the meantime."""
         while True:
             reply = framing.receive(self._descriptor, longest=longest, wait=self._clock.wait)
             if not isinstance(reply, dict):
@@ -499,7 +504,7 @@ _HERE: Final = TestProxy.ask.__code__.co_filename
 
 
 _FATAL: Final = (framing.Closed, framing.TooLate, ProgramFailure)
-"""Exceptions that fail the program, whatever the tests do with them."""
+"""The exceptions that fail the program, whatever the tests do with them."""
 
 _MAX_CALLS: Final = 64
 """Calls that are asked for at once."""
@@ -509,9 +514,9 @@ _MAX_ANSWER_BYTES: Final = 4 * framing.LONGEST
 
 
 def _to_exception(program: Any) -> BaseException:
-    """Return the exception to raise in the tests for one of the program's.
+    """Return the exception to raise in the tests for an exception of the program.
 
-    It has the same builtin type, if that is an ``Exception`` that only tests can catch.
+    The type is the same builtin, if that is an ``Exception`` that only tests can catch.
     """
     if not isinstance(program, dict):
         return framing.Closed("an error that is none")
@@ -530,13 +535,13 @@ def _to_exception(program: Any) -> BaseException:
 
 
 def _import_standard(name: str) -> types.ModuleType:
-    """Return a module of the standard library. Raises ``ImportError`` where there is none of that name."""
+    """Import a module of the standard library. Raises ``ImportError`` if there is none of that name."""
     __import__(name)
     return sys.modules[name]
 
 
 def _is_foreign(name: str | None) -> bool:
-    """Return whether a module is not part of the standard library, which is all that there is in the sandbox."""
+    """Return whether a module is not part of the standard library; the sandbox has nothing else."""
     return bool(name) and str(name).partition(".")[0] not in sys.stdlib_module_names
 
 

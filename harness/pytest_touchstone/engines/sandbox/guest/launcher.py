@@ -43,7 +43,7 @@ def import_common() -> None:
 
 
 class ForkServer:
-    """A process forked to serve requests; ``ask`` may be called by several threads."""
+    """A process forked to serve requests; several threads may use ``ask``."""
 
     def __init__(self, serve: Callable[[socket.socket], None]) -> None:
         """``serve`` is called in the new process, which ends when ``serve`` returns."""
@@ -58,7 +58,7 @@ class ForkServer:
 
 
 def next_request(connection: socket.socket) -> Request | None:
-    """Return the next request at the server's end of a connection, None when there are no more."""
+    """Return the next request at the server's end of a connection, or None at the end."""
     message, descriptors, _, _ = socket.recv_fds(connection, 65536, _MOST_DESCRIPTORS)
     return (json.loads(message), list(descriptors)) if message else None
 
@@ -99,15 +99,17 @@ def _be(serve: Callable[[socket.socket], None], connection: socket.socket) -> No
 
 
 class Launcher:
-    """Runs programs one after the other. Its process is the first in a process namespace. It has all rights in its
-    user namespace, and none outside."""
+    """A launcher of programs, one after the other.
+
+    Its process is the first in a process namespace. It has all rights in its user namespace, and none outside.
+    """
 
     def __init__(self, slot: int, system_calls: bytes, *, isolated: bool) -> None:
         self._slot, self._system_calls, self._isolated = slot, system_calls, isolated
         self._namespaces: jail.ProcessNamespaces | None = None
 
     def serve(self, requests: socket.socket) -> None:
-        """Run the requested programs, one at a time; a fault is reported for every program."""
+        """Run the requested programs, one at a time; report a fault for every program."""
         fault = ""
         try:
             if self._isolated:
@@ -129,7 +131,7 @@ class Launcher:
                     os.close(descriptor)
 
     def _isolate(self) -> None:
-        """Go on as a child in new namespaces."""
+        """Continue as a child in new namespaces."""
         jail.drop_user(self._slot)
         jail.enter_namespaces()
         if os.fork() != 0:
@@ -192,7 +194,7 @@ def _run_as_program(
 
 
 def _confine(connection: int, limits: jail.ProgramLimits, system_calls: bytes) -> None:
-    """Give up all that the program may not have. Where that fails, tell the reader of it, and raise it."""
+    """Give up all that the program must not have. Report a failure to the reader, and raise it."""
     try:
         os.chdir("/tmp")
         jail.lock(limits, system_calls)
@@ -202,7 +204,7 @@ def _confine(connection: int, limits: jail.ProgramLimits, system_calls: bytes) -
 
 
 def _alone(connection: int) -> int:
-    """Close all descriptors but the standard streams; the connection is then number 3."""
+    """Close all descriptors but the standard streams; the connection becomes number 3."""
     if connection != 3:
         os.dup2(connection, 3)
     os.closerange(4, 4096)
@@ -210,7 +212,7 @@ def _alone(connection: int) -> int:
 
 
 def _limit_only(limits: jail.ProgramLimits) -> None:
-    """Set the limits without any isolation, as far as the system has them."""
+    """Set the limits without any isolation, as far as the system supports them."""
     for kind, most in ((resource.RLIMIT_CPU, int(2 * limits.cpu) + 2), (resource.RLIMIT_CORE, 0)):
         resource.setrlimit(kind, (most, most))
     with suppress(ValueError, OSError):  # macOS has no such limit
@@ -250,9 +252,9 @@ def _wait(child: int, report: int, limits: jail.ProgramLimits, *, script: bool) 
 
 
 def _event(child: int, ended: int | None, report: int, seconds: float) -> str:
-    """Wait for at most that long.
+    """Wait for at most ``seconds``.
 
-    Return "ended", "stopped" where the other side has its answer, or "" for neither.
+    Return "ended", "stopped" if the other side has its answer, or "" for neither.
     """
     if ended is None:
         time.sleep(min(seconds, SHORTEST))

@@ -30,7 +30,7 @@ PROGRAM: Final = "<program>"
 MODULE: Final = "program"
 
 _RESERVE: Final = 2**23
-"""Bytes of address space that are free again once memory is short, so that the program's end can be told."""
+"""Bytes of address space that are freed when memory is short, so that the end of the program can be reported."""
 
 _MOST_TEXT: Final = framing.LONGEST // 8
 """Characters of several values in one message; beyond it, the next ones get a message of their own."""
@@ -67,7 +67,7 @@ _READS: Final[dict[str, Callable[..., Any]]] = {
 
 
 def serve(descriptor: int) -> None:
-    """Run the program that comes first and answer the requests after it, until there are no more."""
+    """Run the program that comes first and answer the requests after it, until the connection closes."""
     request = framing.receive(descriptor)
     host = _ProgramHost(descriptor)
     host.say(host.run(request["program"], MODULE, request.get("imports", "")))
@@ -80,7 +80,7 @@ def serve(descriptor: int) -> None:
 
 
 def run_script(descriptor: int) -> int:
-    """Run the program as a script that reads and prints; return the exit code and send what was raised."""
+    """Run the program as a script that reads and prints; return the exit code and send its exception."""
     request = framing.receive(descriptor)
     host = _ProgramHost(descriptor)
     _open_streams_by_name()
@@ -98,7 +98,7 @@ def run_script(descriptor: int) -> int:
 
 
 class _ProgramHost:
-    """The program's module, and those of its objects to which the tests hold handles."""
+    """The program's module, and its objects that the tests hold handles to."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -109,7 +109,7 @@ class _ProgramHost:
         self._reserve: bytearray | None = bytearray(_RESERVE)
 
     def say(self, message: Any) -> None:
-        """Send a message; one that is too long to be read becomes an error."""
+        """Send a message; replace an unreadably long one by an error."""
         try:
             framing.send(self._descriptor, message)
         except (ValueError, RecursionError, MemoryError) as error:
@@ -133,7 +133,7 @@ class _ProgramHost:
         return {"ready": True}
 
     def end(self) -> None:
-        """Do what an interpreter does at its end: wait for threads, call what is registered, write what is left."""
+        """Do what an interpreter does at its end: wait for threads, call exit functions, flush streams."""
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
         left = [
@@ -148,7 +148,7 @@ class _ProgramHost:
     def answer(self, request: dict[str, Any]) -> Any:
         """Return the answer to one request.
 
-        ``names`` looks names up, ``call`` calls a handle, and the others read it. The end of an iterator is no
+        ``names`` looks up names, ``call`` calls a handle, and the others read it. The end of an iterator is not an
         exception.
         """
         try:
@@ -173,10 +173,9 @@ class _ProgramHost:
             return {"error": self.described(error)}
 
     def _each(self, target: Any, arguments: list[str]) -> list[Any]:
-        """Return the messages of the values of calls, as texts, the exception of the one that ended them, if any, and
-        True.
+        """Return the messages of the values of calls, the exception that ended them or None, and True.
 
-        Those that are there ``FLUSH_SECONDS``, or are long, are sent ahead of the others.
+        Messages that have waited for ``FLUSH_SECONDS``, or are long, are sent before the others.
         """
         texts: list[str] = []
         size, started = 0, time.perf_counter()
@@ -225,7 +224,7 @@ class _ProgramHost:
         return values.encode(value, self._handle)
 
     def _handle(self, value: Any) -> Any:
-        """Return the message for an object that is no plain data; the same object always has the same number."""
+        """Return the message for an object that is not plain data; an object always has the same number."""
         if type(value) is list:  # for a set in another order, which is the judge's to tell
             return None
         if isinstance(value, _TestFunction):
@@ -291,7 +290,7 @@ _STREAMS: Final = {
 
 
 def _open_streams_by_name() -> None:
-    """Let a script open its streams by the names that they have as files, which here lead nowhere: /proc is empty."""
+    """Let a script open its streams by their file names, which lead nowhere here: /proc is empty."""
     original_open, original_os_open = io.open, os.open
 
     def number(path: Any) -> int | None:

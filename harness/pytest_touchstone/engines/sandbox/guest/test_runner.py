@@ -32,8 +32,7 @@ def computed(job: dict[str, Any]) -> dict[str, Any]:
 def reference(descriptor: int, clock: ProgramClock, job: dict[str, Any]) -> dict[str, Any]:
     """Return the verdict as human-eval finds it (openai/human-eval, execution.py).
 
-    Program and tests run in one process, and the program is right unless something is raised. It can forge the
-    verdict.
+    Program and tests run in one process, and the program is right unless something is raised. It can forge the verdict.
     """
     try:
         framing.send(descriptor, {"program": f"{job['program']}\n{job['code']}"}, wait=clock.wait)
@@ -86,8 +85,7 @@ def serve(descriptor: int, slot: int, system_calls: bytes) -> None:
 def _verdict(job: dict[str, Any], program: int) -> dict[str, Any]:
     """Return the verdict on one job.
 
-    The tests have a limit of CPU time too, at which the process ends: comparing a program's answers may take as long
-    as those answers make it.
+    The tests have a limit of CPU time, too, which ends the process: a program's answers may make comparing them slow.
     """
     signal.setitimer(signal.ITIMER_PROF, job["cpu"])
     random.seed(0)  # no job depends on those before it

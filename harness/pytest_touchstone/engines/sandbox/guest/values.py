@@ -33,15 +33,15 @@ _SAFE: Final = 2**53
 
 
 class UnsendableError(Exception):
-    """A value that cannot be sent, or a message that is no value."""
+    """A value that cannot be sent, or a message that has no value."""
 
 
 ObjectHook = Callable[[Any], Any]
-"""Gives the message of an object that is no plain value, or the object of such a message."""
+"""Converts an object that is not a plain value to its message, or such a message to its object."""
 
 
 def encode(value: Any, encode_object: ObjectHook, depth: int = 0) -> Any:
-    """Return the message of a value; ``encode_object`` gives the messages of objects that are no plain data.
+    """Return the message of a value; ``encode_object`` gives the messages of objects that are not plain data.
 
     Instances of subclasses of builtin types are sent as the builtin type. Raises ``UnsendableError`` for a value
     that is nested too deep, such as one that contains itself.
@@ -88,7 +88,7 @@ def _items(value: Any) -> int:
 def decode(message: Any, decode_object: ObjectHook, depth: int = 0) -> Any:
     """Return the value of a message, in exact builtin types; ``decode_object`` gives the values of handles.
 
-    Raises ``UnsendableError`` for a message that holds no value.
+    Raises ``UnsendableError`` for a message without a value.
     """
     if not isinstance(message, list):
         if isinstance(message, dict):
@@ -117,7 +117,7 @@ def decode(message: Any, decode_object: ObjectHook, depth: int = 0) -> Any:
 
 
 def _set(kind: type[Any], members: list[Any], report_order: ObjectHook) -> Any:
-    """Return the set of these members, in their order where one of its two usual tables has that.
+    """Return the set of these members, in their order if one of a set's two usual tables has it.
 
     A set made of a mapping has room for all members from the beginning, as copies and literals have.
     """
@@ -138,7 +138,7 @@ def _flatten_items(value: dict[Any, Any]) -> list[Any]:
 
 
 def _number(value: float) -> list[Any]:
-    """Return the number of a subclass; a float as text, since JSON has no infinity."""
+    """Return a number of a subclass as text; JSON has no infinity."""
     return [hex(int.__int__(value))] if isinstance(value, int) else [str(float.__float__(value))]
 
 
@@ -249,7 +249,7 @@ def describe_exception(program: dict[str, Any]) -> dict[str, Any]:
 
 
 def shorten(text: str) -> str:
-    """Return the beginning of a long text, with three full stops where it is cut."""
+    """Return a text of limited length, with three full stops where it is cut."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 
@@ -266,7 +266,7 @@ def exception_summary(error: BaseException) -> str:
 
 
 def text_of(error: BaseException) -> str:
-    """Return the text of an exception, empty where it cannot be written."""
+    """Return the text of an exception; empty if the text cannot be had."""
     try:
         return shorten(str(error))
     except BaseException:  # an object of the program's in it, whose text cannot be had
