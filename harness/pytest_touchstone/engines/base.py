@@ -37,44 +37,47 @@ SLOW_WAYS: Final = {
 """A description of each slow way, and the unit in which its cost is counted."""
 
 Done: TypeAlias = Callable[[int, Answer | Refusal], None]
-"""Called with the number of a request and its answer."""
+"""Receives the index of a request and its answer."""
 
 Receiver: TypeAlias = Callable[[int, Answer | Refusal | Exception], None]
-"""Called with the number of a request among those submitted with it, and its answer, or the error in its place."""
+"""Receives the index of a request among those submitted with it, and its answer or error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineProgress:
-    """The work that an engine has done so far: ``tokens`` that went through the model or came of it, a count that only
-    grows; ``trouble`` says in a few words what holds up the work now, such as a server that does not answer."""
+    """The work that an engine has done so far.
+
+    ``tokens`` went through the model or came out of it; the count only grows. ``trouble`` describes what holds up the
+    work now, such as a server that does not answer.
+    """
 
     tokens: int = 0
     trouble: str = ""
 
 
 class Engine(ABC):
-    """Answers requests for one loaded checkpoint; ``info`` has the facts about it."""
+    """An engine that answers requests for one loaded checkpoint; ``info`` describes the checkpoint."""
 
     info: CheckpointInfo
 
     @property
     def usage(self) -> dict[str, Any]:
-        """Plain counts of what answering has cost so far, for the run's report (see ``results.usage``)."""
+        """The counts of the cost so far, for the run's report (see ``results.usage``)."""
         return {}
 
     @abstractmethod
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
-        """Return one answer per request, in the order asked; a request that cannot be answered gets a ``Refusal``.
+        """Return one answer per request, in order; a request that cannot be answered gets a ``Refusal``.
 
         An engine that has some answers before the others may pass them to ``done`` as soon as they are final, in any
         order, but in this thread. The caller takes the other answers from the list.
 
-        An exception raised by ``done`` is passed on, and leaves the engine able to answer. ``done`` may not ask the
+        An exception raised by ``done`` is passed on, and leaves the engine able to answer. ``done`` must not use the
         engine, and no answer may depend on it.
         """
 
     def prepare(self, requests: Sequence[Request]) -> None:  # noqa: B027 -- a default
-        """Prepare for requests that will probably come after the present ones; return at once.
+        """Prepare for requests that will probably follow; return at once.
 
         Work that does not need the model may be done in the meantime; no answer may depend on it.
         """
@@ -83,50 +86,52 @@ class Engine(ABC):
         """Free the checkpoint's memory."""
 
     def progress(self) -> EngineProgress:
-        """The work so far. Called by another thread, a few times a second: returns at once, and waits for nothing."""
+        """Return the progress so far, at once. Another thread calls this a few times a second."""
         return EngineProgress()
 
     def too_long(self, requests: Sequence[Request]) -> list[int] | None:
-        """Return the numbers of the requests that are longer than the checkpoint takes, without asking its model; None
-        where the engine cannot tell."""
+        """Return the indices of the requests that are too long, without using the model; None if unknown."""
         del requests
         return None
 
     def check(self) -> None:  # noqa: B027
-        """Check that the answers are still those of the beginning; called when nothing more is asked for now.
+        """Check that the answers are still those of the beginning; called when the requests are used up for now.
 
-        This is for engines whose answers may change, as those of a server. Where they are not, ``usage`` says so as
-        ``drift``, and the checkpoint's results are not valid.
+        This is for engines whose answers may change, as those of a server. If they have changed, ``usage`` reports it
+        as ``drift``, and the checkpoint's results are not valid.
         """
 
     def expect_traces(self, *, opened: bool) -> None:  # noqa: B027
-        """Take note that texts of the checkpoint have shown a trace, and with ``opened`` one that its chat template had
-        begun (``core.reasoning``): no stop sequence may end a text within one. Engines that know their tokenizer need
-        not be told."""
+        """Expect reasoning traces in the texts; with ``opened``, the chat template begins them (``core.reasoning``).
+
+        No stop sequence may end a text within a trace. Engines that know their tokenizer ignore this.
+        """
 
     # What a judge is asked by (``engines.judging``)
 
     def conversation(self, turns: Sequence[Turn]) -> str | Refusal | None:
-        """Return turns as the checkpoint's chat template writes them, up to where the assistant begins, or goes on;
-        None where it is not asked through one, or the engine does not know it."""
+        """Render turns with the chat template, up to the beginning or continuation of the assistant's turn.
+
+        None if prompts are not sent through a template, or the engine does not know it.
+        """
         del turns
         return None
 
     @property
     def marks(self) -> frozenset[str]:
-        """The texts that its tokenizer takes for special tokens, as far as the engine knows them."""
+        """The special tokens of the tokenizer, as texts, if the engine knows them."""
         return frozenset()
 
     # Engines that continue several texts together
 
     @property
     def texts_together(self) -> int | None:
-        """The most texts that a step of the model continues; None where the engine does not say."""
+        """The maximum number of texts in a step of the model; None if unknown."""
         return None
 
     @property
     def continues(self) -> bool:
-        """True where texts that are at work when ``done`` raises go on once their requests are asked again."""
+        """True if running texts are continued, after ``done`` has raised, once their requests are sent again."""
         return False
 
     # How the driver asks: it submits requests at any time, and collects answers, in one thread.
@@ -136,33 +141,33 @@ class Engine(ABC):
         return RequestQueue(self)
 
     def submit(self, requests: Sequence[Request], receiver: Receiver) -> None:
-        """Take requests; ``receiver`` is called with each answer, or the error in its place, by whoever collects."""
+        """Queue requests; ``receiver`` gets each answer, or its error, when somebody collects."""
         self._queue.submit(requests, receiver)
 
     def collect(self) -> None:
-        """Hand on the answers that come of some more work.
+        """Deliver the answers of some more work.
 
         Raises what receivers raise, and exceptions meant to stop everything, such as ``ServerError``.
         """
         self._queue.answer()
 
     def withdraw(self, receivers: Collection[Receiver]) -> None:
-        """Forget the requests of these receivers that have no answer yet; they are not called again."""
+        """Drop the unanswered requests of these receivers; they are not called again."""
         self._queue.withdraw(receivers)
 
 
 AGAIN: Final = 8
-"""An engine that keeps its texts is asked anew when one request waits for every so many that are under way."""
+"""An engine with running texts is interrupted when one request waits for every ``AGAIN`` running ones."""
 
 LOG: Final = logging.getLogger("pytest_touchstone")
 
 
 class _LeftError(Exception):
-    """Raised for an engine to leave what it is asked."""
+    """Raised to leave an engine in the middle of its requests."""
 
 
 class _Submitted(NamedTuple):
-    """A request without an answer: who takes that, the request's number there, and the request."""
+    """A request without an answer: its receiver, its index there, and the request."""
 
     receiver: Receiver
     number: int
@@ -170,9 +175,10 @@ class _Submitted(NamedTuple):
 
 
 class RequestQueue:
-    """The requests that an engine has taken, to be asked all at once of ``Engine.answer``.
+    """A queue of requests, which are passed to ``Engine.answer`` all at once.
 
-    An engine that keeps its texts at work is left when many have come meanwhile, and asked for all of it at once.
+    An engine that keeps its texts running is interrupted when many requests have come meanwhile, and gets all of them
+    at once.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -186,7 +192,7 @@ class RequestQueue:
         self._waiting.extend(_Submitted(receiver, number, request) for number, request in enumerate(requests))
 
     def withdraw(self, receivers: Collection[Receiver]) -> None:
-        """Forget the requests of these receivers; the engine is left if it is asked any of them now."""
+        """Drop the requests of these receivers; the engine is interrupted if it is working on any of them."""
         gone = set(receivers)
         self._waiting = [waiting for waiting in self._waiting if waiting.receiver not in gone]
         for number in [number for number, waiting in self._left.items() if waiting.receiver in gone]:
@@ -194,16 +200,16 @@ class RequestQueue:
             self._withdrawn = True
 
     def answer(self) -> None:
-        """Ask the engine for all that waits, until that is answered or the engine is left."""
+        """Let the engine answer all waiting requests, until all are answered or the engine is interrupted."""
         asked, self._waiting = self._waiting, []
         assert asked, "somebody waits, and nothing is asked"
         self._ask(asked)
 
     def _ask(self, asked: Sequence[_Submitted]) -> None:
-        """Hand on one answer per request. What has no answer when the engine is left is asked the next time.
+        """Deliver one answer per request. Requests without an answer when the engine is interrupted wait again.
 
-        If the engine breaks, the requests without an answer are asked in halves, so that in the end only those at
-        fault fail.
+        If the engine fails, the requests without an answer are tried in halves, so that in the end only those at fault
+        fail.
         """
         left = self._left = dict(enumerate(asked))
         self._withdrawn = False
@@ -244,7 +250,7 @@ class RequestQueue:
         self._waiting = [*left.values(), *self._waiting]
 
     def _answers(self, requests: Sequence[Request], done: Done) -> Sequence[Answer | Refusal]:
-        """Return the engine's answers, all that there are to be; with DEBUG, how many and how long they took."""
+        """Return the engine's answers; with DEBUG, log how many there are and how long they took."""
         began = time.monotonic()
         answers = self._engine.answer(requests, done)
         if len(answers) != len(requests):
@@ -258,7 +264,7 @@ class RequestQueue:
 
 
 class EngineFactory(ABC):
-    """Opens the engines of one kind; nothing heavy is imported before ``open``.
+    """A factory of the engines of one kind; nothing heavy is imported before ``open``.
 
     ``name`` is the value of ``CheckpointInfo.engine`` in the checkpoints that it opens.
     """
@@ -266,23 +272,25 @@ class EngineFactory(ABC):
     name: str
 
     def fingerprint(self, info: CheckpointInfo, /) -> str | None:
-        """Return the identity of the code and data that answer: equal where all answers are equal.
+        """Return the identity of the code and data that answer: equal if all answers are equal.
 
-        None where it cannot be known; then no answer is taken from the cache, and the result says so.
+        None if unknown; then no answer is taken from the cache, and the result says so.
         """
         del info
         return None
 
     @abstractmethod
     def open(self, info: CheckpointInfo, settings: ModelSettings, /) -> Engine:
-        """Return the checkpoint, ready to answer. Raises ``CheckpointError`` where it cannot be loaded."""
+        """Return an engine for the checkpoint. Raises ``CheckpointError`` if it cannot be loaded."""
 
     def sharing(self, settings: ModelSettings, /) -> Callable[[CheckpointInfo], Engine]:
-        """Return a function that opens checkpoints of one ``CheckpointInfo.model_key``, and loads the weights that they
-        share once; these are freed with it."""
+        """Return a function that opens checkpoints of one ``CheckpointInfo.model_key``.
+
+        The weights that they share are loaded once, and freed with the function.
+        """
         return lambda info: self.open(info, settings)
 
     def fits(self, info: CheckpointInfo, settings: ModelSettings, /) -> bool:
-        """Return whether the checkpoint can be opened beside what is in memory now."""
+        """Return whether the checkpoint fits into memory beside what is loaded now."""
         del info, settings
         return True

@@ -46,7 +46,7 @@ _END, _BREAK, _NUMBER = 0.025, 0.1, 0.8
 
 
 class FakeFactory(EngineFactory):
-    """Opens ``fake:`` checkpoints."""
+    """The factory of ``fake:`` checkpoints."""
 
     name = "fake"
 
@@ -55,19 +55,18 @@ class FakeFactory(EngineFactory):
         return fingerprint(info)
 
     def open(self, info: CheckpointInfo, _: ModelSettings, /) -> FakeEngine:
-        """Return the checkpoint, ready to answer."""
+        """Return an engine for the checkpoint."""
         return FakeEngine(info)
 
 
 class FakeEngine(Engine):
-    """Answers as a model would, with plausible sizes and no meaning; each word counts as one token."""
+    """An engine with answers of plausible sizes and no meaning; each word counts as one token."""
 
     def __init__(self, info: CheckpointInfo) -> None:
         self.info = info
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
-        """Return one answer per request, in the order asked; kinds that the checkpoint would not serve are
-        refused."""
+        """Return one answer per request, in order; types that the checkpoint does not serve are refused."""
         answers = []
         for number, request in enumerate(requests):
             answers.append(self._answer(request))
@@ -104,8 +103,7 @@ class FakeEngine(Engine):
 
 
 def _sample(request: Generate, number: int) -> Generated:
-    """Return words, numbers and line breaks up to a stop sequence, the limit, or an end, drawn once in forty
-    words."""
+    """Return random words, numbers and line breaks up to a stop, the limit, or an end (one in forty words)."""
     drawn = (str(request.seed), str(number)) if request.temperature else ()
     text, words, reason = "", 0, "length"
     while words < request.max_new_tokens:
@@ -136,6 +134,6 @@ def _fill(request: FillMask) -> FillMaskAnswer | Refusal:
 
 
 def _chance(*parts: str) -> float:
-    """Return a number from 0 up to 1 that depends on the parts only."""
+    """Return a number in [0, 1) that depends only on the parts."""
     digest = hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(digest[:7], "big") / 2**56

@@ -36,14 +36,14 @@ TARGET: Final = "live:"
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What went wrong at the model's side; ``known``: the message is a line for the user."""
+    """A failure at the model's side; ``known``: the message is a line for the user."""
 
     message: str
     known: bool
 
 
 class LiveAnswer(NamedTuple):
-    """The answer to a request, by its number among those that were asked together."""
+    """The answer to a request, by its index in the call."""
 
     number: int
     answer: Answer | Refusal
@@ -51,7 +51,7 @@ class LiveAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AllAnswered:
-    """The end of the answers to one call, with the engine's usage until now."""
+    """The end of the answers to one call, with the engine's usage so far."""
 
     usage: dict[str, Any]
 
@@ -97,7 +97,7 @@ def serve(model: Any, connection: Connection) -> None:
 
 
 def _answer(engine: Engine, requests: Sequence[Request], send: Callable[[Any], None]) -> None:
-    """Send each answer as soon as it is there, and the engine's usage in the end."""
+    """Send each answer as soon as it is complete, and the engine's usage at the end."""
     handed: set[int] = set()
 
     def done(number: int, answer: Answer | Refusal) -> None:
@@ -114,7 +114,7 @@ def _answer(engine: Engine, requests: Sequence[Request], send: Callable[[Any], N
 
 
 def _connected(source: str) -> Connection:
-    """Return the connection to the process that has the model. Raises ``CheckpointError`` where there is none."""
+    """Return the connection to the process that has the model. Raises ``CheckpointError`` if there is none."""
     text = os.environ.get(VARIABLE, "")
     try:
         descriptor = os.dup(int(text))
@@ -127,7 +127,7 @@ def _connected(source: str) -> Connection:
 
 
 def _ask(connection: Connection, *asked: Any) -> Any:
-    """Return what the other process says; raise its faults, and ``ServerError`` where it has ended."""
+    """Return the next message of the other process; raise its faults, and ``ServerError`` if it has ended."""
     try:
         if asked:
             connection.send(asked)
@@ -140,16 +140,16 @@ def _ask(connection: Connection, *asked: Any) -> Any:
 
 
 class LiveFactory(EngineFactory):
-    """Describes and opens ``live:NAME``."""
+    """The factory of engines for ``live:NAME``."""
 
     name = "live"
     targets = (TARGET,)
     listed = False
-    """Nobody types the target: mistakes do not list it."""
+    """Users do not type the target, so hints about mistakes do not list it."""
     options: Mapping[str, str] = MappingProxyType({})
 
     def inspect(self, _: Path, asked: CheckpointRequest) -> CheckpointInfo:
-        """Describe the model as the process does that has it."""
+        """Return the description of the model from the process that has it."""
         with _connected(asked.source) as connection:
             info: CheckpointInfo = _ask(connection, "info")
         return replace(info, seq_len=asked.limited(info.path, info.seq_len))
@@ -160,12 +160,12 @@ class LiveFactory(EngineFactory):
             return str(_ask(connection, "fingerprint"))
 
     def open(self, info: CheckpointInfo, settings: ModelSettings) -> Engine:
-        """Return the model, ready to answer."""
+        """Return an engine for the model."""
         return LiveEngine(info, _connected(info.source), settings)
 
 
 class LiveEngine(Engine):
-    """Has the other process answer."""
+    """An engine whose requests the other process answers."""
 
     def __init__(self, info: CheckpointInfo, connection: Connection, settings: ModelSettings) -> None:
         self.info = info
@@ -175,23 +175,23 @@ class LiveEngine(Engine):
 
     @property
     def usage(self) -> dict[str, Any]:
-        """The counts of what answering has cost so far."""
+        """The counts of the cost so far."""
         return self._usage
 
     @property
     def texts_together(self) -> int | None:
-        """The most texts that a step of the model continues."""
+        """The maximum number of texts in a step of the model."""
         return self._texts
 
     def too_long(self, requests: Sequence[Request]) -> list[int] | None:
-        """Return the numbers of the requests that are longer than the model takes."""
+        """Return the indices of the requests that are longer than the model takes."""
         numbers: list[int] | None = _ask(self._connection, "too long", list(requests))
         return numbers
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
-        """Return one answer per request; each is handed on as it comes.
+        """Return one answer per request; each is passed to ``done`` as it arrives.
 
-        What ``done`` raises is raised when all answers are there, since the other process computes them anyway.
+        An exception of ``done`` is raised after all answers, since the other process computes them anyway.
         """
         answers: dict[int, Answer | Refusal] = {}
         raised: BaseException | None = None

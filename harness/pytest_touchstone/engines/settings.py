@@ -69,7 +69,7 @@ class ModelSettings:
 
 
 def finds_vllm() -> bool:
-    """Return whether vLLM is on PATH, and the package by which this process asks servers is installed."""
+    """Return whether vLLM is on PATH, and aiohttp is installed here."""
     return shutil.which("vllm") is not None and find_spec("aiohttp") is not None
 
 
@@ -88,15 +88,15 @@ pages of files that can be dropped."""
 
 
 def memory_size(text: str) -> str:
-    """Return a size as it was written, without spaces; raise ``ValueError`` with what was expected."""
+    """Parse a size as it is written, without spaces. Raises ``ValueError`` with the expected form."""
     bytes_of(text, 2**60)
     return text.replace(" ", "")
 
 
 def bytes_of(text: str, free: int | None) -> int | None:
-    """Return the bytes that a size means; None for a share where nobody knows how much is free.
+    """Return the bytes that a size means; None for a share if the free memory is unknown.
 
-    Raises ``ValueError`` with what was expected. Units are powers of 1024, GB like GiB.
+    Raises ``ValueError`` with the expected form. Units are powers of 1024, GB like GiB.
     """
     size = _SIZE.fullmatch(text.strip())
     amount = float(size[1]) if size else 0.0
@@ -108,16 +108,16 @@ def bytes_of(text: str, free: int | None) -> int | None:
 
 
 def shown_size(size: int) -> str:
-    """Return a size for people: ``--eval-set memory`` takes it, and it is never less than the size."""
+    """Format a size for people: ``--eval-set memory`` accepts it, and it is never less than the size."""
     if size >= 10 * 2**30:
         return f"{-(-size // 2**30)}GiB"
     return f"{-(-size // 2**20)}MiB"
 
 
 def free_bytes(root: Path = Path("/")) -> int | None:
-    """Return the bytes that this process may still take, of the machine's and of its control groups'.
+    """Return the bytes that this process may still use, of the machine's and of its control groups'.
 
-    Files that the system has cached do not count as taken. None where nobody knows.
+    Files in the system's cache do not count as used. None if unknown.
     """
     sizes = [
         int(line.split()[1]) * 1024
@@ -134,7 +134,7 @@ def resident_bytes() -> int:
 
 
 def _left_in_groups(root: Path) -> Iterator[int]:
-    """Yield what is left in each control group of the process, and in those around it."""
+    """Yield the free bytes of each control group of the process, and of the groups around it."""
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, _, group = line.partition(":")
         controllers, _, path = group.partition(":")

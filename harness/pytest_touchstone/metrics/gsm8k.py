@@ -158,16 +158,12 @@ def _parse_number(match: re.Match[str]) -> Number | None:
     """Return the number that was found; None for a date, and for a fraction by 0."""
     if match["between"]:
         return None
-    above, below = (_decimal(match[name] or "1") for name in ("above", "below"))
+    above, below = (Decimal((match[name] or "1").replace(",", "")) for name in ("above", "below"))
     if not below:
         return None
     power = Fraction(10) ** int(match["exponent"] or 0)
     value = Fraction(above) * power / Fraction(below) + int(match["whole"] or 0)
     return Number(match[0], -value if match["sign"] else value)
-
-
-def _decimal(text: str) -> Decimal:
-    return Decimal(text.replace(",", ""))
 
 
 def _final_answer(row: dict[str, Any]) -> FinalAnswer | None:

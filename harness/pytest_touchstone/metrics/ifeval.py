@@ -120,19 +120,6 @@ def _count_matches(pattern: str, text: str, flags: int = re.IGNORECASE) -> int:
     return len(re.findall(pattern, text, flags))
 
 
-# Words, letters, language
-
-
-def _letter_frequency(values: Values, text: str) -> bool:
-    count = text.lower().count(values["letter"].strip().lower())
-    return _satisfies(count, values, "let_frequency", "let_relation")
-
-
-def _capital_words(values: Values, text: str) -> bool:
-    count = sum(word.isupper() for word in split_words(text))
-    return _satisfies(count, values, "capital_frequency", "capital_relation")
-
-
 # Lengths
 
 
@@ -213,7 +200,9 @@ INSTRUCTIONS: Final[Mapping[str, Callable[[Values, str], bool]]] = {
     "keywords:forbidden_words": lambda values, text: (
         not any(_count_matches(rf"\b{word}\b", text) for word in values["forbidden_words"])
     ),
-    "keywords:letter_frequency": _letter_frequency,
+    "keywords:letter_frequency": lambda values, text: _satisfies(
+        text.lower().count(values["letter"].strip().lower()), values, "let_frequency", "let_relation"
+    ),
     "language:response_language": lambda values, text: detect_language(text) in (values["language"], None),
     "length_constraints:number_sentences": lambda values, text: _satisfies(
         len(split_sentences(text)), values, "num_sentences"
@@ -243,7 +232,9 @@ INSTRUCTIONS: Final[Mapping[str, Callable[[Values, str], bool]]] = {
         text.strip().strip('"').lower().endswith(values["end_phrase"].strip().lower())
     ),
     "startend:quotation": _quoted,
-    "change_case:capital_word_frequency": _capital_words,
+    "change_case:capital_word_frequency": lambda values, text: _satisfies(
+        sum(word.isupper() for word in split_words(text)), values, "capital_frequency", "capital_relation"
+    ),
     "change_case:english_capital": lambda _, text: text.isupper() and detect_language(text) in ("en", None),
     "change_case:english_lowercase": lambda _, text: text.islower() and detect_language(text) in ("en", None),
     "punctuation:no_comma": lambda _, text: "," not in text,

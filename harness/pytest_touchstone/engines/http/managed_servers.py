@@ -42,10 +42,10 @@ from pytest_touchstone.engines.http.server import NAMES, parse_address
 HOST: Final = "127.0.0.1"
 
 START_SECONDS: Final = 1800.0
-"""The seconds that a server may take to load its model."""
+"""The maximum seconds for a server to load its model."""
 
 SILENT_SECONDS: Final = 2.0
-"""The seconds after which a person is told what is waited for."""
+"""The seconds after which the user is told about the wait."""
 
 _LOOK_EVERY: Final = 0.1
 _ASK_SECONDS: Final = 10.0
@@ -57,7 +57,7 @@ _KEYS_OF_SERVERS: Final = ("VLLM_API_KEY", "LLAMA_API_KEY")
 
 
 class ManagedServer:
-    """A server that was started; ``what`` names it in messages, ``log`` has all that it says."""
+    """A server started by this process; ``what`` names it in messages, ``log`` has all its output."""
 
     def __init__(self, what: str, command: Sequence[str], port: int) -> None:
         self._what, self.port = what, port
@@ -75,10 +75,12 @@ class ManagedServer:
             )
 
     def wait(self, lasting: CheckpointResources, seconds: float = START_SECONDS) -> None:
-        """Wait until the server answers. Raises ``CheckpointError`` with its last words where it ends before, or does
-        not in that many seconds."""
+        """Wait until the server answers.
+
+        Raises ``CheckpointError`` with the end of the server's log if it ends before, or does not answer in time.
+        """
         began, silent = time.monotonic(), True
-        while not self._answers():
+        while not self._is_ready():
             waited = time.monotonic() - began
             if (code := self._guard.poll()) is not None or waited > seconds:
                 self._failed = True
@@ -91,7 +93,7 @@ class ManagedServer:
             time.sleep(_LOOK_EVERY)
 
     def end(self, lasting: CheckpointResources) -> None:
-        """End the server, and all that it has started. Its log goes to the run's folder, if there is one."""
+        """End the server and its child processes; move its log to the run's folder, if there is one."""
         code = self._guard.poll()
         with suppress(subprocess.TimeoutExpired):  # the guard goes on by itself
             self._guard.communicate(timeout=parent_watch.GRACE + _ASK_SECONDS)
@@ -103,8 +105,7 @@ class ManagedServer:
             )
 
     def _last_words(self) -> str:
-        """Return the last lines of the log as one, without colours and keys, shortened at its beginning; and where the
-        others are."""
+        """Return the end of the log on one line, without colours and keys, and the path of the log."""
         try:
             lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:
@@ -115,7 +116,7 @@ class ManagedServer:
         return f"{text} (all of them: {self.log})"
 
     def _keep_log(self, folder: Path | None, *, wanted: bool) -> None:
-        """Move the log without its keys to a folder that is there; else leave it where it is, if it is ``wanted``."""
+        """Move the redacted log to an existing folder; without one, keep it in place if it is ``wanted``."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines(keepends=True)
         log, moved = self.log, folder is not None and folder.is_dir()
         if folder is not None and moved:
@@ -125,8 +126,8 @@ class ManagedServer:
         if moved or not wanted:
             log.unlink()
 
-    def _answers(self) -> bool:
-        """Return whether the model is loaded: llama-server lists it before that, but is not well yet."""
+    def _is_ready(self) -> bool:
+        """Return whether the model is loaded; llama-server lists it before that, but is not healthy yet."""
         return _status(self.port, "/health") in (200, 404) and _status(self.port, "/v1/models") == 200
 
 
@@ -139,19 +140,19 @@ def free_port() -> int:
 
 
 def without_secrets(text: str, secrets: Sequence[str]) -> str:
-    """Return a text of a server without the keys that it was given, and without what looks like one."""
+    """Return a text without the given keys, and without anything that looks like one."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, MARK.format("an API key"))
     return masked(text)
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without keys: the server is asked by this process alone, and needs none."""
+    """Return the environment without API keys; only this process uses the server, which needs none."""
     return {name: value for name, value in environ.items() if name not in (*NAMES, *_KEYS_OF_SERVERS)}
 
 
 def _status(port: int, path: str) -> int | None:
-    """Return the status of a GET, None where there is no reply."""
+    """Return the status of a GET, None without a reply."""
     connection = http.client.HTTPConnection(HOST, port, timeout=_ASK_SECONDS)
     try:
         connection.request("GET", path)
@@ -163,16 +164,18 @@ def _status(port: int, path: str) -> int | None:
 
 
 SLOTS: Final = 4
-"""The texts that llama-server continues at once, each with a context of its own."""
+"""The texts that llama-server generates at once, each with its own context."""
 
 MOST_CONTEXT: Final = 8192
-"""The tokens of such a context, unless ``--eval-seq-len`` says so: it has its memory from the beginning on."""
+"""The default tokens of a context, unless ``--eval-seq-len`` is given; its memory is allocated at the start."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerStart:
-    """A server to be started: ``path`` or Hub id of its model, the ``local`` checkpoint there as far as it is known
-    here, and the options that it is to have."""
+    """The model of a server to start, and its options.
+
+    ``path`` is a path or Hub id; ``local`` the checkpoint there, None if only the server can find it.
+    """
 
     path: str
     local: CheckpointInfo | None
@@ -181,21 +184,23 @@ class ServerStart:
 
     @property
     def context(self) -> int | None:
-        """The tokens that a text may have at a server that must know it before; None where nothing says it."""
+        """The context length for a server that must know it at its start; None if unknown."""
         if self.seq_len is not None or self.local is None:
             return self.seq_len
         return min(self.local.seq_len, MOST_CONTEXT)
 
     def options(self, length: str) -> tuple[str, ...]:
-        """Return the options that are set; ``length`` is the server's name for that of texts."""
+        """Return the options that are set; ``length`` is the server's name for the context length."""
         names = {length: self.seq_len, "--dtype": self.dtype}
         return tuple(str(word) for pair in names.items() if pair[1] is not None for word in pair)
 
 
 @dataclass(frozen=True, slots=True)
 class ServerCommand:
-    """The command of a server, without the place to listen at; ``what`` names it, with its version if it says none
-    itself."""
+    """The command of a server, without host and port.
+
+    ``what`` names the server, ``version`` is its version if the server does not report one.
+    """
 
     what: str
     arguments: tuple[str, ...]
@@ -203,7 +208,7 @@ class ServerCommand:
 
 
 def vllm_command(start: ServerStart) -> ServerCommand:
-    """Return the command that starts vLLM. Raises ``CheckpointError`` where it is not there."""
+    """Return the command that starts vLLM. Raises ``CheckpointError`` if vLLM is not installed."""
     program = shutil.which("vllm")
     if program is None:
         raise CheckpointError(
@@ -214,7 +219,7 @@ def vllm_command(start: ServerStart) -> ServerCommand:
 
 
 def sglang_command(start: ServerStart) -> ServerCommand:
-    """Return the command that starts SGLang. Raises ``CheckpointError`` where it is not there."""
+    """Return the command that starts SGLang. Raises ``CheckpointError`` if SGLang is not installed."""
     for python in _find_pythons():
         if (version := _installed_version(python, "sglang", "sglang")) is not None:
             module = (python, "-m", "sglang.launch_server", "--model-path", start.path)
@@ -228,7 +233,7 @@ def sglang_command(start: ServerStart) -> ServerCommand:
 def llama_command(start: ServerStart) -> ServerCommand:
     """Return the command that starts llama.cpp's server, else llama-cpp-python's.
 
-    Raises ``CheckpointError`` where neither is there, the model is no GGUF file, or a type is demanded.
+    Raises ``CheckpointError`` if neither is installed, the model is not a GGUF file, or a dtype is demanded.
     """
     if start.local is not None and start.local.format != "gguf":
         raise CheckpointError(
@@ -258,7 +263,7 @@ COMMANDS: Final[Mapping[str, Callable[[ServerStart], ServerCommand]]] = MappingP
 
 
 class LocalServers:
-    """Describes models at servers of our own; the engine ``http`` asks them."""
+    """The checkpoint format of models at servers that this process starts; the engine ``http`` queries them."""
 
     targets = tuple(COMMANDS)
     options: Mapping[str, str] = MappingProxyType(
@@ -271,7 +276,7 @@ class LocalServers:
     )
 
     def inspect(self, path: Path, asked: CheckpointRequest) -> CheckpointInfo:
-        """Start the server of a model, and describe it. Raises ``CheckpointError`` where it does not start."""
+        """Start the server of a model and describe it. Raises ``CheckpointError`` if it does not start."""
         del path  # in which two slashes are one
         target = next(prefix for prefix in COMMANDS if asked.source.startswith(prefix))
         name = asked.source.removeprefix(target).partition("?")[0]
@@ -290,8 +295,10 @@ class LocalServers:
 
 
 def _find_model(name: str, asked: CheckpointRequest) -> tuple[CheckpointInfo | None, str]:
-    """Return the checkpoint that a name means, and what the server is told; a file or folder that is not known here may
-    be known to the server."""
+    """Return the checkpoint that a name means, and the path for the server.
+
+    The checkpoint is None for a file or folder that only the server may understand.
+    """
     try:
         checkpoints = resolve(name, seq_len=asked.seq_len, served=True)
     except CheckpointError:
@@ -320,11 +327,11 @@ def _start_server(
     options = {name: value for name, value in model_options.items() if value is not None}
     address = parse_address(f"http://{HOST}:{port}")
     info = inspect_server(address, replace(asked, options=options), start.context)
-    return _described(info, command, start, masked_value(arguments))
+    return _with_weights_path(info, command, start, masked_value(arguments))
 
 
 def _tokenizer(start: ServerStart) -> str | None:
-    """Return where the model's tokenizer is; None where only the server knows its kind."""
+    """Return the path of the model's tokenizer; None if only the server can read it."""
     if start.local is not None and start.local.format == "gguf":
         header = read_gguf(start.local.path)
         try:
@@ -334,10 +341,10 @@ def _tokenizer(start: ServerStart) -> str | None:
     return None if start.local is None else start.path
 
 
-def _described(
+def _with_weights_path(
     info: CheckpointInfo, command: ServerCommand, start: ServerStart, arguments: list[str]
 ) -> CheckpointInfo:
-    """Return the checkpoint under the path of its weights: the address is another one each time."""
+    """Return the checkpoint with the path of its weights, since the address changes each time."""
     served = info.served | {
         "version": info.served["version"] or command.version,
         "weights": None if start.local is None else start.local.plain(),
@@ -360,7 +367,7 @@ def _find_pythons() -> Iterator[str]:
 
 
 def _installed_version(python: str, distribution: str, *modules: str) -> str | None:
-    """Return the version of a distribution that a Python has with all these modules, None where it lacks one."""
+    """Return the version of a distribution in a Python that has all these modules, else None."""
     code = (
         "import importlib.metadata as m, importlib.util as u; "
         f"assert all(map(u.find_spec, {modules!r})); print(m.version({distribution!r}))"

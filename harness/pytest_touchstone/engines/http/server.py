@@ -38,9 +38,9 @@ _ENDINGS: Final[tuple[tuple[str, Endpoint], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The place of a server's API: ``base`` without a slash at the end, then ``api`` (``/v1``).
+    """The address of a server's API: ``base`` without a slash at the end, then ``api`` (``/v1``).
 
-    ``only`` is the endpoint that was named, None where all may be used.
+    ``only`` is the endpoint in the address, None if all may be used.
     """
 
     base: str
@@ -49,12 +49,12 @@ class Address:
 
     @property
     def url(self) -> str:
-        """The address in one form, whichever was written."""
+        """The address in its canonical form."""
         return self.base + self.api
 
 
 def parse_address(text: str) -> Address:
-    """Return the address that a text means; raise ``CheckpointError`` saying what is wrong with it."""
+    """Parse the address of a server. Raises ``CheckpointError`` with what is wrong."""
     plain = text.partition("?")[0]
     try:
         parts = urlsplit(plain)
@@ -89,9 +89,9 @@ def without_credentials(text: str) -> str:
 
 
 def choose_model(address: Address, wanted: str | None, listing: Sequence[str]) -> str:
-    """Return the model to ask: the one wanted, else the only one that the server lists.
+    """Return the wanted model, else the only one that the server lists.
 
-    Raises ``CheckpointError`` with those there are. A server that lists none is believed to have the one wanted.
+    Raises ``CheckpointError`` with the list of models. If a server lists none, the wanted one is assumed to exist.
     """
     if wanted is not None:
         if listing and wanted not in listing:
@@ -112,26 +112,26 @@ def choose_model(address: Address, wanted: str | None, listing: Sequence[str]) -
 
 
 NAMES: Final = ("TOUCHSTONE_API_KEY", "OPENAI_API_KEY")
-"""The variables that may hold a key; the first that is set counts."""
+"""The variables that may hold a key, the first one that is set counts."""
 
 MIN_KEY_LENGTH: Final = 6
-"""The characters of a key that is looked for: a shorter one stands for none (``EMPTY``, ``x``) and is in many texts."""
+"""The minimum characters of a key that is redacted: a shorter one is a placeholder (``EMPTY``, ``x``)."""
 
 _LIKE_A_KEY: Final = re.compile(
     r"\b(?:sk|pk|hf|gsk|xai|nvapi)[-_][\w*.-]{8,}|(?<=\bBearer )[^\s\[]\S*|(?<=://)[^/@\s]+(?=@)"
 )
-"""Texts that look like a key; servers quote parts of the one that they refuse."""
+"""Texts that look like a key; servers quote parts of one that they reject."""
 
 _BETWEEN: Final = re.compile(r"\s+")
 
 
 class Key:
-    """A key, or none. Its value is in no text of this object, and can only be had as a header."""
+    """An API key, or none. No text of this object shows the value; it can only be had as a header."""
 
     __slots__ = ("_value", "name")
 
     def __init__(self, name: str = "", value: str = "") -> None:
-        """Raises ``CheckpointError`` for a value that no header can hold, without showing it."""
+        """Store a key. Raises ``CheckpointError`` for a value that no header can hold, without showing it."""
         value = value.strip()
         if not (value.isascii() and value.isprintable()) or " " in value:
             raise CheckpointError(
@@ -153,12 +153,14 @@ class Key:
         raise TypeError("a key is not pickled")
 
     def headers(self) -> dict[str, str]:
-        """Return the headers that show the key to its server."""
+        """Return the HTTP headers with the key."""
         return {"Authorization": f"Bearer {self._value}"} if self._value else {}
 
     def removed(self, text: str) -> str:
-        """Return a text, on one line that a terminal can show, with the variable's name where the key was, and nothing
-        that looks like one."""
+        """Redact a text: the variable's name replaces the key, and nothing that looks like a key is left.
+
+        The text becomes one printable line.
+        """
         if len(self._value) >= MIN_KEY_LENGTH:
             for form in {self._value, quote(self._value, safe=""), quote(self._value)}:
                 text = text.replace(form, f"[{self.name}]")
@@ -167,7 +169,7 @@ class Key:
 
 
 def key_from_environment(environ: Mapping[str, str]) -> Key:
-    """Return the key of an environment. Raises ``CheckpointError`` for one that cannot be sent."""
+    """Return the key of an environment. Raises ``CheckpointError`` for a key that cannot be sent."""
     for name in NAMES:
         if environ.get(name, "").strip():
             return Key(name, environ[name])

@@ -50,25 +50,30 @@ End: TypeAlias = CallReply[Any] | Failure
 RUN_OPTION: Final = "--eval-set run_timeout"
 
 MAX_UNANSWERED_ITEMS: Final = 8
-"""The number of items in a row without an answer after which a server is not asked on."""
+"""The number of consecutive items without an answer after which the run stops."""
 
 ALIVE_SECONDS: Final = 15.0
-"""The seconds in which a server replies, if anybody answers there."""
+"""The seconds in which a live server replies."""
 
 CLOSE_SECONDS: Final = 5.0
 
 
 @dataclass(slots=True, kw_only=True)
 class ServerConnection:
-    """Everything about a server that outlives one asking; times are those of the loop.
+    """The state of a server that outlives a single call of ``run``; times are those of the loop.
 
-    ``counts`` say what asking has cost: ``requests`` that were sent, ``retries`` of them again, and tokens as the
-    server counts them, those of replies that were of no use left out. ``troubles`` counts attempts that failed, by
-    their status or kind.
+    Attributes:
+        base: The address before all paths.
+        wire: The HTTP client.
+        limits: The limits of time, concurrency and retries.
+        counts: The ``requests`` sent, their ``retries``, and tokens as the server counts them in usable replies.
+        troubles: The number of failed attempts by status or kind.
+        ends: The time at which the run's limit is reached, None before the first call.
+        held_until: The time before which the server wants no call.
+        silent_since: The time of the first failed attempt since the server last answered, None if it answers.
+        answered: The time of the last reply to a call.
+        unanswered: The items that have begun and failed since then.
 
-    ``ends`` is when the run's time is up, and ``held_until`` the time before which the server wants no call.
-    ``silent_since`` is when the first attempt failed of those since somebody answered there, None where none has.
-    ``answered`` is when the last call had a reply; ``unanswered`` are the items that have begun and ended since then.
     """
 
     base: str
@@ -83,11 +88,11 @@ class ServerConnection:
     unanswered: set[object] = field(default_factory=set)
 
     def silent(self, now: float) -> float:
-        """Return for how many seconds nobody has answered at the server."""
+        """Return the seconds since the server last answered, 0 if it answers."""
         return 0.0 if self.silent_since is None else now - self.silent_since
 
     def trouble(self, now: float) -> str:
-        """Return in a few words what holds up the asking, nothing where it goes on; called by any thread."""
+        """Describe what holds up the calls; empty if nothing does. Called by any thread."""
         if (held := self.held_until - now) > 0:
             return f"the server asks to wait {held:.0f} s"
         if (silent := self.silent(now)) >= 1:
@@ -98,7 +103,7 @@ class ServerConnection:
 class CallQueue:
     """The calls of one ``HttpTransport.run``; used in the loop's thread.
 
-    ``hand_over`` is called with the number of each call and its end. Once ``draining`` is set nothing more is sent.
+    ``hand_over`` receives the index of each call and its end. After ``draining`` is set, nothing more is sent.
     """
 
     def __init__(
@@ -113,14 +118,14 @@ class CallQueue:
         self.draining = asyncio.Event()
 
     async def run(self) -> None:
-        """Bring all calls to their end, or those under way where it drains. Raises ``ServerError``."""
+        """Run all calls to their end; while draining, only those in flight. Raises ``ServerError``."""
         link, waiting = self._link, iter(enumerate(self._calls))
         try:
             async with asyncio.timeout_at(link.ends), asyncio.TaskGroup() as workers:
                 for _ in range(min(link.limits.concurrency_most, len(self._calls))):
                     workers.create_task(self._work(waiting))
         except TimeoutError:
-            raise self._given_up(
+            raise self._server_error(
                 f"the run's {link.limits.run_seconds:.0f} s are over ({RUN_OPTION})"
             ) from None
         except ExceptionGroup as group:  # the others have ended for the first one
@@ -128,18 +133,18 @@ class CallQueue:
 
     async def _work(self, waiting: Iterator[tuple[int, Call[Any]]]) -> None:
         for number, call in waiting:
-            if (end := await self._end_of(call)) is None:
+            if (end := await self._send_until_end(call)) is None:
                 return
             self._left -= 1
             self._hand_over((number, end))
 
-    async def _end_of(self, call: Call[Any]) -> End | None:
-        """Send a call until it has its end; return that, and None where it drains before."""
+    async def _send_until_end(self, call: Call[Any]) -> End | None:
+        """Send a call until it ends and return the end; None if the queue drains before."""
         link, limits, now = self._link, self._link.limits, asyncio.get_running_loop().time
         trouble: FailedAttempt | None = None
         sent = counted = 0
         wake = begun = now()
-        while await self._waited_until(wake):
+        while await self._wait_until(wake):
             deadline = self._deadlines.setdefault(call.owner, now() + limits.item_seconds)
             if now() >= deadline:
                 return deadline_failure(trouble, limits)
@@ -149,7 +154,7 @@ class CallQueue:
             if isinstance(outcome, CallReply):
                 return replace(outcome, attempts=sent)
             trouble = outcome
-            counted -= await self._nobody_answers(trouble, last=counted >= limits.attempts)
+            counted -= await self._is_server_gone(trouble, last=counted >= limits.attempts)
             pause = pause_after(trouble, sent)
             failure = failure_after(trouble, counted, pause, deadline - now(), limits)
             if failure is not None:
@@ -160,8 +165,8 @@ class CallQueue:
                 link.held_until = max(link.held_until, wake)
         return None
 
-    async def _waited_until(self, wake: float) -> bool:
-        """Wait until a time, longer where the server asks for it; return whether calls may still be sent then."""
+    async def _wait_until(self, wake: float) -> bool:
+        """Wait until a time, longer if the server asks for it; return whether calls may still be sent then."""
         now = asyncio.get_running_loop().time
         while not self.draining.is_set() and (seconds := max(wake, self._link.held_until) - now()) > 0:
             with suppress(TimeoutError):
@@ -184,10 +189,12 @@ class CallQueue:
             link.silent_since = asyncio.get_running_loop().time()
         return outcome
 
-    async def _nobody_answers(self, trouble: FailedAttempt, *, last: bool) -> bool:
-        """Return whether nobody answers at the server, which is looked at where this would be a call's ``last``
-        attempt: some break off the calls that they do not understand, but none that found no connection.
-        Raises ``ServerError`` where it is gone."""
+    async def _is_server_gone(self, trouble: FailedAttempt, *, last: bool) -> bool:
+        """Return whether the server does not answer at all.
+
+        It is checked before the ``last`` attempt of a call, since some servers drop calls that they do not understand.
+        Raises ``ServerError`` if the server has been away for too long.
+        """
         link, gone = self._link, self._link.limits.gone_seconds
         silent = link.silent(asyncio.get_running_loop().time())
         if gone is None or not trouble.away or not (last or silent >= gone):
@@ -197,11 +204,11 @@ class CallQueue:
             link.silent_since = None
             return trouble.unsent  # it has just come back
         if silent >= gone:
-            raise self._given_up(f"{link.base} has not answered for {silent:.0f} s ({trouble.text})")
+            raise self._server_error(f"{link.base} has not answered for {silent:.0f} s ({trouble.text})")
         return True
 
     def _note_failure(self, failure: Failure, owner: int, begun: float) -> None:
-        """Raise ``ServerError`` where too many items in a row have no answer."""
+        """Raise ``ServerError`` if too many consecutive items have no answer."""
         link = self._link
         if failure.kind in ("refused", "malformed"):
             link.unanswered.clear()
@@ -209,9 +216,9 @@ class CallQueue:
             link.unanswered.add((self, owner))
         if link.limits.gone_seconds is not None and len(link.unanswered) >= MAX_UNANSWERED_ITEMS:
             items = len(link.unanswered)
-            raise self._given_up(f"{link.base} answers none of {items} items in a row ({failure.reason})")
+            raise self._server_error(f"{link.base} answers none of {items} items in a row ({failure.reason})")
 
-    def _given_up(self, why: str) -> ServerError:
+    def _server_error(self, why: str) -> ServerError:
         missing = count(self._left, "call")
         return ServerError(
             f"{why}: {missing} without an answer; what is done is kept, and the same command goes on from there"
@@ -219,15 +226,15 @@ class CallQueue:
 
 
 class HttpTransport:
-    """The connection to a server; used by one thread at a time.
+    """A transport of calls to one server; used by one thread at a time.
 
     ``counts`` and ``troubles`` are those of ``ServerConnection``.
     """
 
     def __init__(self, base: str, limits: CallLimits | None = None, key: Key | None = None) -> None:
-        """``base`` is the address below which paths are; ``key`` is the environment's where it is None.
+        """Create a transport; ``base`` is the address before all paths, ``key`` defaults to the environment's.
 
-        Raises ``CheckpointError`` where the environment's key or proxy cannot be used.
+        Raises ``CheckpointError`` if the environment's key or proxy cannot be used.
         """
         wire = HttpClient(base, key_from_environment(os.environ) if key is None else key)
         self._link = ServerConnection(base=base, wire=wire, limits=limits or CallLimits())
@@ -238,7 +245,7 @@ class HttpTransport:
 
     @property
     def trouble(self) -> str:
-        """The obstacle to asking now, in a few words; empty where there is none. May be read by any thread."""
+        """The reason why calls wait now; empty if they do not. May be read by any thread."""
         queue = self._queue
         if queue is None:
             return ""
@@ -249,14 +256,14 @@ class HttpTransport:
         )
 
     def run(self, calls: Sequence[Call[T]], done: Receiver[T]) -> None:
-        """Ask all calls; call ``done`` once for each, in this thread and in any order, and return after the last.
+        """Send all calls; call ``done`` once for each, in this thread and in any order.
 
-        Raises ``ServerError`` where the server is not asked on, and ``KeyboardInterrupt``: then ``done`` has been
-        called for all that had been answered. What ``done`` raises is passed on, and the others are given up.
+        Raises ``ServerError`` if the server is given up, and ``KeyboardInterrupt``: then ``done`` has been called for
+        all calls that were answered. An exception of ``done`` is passed on, and the other calls are dropped.
         """
         if not calls:
             return
-        loop = self._started()
+        loop = self._start_loop()
         ends: SimpleQueue[tuple[int, End] | None] = SimpleQueue()
         queue = self._queue = CallQueue(calls, self._link, ends.put)
         asking = asyncio.run_coroutine_threadsafe(queue.run(), loop)
@@ -296,7 +303,7 @@ class HttpTransport:
         thread.join()
         loop.close()
 
-    def _started(self) -> asyncio.AbstractEventLoop:
+    def _start_loop(self) -> asyncio.AbstractEventLoop:
         """Return the loop, with its thread running; the run's time begins with the first call."""
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
@@ -311,10 +318,10 @@ class HttpTransport:
 
 @contextmanager
 def _interrupts(press: Callable[[int], object]) -> Iterator[None]:
-    """Call ``press`` at the first and the second Ctrl-C, in place of an exception anywhere, while a main thread asks;
-    then pass it on to the handler that there was.
+    """Call ``press`` at the first and the second Ctrl-C, in place of an exception anywhere.
 
-    Where the signal is ignored or ends the process, nothing is changed.
+    Afterwards the signal goes to the previous handler. Nothing is changed outside the main thread, or if the signal is
+    ignored or ends the process.
     """
     before = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(before):

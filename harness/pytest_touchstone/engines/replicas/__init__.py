@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def open_pool(settings: ModelSettings) -> EnginePool:
-    """Return the engines of a session: those of replicas where the settings ask for any, else of this process."""
+    """Return the engines of a session: those of replicas if the settings ask for any, else of this process."""
     from pytest_touchstone.engines.registry import EnginePool
 
     if settings.engine is None:
@@ -32,9 +32,9 @@ def open_pool(settings: ModelSettings) -> EnginePool:
 def open_programs(
     settings: SandboxSettings, model: ModelSettings, say: Callable[[str], object]
 ) -> SelfCheckingSandbox:
-    """Return the sandbox that programs run in: those of the cluster's nodes where replicas answer, else this machine's.
+    """Return the sandbox for programs: the cluster nodes' if replicas answer, else this machine's.
 
-    ``say`` is told of nodes that are not used. Raises ``SandboxError`` where programs cannot be run safely.
+    ``say`` gets a line about each node that is not used. Raises ``SandboxError`` if programs cannot be run safely.
     """
     if model.engine is None:
         from pytest_touchstone.engines.sandbox import open_checked

@@ -25,26 +25,26 @@ if TYPE_CHECKING:
     from pytest_touchstone.engines.sandbox.sandbox import Sandbox
 
 AT_ONCE: Final = 64
-"""The most programs that a node is sent at once; its sandbox runs as many as it has room for."""
+"""The maximum number of programs that a node is sent at once; its sandbox runs as many as fit."""
 
 MOST_TRIES: Final = 2
-"""The times that Ray runs a program again whose actor has died: as often as a sandbox that ends tries anew."""
+"""The retries of Ray for a program whose actor has died: as many as a sandbox that ends gets."""
 
 OPENING: Final = 120.0
 """Seconds in which a node must open its sandbox."""
 
 
 class ProgramHost:
-    """An actor's side: the sandbox of its node."""
+    """The actor's side: the sandbox of its node."""
 
     def __init__(self, settings: SandboxSettings, judged_by: str) -> None:
-        """``judged_by`` is the hash of the code by which the driver would judge."""
+        """Store the settings; ``judged_by`` is the hash of the code by which the driver would judge."""
         self._settings, self._judged_by = settings, judged_by
         self._lock = threading.Lock()
         self._sandbox: Sandbox | None = None
 
     def fault(self) -> str | None:
-        """Open the sandbox; return the reason why it cannot be used, None where it can."""
+        """Open the sandbox; return the reason if it cannot be used, else None."""
         if judging_code() != self._judged_by:
             return "its Python, or its code that judges programs, is another than here"
         try:
@@ -54,7 +54,7 @@ class ProgramHost:
         return None
 
     def run(self, request: RunProgram) -> RunProgramAnswer:
-        """Return what becomes of a program; called in several threads."""
+        """Return the answer for a program; called in several threads."""
         return self._opened().run(request)
 
     def _opened(self) -> Sandbox:
@@ -73,7 +73,7 @@ class _Host(NamedTuple):
 
 
 class ClusterPrograms(SandboxRunner):
-    """Runs programs on the nodes that have a sandbox; equal ones run once."""
+    """A sandbox that runs programs on the nodes that have one; equal programs run once."""
 
     def __init__(
         self,
@@ -82,9 +82,9 @@ class ClusterPrograms(SandboxRunner):
         say: Callable[[str], object] = lambda _: None,
         kind: type[ProgramHost] = ProgramHost,
     ) -> None:
-        """``say`` is told of each node that is not used, and why.
+        """Open the nodes' sandboxes; ``say`` gets a line about each node that is not used.
 
-        Raises ``SandboxError`` where no node has a sandbox, or there is no cluster.
+        Raises ``SandboxError`` if no node has a sandbox, or there is no cluster.
         """
         try:
             self._ray = start(target)
@@ -126,7 +126,7 @@ class ClusterPrograms(SandboxRunner):
         return _Host(node["NodeID"], name, actor.remote(settings, judging_code()))
 
     def _open(self, hosts: list[_Host]) -> list[str]:
-        """Take the nodes with a sandbox that judges as this process would; return a line about each other one."""
+        """Take the nodes with a sandbox that judges like this process; return a line about each other node."""
         left_out = []
         calls = [(host, host.actor.fault.remote()) for host in hosts]
         for host, call in calls:
@@ -142,7 +142,7 @@ class ClusterPrograms(SandboxRunner):
         return left_out
 
     def _send(self, request: RunProgram, future: Future[RunProgramAnswer]) -> None:
-        """Send a program to the node with the least to do; to another one if that dies."""
+        """Send a program to the least loaded node; to another one if that dies."""
         with self._lock:
             host = min(self._hosts.values(), key=lambda host: self._load[host.node])
             self._load[host.node] += 1
@@ -173,8 +173,8 @@ def _first_line(error: BaseException) -> str:
 def open_on_nodes(
     settings: SandboxSettings, target: RayTarget, say: Callable[[str], object]
 ) -> SelfCheckingSandbox:
-    """Return the cluster's sandboxes, which try the tests of every task before programs are judged by them.
+    """Return the cluster's sandboxes, which check the tests of every task before they judge programs.
 
-    Raises ``SandboxError`` where no node has one.
+    Raises ``SandboxError`` if no node has one.
     """
     return SelfCheckingSandbox(ClusterPrograms(settings, target, say), settings.kind)

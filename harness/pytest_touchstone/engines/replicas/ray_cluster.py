@@ -19,7 +19,7 @@ from pytest_touchstone.engines.settings import ModelSettings
 
 @dataclass(frozen=True, slots=True)
 class RayTarget:
-    """A number of replicas (None: as many as fit) in a cluster of Ray (None: that of the environment, or its own)."""
+    """A number of replicas (None: as many as fit) in a cluster of Ray (None: the environment's, or a new one)."""
 
     text: str
     count: int | None = None
@@ -27,13 +27,13 @@ class RayTarget:
 
 
 def parse_engine(text: str) -> str:
-    """Return the option's text if ``target_of`` takes it; else raise ``ValueError`` with what was expected."""
+    """Return the option's text if ``target_of`` accepts it. Raises ``ValueError`` with the expected form."""
     target_of(text)
     return text
 
 
 def target_of(text: str) -> RayTarget:
-    """Return what the option means; raise ``ValueError`` with what was expected."""
+    """Parse the option. Raises ``ValueError`` with the expected form."""
     match = re.fullmatch(r"ray(?::([1-9][0-9]{0,4}))?(?:://([^/\s]+))?", text)
     if match is None:
         raise ValueError("ray, ray:NUMBER, ray://HOST:PORT or ray:NUMBER://HOST:PORT")
@@ -56,8 +56,10 @@ class ActorShare(NamedTuple):
 
 
 def start(target: RayTarget) -> Any:
-    """Return the package, connected: to the address, to that of ``RAY_ADDRESS``, to a cluster that runs on this
-    machine, or to a new one."""
+    """Connect to a cluster and return the package ``ray``.
+
+    The order is: the address, that of ``RAY_ADDRESS``, a cluster that runs on this machine, a new one.
+    """
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     try:
         import ray
@@ -79,9 +81,9 @@ def nodes_with_cpus(ray: Any) -> list[dict[str, Any]]:
 
 
 def share_of(ray: Any, settings: ModelSettings, target: RayTarget) -> ActorShare:
-    """Return what each actor gets.
+    """Return the resources of each actor.
 
-    An actor has an accelerator where the cluster has any and the run does not ask for CPUs, else its part of the CPUs.
+    An actor has an accelerator if the cluster has any and the run does not ask for CPUs, else its part of the CPUs.
     """
     there = ray.cluster_resources()
     cards, cpus = int(there.get("GPU", 0)), max(1, int(there.get("CPU", 1)))
@@ -94,7 +96,7 @@ def share_of(ray: Any, settings: ModelSettings, target: RayTarget) -> ActorShare
 
 
 def has_room(ray: Any, needs: dict[str, Any]) -> bool:
-    """Return whether a node that lives has what a replica needs, taken or not."""
+    """Return whether a live node has the resources of a replica, free or not."""
     wanted = {NAMES[name]: number for name, number in needs.items()}
     return any(
         all(node["Resources"].get(name, 0) >= number for name, number in wanted.items())

@@ -43,7 +43,7 @@ def are_here(info: CheckpointInfo) -> bool:
 
 
 def files_of(info: CheckpointInfo) -> dict[str, Path]:
-    """Return the files to send, by the names under which they are written: the number of its root, and its name there.
+    """Return the files to send, by the names under which they are written: the index of its root, and its path there.
 
     Raises ``CheckpointError`` for a file that cannot be found.
     """
@@ -56,7 +56,7 @@ def files_of(info: CheckpointInfo) -> dict[str, Path]:
 
 
 class WantedCheckpoint(NamedTuple):
-    """A checkpoint, as ``CheckpointInfo.plain`` writes it, and the fingerprint that must be found.
+    """A checkpoint as ``CheckpointInfo.plain`` writes it, and its expected fingerprint.
 
     ``sent``: the driver can send the files to a node that lacks them.
     """
@@ -67,9 +67,9 @@ class WantedCheckpoint(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """The end of loading: the reason why it cannot answer, None where it can; whether the node lacks its files.
+    """The end of loading: the reason of a failure or None, and whether the node lacks the files.
 
-    ``texts`` is the most that its engine continues together, None where it does not say.
+    ``texts`` is the maximum number of texts in a step of its engine, None if unknown.
     """
 
     fault: str | None = None
@@ -97,10 +97,9 @@ class Replica:
         """Return when the process has started."""
 
     def load(self, wanted: WantedCheckpoint, files: Mapping[str, Any]) -> Loaded:
-        """Load a checkpoint in place of the former one; ``files`` has references to its files by name, if they are
-        sent.
+        """Load a checkpoint in place of the former one; ``files`` has references to sent files by name.
 
-        The fingerprint is found here: the path may hold something else on this node.
+        The fingerprint is computed here: the path may hold something else on this node.
         """
         self._engine, self._life = None, uuid.uuid4().hex
         info = info_from_plain(wanted.row)
@@ -125,14 +124,14 @@ class Replica:
         return Loaded(texts=self._engine.texts_together)
 
     def answer(self, requests: Sequence[Request]) -> Computed | None:
-        """Return the answers of a unit; None where the process was started anew, and holds nothing."""
+        """Return the answers of a unit; None if the process has restarted and holds nothing."""
         if self._engine is None:
             return None
         return Computed(self._engine.answer(requests), self._engine.usage, self._life)
 
 
 def _write(folder: Path, files: Mapping[str, Any]) -> None:
-    """Write files, first to another folder, so that this one is whole or absent."""
+    """Write files to a temporary folder first, so that ``folder`` is whole or absent."""
     import ray
 
     folder.parent.mkdir(parents=True, exist_ok=True)

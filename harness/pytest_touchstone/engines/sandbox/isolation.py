@@ -100,8 +100,9 @@ def _bubblewrap() -> Isolation:
         command += ["--perms", "0755", "--dir", str(folder)]  # bwrap's default allows its own user only
     for path in readable:
         command += ["--ro-bind", str(path), str(path)]
-    for link, target in _library_links():
-        command += ["--symlink", target, link]
+    for link in (Path("/lib"), Path("/lib64"), Path("/lib32")):
+        if link.is_symlink():  # the system's libraries are found through these (/lib -> usr/lib)
+            command += ["--symlink", str(link.readlink()), str(link)]
     for name in ("site-packages", "dist-packages"):
         packages = Path(sysconfig.get_path("stdlib")) / name
         if packages.is_dir():
@@ -161,12 +162,6 @@ def _parent_folders(paths: Sequence[Path]) -> list[Path]:
     """Return the folders above paths, each once, outer ones first."""
     folders = {folder: None for path in paths for folder in path.parents if folder != Path("/")}
     return sorted(folders, key=lambda folder: len(folder.parts))
-
-
-def _library_links() -> list[tuple[str, str]]:
-    """Return the symbolic links that lead to the system's libraries (/lib -> usr/lib)."""
-    folders = [Path(name) for name in ("/lib", "/lib64", "/lib32")]
-    return [(str(folder), str(folder.readlink())) for folder in folders if folder.is_symlink()]
 
 
 def _container_engine() -> str:

@@ -99,15 +99,15 @@ class WorkerClient:
         """Start supervisors and deliver their results, until closed, or until several end without any result."""
         useless = 0
         while useless < _TRIES and self._start():
-            useless = 0 if self._listen() else useless + 1
+            useless = 0 if self._deliver() else useless + 1
             if self._closed:
                 break
-            self._give_up(f"the sandbox ended: {self._end() or 'no reason given'}", _TRIES)
+            self._fail_jobs(f"the sandbox ended: {self._end() or 'no reason given'}", _TRIES)
         self._end()
         self._complaints.close()
         with self._lock:
             self._fault = self._fault or "the sandbox ends again and again"
-        self._give_up("the sandbox was closed" if self._closed else self._fault, 1)
+        self._fail_jobs("the sandbox was closed" if self._closed else self._fault, 1)
         self._started.set()
 
     def _start(self) -> bool:
@@ -135,7 +135,7 @@ class WorkerClient:
             self._started.set()
         return True
 
-    def _listen(self) -> bool:
+    def _deliver(self) -> bool:
         """Deliver the supervisor's results until it ends; return whether there were any."""
         useful = False
         while True:
@@ -149,7 +149,7 @@ class WorkerClient:
             if waiting is not None:
                 waiting[1](result)
 
-    def _give_up(self, reason: str, most: int) -> None:
+    def _fail_jobs(self, reason: str, most: int) -> None:
         """Fail the jobs that ``most`` supervisors were given; the others wait for the next one."""
         lost = []
         with self._lock:
@@ -197,12 +197,12 @@ class PreparedValues:
 
     def __init__(self, client: WorkerClient, folder: Path | None) -> None:
         self._client, self._files = client, TextFiles(folder, _MOST_PREPARED)
-        self._known: SingleFlight[str, dict[str, Any]] = SingleFlight()
+        self._answers: SingleFlight[str, dict[str, Any]] = SingleFlight()
 
     def of(self, tests: CallTests, done: Callable[[dict[str, Any]], None]) -> None:
         """Call ``done`` with ``texts``, the messages, or with ``detail``, the reason why there are none."""
         key = key_of(judging_code(), tests.trusted, tests.prepared)
-        future, new = self._known.future(key)
+        future, new = self._answers.future(key)
         future.add_done_callback(lambda ready: done(ready.result()))
         if not new:
             return
@@ -258,7 +258,7 @@ class Sandbox(SandboxRunner):
         self._program_seconds = program_seconds
         self._isolated = isolated
         self._grader = grader
-        self._known: SingleFlight[str, RunProgramAnswer] = SingleFlight()
+        self._answers: SingleFlight[str, RunProgramAnswer] = SingleFlight()
         self._references: SingleFlight[str, float | None] = SingleFlight()
         self._values = PreparedValues(client, cache_folder("outputs") if isolated else None)
 
@@ -266,7 +266,7 @@ class Sandbox(SandboxRunner):
         """Return a future that will hold the answer."""
         if self._program_seconds is not None:
             request = replace(request, seconds=self._program_seconds)
-        future, new = self._known.future(_key(request, request.program))
+        future, new = self._answers.future(_key(request, request.program))
         if not new:
             return future
         self._judge(request, request.seconds, lambda answer: self._second_chance(request, answer, future))

@@ -127,13 +127,13 @@ class SelfCheckingSandbox(SandboxRunner):
         self._sandbox, self._kind = sandbox, kind
         self._judged_by = judging_code() if judged_by is None else judged_by
         self._files = TextFiles(cache_folder("tests") if folder is None else folder, _MOST_TASKS)
-        self._tried: SingleFlight[RunProgram, tuple[str, ...]] = SingleFlight()
+        self._accepted_by_task: SingleFlight[RunProgram, tuple[str, ...]] = SingleFlight()
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer]:
         """Return a future that will hold the answer."""
         future: Future[RunProgramAnswer] = Future()
         future.set_running_or_notify_cancel()
-        accepted, judged = self._accepted(request), self._sandbox.submit(request)
+        accepted, judged = self._find_accepted(request), self._sandbox.submit(request)
 
         def settle(_: object) -> None:
             error = judged.exception()
@@ -150,10 +150,10 @@ class SelfCheckingSandbox(SandboxRunner):
         self._sandbox.close()
         self._files.prune()
 
-    def _accepted(self, request: RunProgram) -> Future[tuple[str, ...]]:
+    def _find_accepted(self, request: RunProgram) -> Future[tuple[str, ...]]:
         """Return the wrong programs that the tests of a request accept."""
         task = replace(request, program="")
-        future, new = self._tried.future(task)
+        future, new = self._accepted_by_task.future(task)
         if not new:
             return future
         wrong = wrong_programs(request)

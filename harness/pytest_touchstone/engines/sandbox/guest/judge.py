@@ -231,7 +231,7 @@ class TestProxy:
 
     def __init__(self, descriptor: int, clock: ProgramClock) -> None:
         self._descriptor, self._clock = descriptor, clock
-        self._standins: dict[int, RemoteObject] = {}
+        self._proxies: dict[int, RemoteObject] = {}
         self._functions: list[Any] = []
         self._missing: set[str] = set()
         self._last_raised: tuple[BaseException, str] | None = None
@@ -263,12 +263,16 @@ class TestProxy:
             self._fetch(job["names"], [name for name in wanted if name not in job["names"]], space)
             exec(tests, space)
         except BaseException as error:
-            return {**self._judged(error), "tests": len(passed)}
-        self._look_back()
-        verdict = {"outcome": "passed", "detail": ""} if self._failed is None else self._judged(self._failed)
+            return {**self._verdict_from_error(error), "tests": len(passed)}
+        self._check_last_exception()
+        verdict = (
+            {"outcome": "passed", "detail": ""}
+            if self._failed is None
+            else self._verdict_from_error(self._failed)
+        )
         return {**verdict, "tests": len(passed)}
 
-    def _judged(self, error: BaseException) -> dict[str, Any]:
+    def _verdict_from_error(self, error: BaseException) -> dict[str, Any]:
         """Return the verdict on the program from an exception in the tests."""
         program = getattr(error, "of_program", None)
         if program is not None:
@@ -294,11 +298,11 @@ class TestProxy:
         """Read from an object of the program, or call it (``request`` is "call", with all arguments and keywords)."""
         call = request == "call"
         extra = {"arguments": arguments[0], "keywords": arguments[1]} if call else {"arguments": arguments}
-        encoded = {name: values.encode(value, self._handle) for name, value in extra.items()}
-        self._look_back()
+        encoded = {name: values.encode(value, self._encode_object) for name, value in extra.items()}
+        self._check_last_exception()
         try:
             self._send({"ask": request, "of": handle, **encoded})
-            return self._decoded(self._reply("value", request))
+            return self._decode(self._reply("value", request))
         except _FATAL as error:
             self._failed = self._failed or error  # whatever the tests do with it
             raise
@@ -322,14 +326,14 @@ class TestProxy:
         """
         start, size = 0, 1
         while start < len(arguments):
-            self._look_back()
+            self._check_last_exception()
             stop = min(start + size, len(arguments))
             # Those of one request have one limit: it is seen from outside when one of them is over, but not which.
             stop = next((index for index in range(start, stop) if seconds[index] != seconds[start]), stop)
-            texts, error = self._some(handle, arguments[start:stop], seconds[start])
+            texts, error = self._request_batch(handle, arguments[start:stop], seconds[start])
             for index, text in enumerate(texts, start):
                 is_expected = text == expected[index] and '"nan"' not in text
-                yield is_expected, None if is_expected else self._decoded(framing.parse_frame(text))
+                yield is_expected, None if is_expected else self._decode(framing.parse_frame(text))
             if error is not None:
                 self._last_raised = error, "call"
                 if isinstance(error, _FATAL):
@@ -337,7 +341,7 @@ class TestProxy:
                 raise error
             start, size = start + len(texts), min(4 * size, _MAX_CALLS)
 
-    def _some(
+    def _request_batch(
         self, handle: int, arguments: Sequence[str], limit: float
     ) -> tuple[list[str], BaseException | None]:
         """Return the messages of the values of some calls, and what ended them, if not the program itself.
@@ -378,7 +382,7 @@ class TestProxy:
             raise StopIteration
         return value
 
-    def _look_back(self) -> None:
+    def _check_last_exception(self) -> None:
         """Check the program's last exception.
 
         If it passed through no frame outside this module, a part of the interpreter took it for a signal, and the tests
@@ -418,7 +422,7 @@ class TestProxy:
                 if isinstance(module, str) and module.partition(".")[0] in _IMPORTED:
                     space[name] = _import_standard(module)
             else:
-                space[name] = self._decoded(message)
+                space[name] = self._decode(message)
 
     def _send(self, message: Any) -> None:
         if isinstance(self._failed, framing.TooLate):
@@ -448,8 +452,8 @@ class TestProxy:
         """Call a function that the tests passed to the program."""
         try:
             function = self._functions[reply["callback"]]
-            arguments, keywords = self._decoded(reply["arguments"]), self._decoded(reply["keywords"])
-            message = {"returned": values.encode(function(*arguments, **keywords), self._handle)}
+            arguments, keywords = self._decode(reply["arguments"]), self._decode(reply["keywords"])
+            message = {"returned": values.encode(function(*arguments, **keywords), self._encode_object)}
         except _FATAL:
             raise
         except Exception as error:
@@ -459,7 +463,7 @@ class TestProxy:
 
     # Objects that are no plain data
 
-    def _handle(self, value: Any) -> Any:
+    def _encode_object(self, value: Any) -> Any:
         if isinstance(value, RemoteObject):
             return ["h", object.__getattribute__(value, "_number")]
         if value == [values.UNORDERED]:
@@ -472,15 +476,15 @@ class TestProxy:
             return ["k", len(self._functions) - 1]
         raise TypeError(f"a test gives the program a {type(value).__name__}, which cannot travel")
 
-    def _decoded(self, message: Any) -> Any:
+    def _decode(self, message: Any) -> Any:
         try:
-            return values.decode(message, self._owned)
+            return values.decode(message, self._decode_object)
         except (values.UnsendableError, RecursionError) as error:
             raise framing.Closed(f"an answer that is no value: {error}") from None
         except MemoryError:
             raise framing.Closed("an answer that is too large") from None
 
-    def _owned(self, message: Any) -> Any:
+    def _decode_object(self, message: Any) -> Any:
         if message[0] == "T":
             kind = getattr(builtins, message[1])
             if isinstance(kind, type):
@@ -493,11 +497,11 @@ class TestProxy:
         if message[0] != "h" or type(message[1]) is not int:
             raise ValueError("an unknown kind of value")
         number = message[1]
-        if number not in self._standins:
+        if number not in self._proxies:
             name, true, awaited, equal = (*message[2:6], None, None, None, None)[:4]
             kind = Awaitable if awaited is True else RemoteObject
-            self._standins[number] = kind(self, number, str(name)[:60], true is True, equal is True)
-        return self._standins[number]
+            self._proxies[number] = kind(self, number, str(name)[:60], true is True, equal is True)
+        return self._proxies[number]
 
 
 _HERE: Final = TestProxy.ask.__code__.co_filename

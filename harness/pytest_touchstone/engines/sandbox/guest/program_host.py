@@ -105,7 +105,7 @@ class _ProgramHost:
         self._module: dict[str, Any] = {}
         self._objects: list[Any] = []
         self._numbers: dict[int, int] = {}
-        self._asked: dict[int, Any] = {}
+        self._test_functions: dict[int, Any] = {}
         self._reserve: bytearray | None = bytearray(_RESERVE)
 
     def say(self, message: Any) -> None:
@@ -153,20 +153,20 @@ class _ProgramHost:
         """
         try:
             if request["ask"] == "names":
-                return {"value": [self._looked_up(name) for name in request["names"]]}
+                return {"value": [self._look_up(name) for name in request["names"]]}
             target = self._objects[request["of"]]
             if request["ask"] == "each":
                 return {"each": self._each(target, request["arguments"])}
-            arguments = self._decoded(request["arguments"])
+            arguments = self._decode(request["arguments"])
             if request["ask"] == "call":
-                value = target(*arguments, **self._decoded(request["keywords"]))
+                value = target(*arguments, **self._decode(request["keywords"]))
             elif request["ask"] == "next":
                 value = next(target, self)
                 if value is self:
                     return {"end": True}
             else:
                 value = _READS[request["ask"]](target, *arguments)
-            return {"value": values.encode(value, self._handle)}
+            return {"value": values.encode(value, self._encode_object)}
         except framing.Closed:
             raise
         except BaseException as error:
@@ -184,8 +184,8 @@ class _ProgramHost:
                 self.say({"each": [texts, None, False]})
                 texts, size, started = [], 0, time.perf_counter()
             try:
-                value = target(*self._decoded(json.loads(message)))
-                text = values.text(value, self._handle)
+                value = target(*self._decode(json.loads(message)))
+                text = values.text(value, self._encode_object)
             except framing.Closed:
                 raise
             except BaseException as error:
@@ -215,15 +215,15 @@ class _ProgramHost:
             "number": error.errno if isinstance(error, OSError) else None,
         }
 
-    def _looked_up(self, name: str) -> Any:
+    def _look_up(self, name: str) -> Any:
         if name not in self._module:
             return ["?"]
         value = self._module[name]
         if isinstance(value, types.ModuleType):
             return ["m", value.__name__]
-        return values.encode(value, self._handle)
+        return values.encode(value, self._encode_object)
 
-    def _handle(self, value: Any) -> Any:
+    def _encode_object(self, value: Any) -> Any:
         """Return the message for an object that is not plain data; an object always has the same number."""
         if type(value) is list:  # for a set in another order, which is the judge's to tell
             return None
@@ -241,31 +241,31 @@ class _ProgramHost:
         awaited = hasattr(kind, "__await__") and not hasattr(kind, "__next__")
         return ["h", number, kind.__name__, true, awaited, equal]
 
-    def _decoded(self, message: Any) -> Any:
-        return values.decode(message, self._owned)
+    def _decode(self, message: Any) -> Any:
+        return values.decode(message, self._decode_object)
 
-    def _owned(self, message: Any) -> Any:
+    def _decode_object(self, message: Any) -> Any:
         if message[0] == "h":
             return self._objects[message[1]]
         if message[0] == "T":
             return getattr(builtins, message[1])
         if message[0] == values.UNORDERED:
             return None
-        return self._asked.setdefault(message[1], _TestFunction(self, message[1]))
+        return self._test_functions.setdefault(message[1], _TestFunction(self, message[1]))
 
     def ask_back(self, number: int, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Call a function of the tests that was passed to the program as an argument."""
         self.say(
             {
                 "callback": number,
-                "arguments": values.encode(arguments, self._handle),
-                "keywords": values.encode(keywords, self._handle),
+                "arguments": values.encode(arguments, self._encode_object),
+                "keywords": values.encode(keywords, self._encode_object),
             }
         )
         while True:
             request = framing.receive(self._descriptor)
             if "returned" in request:
-                return self._decoded(request["returned"])
+                return self._decode(request["returned"])
             if "raised" in request:
                 raise getattr(builtins, request["raised"], Exception)(request["text"])
             self.say(self.answer(request))

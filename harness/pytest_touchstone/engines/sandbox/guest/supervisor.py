@@ -112,7 +112,7 @@ class TestProcess:
 
     def __init__(self, server: ForkServer, slot: int) -> None:
         self._server, self._slot = server, slot
-        self._connection = self._forked()
+        self._connection = self._fork()
         self._left = _JOBS_PER_TEST_PROCESS
 
     def judge(self, job: dict[str, Any], asking: socket.socket, deadline: float) -> dict[str, Any]:
@@ -141,10 +141,10 @@ class TestProcess:
     def _renew(self) -> None:
         """Drop the process, which then exits, and have another forked."""
         self._connection.close()
-        self._connection = self._forked()
+        self._connection = self._fork()
         self._left = _JOBS_PER_TEST_PROCESS
 
-    def _forked(self) -> socket.socket:
+    def _fork(self) -> socket.socket:
         mine, theirs = socket.socketpair()
         with theirs:
             self._server.ask({"slot": self._slot}, [theirs.fileno()])
@@ -179,19 +179,19 @@ class Supervisor:
         while True:
             job = self._jobs.get()
             try:
-                result = self._work_of(job)(job, slot)
+                result = self._runner_of(job)(job, slot)
             except BrokenPipeError:
                 os._exit(1)  # a server of this process is gone: the harness starts another supervisor
             except BaseException as error:
                 result = {"outcome": "fault", "detail": f"{type(error).__name__}: {error}"}
             self._say({"id": job["id"], **result})
 
-    def _work_of(self, job: dict[str, Any]) -> Callable[[dict[str, Any], int], dict[str, Any]]:
+    def _runner_of(self, job: dict[str, Any]) -> Callable[[dict[str, Any], int], dict[str, Any]]:
         if "compute" in job:
-            return self._computed
-        return self._scripted if "pairs" in job else self._called
+            return self._compute
+        return self._run_scripted if "pairs" in job else self._run_called
 
-    def _computed(self, job: dict[str, Any], slot: int) -> dict[str, Any]:
+    def _compute(self, job: dict[str, Any], slot: int) -> dict[str, Any]:
         """Return the values that a task's own code computes, in a process of tests; no program is there."""
         limits = jail.ProgramLimits(**job["limits"])
         asking, nobody = socket.socketpair()
@@ -199,7 +199,7 @@ class Supervisor:
             message = {"compute": job["compute"], "trusted": job["trusted"], "cpu": limits.cpu}
             return self._tests[slot].judge(message, asking, time.monotonic() + limits.wall)
 
-    def _called(self, job: dict[str, Any], slot: int) -> dict[str, Any]:
+    def _run_called(self, job: dict[str, Any], slot: int) -> dict[str, Any]:
         """Run a program and the tests that call it."""
         limits = jail.ProgramLimits(**job["limits"])
         asking, asked = socket.socketpair()
@@ -236,7 +236,7 @@ class Supervisor:
 
     # Programs that read and print
 
-    def _scripted(self, job: dict[str, Any], slot: int) -> dict[str, Any]:
+    def _run_scripted(self, job: dict[str, Any], slot: int) -> dict[str, Any]:
         """Run a program on every input, until it prints something other than what is expected."""
         seconds = 0.0
         for index, (text, expected) in enumerate(job["pairs"]):
