@@ -43,7 +43,7 @@ def measure(setup: Setup, _budget: Budget) -> Iterator[Row]:
             (logits, "_log_sums", "model"),
             (scoring, "additive_mask", "model"),
             (causal.CausalEngine, "_plans", "planning"),
-            (batch.PrefixGroup, "let_in", "prompts"),
+            (batch.PrefixGroup, "admit", "prompts"),
         ):
             stack.enter_context(patch.object(owner, name, _counted(getattr(owner, name), part, spent)))
         shape = setup.causal[0]

@@ -145,8 +145,8 @@ def slots_seen(more: int) -> Change:
     def plant(patch: pytest.MonkeyPatch) -> None:
         right = slot_mask
 
-        def mask(window: int | None, *, own: Any, past: int, until: int, dtype: Any) -> Any:
-            made = right(window, own=own + max(0, more), past=past, until=until, dtype=dtype)
+        def mask(window: int | None, *, columns: Any, past: int, until: int, dtype: Any) -> Any:
+            made = right(window, columns=columns + max(0, more), past=past, until=until, dtype=dtype)
             if more < 0 and until > 1:
                 made[..., made.shape[-1] - until] = torch.finfo(dtype).min
             return made
@@ -157,9 +157,9 @@ def slots_seen(more: int) -> Change:
 
 
 def slot_position_off(patch: pytest.MonkeyPatch) -> None:
-    plain = step.DecodeStep.fill
+    plain = step.DecodeStep.prefill
 
-    def fill(self: Any, *how: Any) -> Any:
+    def prefill(self: Any, *how: Any) -> Any:
         logits = self._needed.logits
 
         def moved(inputs: dict[str, Any], *places: Any) -> Any:
@@ -169,7 +169,7 @@ def slot_position_off(patch: pytest.MonkeyPatch) -> None:
             inner.setattr(self._needed, "logits", moved)
             return plain(self, *how)
 
-    patch.setattr(step.DecodeStep, "fill", fill)
+    patch.setattr(step.DecodeStep, "prefill", prefill)
 
 
 def no_prefix(patch: pytest.MonkeyPatch) -> None:

@@ -211,18 +211,18 @@ def with_adapter(info: CheckpointInfo, base: LoadedModel) -> LoadedModel:
 
     Raises ``CheckpointError`` where the adapter does not fit, or where loading it twice gives two models.
     """
-    place = "none" if info.base is None else info.base.source
-    again = f"its base is {place}; --eval-base-model names another"
+    base_source = "none" if info.base is None else info.base.source
+    again = f"its base is {base_source}; --eval-base-model names another"
     with quiet(), one_line_errors(f"{info.path}: PEFT {version('peft')} cannot apply it", again):
         config = _config(info.path)
         # PEFT changes weights of the base when it loads such an adapter.
         initial = str(getattr(config, "init_lora_weights", True)).lower()
-        own = initial in ("pissa", "olora") or getattr(config, "kasa_config", None) is not None
+        changes_base = initial in ("pissa", "olora") or getattr(config, "kasa_config", None) is not None
         rows = _rows(info, base)
-        model = _applied(info.path, config, base.model, own=own, rows=rows, seed=1)
-        if not own:
+        model = _applied(info.path, config, base.model, changes_base=changes_base, rows=rows, seed=1)
+        if not changes_base:
             first = _logits(model)
-            model = _applied(info.path, config, base.model, own=own, rows=rows, seed=2)
+            model = _applied(info.path, config, base.model, changes_base=changes_base, rows=rows, seed=2)
             if not bool(((_logits(model) - first).abs() <= _CLOSE * first.abs().max()).all()):
                 raise CheckpointError(
                     f"{info.path}: PEFT draws random numbers when it loads this adapter, so that the trained model "
@@ -237,7 +237,7 @@ def _config(folder: Path) -> Any:
     from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 
     kind = read_json(folder / CONFIG, AdapterConfig).peft_type.upper()
-    if kind not in [known.value for known in PEFT_TYPE_TO_CONFIG_MAPPING]:
+    if kind not in [peft_type.value for peft_type in PEFT_TYPE_TO_CONFIG_MAPPING]:
         raise CheckpointError(
             f"{folder / CONFIG}: PEFT {version('peft')} does not know peft_type {kind!r}; install another version"
         )
@@ -261,11 +261,10 @@ def _rows(info: CheckpointInfo, base: LoadedModel) -> int:
     return max(rows, len(base.tokenizer))
 
 
-def _applied(folder: Path, config: Any, base: Any, *, own: bool, rows: int, seed: int) -> Any:
-    """Return modules with the adapter, which share the base's weights but for those that it changes; ``own``: which
-    these are is not known before.
+def _applied(folder: Path, config: Any, base: Any, *, changes_base: bool, rows: int, seed: int) -> Any:
+    """Return modules with the adapter, which share the unchanged weights of the base.
 
-    The model gets ``rows`` embeddings; what is drawn for those that neither base nor adapter has is the seed's.
+    With ``changes_base``, PEFT may change any weight of the base, so all are copied first. The model gets ``rows`` embeddings; what is drawn for those that neither base nor adapter has is the seed's.
     """
     import torch
     from peft import PeftModel, get_peft_model_state_dict
@@ -273,8 +272,8 @@ def _applied(folder: Path, config: Any, base: Any, *, own: bool, rows: int, seed
     tensors = adapter_tensors(folder)
     stored = {_WRAPPED.sub("", name.removeprefix("base_model.model.")) for name in tensors}
     weights = dict(base.named_parameters())
-    shared = [one for name, one in weights.items() if not own and name not in stored]
-    memo: dict[int, Any] = {id(one): one for one in (*shared, *base.buffers())}
+    shared = [weight for name, weight in weights.items() if not changes_base and name not in stored]
+    memo: dict[int, Any] = {id(tensor): tensor for tensor in (*shared, *base.buffers())}
     tree = copy.deepcopy(base, memo)
     device = base.device
     where: dict[str, Any] = {"torch_device": str(device)}
@@ -297,10 +296,10 @@ def _applied(folder: Path, config: Any, base: Any, *, own: bool, rows: int, seed
         missing = get_peft_model_state_dict(model, save_embedding_layers=False).keys() - tensors.keys()
     _check_all(folder, missing, "missing from the adapter's weights")
     _check_all(folder, _placeless(folder, report), "in the adapter's weights without a place in the model")
-    for one in weights.values():
-        copied = memo[id(one)]
-        if copied is not one and copied.dtype == one.dtype and torch.equal(copied, one):
-            copied.data = one.data
+    for weight in weights.values():
+        copied = memo[id(weight)]
+        if copied is not weight and copied.dtype == weight.dtype and torch.equal(copied, weight):
+            copied.data = weight.data
     return model.get_base_model().eval()
 
 
@@ -315,10 +314,10 @@ def _placeless(folder: Path, report: Any) -> list[str]:
 
 
 def _check_all(folder: Path, names: Iterable[str], what: str) -> None:
-    if found := sorted(names):
+    if sorted_names := sorted(names):
         raise CheckpointError(
-            f"{folder}: {count(len(found), 'tensor')} {what}: {join_names(found, 5)}; save the adapter again, or name "
-            "its own base with --eval-base-model"
+            f"{folder}: {count(len(sorted_names), 'tensor')} {what}: {join_names(sorted_names, 5)}; "
+            "save the adapter again, or name its own base with --eval-base-model"
         )
 
 

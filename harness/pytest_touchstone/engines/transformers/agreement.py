@@ -88,9 +88,9 @@ CANNOT: Final = (
 """The exceptions that a model's code raises in a probe when it does not support the way that is tried."""
 
 
-def largest(found: torch.Tensor, expected: torch.Tensor) -> float:
+def largest(actual: torch.Tensor, expected: torch.Tensor) -> float:
     """Return the largest difference of a logit; NaN where one is NaN."""
-    return float(_off(found, expected).abs().max())
+    return float(_off(actual, expected).abs().max())
 
 
 def difference(
@@ -104,15 +104,15 @@ def difference(
     """
     expected = plain()
     try:
-        found = other()
+        actual = other()
     except CANNOT as error:
         if is_out_of_memory(error):
             raise
         return (
             str(error) if isinstance(error, UnsupportedError) else f"the model raised {type(error).__name__}"
         )
-    assert found.shape == expected.shape, "both ways give the same logits"
-    off, exact = apart(found, expected), BOUND["torch.float32"] * most
+    assert actual.shape == expected.shape, "both ways give the same logits"
+    off, exact = apart(actual, expected), BOUND["torch.float32"] * most
     if off <= exact or str(model.dtype) not in HALF:
         return None if off <= exact else f"{what} is {off:.2g} off"
     try:
@@ -128,7 +128,7 @@ def difference(
         return f"{what} is {off:.2g} off in float32 arithmetic"
     by_place = _has_experts(model)
     usual_error = error_of(expected, expected_exactly, by_place=by_place)
-    other_error = error_of(found, expected_exactly, by_place=by_place)
+    other_error = error_of(actual, expected_exactly, by_place=by_place)
     if other_error <= max(FACTOR * usual_error, BOUND["torch.float32"]):
         return None
     times = other_error / max(usual_error, 1e-9)
@@ -142,22 +142,22 @@ def _has_experts(model: Any) -> bool:
     return any("experts" in name and isinstance(value, int) and value > 1 for name, value in numbers.items())
 
 
-def error_of(found: torch.Tensor, exact: torch.Tensor, *, by_place: bool) -> float:
+def error_of(actual: torch.Tensor, exact: torch.Tensor, *, by_place: bool) -> float:
     """Return the root of the mean square of the differences over all logits, or the median of it over the places.
 
     NaN where a difference is NaN or infinite.
     """
-    squares = _off(found, exact).double().square().mean(dim=-1)
+    squares = _off(actual, exact).double().square().mean(dim=-1)
     if not bool(squares.isfinite().all()):
         return math.nan
     return float((squares.median() if by_place else squares.mean()).sqrt())
 
 
-def _off(found: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+def _off(actual: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
     """Return the differences, 0 where both are the same infinity."""
     import torch
 
-    return torch.where(found == expected, torch.zeros_like(found), found - expected)
+    return torch.where(actual == expected, torch.zeros_like(actual), actual - expected)
 
 
 _LEAST: Final = 10_000_000
@@ -230,7 +230,9 @@ def _key(model: Any) -> str:
 @functools.cache
 def _code() -> str:
     digest = hashlib.sha256()
-    for path in sorted(one for one in Path(__file__).parent.rglob("*") if one.suffix in (".py", ".c", ".h")):
+    for path in sorted(
+        path for path in Path(__file__).parent.rglob("*") if path.suffix in (".py", ".c", ".h")
+    ):
         digest.update(f"{path.name}\0".encode() + path.read_bytes())
     return digest.hexdigest()
 
@@ -397,11 +399,11 @@ class IndependenceProbe:
         quantization's roundings show, as far as they are cheap to pass; else 0."""
         config = getattr(self._model.config.get_text_config(), "__dict__", {})
         named = [value for name, value in config.items() if any(word in name for word in _PARTS_OF_TEXTS)]
-        flat = [one for value in named for one in (value if isinstance(value, list) else [value])]
+        flat = [length for value in named for length in (value if isinstance(value, list) else [value])]
         parameters = getattr(self._model, "num_parameters", lambda: 0)()
         if self._quantization is not None:
             flat.append(_ROUNDINGS)
-        lengths = [1 + one for one in flat if type(one) is int and 0 < one < self._seq_len]
+        lengths = [1 + length for length in flat if type(length) is int and 0 < length < self._seq_len]
         return max((length for length in lengths if length * parameters <= _CHEAP), default=0)
 
     def _logits(self, rows: Sequence[Tokens], wanted: Sequence[int]) -> torch.Tensor:
@@ -553,10 +555,10 @@ def length_boundary(model: Any) -> tuple[int | None, bool]:
     config = model.config.get_text_config()
     rope = getattr(config, "rope_parameters", None) or {}
     boundaries: list[tuple[int, bool]] = []
-    for part in (rope, *(part for part in rope.values() if isinstance(part, dict))):
-        kind = str(part.get("rope_type", ""))
+    for table in (rope, *(table for table in rope.values() if isinstance(table, dict))):
+        kind = str(table.get("rope_type", ""))
         if "dynamic" in kind or kind == "longrope":
-            original = part.get("original_max_position_embeddings")
+            original = table.get("original_max_position_embeddings")
             if original is None or "dynamic" in kind:
                 original = getattr(config, "max_position_embeddings", None)
             boundaries.append((int(original or 0), "dynamic" in kind))
@@ -580,7 +582,7 @@ def bidirectional_by(model: Any) -> str:
     config = model.config.get_text_config()
     for name, values in _BIDIRECTIONAL:
         value = getattr(config, name, None)
-        if any(type(value) is type(one) and value == one for one in values):
+        if any(type(value) is type(bidirectional) and value == bidirectional for bidirectional in values):
             shown = str(value).lower() if isinstance(value, bool) else repr(value)
             return f"{name} is {shown} in its config.json; give a model that was trained as a causal one"
     return f"{type(model).__name__} reads texts in both directions; give a causal model"

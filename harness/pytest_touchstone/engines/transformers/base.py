@@ -107,9 +107,9 @@ class ModelEngine(Engine, Generic[Made]):
 
     def _goes_slowly(self, way: str, reason: str) -> None:
         """Log that a slow way (``SLOW_WAYS``) has to be taken, each reason once; the run's report has its cost."""
-        known = reason in self._slow.values()
+        is_logged = reason in self._slow.values()
         self._slow[way] = reason
-        if not known:
+        if not is_logged:
             _LOG.warning("%s", self._slow_note(way))
 
     def _company(
@@ -179,18 +179,18 @@ class PretokenizeQueue(Generic[Made]):
 
     def made(self, requests: Sequence[Request]) -> list[Made]:
         """Return one result per request, in order; raises what ``make`` raises for these requests."""
-        found: dict[Request, Made] = {}
+        prepared: dict[Request, Made] = {}
         missing = dict.fromkeys(requests)
         for numbers, future in self._begun:
             begun = [request for request in missing if request in numbers]
             # If a list could not be prepared, only the caller with the faulty request gets its error.
             if begun and future.exception() is None:
                 made = future.result()
-                found.update((request, made[numbers[request]]) for request in begun)
-                missing = dict.fromkeys(request for request in missing if request not in found)
+                prepared.update((request, made[numbers[request]]) for request in begun)
+                missing = dict.fromkeys(request for request in missing if request not in prepared)
         others = [request for request in requests if request in missing]  # equal ones are made one by one
         rest = iter(self._thread.submit(self._make, others).result() if others else ())
-        return [next(rest) if request in missing else found[request] for request in requests]
+        return [next(rest) if request in missing else prepared[request] for request in requests]
 
     def close(self) -> None:
         """End the thread."""

@@ -139,13 +139,13 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
         one request after the other.
         """
         self._put_on_adapter()
-        found: dict[int, Answer | Refusal] = {}
+        answers_by_index: dict[int, Answer | Refusal] = {}
         with closing(self._answers(self._ahead.made(requests))) as answers:
             for number, answer in answers:
-                found[number] = answer
+                answers_by_index[number] = answer
                 if done is not None:
                     done(number, answer)
-        return [found[number] for number in range(len(requests))]
+        return [answers_by_index[number] for number in range(len(requests))]
 
     def _answers(
         self, plans: Sequence[ScoringPlan | Prompt | Refusal]
@@ -179,18 +179,21 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
         """Yield the answers that are scores, by number."""
         works = [work for made in plans.values() for work in made.work]
         owners = [number for number, made in plans.items() for _ in made.work]
-        found: dict[int, dict[int, Score]] = {number: {} for number in plans}
+        scores_of: dict[int, dict[int, Score]] = {number: {} for number in plans}
         with closing((self._shared or self._plain).scored(works)) as running:
             while True:
                 with self._quiet():
-                    known = next(running, None)
-                if known is None:
+                    completed = next(running, None)
+                if completed is None:
                     return
-                for at, score in known:
-                    parts = found[owners[at]]
+                for at, score in completed:
+                    parts = scores_of[owners[at]]
                     parts[at] = score
                     if len(parts) == len(plans[owners[at]].work):
-                        yield owners[at], plans[owners[at]].answer([parts[one] for one in sorted(parts)])
+                        yield (
+                            owners[at],
+                            plans[owners[at]].answer([parts[work_index] for work_index in sorted(parts)]),
+                        )
 
     def conversation(self, turns: Sequence[Turn]) -> str | Refusal | None:
         """Return turns as the chat template writes them; None where it is not used, or there is none."""
@@ -206,13 +209,13 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
 
         Raises ``CheckpointError`` for a text that cannot be scored.
         """
-        found = []
+        works = []
         for number, made in enumerate(self._ahead.made([RollingLoglikelihood(text) for text in texts]), 1):
             if not isinstance(made, ScoringPlan):
                 why = made.reason if isinstance(made, Refusal) else "it is no text"
                 raise CheckpointError(f"{self.info.path}: document {number}: {why}")
-            found.append(made.work)
-        return found
+            works.append(made.work)
+        return works
 
     def batches(self, works: Sequence[TokenWork]) -> list[list[int]]:
         """Return the numbers of the sequences in batches whose ``logits`` fit into memory."""
@@ -233,7 +236,7 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
     def too_long(self, requests: Sequence[Request]) -> list[int]:
         """Return the numbers of the requests whose contexts would be cut."""
         plans = enumerate(self._plans(requests))
-        return [number for number, one in plans if not isinstance(one, Refusal) and one.truncated]
+        return [number for number, plan in plans if not isinstance(plan, Refusal) and plan.truncated]
 
     def _plans(self, requests: Sequence[Request]) -> list[ScoringPlan | Prompt | Refusal]:
         """Return each request as tokens; a refusal where it cannot be, or does not fit into ``--eval-set memory``."""

@@ -273,8 +273,8 @@ def is_panic(error: BaseException) -> bool:
 
 def refused_global(error: BaseException) -> str | None:
     """Return the name that torch refuses to take from a pickle, since it may run code; None for another error."""
-    found = re.search(r"GLOBAL ([\w.]+)", str(error))
-    return None if found is None else found[1]
+    match = re.search(r"GLOBAL ([\w.]+)", str(error))
+    return None if match is None else match[1]
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -377,8 +377,10 @@ def heard() -> Iterator[_Heard]:
 def _listeners() -> list[_Heard]:
     """Return those that hear a warning of this thread."""
     with _LOCK:
-        known = list(_LISTENING)
-    return [heard for thread, heard in known if thread == get_ident()] or [heard for _, heard in known]
+        listening = list(_LISTENING)
+    return [heard for thread, heard in listening if thread == get_ident()] or [
+        heard for _, heard in listening
+    ]
 
 
 class _Listener(standard_logging.Handler):

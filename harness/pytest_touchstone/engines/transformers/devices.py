@@ -91,8 +91,8 @@ class MemoryBudget:
 
     def kept(self, device: Any) -> int:
         """Return the bytes of prefixes that are kept from call to call."""
-        most, part = _of_device(_MOST_KEPT, device), self.part(1)
-        return most if part is None else min(most, part)
+        most, eighth = _of_device(_MOST_KEPT, device), self.part(1)
+        return most if eighth is None else min(most, eighth)
 
     def too_long(self, tokens: int) -> str | None:
         """Return why a text of so many tokens cannot be computed; None where it can, or where no size was given."""
@@ -196,14 +196,14 @@ def bytes_of_weights(model: Any) -> int:
 
     Shapes count: a layout for a library's kernels may have much room that takes hardly any memory.
     """
-    found: dict[int, int] = {}
+    sizes: dict[int, int] = {}
     for module in getattr(model, "modules", tuple)():
-        for name, one in module.named_parameters(recurse=False):
+        for name, parameter in module.named_parameters(recurse=False):
             if name != cpu.PACKED:
-                found[id(one)] = one.numel() * one.element_size()
+                sizes[id(parameter)] = parameter.numel() * parameter.element_size()
             elif "weight" not in module._parameters:
-                found[id(one)] = module.in_features * module.out_features * one.element_size()
-    return sum(found.values())
+                sizes[id(parameter)] = module.in_features * module.out_features * parameter.element_size()
+    return sum(sizes.values())
 
 
 def _costs(model: Any) -> Costs:
@@ -212,13 +212,15 @@ def _costs(model: Any) -> Costs:
 
     def most(name: str, otherwise: int) -> int:
         values = layer_values(config, name)
-        flat = [one for value in values for one in (value if isinstance(value, list | tuple) else [value])]
+        flat = [
+            number for value in values for number in (value if isinstance(value, list | tuple) else [value])
+        ]
         return max((int(value) for value in flat if value), default=otherwise)
 
     width = most("hidden_size", 1024)
     inner = most("intermediate_size", 4 * width)
     heads = most("num_attention_heads", 1)
-    own = most("num_key_value_heads", heads)
+    kv_heads = most("num_key_value_heads", heads)
     head = most("head_dim", width // heads)
     eager = getattr(config, "_attn_implementation", "sdpa") == "eager"
     scores = heads * (3 * 4 + size)  # scores, as put together, as weights, and in the model's own type
@@ -226,8 +228,11 @@ def _costs(model: Any) -> Costs:
         # A layer's hidden states and their copies, its queries, keys and values, and the wide part of its MLP.
         token=held * (12 * width + 4 * inner),
         logit=size + 2 * 4,  # as computed, as float32, and one copy
-        row=2 * most("num_hidden_layers", 1) * own * head * held,
-        copied=2 * head * held * (own + heads),  # put together, and repeated for the heads that share them
+        row=2 * most("num_hidden_layers", 1) * kv_heads * head * held,
+        copied=2
+        * head
+        * held
+        * (kv_heads + heads),  # put together, and repeated for the heads that share them
         pair=scores if eager else 3 * held,
         scores=scores,
     )
@@ -343,7 +348,9 @@ def check_device_map(device: torch.device) -> None:
 def devices_of(model: Any) -> list[str]:
     """Return the accelerators that hold a model's weights, in their order; none of a model on a CPU."""
     parameters = getattr(model, "parameters", tuple)
-    return sorted({str(one.device) for one in parameters() if one.device.type not in ("cpu", "meta")})
+    return sorted(
+        {str(parameter.device) for parameter in parameters() if parameter.device.type not in ("cpu", "meta")}
+    )
 
 
 def to_device(values: Sequence[Any], device: torch.device, dtype: torch.dtype | None = None) -> torch.Tensor:
@@ -359,12 +366,12 @@ def all_to_device(
     """Return several arrays of whole numbers of the host as tensors on the device, which one copy takes there."""
     import torch
 
-    tensors = [torch.as_tensor(part, dtype=torch.long) for part in parts]
+    tensors = [torch.as_tensor(values, dtype=torch.long) for values in parts]
     if device.type not in PINNED:
-        return tuple(one.to(device) for one in tensors)
-    whole = moved(torch.cat([one.flatten() for one in tensors]), device)
-    sent = torch.split(whole, [one.numel() for one in tensors])
-    return tuple(one.view(shaped.shape) for one, shaped in zip(sent, tensors, strict=True))
+        return tuple(tensor.to(device) for tensor in tensors)
+    whole = moved(torch.cat([tensor.flatten() for tensor in tensors]), device)
+    sent = torch.split(whole, [tensor.numel() for tensor in tensors])
+    return tuple(flat.view(shaped.shape) for flat, shaped in zip(sent, tensors, strict=True))
 
 
 def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
@@ -395,5 +402,5 @@ class AsyncHostCopy:
         """Wait until they are there, and return them."""
         if self._there is not None:
             self._there.synchronize()
-        found: list[Any] = self._host.tolist()
-        return found
+        numbers: list[Any] = self._host.tolist()
+        return numbers

@@ -91,7 +91,7 @@ def divergences(texts: Sequence[str], reference: Side, candidate: Side) -> Diver
     """
     if not candidate.info.served:  # whose tokens have been checked by asking for them
         _check_tokenizers(texts, reference.info, candidate.info)
-    found = Divergences()
+    totals = Divergences()
     with ExitStack() as kept:
         first = kept.enter_context(closing(reference.open()))
         assert isinstance(first, CausalEngine), "the reference is a causal model of this engine"
@@ -105,18 +105,18 @@ def divergences(texts: Sequence[str], reference: Side, candidate: Side) -> Diver
         second: Any = kept.enter_context(closing(candidate.open()))  # an ``HttpEngine`` of a served candidate
         if isinstance(second, CausalEngine):
             second.windows(texts)  # there may be a token that it does not know
-        for batch, part, expected in zip(batches, parts, waiting, strict=True):
+        for batch, batch_works, expected in zip(batches, parts, waiting, strict=True):
             if isinstance(second, CausalEngine):
-                _compare(found, part, expected, second.logits(part), candidate.info)
+                _compare(totals, batch_works, expected, second.logits(batch_works), candidate.info)
             else:
-                _bound(found, part, expected, second.most_probable(part, MOST))
+                _bound(totals, batch_works, expected, second.most_probable(batch_works, MOST))
             tokens = [number for number in batch for _ in works[number].targets]
-            found.windows += tokens
-            found.documents += [owners[number] for number in tokens]
-        found.dtypes = (about[0], _dtype(second))
-        own = second.notes if isinstance(second, CausalEngine) else candidate.info.served["notes"]
-        found.notes = (*dict.fromkeys((*about[1:], *own)),)
-    return found
+            totals.windows += tokens
+            totals.documents += [owners[number] for number in tokens]
+        totals.dtypes = (about[0], _dtype(second))
+        notes = second.notes if isinstance(second, CausalEngine) else candidate.info.served["notes"]
+        totals.notes = (*dict.fromkeys((*about[1:], *notes)),)
+    return totals
 
 
 def _dtype(engine: Engine) -> str:
@@ -127,26 +127,33 @@ def _dtype(engine: Engine) -> str:
 
 def _check_tokenizers(texts: Sequence[str], reference: CheckpointInfo, candidate: CheckpointInfo) -> None:
     """Raise ``CheckpointError`` unless texts are the same tokens to both, and the tokens the same text."""
-    one, other = (_tokenizer(info) for info in (reference, candidate))
-    pieces, others = ({number: piece for piece, number in each.get_vocab().items()} for each in (one, other))
-    added = {
-        *one.added_tokens_decoder,
-        *other.added_tokens_decoder,
-    }  # which may be renamed, and are in no text
-    both = sorted((pieces.keys() & others.keys()) - added)
-    apart = next((token for token in both if pieces[token] != others[token]), None)
-    first, second = TextTokenizer(one), TextTokenizer(other)
-    what = ""
-    if apart is not None:
-        what = f"token {apart} is {pieces[apart]!r} to the reference and {others[apart]!r} to the candidate"
+    tokenizers = [_tokenizer(info) for info in (reference, candidate)]
+    tokens, candidate_tokens = (
+        {token_id: token for token, token_id in tokenizer.get_vocab().items()} for tokenizer in tokenizers
+    )
+    # Added tokens may be renamed, and are in no text.
+    added = {token_id for tokenizer in tokenizers for token_id in tokenizer.added_tokens_decoder}
+    shared = sorted((tokens.keys() & candidate_tokens.keys()) - added)
+    differing = next(
+        (token_id for token_id in shared if tokens[token_id] != candidate_tokens[token_id]), None
+    )
+    first, second = map(TextTokenizer, tokenizers)
+    difference = ""
+    if differing is not None:
+        difference = (
+            f"token {differing} is {tokens[differing]!r} to the reference and {candidate_tokens[differing]!r} "
+            "to the candidate"
+        )
     elif first.start != second.start:
-        what = f"texts begin with token {first.start} for the reference and {second.start} for the candidate"
+        difference = (
+            f"texts begin with token {first.start} for the reference and {second.start} for the candidate"
+        )
     else:
         number = next((n for n, text in enumerate(texts, 1) if first.text(text) != second.text(text)), 0)
-        what = f"document {number} has other tokens" if number else ""
-    if what:
+        difference = f"document {number} has other tokens" if number else ""
+    if difference:
         raise CheckpointError(
-            f"{candidate.source}: its tokenizer is not that of {reference.source} ({what}); distributions over "
+            f"{candidate.source}: its tokenizer is not that of {reference.source} ({difference}); distributions over "
             "different vocabularies have no divergence: compare their scores on benchmarks"
         )
 
@@ -169,35 +176,35 @@ def _reference_logits(
     free = free_memory(model.device)
     if free is None or free > _BESIDE * bytes_of_weights(model):
         return map(first.logits, parts)
-    needed = 4 * rows * sum(len(work.targets) for part in parts for work in part)
+    needed = 4 * rows * sum(len(work.targets) for batch_works in parts for work in batch_works)
     if shutil.disk_usage(tempfile.gettempdir()).free < needed:
         raise CheckpointError(
             f"{first.info.source}: no room in memory for both models, nor for {shown_size(needed)} of logits in "
             f"{tempfile.gettempdir()}; set TMPDIR to a larger disk, or compare fewer documents"
         )
     file = tempfile.TemporaryFile()  # noqa: SIM115 -- closed with the rest
-    for part in parts:
-        first.logits(part).cpu().numpy().tofile(file)
+    for batch_works in parts:
+        first.logits(batch_works).cpu().numpy().tofile(file)
     file.seek(0)
     device = model.device
     del model
     kept.close()
     kept.enter_context(file)
     release(device)
-    return (_read(file, part, rows) for part in parts)
+    return (_read(file, batch_works, rows) for batch_works in parts)
 
 
-def _read(file: Any, part: Sequence[TokenWork], rows: int) -> torch.Tensor:
+def _read(file: Any, works: Sequence[TokenWork], rows: int) -> torch.Tensor:
     import numpy as np
     import torch
 
-    numbers = np.fromfile(file, np.float32, rows * sum(len(work.targets) for work in part))
+    numbers = np.fromfile(file, np.float32, rows * sum(len(work.targets) for work in works))
     return torch.from_numpy(numbers.reshape(-1, rows))
 
 
 def _compare(
-    found: Divergences,
-    part: Sequence[TokenWork],
+    totals: Divergences,
+    works: Sequence[TokenWork],
     expected: torch.Tensor,
     given: torch.Tensor,
     candidate: CheckpointInfo,
@@ -209,32 +216,32 @@ def _compare(
     import torch
 
     rows = sorted((expected.shape[1], given.shape[1]))
-    found.vocabulary, found.left_out = rows[0], rows[1] - rows[0]
+    totals.vocabulary, totals.left_out = rows[0], rows[1] - rows[0]
     device = torch.device("cpu") if given.device.type == "mps" else given.device  # which has no float64
-    targets = torch.tensor([target for work in part for target in work.targets])
+    targets = torch.tensor([target for work in works for target in work.targets])
     for begin in range(0, len(targets), _AT_ONCE):
         some = slice(begin, begin + _AT_ONCE)
-        logits = [one[some, : rows[0]].to(device).double() for one in (expected, given)]
-        p, q = (one.log_softmax(-1) for one in logits)
+        logits = [tensor[some, : rows[0]].to(device).double() for tensor in (expected, given)]
+        p, q = (side_logits.log_softmax(-1) for side_logits in logits)
         # What the reference never says adds nothing, whatever the candidate makes of it.
         terms = torch.where(p.isneginf(), 0.0, p.exp() * (p - q))
         asked = targets[some, None].to(device)
         columns = terms.sum(-1).clamp(min=0.0), p.gather(1, asked)[:, 0], q.gather(1, asked)[:, 0]
-        for values, more in zip((found.kl, found.reference, found.candidate), columns, strict=True):
+        for values, more in zip((totals.kl, totals.reference, totals.candidate), columns, strict=True):
             values.extend(more.tolist())
             if not all(map(math.isfinite, values[-len(more) :])):
                 raise CheckpointError(
                     f"{candidate.source}: a divergence or a log-probability is not finite: a model rules out what "
                     "occurs, or its weights are broken; try --dtype float32"
                 )
-        found.same_top += (p.argmax(-1) == q.argmax(-1)).tolist()
+        totals.same_top += (p.argmax(-1) == q.argmax(-1)).tolist()
 
 
 def _bound(
-    found: Divergences,
-    part: Sequence[TokenWork],
+    totals: Divergences,
+    works: Sequence[TokenWork],
     expected: torch.Tensor,
-    told: Sequence[list[dict[int, float]]],
+    served: Sequence[list[dict[int, float]]],
 ) -> None:
     """Add the lower bounds of a batch; the reference has logits [tokens, vocabulary].
 
@@ -242,21 +249,21 @@ def _bound(
     """
     import torch
 
-    found.vocabulary = expected.shape[1]
-    targets = [target for work in part for target in work.targets]
-    places = [one for rows in told for one in rows]
-    for row, target, known in zip(expected, targets, places, strict=True):
-        if max(known) >= found.vocabulary:
+    totals.vocabulary = expected.shape[1]
+    targets = [target for work in works for target in work.targets]
+    places = [logprobs for rows in served for logprobs in rows]
+    for row, target, logprobs in zip(expected, targets, places, strict=True):
+        if max(logprobs) >= totals.vocabulary:
             raise CheckpointError(
-                f"the server knows a token {max(known)}, and the reference {found.vocabulary:,} tokens: "
+                f"the server knows a token {max(logprobs)}, and the reference {totals.vocabulary:,} tokens: "
                 "it serves another model"
             )
         p = row.cpu().double().log_softmax(-1)
-        mine = p[list(known)]
-        theirs = torch.tensor(list(known.values()), dtype=torch.float64)
-        rest = [max(_LEAST_REST, 1 - float(one.exp().sum())) for one in (mine, theirs)]
+        mine = p[list(logprobs)]
+        theirs = torch.tensor(list(logprobs.values()), dtype=torch.float64)
+        rest = [max(_LEAST_REST, 1 - float(side.exp().sum())) for side in (mine, theirs)]
         bound = float((mine.exp() * (mine - theirs)).sum()) + rest[0] * math.log(rest[0] / rest[1])
-        found.kl.append(max(0.0, bound))
-        found.reference.append(float(p[target]))
-        found.candidate.append(known[target])
-        found.same_top.append(int(p.argmax()) == max(known, key=known.__getitem__))
+        totals.kl.append(max(0.0, bound))
+        totals.reference.append(float(p[target]))
+        totals.candidate.append(logprobs[target])
+        totals.same_top.append(int(p.argmax()) == max(logprobs, key=logprobs.__getitem__))

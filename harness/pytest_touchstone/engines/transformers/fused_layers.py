@@ -97,10 +97,13 @@ def _can(layer: Any) -> bool:
         return False
     linear = [*(getattr(attention, name) for name in _QKV), *(getattr(feed, name) for name in _GATE_UP)]
     if any(
-        type(one) is not torch.nn.Linear or "forward" in vars(one) or one._forward_hooks for one in linear
+        type(projection) is not torch.nn.Linear or "forward" in vars(projection) or projection._forward_hooks
+        for projection in linear
     ):
         return False
-    kinds = {(one.weight.dtype, one.weight.device, one.in_features) for one in linear}
+    kinds = {
+        (projection.weight.dtype, projection.weight.device, projection.in_features) for projection in linear
+    }
     weight = linear[0].weight
     if len(kinds) > 1 or str(weight.dtype) not in _CLOSE or weight.device.type not in _DEVICES:
         return False
@@ -186,10 +189,10 @@ def _fuse(layer: Any, files: cpu.MappedFiles) -> None:
     for parent, names, merged in ((attention, _QKV, layer.qkv_proj), (feed, _GATE_UP, layer.gate_up_proj)):
         first = 0
         for name in names:
-            one = getattr(parent, name)
-            setattr(parent, name, _slice_class()(merged, first, one.out_features))
-            first += one.out_features
-            files.let_go(one.weight)
+            projection = getattr(parent, name)
+            setattr(parent, name, _slice_class()(merged, first, projection.out_features))
+            first += projection.out_features
+            files.let_go(projection.weight)
 
 
 def _merged(parent: Any, names: tuple[str, ...]) -> torch.nn.Linear:
@@ -197,11 +200,18 @@ def _merged(parent: Any, names: tuple[str, ...]) -> torch.nn.Linear:
     import torch
 
     some = [getattr(parent, name) for name in names]
-    count = sum(one.out_features for one in some)
+    count = sum(projection.out_features for projection in some)
     merged = torch.nn.Linear(some[0].in_features, count, bias=False, device="meta")
-    merged.weight = torch.nn.Parameter(torch.cat([one.weight for one in some]), requires_grad=False)
-    if any(one.bias is not None for one in some):
-        biases = [one.weight.new_zeros(one.out_features) if one.bias is None else one.bias for one in some]
+    merged.weight = torch.nn.Parameter(
+        torch.cat([projection.weight for projection in some]), requires_grad=False
+    )
+    if any(projection.bias is not None for projection in some):
+        biases = [
+            projection.weight.new_zeros(projection.out_features)
+            if projection.bias is None
+            else projection.bias
+            for projection in some
+        ]
         merged.bias = torch.nn.Parameter(torch.cat(biases), requires_grad=False)
     merged.computed = None  # type: ignore[assignment] # an input, and its outputs while parts of them are asked for
     return merged
@@ -264,8 +274,8 @@ def _fused_class(plain: Any) -> type[Any]:
         """Return hidden states [rows, tokens, width]."""
         if hidden_states.dtype != self.own_type or position_embeddings is None or self.training:
             more |= {"attention_mask": attention_mask, "position_embeddings": position_embeddings}
-            found: torch.Tensor = plain.forward(self, hidden_states, **more)
-            return found
+            unfused: torch.Tensor = plain.forward(self, hidden_states, **more)
+            return unfused
         cache = more.pop(cache_name, None)
         attention, by_kernels = self.self_attn, cpu.computes(hidden_states)
         rows, length, _ = hidden_states.shape
@@ -291,7 +301,9 @@ def _fused_class(plain: Any) -> type[Any]:
             attended, _ = attend(attention, *given, dropout=0.0, scaling=attention.scaling, **more)
         attended = attended.reshape(rows, length, -1)
         if self.wanted is not None:
-            attended, hidden_states = (part[self.wanted].unsqueeze(0) for part in (attended, hidden_states))
+            attended, hidden_states = (
+                states[self.wanted].unsqueeze(0) for states in (attended, hidden_states)
+            )
         hidden = attention.o_proj(attended).add_(hidden_states)
         between = norm_by(self.post_attention_layernorm, hidden, by_kernels=by_kernels)
         gates_and_ups = _outputs(self.gate_up_proj, self.mlp, _GATE_UP, between)
@@ -303,23 +315,23 @@ def _fused_class(plain: Any) -> type[Any]:
         hidden.add_(self.mlp.down_proj(between))
         return hidden
 
-    own = {"forward": forward, "__module__": plain.__module__, "wanted": None}
-    return type(plain.__name__, (plain,), own)
+    members = {"forward": forward, "__module__": plain.__module__, "wanted": None}
+    return type(plain.__name__, (plain,), members)
 
 
 def _outputs(merged: Any, parent: Any, names: tuple[str, ...], hidden: torch.Tensor) -> torch.Tensor:
     """Return a merged layer's outputs, with what hooks on its parts make of theirs: an adapter's low ranks."""
     import torch
 
-    found: torch.Tensor = merged(hidden)
+    outputs: torch.Tensor = merged(hidden)
     parts = [getattr(parent, name) for name in names]
-    if not any(part._forward_hooks for part in parts):
-        return found
+    if not any(projection._forward_hooks for projection in parts):
+        return outputs
     changed = []
-    for part in parts:
-        output = found[..., part.part]
-        for hook in part._forward_hooks.values():
-            given = hook(part, (hidden,), output)
+    for projection in parts:
+        output = outputs[..., projection.part]
+        for hook in projection._forward_hooks.values():
+            given = hook(projection, (hidden,), output)
             output = output if given is None else given
         changed.append(output)
     return torch.cat(changed, dim=-1)
@@ -342,7 +354,7 @@ def normed_heads(norms: tuple[Any, ...], heads: torch.Tensor, keys: int) -> torc
     if not norms:
         return heads[:, :, :-keys]
     parts = zip(norms, (heads[:, :, : -2 * keys], heads[:, :, -2 * keys : -keys]), strict=True)
-    return torch.cat([norm_by(norm, part, by_kernels=False) for norm, part in parts], dim=2)
+    return torch.cat([norm_by(norm, normed, by_kernels=False) for norm, normed in parts], dim=2)
 
 
 def turned(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
@@ -430,7 +442,7 @@ def _stepping_class(plain: Any) -> type[Any]:
 
 def _has_hooks(model: Any) -> bool:
     """Return whether something looks at what a module within a model computes."""
-    return any(one._forward_hooks or one._forward_pre_hooks for one in model.step_modules)
+    return any(module._forward_hooks or module._forward_pre_hooks for module in model.step_modules)
 
 
 def _hidden(model: Any, past: SlotCache | SlotCaches, given: dict[str, Any]) -> torch.Tensor | None:

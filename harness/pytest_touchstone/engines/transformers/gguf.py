@@ -99,14 +99,14 @@ def _placed(header: GgufHeader, model: Any) -> set[str]:
     if is_gguf_arch_supported(header.architecture):  # its new loader, which reports all others
         return set(header.tensors)
     kind = theirs.TENSOR_PROCESSORS.get(header.architecture, theirs.TensorProcessor)
-    known = theirs.get_gguf_hf_weights_map(model, kind(config={}))
+    names_map = theirs.get_gguf_hf_weights_map(model, kind(config={}))
     return {
         name
         for name in header.tensors
-        if name in known
+        if name in names_map
         or name == ROPE_FREQUENCIES
         or _SKIPPED.fullmatch(name)
-        or (name.endswith("_exps.weight") and name.removesuffix(".weight") in known)
+        or (name.endswith("_exps.weight") and name.removesuffix(".weight") in names_map)
     }
 
 

@@ -54,7 +54,7 @@ class KeyValues:
     @property
     def bytes(self) -> int:
         """Return the bytes of memory they take."""
-        return sum(part.numel() * part.element_size() for layer in self.layers for part in layer)
+        return sum(tensor.numel() * tensor.element_size() for layer in self.layers for tensor in layer)
 
 
 class _Cache:
@@ -104,19 +104,19 @@ class PrefixSharedCache(_Cache):
         """Take what a layer computed for the batch; return the keys and values that it must attend to."""
         import torch
 
-        own = keys, values
+        new_keys_values = keys, values
         if self.prefix.layers and (self.keeps or not self._split):
             rows = keys.shape[0]
             keys, values = (
                 torch.cat((past.expand(rows, -1, -1, -1), new), dim=2)
-                for past, new in zip(self.prefix.layers[layer_idx], own, strict=True)
+                for past, new in zip(self.prefix.layers[layer_idx], new_keys_values, strict=True)
             )
         if self.keeps:
             # Views would keep all that the layer computed, and products with rows that lie apart are slow.
             keys, values = keys.contiguous(), values.contiguous()
             self._made[layer_idx] = (keys, values)
         if self._split and self.prefix.layers:
-            return put_behind(own[0], self.prefix.layers[layer_idx]), own[1]
+            return put_behind(new_keys_values[0], self.prefix.layers[layer_idx]), new_keys_values[1]
         return keys, values
 
     def made(self, tokens: tuple[int, ...]) -> KeyValues:
@@ -124,7 +124,7 @@ class PrefixSharedCache(_Cache):
         if sorted(self._made) != list(range(len(self._made))) or not self._made:
             raise UnsupportedError("the model's layers do not hand over their keys and values one by one")
         layers = tuple(self._made[layer] for layer in range(len(self._made)))
-        if any(part.dim() != 4 or part.shape[2] != len(tokens) for layer in layers for part in layer):
+        if any(tensor.dim() != 4 or tensor.shape[2] != len(tokens) for layer in layers for tensor in layer):
             raise UnsupportedError("the model's keys and values are not laid out by token")
         return KeyValues(tokens, layers)
 
@@ -157,7 +157,9 @@ class PrefixCache:
             entry for entry in self._entries if common(entry.tokens, made.tokens) < len(entry.tokens)
         ]
         self._entries.append(made)
-        while len(self._entries) > self._most or sum(one.bytes for one in self._entries) > self._most_bytes:
+        while (
+            len(self._entries) > self._most or sum(entry.bytes for entry in self._entries) > self._most_bytes
+        ):
             del self._entries[0]
 
     def hints(self, sequences: Sequence[tuple[int, ...]]) -> set[tuple[int, ...]]:
@@ -209,15 +211,15 @@ class EndedRow:
 
         past = len(self.prefix.tokens)
         first, last = max(0, begin - past), max(0, end - past)
-        own = [(key[:, first:last], value[:, first:last]) for key, value in self.held]
+        row_layers = [(key[:, first:last], value[:, first:last]) for key, value in self.held]
         if begin >= past:
-            return own
+            return row_layers
         return [
             (
                 torch.cat((prefix[0][0, :, begin:end], key), dim=1),
                 torch.cat((prefix[1][0, :, begin:end], value), dim=1),
             )
-            for prefix, (key, value) in zip(self.prefix.layers, own, strict=True)
+            for prefix, (key, value) in zip(self.prefix.layers, row_layers, strict=True)
         ]
 
     def cropped(self, length: int, dtype: torch.dtype) -> KeyValues:
@@ -230,13 +232,22 @@ class EndedRow:
 
 
 class SlotCache(_Cache):
-    """A cache of slots; positions and masks are given to the model.
+    """Preallocated keys and values of rows that are being generated, one row per slot.
 
-    ``lengths`` counts the tokens in each slot in use, without the prefix's. ``begun`` counts the tokens that the next
-    slot holds already. A pass is aimed at ``count`` slots from ``first`` on, and attends to columns up to ``until``.
-    ``layers`` has each layer's keys and values [slots, heads, columns, width], with all that there is room for;
-    ``stamp`` is another object whenever these are others. Numbers that the processor does not multiply are held as
-    float32 ones (``cpu``), since each step multiplies all of them.
+    The model is given positions and masks. ``set_write_target`` selects the slots and columns of the next forward pass.
+    A type that the processor does not multiply is stored as float32 (``cpu``), since each step multiplies all of it.
+
+    Attributes:
+        lengths: The tokens in each slot in use, without those of the prefix.
+        begun: The tokens that the next slot holds already.
+        layers: Keys and values of each layer [slots, heads, columns, width], with all reserved slots and columns.
+        rows: The reserved slots.
+        columns: The reserved columns, in tokens.
+        stamp: An object that is replaced whenever the buffers are.
+        first: The index of the first slot of the pass.
+        count: The number of slots of the pass.
+        until: The columns that the pass attends to, from 0 up to this one.
+
     """
 
     def __init__(self, prefix: KeyValues) -> None:
@@ -256,15 +267,19 @@ class SlotCache(_Cache):
         copy."""
         prefix, self.prefix = self.prefix, KeyValues()
         self.begun = len(prefix.tokens)
-        self.aim(0, 1, 0, self.begun)
+        self.set_write_target(0, 1, 0, self.begun)
         for layer, parts in enumerate(prefix.layers):
             self.store(*parts, layer)
 
-    def aim(self, first: int, count: int, at: int | torch.Tensor, until: int) -> None:
-        """Direct what the next forward pass computes to ``count`` slots from ``first`` on.
+    def set_write_target(self, first: int, count: int, at: int | torch.Tensor, until: int) -> None:
+        """Select the slots and columns that the next forward pass writes to, and reserve room for them.
 
-        ``at`` is the column of its first token, for all rows, or the columns [rows, length] of all tokens. The rows
-        attend to columns up to ``until``.
+        Args:
+            first: The index of the first slot.
+            count: The number of slots, one per row of the pass.
+            at: The column of the first token of every row, or the columns [rows, length] of all tokens.
+            until: The end of the columns that the rows attend to.
+
         """
         self.first, self.count, self._at, self.until = first, count, at, until
         self.reserve(first + count, enlarged(self.columns, until))
@@ -308,8 +323,8 @@ class SlotCache(_Cache):
                 rows[each, :, columns] = new.transpose(1, 2).to(rows.dtype)
         return self.seen(layer_idx)
 
-    def aimed(self, length: int) -> torch.Tensor:
-        """Return the columns [rows, length] that a pass is aimed at."""
+    def write_columns(self, length: int) -> torch.Tensor:
+        """Return the columns [rows, length] that a pass of ``length`` tokens per row writes to."""
         import torch
 
         if isinstance(self._at, int):
@@ -326,7 +341,7 @@ class SlotCache(_Cache):
     def seen(self, layer_idx: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the keys and values that the selected rows attend to in a layer."""
         end = self.first + self.count
-        keys, values = (part[self.first : end, :, : self.until] for part in self.layers[layer_idx])
+        keys, values = (buffer[self.first : end, :, : self.until] for buffer in self.layers[layer_idx])
         return put_behind(keys, self.prefix.layers[layer_idx] if self.past else None), values
 
     def take(self, slot: int, length: int | None = None) -> Held:
@@ -363,8 +378,8 @@ class SlotCache(_Cache):
         if slot == last:
             return
         for parts in self.layers.values():
-            for part in parts:
-                part[slot, :, :length] = part[last, :, :length]
+            for buffer in parts:
+                buffer[slot, :, :length] = buffer[last, :, :length]
         self.lengths[slot] = length
 
     def _empty(self, like: torch.Tensor) -> torch.Tensor:
@@ -383,17 +398,21 @@ class SlotCache(_Cache):
         if rows > room[0] or columns > room[1]:
             self._room = max(room[0], _SPARE * rows), max(room[1], _SPARE * columns)
         for layer, parts in self.layers.items():
-            key, value = (self._resized(part, kept, fewer=fewer) for part in parts)
+            key, value = (self._resized(buffer, kept, fewer=fewer) for buffer in parts)
             self.layers[layer] = (key, value)
 
-    def _resized(self, part: torch.Tensor, kept: int, *, fewer: bool) -> torch.Tensor:
-        if cpu.can_be_apart(part.device) and self.rows <= part.shape[0] and self.columns <= part.shape[2]:
+    def _resized(self, buffer: torch.Tensor, kept: int, *, fewer: bool) -> torch.Tensor:
+        if (
+            cpu.can_be_apart(buffer.device)
+            and self.rows <= buffer.shape[0]
+            and self.columns <= buffer.shape[2]
+        ):
             if fewer:
-                cpu.give_back(part, self.rows)
-            return part
-        larger = self._empty(part)
+                cpu.give_back(buffer, self.rows)
+            return buffer
+        larger = self._empty(buffer)
         # Not the columns to spare: what is written there takes memory.
-        larger[:kept, :, : self._written] = part[:kept, :, : self._written]
+        larger[:kept, :, : self._written] = buffer[:kept, :, : self._written]
         return larger
 
 

@@ -130,7 +130,9 @@ class LiveModel(ExitStack[bool | None]):
             name: Tensor(entry["dtype"], tuple(entry["shape"]), Path(name), 0, 0)
             for name, entry in _header(state).items()
         }
-        content = Transformers().content(self._saved, tensors, lambda one: hash_tensor(state[str(one.file)]))
+        content = Transformers().content(
+            self._saved, tensors, lambda stored: hash_tensor(state[str(stored.file)])
+        )
         return digest_of(
             [*(table_line(name, table) for name, table in sorted(self._adapters.items())), *content]
         )
@@ -217,10 +219,10 @@ def _without_peft(model: Any) -> tuple[Any, dict[str, Any]]:
                 "supported; give an adapter that changes the model's layers"
             )
         adapters[name] = config.to_dict()
-    layers = [one for one in model.modules() if hasattr(one, "disable_adapters")]
+    layers = [module for module in model.modules() if hasattr(module, "disable_adapters")]
     adapters["layers"] = [
-        [list(getattr(one, "merged_adapters", ())), bool(getattr(one, "disable_adapters", False))]
-        for one in layers
+        [list(getattr(layer, "merged_adapters", ())), bool(getattr(layer, "disable_adapters", False))]
+        for layer in layers
     ]
     return model.get_base_model(), adapters
 
@@ -229,10 +231,10 @@ def is_plain(model: Any) -> bool:
     """Return whether the model computes as one that is loaded: layers of Transformers and torch alone, without hooks
     and functions of their own. Then what a probe has admitted of such a model holds, and need not be tried again."""
     return all(
-        type(one).__module__.startswith(("torch.", "transformers."))
-        and not (one._forward_hooks or one._forward_pre_hooks)
-        and ("forward" not in vars(one) or "_original_forward" in vars(one))
-        for one in model.modules()
+        type(module).__module__.startswith(("torch.", "transformers."))
+        and not (module._forward_hooks or module._forward_pre_hooks)
+        and ("forward" not in vars(module) or "_original_forward" in vars(module))
+        for module in model.modules()
     )
 
 
@@ -249,8 +251,8 @@ def _saved_tensors(model: Any) -> dict[str, Any]:
         for name in model._keys_to_ignore_on_save or ():
             state.pop(name, None)
         state = remove_tied_weights_from_state_dict(state, model)
-        found: dict[str, Any] = revert_weight_conversion(model, state)
-    return found
+        saved: dict[str, Any] = revert_weight_conversion(model, state)
+    return saved
 
 
 def _header(state: Mapping[str, Any]) -> dict[str, Any]:

@@ -200,15 +200,15 @@ def read_tokenizer(info: CheckpointInfo) -> tuple[Any, tuple[str, ...]]:
     return _read(folder, info.path, how)
 
 
-def tokenizer_at(place: Path | str, **how: Any) -> Any:
+def tokenizer_at(name_or_path: Path | str, **how: Any) -> Any:
     """Return the tokenizer of a folder or Hub id. Raises ``CheckpointError`` where it cannot be loaded."""
-    return _read(place, place, how)[0]
+    return _read(name_or_path, name_or_path, how)[0]
 
 
-def _read(place: Path | str, who: Path | str, how: dict[str, Any]) -> tuple[Any, tuple[str, ...]]:
+def _read(name_or_path: Path | str, who: Path | str, how: dict[str, Any]) -> tuple[Any, tuple[str, ...]]:
     what = f"{who}: its tokenizer cannot be loaded"
     with quiet(), one_line_errors(what, "copy it from the model that was trained"):
-        tokenizer, notes = tokenizer_of(place, how)
+        tokenizer, notes = tokenizer_of(name_or_path, how)
         return no_length_limit(tokenizer), notes
 
 
@@ -268,7 +268,9 @@ def check_report(info: CheckpointInfo, report: dict[str, Any]) -> None:
             f"{join_names(missing, 5)}; save the whole model, with its language-model head"
         )
     left_over = [_LEFT_OVER, _NOT_OF_TEXTS] if info.model_type in TEXT_LENGTHS else [_LEFT_OVER]
-    names = (name for name in report["unexpected_keys"] if not any(one.search(name) for one in left_over))
+    names = (
+        name for name in report["unexpected_keys"] if not any(pattern.search(name) for pattern in left_over)
+    )
     if unexpected := sorted(names):
         raise CheckpointError(
             f"{info.path}: {count(len(unexpected), 'tensor')} in the weights without a place in {info.architecture}: "
@@ -427,12 +429,12 @@ def choose_dtype(info: CheckpointInfo, settings: ModelSettings, device: torch.de
     if info.weights.config_dtype is None or info.weights.config_dtype == "auto":
         return "auto"
     named = info.weights.config_dtype.strip().lower().removeprefix("torch.")
-    if (found := _SHORT.get(named, named)) not in types:
+    if (name := _SHORT.get(named, named)) not in types:
         raise CheckpointError(
             f"{info.path}: its config says model.dtype={info.weights.config_dtype[:40]!r}, which is none of "
             f"{', '.join(types)}; choose one with --eval-dtype"
         )
-    return types[found]
+    return types[name]
 
 
 _TYPES: Final = {stored: name for name, stored in DTYPES.items()}
@@ -466,12 +468,12 @@ class StoredTensor:
         if not self._tensor.parts:
             return self._held(self._tensor)
         whole = torch.empty(self.shape, dtype=self.dtype)
-        for offsets, part in self._tensor.parts:
-            place = whole[tuple(slice(at, at + side) for at, side in zip(offsets, part.shape, strict=True))]
-            if place.is_contiguous():
-                self._read(part, place)
+        for offsets, shard in self._tensor.parts:
+            target = whole[tuple(slice(at, at + side) for at, side in zip(offsets, shard.shape, strict=True))]
+            if target.is_contiguous():
+                self._read(shard, target)
             else:
-                place.copy_(self._read(part, torch.empty(part.shape, dtype=self.dtype)))
+                target.copy_(self._read(shard, torch.empty(shard.shape, dtype=self.dtype)))
         return whole
 
     def _held(self, tensor: Tensor) -> torch.Tensor:

@@ -59,12 +59,12 @@ class SelectiveLogits:
 
         with torch.inference_mode():
             if self.gathers:
-                found = self._gathered(inputs, where).float()
+                logits = self._gathered(inputs, where).float()
             else:
                 self._done.slowly("logits", inputs["input_ids"].numel(), len(where[0]))
-                found = self._full(inputs, where).float()
+                logits = self._full(inputs, where).float()
         self._heap.trim()
-        return found
+        return logits
 
     def verify(self, inputs: dict[str, torch.Tensor]) -> str | None:
         """Compare both ways on a probe batch of at least two rows, and stop gathering where they differ.
@@ -168,9 +168,9 @@ def _log_sums(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     at_once = min(len(logits), _AT_ONCE) if logits.device.type == "cpu" else len(logits)
     kept, sums = torch.empty_like(logits[:at_once]), torch.empty_like(best)
     for first in range(0, len(logits), max(1, at_once)):
-        part = slice(first, first + at_once)
-        below = torch.sub(logits[part], most[part, None], out=kept[: len(best[part])])
-        torch.sum(below.exp_(), dim=-1, out=sums[part])
+        rows = slice(first, first + at_once)
+        below = torch.sub(logits[rows], most[rows, None], out=kept[: len(best[rows])])
+        torch.sum(below.exp_(), dim=-1, out=sums[rows])
     return sums.log_().add_(most), tokens
 
 

@@ -105,15 +105,15 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
             elif isinstance(request, FillMask):
                 questions.append(_Question(number, request, text))
         masked = [[*self._masked(text)] for _, text in texts]
-        flat = [one for some in masked for one in some]
+        flat = [text for some in masked for text in some]
         how: dict[str, Any] = {"budget": self.budget, "company": self.company, "done": self.work_done}
         how["device"] = self.loaded.model.device
         with self._quiet():
             works = [TokenWork(question.text.ids, (0,)) for question in questions]
             filled = in_batches(works, questions, self._fill, **how)
-            works = [TokenWork(one.ids, (0,)) for one in flat]
+            works = [TokenWork(text.ids, (0,)) for text in flat]
             scored = iter(in_batches(works, flat, self._true_tokens, **how))
-        answers.update((question.number, one) for question, one in zip(questions, filled, strict=True))
+        answers.update((question.number, answer) for question, answer in zip(questions, filled, strict=True))
         for (number, text), some in zip(texts, masked, strict=True):
             total = sum(next(scored) for _ in some)
             answers[number] = RollingAnswer(total, len(some), text.truncated)
@@ -122,7 +122,7 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
     def too_long(self, requests: Sequence[Request]) -> list[int]:
         """Return the numbers of the requests whose texts would be cut."""
         texts = enumerate(self._tokenize_all(requests))
-        return [number for number, one in texts if not isinstance(one, Refusal) and one.truncated]
+        return [number for number, text in texts if not isinstance(text, Refusal) and text.truncated]
 
     def _tokenize_all(self, requests: Sequence[Request]) -> list[MaskedText | PlainText | Refusal]:
         """Return the texts with the checkpoint's own mask token, each cut around it to the length that fits; those
@@ -194,10 +194,10 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
     def _true_tokens(self, batch: Sequence[MaskedText]) -> list[float]:
         """Run one forward pass, and return the log-probabilities of the tokens that were masked."""
         mask = self.loaded.tokenizer.mask_token_id
-        rows = [(*one.ids[: one.position], mask, *one.ids[one.position + 1 :]) for one in batch]
+        rows = [(*text.ids[: text.position], mask, *text.ids[text.position + 1 :]) for text in batch]
         inputs = self._inputs(rows)
-        logits = self._needed.logits(inputs, range(len(batch)), [one.position for one in batch])
-        true = [one.ids[one.position] for one in batch]
+        logits = self._needed.logits(inputs, range(len(batch)), [text.position for text in batch])
+        true = [text.ids[text.position] for text in batch]
         self._count(inputs, rows)
         return [logprob for logprob, _ in read_targets(logits, range(len(batch)), true)]
 
@@ -209,14 +209,19 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         places = [question.text.position for question in batch]
         logits = self._needed.logits(inputs, range(len(batch)), places)
         total = logits.logsumexp(dim=-1, keepdim=True)
-        known = logits[:, : self._known]  # rows beyond the vocabulary are padding of the table
-        top = known.topk(min(max(question.request.top_k for question in batch), known.shape[1]))
+        vocabulary_logits = logits[:, : self._known]  # rows beyond the vocabulary are padding of the table
+        top = vocabulary_logits.topk(
+            min(max(question.request.top_k for question in batch), vocabulary_logits.shape[1])
+        )
         targets = [question.request.target for question in batch]
         ids = [[] if target is None else self._vocabulary.by_plain_text.get(target, []) for target in targets]
         # All are on their way before the first is waited for.
         token_ids, logprobs = AsyncHostCopy(top.indices), AsyncHostCopy(top.values - total)
         of_targets = [
-            AsyncHostCopy(known[row, to_device(tokens, known.device, torch.long)] - total[row, 0])
+            AsyncHostCopy(
+                vocabulary_logits[row, to_device(tokens, vocabulary_logits.device, torch.long)]
+                - total[row, 0]
+            )
             for row, tokens in enumerate(ids)
         ]
         self._count(inputs, [question.text.ids for question in batch])

@@ -113,12 +113,12 @@ class PrefixChain:
     stems: list[PrefixChain] = field(default_factory=list)
 
 
-def common(one: Sequence[object], other: Sequence[object]) -> int:
+def common(first: Sequence[object], other: Sequence[object]) -> int:
     """Return the length of the longest common prefix of two sequences."""
-    low, high = 0, min(len(one), len(other))
+    low, high = 0, min(len(first), len(other))
     while low < high:
         middle = (low + high + 1) // 2
-        if one[low:middle] == other[low:middle]:
+        if first[low:middle] == other[low:middle]:
             low = middle
         else:
             high = middle - 1
@@ -127,9 +127,9 @@ def common(one: Sequence[object], other: Sequence[object]) -> int:
 
 def nearest(texts: Sequence[tuple[int, ...]], text: tuple[int, ...]) -> int | None:
     """Return the number of the text, of those given in order, with which another shares most tokens at the start."""
-    place = bisect_left(texts, text)
+    index = bisect_left(texts, text)
     return max(
-        range(max(0, place - 1), min(len(texts), place + 1)),
+        range(max(0, index - 1), min(len(texts), index + 1)),
         key=lambda number: common(texts[number], text),
         default=None,
     )
@@ -222,7 +222,7 @@ class _Division:
             stem.pieces.append(self._piece([number], carried))
             return
         chain = (*carried, number)
-        length = sum(len(self._nodes[one].tokens) for one in chain)
+        length = sum(len(self._nodes[node_index].tokens) for node_index in chain)
         parts = max(2, -(-(self._size[number] - len(node.tokens)) // max(1, self._room - length)))
         if number in self._cuts or length >= self._room or length * (parts - 1) >= self._saving:
             below = PrefixChain(chain)
@@ -312,9 +312,9 @@ class Layout:
     def branches(self) -> bool:
         """Return whether any row is more than one run of tokens."""
         return any(
-            end < len(row) - row.count(-1) and place >= 0
+            end < len(row) - row.count(-1) and token_index >= 0
             for row, ends in zip(self.places, self.seen_until, strict=True)
-            for place, end in zip(row, ends, strict=True)
+            for token_index, end in zip(row, ends, strict=True)
         )
 
 
@@ -428,21 +428,24 @@ def group(prompts: Sequence[tuple[int, ...]]) -> list[Group]:
     groups, rest = _divide(prompts, order, 0)
     if rest:
         groups.append(_group(prompts, rest))
-    found = [Group(one.shared, tuple(sorted(one.members))) for one in groups]
-    return sorted(found, key=lambda one: one.members)
+    sorted_groups = [Group(group.shared, tuple(sorted(group.members))) for group in groups]
+    return sorted(sorted_groups, key=lambda group: group.members)
 
 
-def by_length(one: Group, lengths: Sequence[int]) -> list[Group]:
+def by_length(prefix_group: Group, lengths: Sequence[int]) -> list[Group]:
     """Return the group in parts by the length of the prompts, given in tokens: no tail is much longer than another."""
     parts: list[list[int]] = []
     most = 0
-    for number in sorted(one.members, key=lambda number: lengths[number]):
-        tail = lengths[number] - one.shared
+    for number in sorted(prefix_group.members, key=lambda number: lengths[number]):
+        tail = lengths[number] - prefix_group.shared
         if not parts or tail > most:
             parts.append([])
             most = 2 * tail + _LEAST_TOKENS
         parts[-1].append(number)
-    return sorted((Group(one.shared, tuple(sorted(part))) for part in parts), key=lambda part: part.members)
+    return sorted(
+        (Group(prefix_group.shared, tuple(sorted(members))) for members in parts),
+        key=lambda members: members.members,
+    )
 
 
 def _divide(prompts: Sequence[tuple[int, ...]], order: list[int], base: int) -> tuple[list[Group], list[int]]:
@@ -457,8 +460,8 @@ def _divide(prompts: Sequence[tuple[int, ...]], order: list[int], base: int) -> 
         members = list(run)
         if len(members) == len(order):  # all are the same
             return ([_group(prompts, order)], []) if ours else ([], order)
-        found, left = _divide(prompts, members, shared if ours else base)
-        groups += found
+        subgroups, left = _divide(prompts, members, shared if ours else base)
+        groups += subgroups
         rest += left
     if ours and len(rest) >= _LEAST_PROMPTS:
         groups.append(_group(prompts, rest))

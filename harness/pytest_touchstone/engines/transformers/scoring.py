@@ -220,7 +220,7 @@ question."""
 _UNREAD: Final = {"cuda": 1}
 """The passes whose scores the host has not read when it begins the next one, so that a device never waits for it."""
 
-RecommendedCheckpoint = dict[tuple[int, int], tuple[float, bool]]
+TargetScoreTable = dict[tuple[int, int], tuple[float, bool]]
 """The log-probability of a target after a token, and whether it is the most probable, by the token's number in the tree
 and the target."""
 
@@ -256,13 +256,13 @@ class PrefixTreeScorer:
         """
         targets = [target for work in works for target in work.targets]
 
-        def apart(found: torch.Tensor, expected: torch.Tensor) -> float:
+        def apart(actual: torch.Tensor, expected: torch.Tensor) -> float:
             """Return the largest difference of a sequence's score."""
             scores: list[list[float]] = []
-            for logits in (found, expected):
+            for logits in (actual, expected):
                 read = iter(read_targets(logits, range(len(logits)), 2 * targets))
                 scores.append([sum(next(read)[0] for _ in work.targets) for work in (*works, *works)])
-            apart = [abs(one - other) for one, other in zip(*scores, strict=True)]
+            apart = [abs(score - other) for score, other in zip(*scores, strict=True)]
             # A maximum ignores NaN.
             return math.nan if any(map(math.isnan, apart)) else max(apart)
 
@@ -279,17 +279,17 @@ class PrefixTreeScorer:
         """Return float32 logits at the targets of a probe, as ``Plain.logits`` returns them, twice."""
         import torch
 
-        found: list[torch.Tensor] = []
+        logits: list[torch.Tensor] = []
         try:
             for self._room, self._saving in ((12, 0), (ROOM, SAVING)):
                 pass_ = _Tree(grow([work.inputs for work in works]), works, rows={})
                 for _ in self._walk(pass_, ()):
                     pass
-                found += pass_.logits_asked()
+                logits += pass_.logits_asked()
         finally:
             self._room, self._saving = ROOM, SAVING
             self._kept.clear()
-        return torch.stack(found)
+        return torch.stack(logits)
 
     def scored(self, works: Sequence[TokenWork]) -> Generator[list[tuple[int, Score]], None, None]:
         """Yield the numbers of sequences and their scores, each once: all at the end, or, where the device goes on
@@ -308,19 +308,19 @@ class PrefixTreeScorer:
             self._done.distinct += 0 if scores else tree.tokens
             try:
                 for _ in self._walk(pass_, cuts):
-                    if self._unread and (known := pass_.completed()):
-                        scores.update((left[number], score) for number, score in known)
-                        yield [(left[number], score) for number, score in known]
+                    if self._unread and (completed := pass_.completed()):
+                        scores.update((left[number], score) for number, score in completed)
+                        yield [(left[number], score) for number, score in completed]
             except Exception as error:
                 if self._budget.batch is not None or not is_out_of_memory(error) or not self._budget.halve():
                     raise
             # Outside the handler, so that the error no longer holds the memory of its batch.
             pass_.read(0)
-            known = sorted((left[number], score) for number, score in pass_.completed())
-            scores.update(known)
+            completed = sorted((left[number], score) for number, score in pass_.completed())
+            scores.update(completed)
             if len(scores) < len(works):
                 release(self._model.device)
-            yield known
+            yield completed
 
     def prefix(self, tokens: tuple[int, ...], begun: EndedRow | None = None) -> KeyValues:
         """Return the keys and values of a prefix, and keep them for later calls; a text may have ``begun`` like it."""
@@ -376,7 +376,9 @@ class PrefixTreeScorer:
         places = pass_.tree.places(stem.nodes)
         kept = self._kept.find(whole)
         # Only what a token's successors need is stored, not what sequences want to know about it.
-        wanted = next((at for at, place in enumerate(places) if place in pass_.wanted), len(places))
+        wanted = next(
+            (at for at, token_index in enumerate(places) if token_index in pass_.wanted), len(places)
+        )
         length = min(len(kept.tokens), len(past.tokens) + wanted)
         if length > len(past.tokens):
             places = places[length - len(past.tokens) :]
@@ -393,7 +395,7 @@ class PrefixTreeScorer:
         time."""
         start = len(past.tokens)
         step = self._budget.within(len(whole), self._budget.tokens)
-        if any(place in pass_.wanted for place in places):
+        if any(token_index in pass_.wanted for token_index in places):
             step = min(step, max(1, self._budget.places))
         while (begin := len(past.tokens)) < len(whole):
             end = min(len(whole), begin + step)
@@ -485,13 +487,13 @@ class _Tree:
             self._last[pairs[-1]].append(number)
         self._completed: list[int] = []
         self.wanted: dict[int, list[int]] = defaultdict(list)
-        for place, target in dict.fromkeys(pair for pairs in self._asked for pair in pairs):
-            self.wanted[place].append(target)
+        for token_index, target in dict.fromkeys(pair for pairs in self._asked for pair in pairs):
+            self.wanted[token_index].append(target)
         self.logits = [0] * len(tree.nodes)
         firsts = [node.first for node in tree.nodes]
-        for place in self.wanted:
-            self.logits[bisect_right(firsts, place) - 1] += 1
-        self._chosen: RecommendedCheckpoint = {}
+        for token_index in self.wanted:
+            self.logits[bisect_right(firsts, token_index) - 1] += 1
+        self._chosen: TargetScoreTable = {}
         self._unread: deque[tuple[list[tuple[int, int]], TargetScores]] = deque()
 
     def asked(self, laid_out: Sequence[Sequence[int]]) -> _Asked:
@@ -502,9 +504,9 @@ class _Tree:
             asked.rows.extend([row] * len(columns))
             asked.columns.extend(columns)
             asked.places.extend(map(places.__getitem__, columns))
-        for number, place in enumerate(asked.places):
-            targets = self.wanted[place]
-            asked.pairs.extend((place, target) for target in targets)
+        for number, token_index in enumerate(asked.places):
+            targets = self.wanted[token_index]
+            asked.pairs.extend((token_index, target) for target in targets)
             asked.numbers.extend([number] * len(targets))
         return asked
 
@@ -529,7 +531,7 @@ class _Tree:
     def logits_asked(self) -> list[torch.Tensor]:
         """Return the logits [vocabulary] at all targets, sequence by sequence."""
         assert self._rows is not None, "logits are not kept"
-        return [self._rows[place] for pairs in self._asked for place, _ in pairs]
+        return [self._rows[token_index] for pairs in self._asked for token_index, _ in pairs]
 
     def completed(self) -> list[tuple[int, Score]]:
         """Return the numbers and the scores of the sequences that were completed since the last call."""

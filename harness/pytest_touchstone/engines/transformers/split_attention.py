@@ -114,12 +114,12 @@ def split_attention(
     masks = beside(attention_mask) or [attention_mask]
     asked = torch.split(query, [len(mask) for mask in masks])
     parts = zip(asked, caches, masks, strict=True)
-    return torch.cat([attended(one, cache, mask, *how) for one, cache, mask in parts]), None
+    return torch.cat([attended(cache_query, cache, mask, *how) for cache_query, cache, mask in parts]), None
 
 
 def attended(
     query: torch.Tensor,
-    own: tuple[torch.Tensor, torch.Tensor],
+    key_value: tuple[torch.Tensor, torch.Tensor],
     attention_mask: torch.Tensor,
     scale: float,
     softcap: float | None = None,
@@ -132,18 +132,18 @@ def attended(
     import torch
 
     if cpu.computes_in_float32(query.dtype, query.device):
-        wide = attended(query.float(), _wide(own), cpu.widened(attention_mask), scale, softcap)
+        wide = attended(query.float(), _wide(key_value), cpu.widened(attention_mask), scale, softcap)
         return wide.to(query.dtype)
-    key, value = own
+    key, value = key_value
     prefix = getattr(key, _BEHIND, None)
     rows, all_heads, length, width = query.shape
     heads = key.shape[1]
     group = all_heads // heads
     asked = (query * scale).reshape(rows, heads, group * length, width)
     if softcap is None and attention_mask.shape[-1] == key.shape[2]:
-        found = _by_operation(asked, prefix, own, attention_mask)
-        if found is not None:
-            return found.reshape(rows, all_heads, length, -1).transpose(1, 2)
+        attention = _by_operation(asked, prefix, key_value, attention_mask)
+        if attention is not None:
+            return attention.reshape(rows, all_heads, length, -1).transpose(1, 2)
     scores = asked @ key.transpose(2, 3)
     if prefix is not None:
         folded = asked.transpose(0, 1).reshape(heads, rows * group * length, width)
@@ -155,24 +155,24 @@ def attended(
     seen = scores if attention_mask.shape[-1] == scores.shape[-1] else scores[..., past:]
     seen.view(rows, heads, group, length, -1).add_(attention_mask[:, :, None])
     weights = scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype)
-    found = weights[..., past:] @ value
+    attention = weights[..., past:] @ value
     if past and prefix is not None:
         folded = weights[..., :past].transpose(0, 1).reshape(heads, rows * group * length, past)
-        found = found + (folded @ prefix[1][0]).view(heads, rows, group * length, -1).transpose(0, 1)
-    return found.reshape(rows, all_heads, length, -1).transpose(1, 2)
+        attention = attention + (folded @ prefix[1][0]).view(heads, rows, group * length, -1).transpose(0, 1)
+    return attention.reshape(rows, all_heads, length, -1).transpose(1, 2)
 
 
-def _wide(own: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+def _wide(key_value: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
     """Return own keys and values, and the prefix before them, as float32 numbers."""
-    key, value = own[0].float(), own[1].float()
-    prefix = getattr(own[0], _BEHIND, None)
+    key, value = key_value[0].float(), key_value[1].float()
+    prefix = getattr(key_value[0], _BEHIND, None)
     return (key if prefix is None else put_behind(key, (prefix[0].float(), prefix[1].float()))), value
 
 
 def _by_operation(
     asked: torch.Tensor,
     prefix: tuple[torch.Tensor, torch.Tensor] | None,
-    own: tuple[torch.Tensor, torch.Tensor],
+    key_value: tuple[torch.Tensor, torch.Tensor],
     mask: torch.Tensor,
 ) -> torch.Tensor | None:
     """Attend to all of the prefix and to the own keys that a mask [rows, 1, length, keys] lets through, by torch's
@@ -185,8 +185,8 @@ def _by_operation(
     """
     import torch
 
-    name = operation_for(asked.device.type, str(asked.dtype), own[0].shape[-1])
-    if name is None or own[0].shape[-1] != own[1].shape[-1]:
+    name = operation_for(asked.device.type, str(asked.dtype), key_value[0].shape[-1])
+    if name is None or key_value[0].shape[-1] != key_value[1].shape[-1]:
         return None
     if prefix is None and not cpu.attends_by_operation(asked):
         return None
@@ -195,10 +195,10 @@ def _by_operation(
     if length > 1:
         mask = mask[:, :, None].expand(rows, 1, count // length, length, -1).reshape(rows, 1, count, -1)
     # Within ``in_float32`` the queries are wider than what is stored.
-    own_keys, own_values = (one.to(asked.dtype) for one in own)
+    own_keys, own_values = (tensor.to(asked.dtype) for tensor in key_value)
     if prefix is None:
         return over_own(name, asked, own_keys, own_values, mask)[0]
-    keys, values = (one.to(asked.dtype) for one in prefix)
+    keys, values = (tensor.to(asked.dtype) for tensor in prefix)
     folded = asked.transpose(0, 1).reshape(1, heads, rows * count, width)
     over_prefix = cpu.attend_all(folded[0], keys[0], values[0], 1.0) or over_all_by(
         name, folded, keys, values
@@ -208,8 +208,8 @@ def _by_operation(
     after, own_sums = over_own(name, asked, own_keys, own_values, mask)
     before = over_prefix[0].view(heads, rows, count, -1).transpose(0, 1)
     share = torch.sigmoid(own_sums - over_prefix[1].view(heads, rows, count).transpose(0, 1))
-    found: torch.Tensor = before.lerp(after, share.unsqueeze(-1).to(asked.dtype))
-    return found
+    attention: torch.Tensor = before.lerp(after, share.unsqueeze(-1).to(asked.dtype))
+    return attention
 
 
 def over_all_by(
@@ -229,8 +229,8 @@ def over_all_by(
         more = (None, True, 0.0, False)
     elif name == "flash_attention":
         more = (0.0, False, False)
-    found, sums, *_ = operation(asked, keys, values, *more, scale=scale)
-    return found, sums[..., : asked.shape[2]]  # efficient attention rounds their number up
+    attention, sums, *_ = operation(asked, keys, values, *more, scale=scale)
+    return attention, sums[..., : asked.shape[2]]  # efficient attention rounds their number up
 
 
 def over_own(
@@ -244,15 +244,17 @@ def over_own(
 
     if name == "flash_attention_for_cpu":
         operation = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-        found, sums = operation(asked, keys, values, 0.0, False, attn_mask=mask.to(asked.dtype), scale=1.0)
-        return found, sums
+        attention, sums = operation(
+            asked, keys, values, 0.0, False, attn_mask=mask.to(asked.dtype), scale=1.0
+        )
+        return attention, sums
     if asked.shape[2] > _FEW_QUERIES:
         # Efficient attention reads a mask for all heads, whose lines begin at multiples of some numbers.
         lines = torch.nn.functional.pad(mask.to(asked.dtype), (0, -mask.shape[-1] % _LINE))
         lines = lines[..., : mask.shape[-1]].expand(-1, asked.shape[1], -1, -1)
         efficient = torch.ops.aten._scaled_dot_product_efficient_attention
-        found, sums, *_ = efficient(asked, keys, values, lines, True, scale=1.0)
-        return found, sums[..., : asked.shape[2]]
+        attention, sums, *_ = efficient(asked, keys, values, lines, True, scale=1.0)
+        return attention, sums[..., : asked.shape[2]]
     scores = (asked @ keys.transpose(2, 3)).float() + mask
     sums = scores.logsumexp(dim=-1)
     return scores.sub_(sums.unsqueeze(-1)).exp_().to(asked.dtype) @ values, sums
@@ -344,21 +346,21 @@ def additive_mask(
 
 
 def slot_mask(
-    attention_window: int | None, *, own: torch.Tensor, past: int, until: int, dtype: torch.dtype
+    attention_window: int | None, *, columns: torch.Tensor, past: int, until: int, dtype: torch.dtype
 ) -> torch.Tensor:
     """Return a mask [rows, 1, length, keys]: 0 where a token sees a key, else the lowest number of the type.
 
-    ``own`` [rows, length] has the tokens' columns; a token sees those up to its own. Keys are the columns up to
+    ``columns`` [rows, length] has the tokens' columns; a token sees those up to its own. Keys are the columns up to
     ``until``. With a window that does not reach back to the first token, the prefix's keys come first.
     """
     import torch
 
-    column = torch.arange(until, device=own.device)
-    seen = column <= own[:, :, None]
+    column = torch.arange(until, device=columns.device)
+    seen = column <= columns[:, :, None]
     if attention_window is not None:
-        seen &= own[:, :, None] - column < attention_window
+        seen &= columns[:, :, None] - column < attention_window
         if past and past + until > attention_window:
-            before = torch.arange(past, device=own.device)
-            seen = torch.cat((own[:, :, None] + past - before < attention_window, seen), dim=2)
-    mask = torch.zeros(seen.shape, dtype=dtype, device=own.device)
+            before = torch.arange(past, device=columns.device)
+            seen = torch.cat((columns[:, :, None] + past - before < attention_window, seen), dim=2)
+    mask = torch.zeros(seen.shape, dtype=dtype, device=columns.device)
     return mask.masked_fill_(~seen, torch.finfo(dtype).min)[:, None]

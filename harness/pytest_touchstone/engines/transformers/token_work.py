@@ -113,7 +113,7 @@ def plan(request: Scored, tokenizer: TextTokenizer, *, seq_len: int, rows: int) 
     if (
         isinstance(made, ScoringPlan)
         and tokenizer.most_tokens > rows
-        and any(max(map(max, (one.inputs, one.targets))) >= rows for one in made.work)
+        and any(max(map(max, (work.inputs, work.targets))) >= rows for work in made.work)
     ):
         return Refusal(f"the text has a token that the model, with {rows} embeddings, does not know")
     return made
@@ -232,7 +232,7 @@ class Prompt:
 
     def answer(self, outcomes: Sequence[Generated | None]) -> GenerateAnswer | Refusal:
         """Return the answer, made of the different samples, in order."""
-        texts = [one for one in outcomes if one is not None]
+        texts = [outcome for outcome in outcomes if outcome is not None]
         if len(texts) < len(outcomes):
             return Refusal(
                 "the checkpoint's logits hold NaN; its weights are broken, or overflow: "
@@ -281,9 +281,9 @@ def in_form(request: Generate, chat: bool, asking: ChatMode) -> Generate:
         stop = stop if request.turns_stop is None else request.turns_stop
         most = request.turns_max_new_tokens or most
         if asking.system is not None:
-            own = turns[0].text if turns[0].role == "system" else ""
-            system = Turn("system", "\n\n".join(filter(None, (asking.system, own))))
-            turns = (system, *turns[bool(own) :])
+            request_system = turns[0].text if turns[0].role == "system" else ""
+            system = Turn("system", "\n\n".join(filter(None, (asking.system, request_system))))
+            turns = (system, *turns[bool(request_system) :])
     return replace(request, stop=stop, max_new_tokens=asking.max_new_tokens or most, turns=turns)
 
 
@@ -317,10 +317,10 @@ class Acceptance:
         Return how many of these came from passes with proposals.
         """
         came = 0
-        for place, proposed in proposals:
-            pairs = list(zip(proposed, tokens[place:], strict=False))
+        for start, proposed in proposals:
+            pairs = list(zip(proposed, tokens[start:], strict=False))
             wrong = (at for at, (proposal, token) in enumerate(pairs) if proposal != token)
-            length = min(next(wrong, len(pairs)) + 1, len(tokens) - place)
+            length = min(next(wrong, len(pairs)) + 1, len(tokens) - start)
             for head, (proposal, token) in enumerate(pairs, 1):
                 self.asked[head] += 1
                 self.right[head] += proposal == token
@@ -376,10 +376,10 @@ class WorkDone:
         """Count what a slow way has cost."""
         self.slow[way].update(computed=computed, enough=enough)
 
-    def passed(self, computed: int, known: int, *, logits: int) -> None:
-        """Count a pass over so many tokens, of which ``known`` are no padding, and the places of its logits."""
+    def passed(self, computed: int, unpadded: int, *, logits: int) -> None:
+        """Count a pass over so many tokens, of which ``unpadded`` are no padding, and the places of its logits."""
         self.computed += computed
-        self.padded += computed - known
+        self.padded += computed - unpadded
         self.logits += logits
 
     def stepped(self, tokens: int) -> None:

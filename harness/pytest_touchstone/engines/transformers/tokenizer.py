@@ -91,8 +91,8 @@ class TextTokenizer:
         both as in ``ModelSettings``."""
         aware, tokenizer = copy.copy(self), self._tokenizer
         added: Iterable[str] = getattr(tokenizer, "get_added_vocab", dict)()
-        known = f"{getattr(tokenizer, 'chat_template', None)} {' '.join(added)}"
-        aware.reasoning = delimiters_among(delimiters_of(think_end), known)
+        vocabulary_text = f"{getattr(tokenizer, 'chat_template', None)} {' '.join(added)}"
+        aware.reasoning = delimiters_among(delimiters_of(think_end), vocabulary_text)
         if aware.reasoning is not None:
             delimiters = aware.reasoning.begin + aware.reasoning.end
             special = {token: tokenizer.convert_ids_to_tokens(token) for token in tokenizer.all_special_ids}
@@ -135,8 +135,8 @@ class TextTokenizer:
     def start(self) -> int | None:
         """The token that stands in for an empty context: BOS, else EOS, else None."""
         bos, eos = self._tokenizer.bos_token_id, self._tokenizer.eos_token_id
-        found = bos if bos is not None else eos
-        return None if found is None else int(found)
+        token = bos if bos is not None else eos
+        return None if token is None else int(token)
 
     def pair(self, context: str, continuation: str) -> TokenPair | Refusal:
         """Return the tokens of both; a ``Refusal`` when there is nothing to score or nothing to start from."""
@@ -187,8 +187,8 @@ class TextTokenizer:
         try:
             text: str = limited(lambda: self._tokenizer.apply_chat_template(messages, tokenize=False, **how))
         except Exception as error:  # a template is a program, which may fail in any way
-            said = f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LONGEST_ERROR]
-            return Refusal(f"the chat template fails ({said}); use --eval-chat off, or mend the template")
+            reason = f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LONGEST_ERROR]
+            return Refusal(f"the chat template fails ({reason}); use --eval-chat off, or mend the template")
         # A template may strip what it is given; the start of a code block would lose its line break.
         end = turns[-1].text[len(turns[-1].text.rstrip()) :] if begun else ""
         return text if text.endswith(end) else text.rstrip() + end
@@ -237,13 +237,13 @@ class TextTokenizer:
             text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
             return text
         parts, begin = [], 0
-        for place, token in enumerate(ids):
+        for index, token in enumerate(ids):
             if token in self._kept:
                 parts += [
-                    self._tokenizer.decode(list(ids[begin:place]), skip_special_tokens=True),
+                    self._tokenizer.decode(list(ids[begin:index]), skip_special_tokens=True),
                     self._kept[token],
                 ]
-                begin = place + 1
+                begin = index + 1
         return "".join((*parts, self._tokenizer.decode(list(ids[begin:]), skip_special_tokens=True)))
 
     def opens_reasoning(self, prompt: Sequence[int]) -> bool:
@@ -275,14 +275,14 @@ class TextTokenizer:
     def marks(self) -> frozenset[str]:
         """The texts that are special tokens, wherever they stand."""
         added = getattr(self._tokenizer, "added_tokens_decoder", {}).values()
-        texts = (*self._tokenizer.all_special_tokens, *(str(one) for one in added if one.special))
+        texts = (*self._tokenizer.all_special_tokens, *(str(token) for token in added if token.special))
         return frozenset(filter(None, texts))
 
     @property
     def end(self) -> int | None:
         """The token that ends a text, EOS."""
-        found = self._tokenizer.eos_token_id
-        return None if found is None else int(found)
+        token = self._tokenizer.eos_token_id
+        return None if token is None else int(token)
 
     def _encode(self, text: str) -> list[int]:
         return self._encoded.get(text) or list(self._tokenizer.encode(text, add_special_tokens=False))
@@ -417,7 +417,7 @@ def _begins_words_at_spaces(words: dict[str, Any]) -> bool:
                 return False
     alternatives = [re.split(r"\|(?![^()]*\))", pattern) for pattern in patterns]
     return any(r"\s+" in some for some in alternatives) and all(
-        _ALTERNATIVE.fullmatch(one) for some in alternatives for one in some
+        _ALTERNATIVE.fullmatch(alternative) for some in alternatives for alternative in some
     )
 
 
@@ -491,10 +491,10 @@ class Vocabulary:
     @functools.cached_property
     def by_plain_text(self) -> dict[str, list[int]]:
         """The ids of all tokens that read so by their plain text, special tokens left out."""
-        found: dict[str, list[int]] = {}
+        ids: dict[str, list[int]] = {}
         for token_id in sorted(set(self._tokenizer.get_vocab().values()) - self._special):
-            found.setdefault(self.plain(token_id), []).append(token_id)
-        return found
+            ids.setdefault(self.plain(token_id), []).append(token_id)
+        return ids
 
     def _find_spelling(self) -> Spelling:
         probe = "a b"
@@ -590,15 +590,15 @@ def bound_templates() -> None:
         def __init__(self, *args: Any, **more: Any) -> None:
             super().__init__(*args, **more)
             filters = dict[str, Any](vars(self)["filters"])
-            self.filters = {name: _checked(one) for name, one in filters.items()}
+            self.filters = {name: _checked(function) for name, function in filters.items()}
 
         def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
             _check_operation(operator, left, right)
             return super().call_binop(context, operator, left, right)
 
         def call(self, context: Any, called: Any, *args: Any, **more: Any) -> Any:
-            own = (getattr(called, "__self__", None), *args, *more.values())
-            _check_arguments(own, getattr(called, "__name__", ""))
+            arguments = (getattr(called, "__self__", None), *args, *more.values())
+            _check_arguments(arguments, getattr(called, "__name__", ""))
             return super().call(context, called, *args, **more)
 
         def wrap_str_format(self, value: Any) -> Any:
@@ -608,11 +608,11 @@ def bound_templates() -> None:
         @staticmethod
         def concat(parts: Iterable[str]) -> str:
             size, kept = 0, []
-            for part in parts:
-                size += len(part)
+            for text in parts:
+                size += len(text)
                 if size > MOST:
                     raise TemplateLimitError(f"it writes more than {MOST:,} characters")
-                kept.append(part)
+                kept.append(text)
             return "".join(kept)
 
     chat_template_utils.ImmutableSandboxedEnvironment = Bounded
@@ -636,13 +636,15 @@ def _check_arguments(values: Sequence[Any], name: str = "") -> None:
             raise TemplateLimitError("it gives a function a huge number")
         if isinstance(value, str) and ("%" in value or "{" in value) and _WIDTH.search(value):
             raise TemplateLimitError("it formats a text to a huge width")
-    texts = [one for one in values if isinstance(one, str)]
+    texts = [value for value in values if isinstance(value, str)]
     if name.endswith("replace") and len(texts) > 2:
         made = len(texts[0]) + texts[0].count(texts[1]) * len(texts[2])
     elif name.endswith("join"):
-        parts = [one for one in values if isinstance(one, (list, tuple))]
+        parts = [value for value in values if isinstance(value, (list, tuple))]
         between = sum(map(len, texts))
-        made = sum(between + (len(text) if isinstance(text, str) else 0) for one in parts for text in one)
+        made = sum(
+            between + (len(text) if isinstance(text, str) else 0) for joined in parts for text in joined
+        )
     else:
         made = 0
     if made > MOST:
@@ -650,9 +652,9 @@ def _check_arguments(values: Sequence[Any], name: str = "") -> None:
 
 
 def _check_operation(operator: str, left: Any, right: Any) -> None:
-    sizes = [len(one) if isinstance(one, (str, list, tuple)) else None for one in (left, right)]
+    sizes = [len(operand) if isinstance(operand, (str, list, tuple)) else None for operand in (left, right)]
     if operator == "+" and None not in sizes:
-        made = sum(one or 0 for one in sizes)
+        made = sum(size or 0 for size in sizes)
     elif operator == "*" and sizes != [None, None]:
         number = right if sizes[1] is None else left
         made = (sizes[0] or sizes[1] or 0) * number if isinstance(number, int) else 0

@@ -74,31 +74,35 @@ _OFFSETS: Final = re.compile(r'"trim_offsets": (?:true|false)(?:, )?')
 _NAMED: Final = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 
-def tokenizer_of(place: Path | str, how: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
+def tokenizer_of(name_or_path: Path | str, options: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
     """Return the tokenizer of a folder or Hub id, and what to say of it.
 
-    ``how`` are options of transformers. It raises whatever transformers does.
+    ``options`` are options of transformers. It raises whatever transformers does.
     """
     from transformers import AutoTokenizer
 
-    path = None if "gguf_file" in how else _path(place, FILE, how)
+    path = None if "gguf_file" in options else _path(name_or_path, FILE, options)
     try:
-        loaded = AutoTokenizer.from_pretrained(place, **how)
+        loaded = AutoTokenizer.from_pretrained(name_or_path, **options)
     except Exception as error:
-        if path is None or how.get("trust_remote_code"):
+        if path is None or options.get("trust_remote_code"):
             raise
-        return _of_file_alone(place, how, error)
+        return _of_file_alone(name_or_path, options, error)
     begins = False
     if type(loaded).__name__ == "MistralCommonBackend":  # which has not the interface of the others
-        begins, loaded = True, _plain(place, how)
-    if "gguf_file" in how or not type(loaded).__module__.startswith("transformers."):
+        begins, loaded = True, _plain(name_or_path, options)
+    if "gguf_file" in options or not type(loaded).__module__.startswith("transformers."):
         return loaded, ()  # code of the checkpoint's own, which a person trusts
     if path is not None:
-        return (loaded, ()) if _has_same_settings(loaded, path) else _of_file(loaded, path, place, how)
+        return (
+            (loaded, ())
+            if _has_same_settings(loaded, path)
+            else _of_file(loaded, path, name_or_path, options)
+        )
     for name in _MODELS:
-        if (model := _path(place, name, how)) is not None:
+        if (model := _path(name_or_path, name, options)) is not None:
             return as_sentencepiece(loaded, model, probe(loaded))
-    return (loaded, ()) if _path(place, TEKKEN, how) is None else _of_tekken(loaded, begins=begins)
+    return (loaded, ()) if _path(name_or_path, TEKKEN, options) is None else _of_tekken(loaded, begins=begins)
 
 
 def _of_tekken(loaded: Any, *, begins: bool) -> tuple[Any, tuple[str, ...]]:
@@ -123,21 +127,25 @@ def _of_tekken(loaded: Any, *, begins: bool) -> tuple[Any, tuple[str, ...]]:
 
 def probe(*tokenizers: Any) -> list[str]:
     """Return the texts on which tokenizers are compared, with their special tokens and some of their vocabulary."""
-    special = dict.fromkeys(token for one in tokenizers for token in map(str, one.all_special_tokens))
+    special = dict.fromkeys(
+        token for tokenizer in tokenizers for token in map(str, tokenizer.all_special_tokens)
+    )
     texts = [*_TEXTS, *(f"one{token}two {token} three" for token in special)]
     if special:
         texts.append("".join(special))
-    known = {number for token, number in tokenizers[-1].get_vocab().items() if not _BYTE.fullmatch(token)}
-    ids = sorted(known)[:: max(1, len(known) // _SAMPLE)]
+    ids_in_use = {
+        number for token, number in tokenizers[-1].get_vocab().items() if not _BYTE.fullmatch(token)
+    }
+    ids = sorted(ids_in_use)[:: max(1, len(ids_in_use) // _SAMPLE)]
     texts += [tokenizers[-1].decode(ids[begin : begin + _AT_ONCE]) for begin in range(0, len(ids), _AT_ONCE)]
     return list(dict.fromkeys(texts))
 
 
 def _of_file(
-    loaded: Any, path: Path, place: Path | str, how: Mapping[str, Any]
+    loaded: Any, path: Path, name_or_path: Path | str, options: Mapping[str, Any]
 ) -> tuple[Any, tuple[str, ...]]:
     """Return the loaded tokenizer where it does as the file says on the probe, else one of the file."""
-    from_file = _plain(place, how)
+    from_file = _plain(name_or_path, options)
     texts = probe(loaded, from_file)
     mismatches = sum(_ids(loaded, text) != _ids(from_file, text) for text in texts)
     if not mismatches:
@@ -166,11 +174,11 @@ def _settings(path: Path) -> dict[str, Any]:
 
 
 def _of_file_alone(
-    place: Path | str, how: Mapping[str, Any], error: Exception
+    name_or_path: Path | str, options: Mapping[str, Any], error: Exception
 ) -> tuple[Any, tuple[str, ...]]:
     """Return a tokenizer of the file where the class that transformers takes cannot be made; else raise its error."""
     try:
-        plain = _plain(place, how)
+        plain = _plain(name_or_path, options)
     except BaseException as second:  # tokenizers' panics are no ``Exception``
         if not isinstance(second, Exception) and not is_panic(second):
             raise
@@ -181,12 +189,12 @@ def _of_file_alone(
     )
 
 
-def _plain(place: Path | str, how: Mapping[str, Any]) -> Any:
+def _plain(name_or_path: Path | str, options: Mapping[str, Any]) -> Any:
     """Return the tokenizer that the file describes, with the special tokens and the template of the other files."""
     from transformers import PreTrainedTokenizerFast
 
-    more = {name: value for name, value in how.items() if name != "config"}
-    return PreTrainedTokenizerFast.from_pretrained(place, **more)
+    more = {name: value for name, value in options.items() if name != "config"}
+    return PreTrainedTokenizerFast.from_pretrained(name_or_path, **more)
 
 
 def _ids(tokenizer: Any, text: str) -> list[list[int]] | None:
@@ -197,19 +205,19 @@ def _ids(tokenizer: Any, text: str) -> list[list[int]] | None:
         return None
 
 
-def _path(place: Path | str, name: str, how: Mapping[str, Any]) -> Path | None:
+def _path(name_or_path: Path | str, name: str, options: Mapping[str, Any]) -> Path | None:
     """Return where a file of a folder or of a Hub id lies; None where there is none."""
     from transformers.utils import cached_file
 
-    found = cached_file(
-        place,
+    cached = cached_file(
+        name_or_path,
         name,
-        local_files_only=how.get("local_files_only", False),
+        local_files_only=options.get("local_files_only", False),
         _raise_exceptions_for_missing_entries=False,
         _raise_exceptions_for_connection_errors=False,
         _raise_exceptions_for_gated_repo=False,
     )
-    return None if found is None else Path(found)
+    return None if cached is None else Path(cached)
 
 
 def _has_same_settings(loaded: Any, path: Path) -> bool:
@@ -222,7 +230,9 @@ def _has_same_settings(loaded: Any, path: Path) -> bool:
     if not isinstance(loaded, PreTrainedTokenizerFast):
         return False
     classes = type(loaded).__mro__
-    if not any("__init__" in vars(one) for one in classes[: classes.index(PreTrainedTokenizerFast)]):
+    if not any(
+        "__init__" in vars(base_class) for base_class in classes[: classes.index(PreTrainedTokenizerFast)]
+    ):
         return True  # it was read by transformers' general class, which takes the whole file
     file = json.loads(path.read_text(encoding="utf-8"))
     if file["model"].get("type") in (None, "Unigram"):
@@ -341,14 +351,17 @@ def _before(loaded: Any) -> Any:
     whole = json.loads(loads.__getstate__()) if loads is not None else {}
     steps = whole.get("normalizers", [whole])
     quotes = [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
-    known = {
+    normalizer_types = {
         "NFKD": normalizers.NFKD,
         "StripAccents": normalizers.StripAccents,
         "Lowercase": normalizers.Lowercase,
     }
-    found = quotes if any(step.get("pattern") == {"String": "``"} for step in steps) else []
+    replacements = quotes if any(step.get("pattern") == {"String": "``"} for step in steps) else []
     return normalizers.Sequence(
-        [*found, *(known[step["type"]]() for step in steps if step.get("type") in known)]
+        [
+            *replacements,
+            *(normalizer_types[step["type"]]() for step in steps if step.get("type") in normalizer_types),
+        ]
     )
 
 

@@ -33,7 +33,7 @@ def tokens(first: int, count: int, rows: int = 1, dtype: torch.dtype = torch.flo
 def filled(rows: int, count: int, dtype: torch.dtype = torch.float32) -> SlotCache:
     """Return a cache of one layer with so many rows of ``count`` tokens."""
     cache = SlotCache(KeyValues())
-    cache.aim(0, rows, 0, count)
+    cache.set_write_target(0, rows, 0, count)
     cache.update(tokens(0, count, rows, dtype), -tokens(0, count, rows, dtype), 0)
     cache.lengths = [count] * rows
     return cache
@@ -97,7 +97,7 @@ def test_no_token_changes_when_buffers_grow_and_shrink(dtype: torch.dtype) -> No
     cache = filled(4, 100, dtype)
     for rows, columns in ((6, 170), (7, 300), (40, 301), (40, 1200)):
         cache.reserve(rows, columns)
-        cache.aim(0, 4, 0, 100)
+        cache.set_write_target(0, 4, 0, 100)
         keys, values = cache.seen(0)
         assert torch.equal(keys, tokens(0, 100, 4, dtype))
         assert torch.equal(values, -keys)
@@ -114,7 +114,7 @@ def test_what_a_slot_never_held_is_zero_after_others_have_left_it(dtype: torch.d
     cache.lengths = [100] * 2
     cache.trim()
     cache.reserve(9, 120)
-    cache.aim(2, 7, 0, 120)
+    cache.set_write_target(2, 7, 0, 120)
     keys, values = cache.seen(0)
     assert not keys.any()
     assert not values.any()
@@ -123,7 +123,7 @@ def test_what_a_slot_never_held_is_zero_after_others_have_left_it(dtype: torch.d
 @pytest.mark.parametrize("dtype", TYPES)
 def test_tokens_at_columns_of_their_own_are_written_where_their_rows_are(dtype: torch.dtype) -> None:
     cache = filled(3, 10, dtype)
-    cache.aim(0, 3, torch.tensor([[10], [4], [9]]), 11)
+    cache.set_write_target(0, 3, torch.tensor([[10], [4], [9]]), 11)
     cache.update(tokens(50, 1, 3, dtype), tokens(50, 1, 3, dtype), 0)
     keys, _ = cache.seen(0)
     for row, column in enumerate((10, 4, 9)):

@@ -135,7 +135,7 @@ def test_keys_and_values_at_work_are_held_as_they_are_multiplied() -> None:
     made = torch.randn(1, 2, 3, 4).bfloat16()
     slots = SlotCache(KeyValues((5, 6, 7), ((made, made),)))
     assert slots.prefix.layers[0][0].dtype is torch.float32
-    slots.aim(0, 1, torch.tensor([[0]]), 1)
+    slots.set_write_target(0, 1, torch.tensor([[0]]), 1)
     key, value = slots.store(made[:, :, :1], made[:, :, 1:2], 0)
     assert key.dtype is value.dtype is torch.float32
     assert torch.equal(value, made[:, :, 1:2].float())
@@ -146,7 +146,7 @@ def test_a_model_gets_its_own_type_from_the_cache_and_attends_to_what_is_stored(
     made = torch.randn(1, 2, 3, 4).bfloat16()
     slots = SlotCache(KeyValues((5, 6, 7), ((made, made),)))
     for column in (0, 1):
-        slots.aim(0, 1, torch.tensor([[column]]), column + 1)
+        slots.set_write_target(0, 1, torch.tensor([[column]]), column + 1)
         new = made[:, :, column : column + 1]
         keys, values = slots.update(new, new, 0)
     assert keys.dtype is values.dtype is torch.bfloat16

@@ -140,8 +140,8 @@ def _steps(model: Any, begin: list[int], rows: list[list[int]], added: list[list
     scorer = PrefixTreeScorer(model, needed, attention, budget=budget, done=done)
     slots = SlotCache(scorer.prefix(tuple(begin)))
     with splitting(model):
-        stepper.fill(slots, rows)
-        found = stepper.several_all([slots], [added], len(added[0]))
+        stepper.prefill(slots, rows)
+        found = stepper.decode_multi([slots], [added], len(added[0]))
     needed.close()
     return found
 

@@ -428,13 +428,13 @@ def test_texts_after_several_prefixes_go_through_the_model_together(
     engine = engine_for(llama)
     assert generates_together(engine)
     caches: list[int] = []
-    right = DecodeStep.step_all
+    right = DecodeStep.decode
 
-    def step_all(self: DecodeStep, slots: Any, tokens: Any) -> Any:
+    def decode(self: DecodeStep, slots: Any, tokens: Any) -> Any:
         caches.append(len(slots))
         return right(self, slots, tokens)
 
-    monkeypatch.setattr(DecodeStep, "step_all", step_all)
+    monkeypatch.setattr(DecodeStep, "decode", decode)
     assert texts(engine, requests) == apart
     assert max(caches) > 1
 

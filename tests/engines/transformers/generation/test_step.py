@@ -108,14 +108,14 @@ def test_heads_read_from_the_slots_what_they_would_read_from_the_whole_text(fold
         with torch.inference_mode():
             slots = SlotCache(shared.prefix(past))
             with splitting(model):
-                stepper.fill(slots, tails)
+                stepper.prefill(slots, tails)
                 # A row that leaves, a copy that comes, and a step behind all of them.
                 slots.add(slots.take(0))
                 slots.drop(1)
-                stepper.step_all([slots], [[4, 5, 6]])
+                stepper.decode([slots], [[4, 5, 6]])
                 columns = torch.tensor([len(row) - 1 for row in after])
-                slots.aim(0, 3, columns[:, None], 7)
-                mask = slot_mask(None, own=columns[:, None], past=slots.past, until=7, dtype=model.dtype)
+                slots.set_write_target(0, 3, columns[:, None], 7)
+                mask = slot_mask(None, columns=columns[:, None], past=slots.past, until=7, dtype=model.dtype)
                 found = model.draft(slots, mask, torch.arange(3), columns)
             for number, row in enumerate(after):
                 for head in range(3):
@@ -271,9 +271,9 @@ def test_several_tokens_at_once_are_tried_in_every_type(
     """The fault: in a pass over several tokens of a row each sees the one behind it."""
     right = slot_mask
 
-    def mask(window: int | None, *, own: Any, **how: Any) -> Any:
-        several = fault and bool((own[:, 0] != own[0, 0]).any()) and own.shape[1] == 2
-        return right(window, own=own + several, **how)
+    def mask(window: int | None, *, columns: Any, **how: Any) -> Any:
+        several = fault and bool((columns[:, 0] != columns[0, 0]).any()) and columns.shape[1] == 2
+        return right(window, columns=columns + several, **how)
 
     monkeypatch.setattr(step, "slot_mask", mask)
     engine = mtp_engine(letters_info(folder), dtype=dtype)

@@ -106,8 +106,8 @@ def missing_kernels(model: Any) -> str | None:
 
 def multiplies_by_tiles() -> bool:
     """Return whether the kernels multiply more than a few rows by the processor's tile unit."""
-    found = kernels()
-    return found is not None and found.by_tiles
+    library = kernels()
+    return library is not None and library.by_tiles
 
 
 def description() -> str:
@@ -116,8 +116,8 @@ def description() -> str:
 
     if not is_open():
         return "plain"
-    own = "" if kernels() is None else ", own by tiles" if multiplies_by_tiles() else ", own"
-    library = ("MKL" if mkl_is_faster() else "oneDNN") + own
+    own_kernels = "" if kernels() is None else ", own by tiles" if multiplies_by_tiles() else ", own"
+    library = ("MKL" if mkl_is_faster() else "oneDNN") + own_kernels
     wide = [name for name in HALF if not multiplies(name)]
     return f"{torch.backends.cpu.get_cpu_capability()} {library} {wide}"
 
@@ -138,8 +138,8 @@ def _compiled(folder: Path) -> Path:
     text = b"".join(path.read_bytes() for path in sorted(_SOURCE.glob("*.[ch]")))
     reasons = []
     for compiler in _compilers():
-        said = "\0".join([*compiler, *_FLAGS, *sorted(flags)]).encode()
-        path = folder / f"{hashlib.sha256(text + said).hexdigest()[:32]}.so"
+        cache_key = "\0".join([*compiler, *_FLAGS, *sorted(flags)]).encode()
+        path = folder / f"{hashlib.sha256(text + cache_key).hexdigest()[:32]}.so"
         try:
             if not path.is_file():
                 _compile(compiler, path)
@@ -156,10 +156,10 @@ def _compilers() -> list[list[str]]:
         named = [shlex.split(given)] if given.strip() else [["cc"], ["gcc"]]
     except ValueError as error:
         raise UnavailableError(f"CC={given} is no command ({error})") from None
-    found = [[path, *rest] for first, *rest in named if (path := shutil.which(first))]
-    if not found:
+    commands = [[path, *rest] for first, *rest in named if (path := shutil.which(first))]
+    if not commands:
         raise UnavailableError(f"there is no C compiler ({' or '.join(first for first, *_ in named)})")
-    return found
+    return commands
 
 
 def _compile(compiler: list[str], path: Path) -> None:
@@ -170,8 +170,8 @@ def _compile(compiler: list[str], path: Path) -> None:
             command = [*compiler, *_FLAGS, str(_SOURCE / "kernels.c"), "-o", str(made)]
             done = subprocess.run(command, capture_output=True, timeout=_PATIENCE, check=False)
             if done.returncode:
-                said = done.stderr.decode(errors="replace").strip().splitlines() or ["it says nothing"]
-                raise UnavailableError(f"{compiler[0]} does not compile them: {said[0]}")
+                error_lines = done.stderr.decode(errors="replace").strip().splitlines() or ["it says nothing"]
+                raise UnavailableError(f"{compiler[0]} does not compile them: {error_lines[0]}")
             disk.rename(made, path)  # other processes see the whole file or none
     except subprocess.TimeoutExpired:
         raise UnavailableError(f"{compiler[0]} takes longer than {_PATIENCE} s") from None
@@ -215,12 +215,12 @@ def rms_norm(states: torch.Tensor, norm: Any) -> torch.Tensor:
     import torch
 
     given = states.contiguous()
-    found, width = torch.empty_like(given), given.shape[-1]
+    normed, width = torch.empty_like(given), given.shape[-1]
     _kernels().normalize(
         *(given.data_ptr(), norm.weight.data_ptr(), norm.variance_epsilon, width, given.numel() // width),
-        *(found.data_ptr(), _is_half(states), torch.get_num_threads()),
+        *(normed.data_ptr(), _is_half(states), torch.get_num_threads()),
     )
-    return found
+    return normed
 
 
 def gated(both: torch.Tensor) -> torch.Tensor:
@@ -228,12 +228,12 @@ def gated(both: torch.Tensor) -> torch.Tensor:
     import torch
 
     width = both.shape[-1] // 2
-    found = both.new_empty(*both.shape[:-1], width)
+    activated = both.new_empty(*both.shape[:-1], width)
     _kernels().gate(
-        *(both.data_ptr(), width, both.numel() // (2 * width), found.data_ptr()),
+        *(both.data_ptr(), width, both.numel() // (2 * width), activated.data_ptr()),
         *(_is_half(both), torch.get_num_threads()),
     )
-    return found
+    return activated
 
 
 def turn(
@@ -252,7 +252,7 @@ def turn(
     import torch
 
     rows, tokens, _, width = heads.shape
-    cos, sin = (one.to(heads.dtype).contiguous() for one in (cos, sin))
+    cos, sin = (angles.to(heads.dtype).contiguous() for angles in (cos, sin))
     weights = [norm.weight.to(heads.dtype).expand(number, -1) for norm, number in norms]
     all_weights = torch.cat(weights) if weights else None
     eps = norms[0][0].variance_epsilon if norms else 0.0
@@ -297,7 +297,7 @@ _Pass: Final = structure(
 
 
 def attend(
-    asked: torch.Tensor, own: tuple[torch.Tensor, torch.Tensor], mask: torch.Tensor | None, scale: float
+    asked: torch.Tensor, key_value: tuple[torch.Tensor, torch.Tensor], mask: torch.Tensor | None, scale: float
 ) -> torch.Tensor | None:
     """Attend for queries [rows, heads, tokens, width] to keys and values, and return [rows, tokens, heads * width].
 
@@ -307,24 +307,24 @@ def attend(
     import torch
 
     rows, heads, tokens, width = asked.shape
-    keys, length = own[0], own[0].shape[2]
+    keys, length = key_value[0], key_value[0].shape[2]
     if mask is None or mask.shape not in ((rows, 1, tokens, length), (1, 1, tokens, length)):
         return None
-    if length > _MOST_KEYS or own[1].shape != keys.shape or keys.shape[3] != width:
+    if length > _MOST_KEYS or key_value[1].shape != keys.shape or keys.shape[3] != width:
         return None
-    parts = (asked, *own, mask)
-    if any(one.dtype != asked.dtype or one.stride(3) != 1 for one in parts) or not asked.numel():
+    parts = (asked, *key_value, mask)
+    if any(tensor.dtype != asked.dtype or tensor.stride(3) != 1 for tensor in parts) or not asked.numel():
         return None
-    found = asked.new_empty(rows, tokens, heads * width)
+    attention = asked.new_empty(rows, tokens, heads * width)
     given = _Pass(
-        *(one.data_ptr() for one in (*parts, found)),
+        *(tensor.data_ptr() for tensor in (*parts, attention)),
         *(rows, tokens, keys.shape[1], heads // keys.shape[1], width, length),
-        *(one.stride(at) for one in (asked, *own) for at in range(3)),
+        *(tensor.stride(at) for tensor in (asked, *key_value) for at in range(3)),
         *(mask.stride(0) if mask.shape[0] > 1 else 0, mask.stride(2)),
         *(scale, torch.get_num_threads(), 0, _is_half(asked)),
     )
     _kernels().attend(ctypes.byref(given))
-    return found
+    return attention
 
 
 def _is_half(numbers: torch.Tensor) -> bool:

@@ -48,9 +48,9 @@ def zeros_apart(like: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
         pages.madvise(mmap.MADV_NOHUGEPAGE)
     except OSError:  # no address space left for it, or a kernel without huge pages
         return like.new_zeros(shape)
-    found = torch.frombuffer(pages, dtype=like.dtype).view(shape)
-    setattr(found, _PAGES, pages)
-    return found
+    zeros = torch.frombuffer(pages, dtype=like.dtype).view(shape)
+    setattr(zeros, _PAGES, pages)
+    return zeros
 
 
 def give_back(tensor: torch.Tensor, first: int) -> None:

@@ -151,10 +151,10 @@ class Native:
 
     def __init__(self, weights: str = "torch.float32") -> None:
         """``weights`` is their type, as torch names it."""
-        found = kernels()
-        if found is None:
+        library = kernels()
+        if library is None:
             raise RuntimeError("there are no kernels here")
-        self._multiply, self._width = found.multiply, found.panel_width()
+        self._multiply, self._width = library.multiply, library.panel_width()
         self.type = _TYPES[weights]
 
     def packed(self, plain: torch.Tensor) -> torch.Tensor:
@@ -187,10 +187,10 @@ class BFloat16Kernels:
     """
 
     def __init__(self) -> None:
-        found = kernels()
-        if found is None or not found.by_halves:
+        library = kernels()
+        if library is None or not library.by_halves:
             raise RuntimeError("there are no such kernels here")
-        self._multiply = found.multiply_halves
+        self._multiply = library.multiply_halves
 
     def packed(self, plain: torch.Tensor) -> torch.Tensor:
         outputs, inputs = plain.shape
@@ -225,12 +225,12 @@ def _multiplied(
     outputs, inputs = shape
     given = rows.contiguous()
     count = given.numel() // inputs
-    found = given.new_empty(*rows.shape[:-1], outputs)
+    products = given.new_empty(*rows.shape[:-1], outputs)
     with torch._C.DisableTorchFunction():  # a mode would ask for the address of a copy (``in_float32``)
-        places = [None if one is None else one.data_ptr() for one in (given, packed, bias, found)]
+        places = [None if tensor is None else tensor.data_ptr() for tensor in (given, packed, bias, products)]
     if not multiply(*places, count, inputs, outputs, torch.get_num_threads(), *more):
         raise MemoryError(f"no memory to multiply {count} rows of {inputs} numbers")
-    return found
+    return products
 
 
 class UpcastKernels:
@@ -277,7 +277,10 @@ def libraries_for(dtype: torch.dtype, *, wide: bool) -> tuple[Callable[[], Packe
     theirs: tuple[Callable[[], PackedMatmul], ...] = (_MKL, _OneDNN) if mkl_is_faster() else (_OneDNN,)
     if not wide:
         return (Native, *theirs) if multiplies_by_tiles() else theirs
-    return (for_steps(dtype, wide=True), *(lambda one=one: UpcastKernels(one(), dtype) for one in theirs))
+    return (
+        for_steps(dtype, wide=True),
+        *(lambda library=library: UpcastKernels(library(), dtype) for library in theirs),
+    )
 
 
 def for_steps(dtype: torch.dtype, *, wide: bool) -> Callable[[], PackedMatmul]:
@@ -316,16 +319,16 @@ class Packer:
         self._least, self._tried = least, PackingChecks()
         uses: dict[torch.nn.Parameter, int] = {}
         for module in model.modules() if self._can else ():
-            for one in module.parameters(recurse=False):
-                uses[one] = uses.get(one, 0) + 1
-        self._shared = {one for one, count in uses.items() if count > 1}
+            for parameter in module.parameters(recurse=False):
+                uses[parameter] = uses.get(parameter, 0) + 1
+        self._shared = {parameter for parameter, count in uses.items() if count > 1}
 
-    def pack(self, part: Any) -> int:
+    def pack(self, module: Any) -> int:
         """Pack the layers of a module of the model, and return how many."""
         if not self._can:
             return 0
-        layers, files = _layers(part, self._least), MappedFiles()
-        return sum(_pack(one, files, self._tried, shared=one.weight in self._shared) for one in layers)
+        layers, files = _layers(module, self._least), MappedFiles()
+        return sum(_pack(layer, files, self._tried, shared=layer.weight in self._shared) for layer in layers)
 
 
 def pack_for_steps(model: Any) -> int:
@@ -333,9 +336,9 @@ def pack_for_steps(model: Any) -> int:
 
     Products of many rows take a few percent longer then.
     """
-    packed = [one for one in getattr(model, "modules", tuple)() if type(one) is _packed_linear()]
+    packed = [layer for layer in getattr(model, "modules", tuple)() if type(layer) is _packed_linear()]
     tried = PackingChecks()
-    return sum(_pack_again(one, tried) for one in packed)
+    return sum(_pack_again(layer, tried) for layer in packed)
 
 
 def has_room_to_pack(model: Any, *, least: int = LEAST, processes: int = 1) -> bool:
@@ -346,11 +349,11 @@ def has_room_to_pack(model: Any, *, least: int = LEAST, processes: int = 1) -> b
     if keeps_narrow():
         return True
     wide = [
-        one.weight
-        for one in _layers(model, least)
-        if computes_in_float32(one.weight.dtype, one.weight.device)
+        layer.weight
+        for layer in _layers(model, least)
+        if computes_in_float32(layer.weight.dtype, layer.weight.device)
     ]
-    more = sum(one.numel() * (4 - one.element_size()) for one in wide)
+    more = sum(weight.numel() * (4 - weight.element_size()) for weight in wide)
     free = free_bytes() if wide else None
     return free is None or more * processes <= _WIDE_SHARE * free
 
@@ -360,12 +363,12 @@ def _layers(model: Any, least: int) -> list[torch.nn.Linear]:
     import torch
 
     return [
-        one
-        for one in getattr(model, "modules", tuple)()
-        if type(one) is torch.nn.Linear
-        and "forward" not in vars(one)
-        and str(one.weight.dtype) in _CLOSE
-        and one.weight.numel() >= least
+        module
+        for module in getattr(model, "modules", tuple)()
+        if type(module) is torch.nn.Linear
+        and "forward" not in vars(module)
+        and str(module.weight.dtype) in _CLOSE
+        and module.weight.numel() >= least
     ]
 
 
@@ -453,11 +456,11 @@ def _same(plain: torch.Tensor, packed: torch.Tensor, kernels: PackedMatmul) -> b
     rows = rows if wide else rows.to(plain.dtype)
     with in_float32() if wide else nullcontext():
         expected = torch.nn.functional.linear(rows, plain).float()
-    lengths = [torch.linalg.vector_norm(one, dim=-1, dtype=torch.float32) for one in (rows, plain)]
+    lengths = [torch.linalg.vector_norm(vectors, dim=-1, dtype=torch.float32) for vectors in (rows, plain)]
     most = _CLOSE[str(rows.dtype)] * torch.outer(*lengths) + 1e-30
     for some in _TRIED:
-        found = kernels.product(rows[:some], packed, None, (outputs, count)).float()
-        if not bool(((found - expected[:some]).abs() <= most[:some]).all()):
+        products = kernels.product(rows[:some], packed, None, (outputs, count)).float()
+        if not bool(((products - expected[:some]).abs() <= most[:some]).all()):
             return False
     return True
 

@@ -111,11 +111,11 @@ def widened(tensor: torch.Tensor) -> torch.Tensor:
     """Return a tensor in float32 where its own type is computed in that; its copy is made once, and kept with it."""
     if not computes_in_float32(tensor.dtype, tensor.device):
         return tensor
-    found: torch.Tensor | None = getattr(tensor, _WIDE, None)
-    if found is None:
-        found = tensor.float()
-        setattr(tensor, _WIDE, found)
-    return found
+    wide: torch.Tensor | None = getattr(tensor, _WIDE, None)
+    if wide is None:
+        wide = tensor.float()
+        setattr(tensor, _WIDE, wide)
+    return wide
 
 
 def widen_attention() -> None:
@@ -144,8 +144,8 @@ def widen_attention() -> None:
         if mask is not None and mask.is_floating_point():
             mask = widened(mask)
         wide = query.float(), key.float(), value.float(), mask
-        found: torch.Tensor = sdpa_attention_forward(module, *wide, **more)[0].to(query.dtype)
-        return found, None
+        attention: torch.Tensor = sdpa_attention_forward(module, *wide, **more)[0].to(query.dtype)
+        return attention, None
 
     AttentionInterface.register("sdpa", attend)
 
@@ -194,9 +194,9 @@ def _wide(value: Any) -> Any:
     if isinstance(value, torch.dtype):
         return torch.float32 if str(value) in HALF else value
     if type(value) in (list, tuple):
-        return type(value)(_wide(part) for part in value)
+        return type(value)(_wide(member) for member in value)
     if type(value) is dict:
-        return {name: _wide(part) for name, part in value.items()}
+        return {name: _wide(member) for name, member in value.items()}
     return value
 
 
@@ -214,12 +214,12 @@ def _linear(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | Non
 
     rows = max(1, _BLOCK // weight.shape[1])
     wide = hidden.new_empty((rows, weight.shape[1]))
-    found = hidden.new_empty((*hidden.shape[:-1], weight.shape[0]))
+    outputs = hidden.new_empty((*hidden.shape[:-1], weight.shape[0]))
     for first in range(0, weight.shape[0], rows):
         block = weight[first : first + rows]
         some = wide[: len(block)].copy_(block)
-        found[..., first : first + rows] = torch.nn.functional.linear(hidden, some)
-    return found if bias is None else found.add_(bias)
+        outputs[..., first : first + rows] = torch.nn.functional.linear(hidden, some)
+    return outputs if bias is None else outputs.add_(bias)
 
 
 _LONG: Final = 200
@@ -274,7 +274,7 @@ def _by_onednn(
     import torch
 
     compute: Any = torch.ops.mkldnn._linear_pointwise.default
-    found, sums = torch.empty_like(asked, dtype=values.dtype), torch.empty(asked.shape[:2])
+    attention, sums = torch.empty_like(asked, dtype=values.dtype), torch.empty(asked.shape[:2])
     asked = asked.float() * scale
     rounded = values.dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported()
     weights_type = values.dtype if rounded else torch.float32
@@ -282,13 +282,13 @@ def _by_onednn(
         # Products with weights whose rows lie apart take 30 times as long.
         key, value = keys[head].float().contiguous(), values[head].to(weights_type).contiguous().t()
         for first in range(0, asked.shape[1], _AT_ONCE):
-            part = slice(first, first + _AT_ONCE)
-            scores = compute(asked[head, part], key, None, "none", [], "")
+            queries = slice(first, first + _AT_ONCE)
+            scores = compute(asked[head, queries], key, None, "none", [], "")
             weights = scores.softmax(-1)
             # The largest weight is exp(the largest score - the logarithm of the sum).
-            sums[head, part] = scores.amax(-1) - weights.amax(-1).log_()
-            found[head, part] = compute(weights.to(weights_type), value, None, "none", [], "")
-    return found, sums
+            sums[head, queries] = scores.amax(-1) - weights.amax(-1).log_()
+            attention[head, queries] = compute(weights.to(weights_type), value, None, "none", [], "")
+    return attention, sums
 
 
 @functools.cache
@@ -301,12 +301,15 @@ def _products_are_right(dtype: torch.dtype) -> bool:
         return False
     numbers = torch.Generator().manual_seed(1)
     shapes = ((2, _TRIED, 64), (2, 75, 64), (2, 75, 64))
-    some = [torch.randn(shape, generator=numbers).to(dtype) for shape in shapes]
+    query, keys, values = (torch.randn(shape, generator=numbers).to(dtype) for shape in shapes)
     try:
-        found = _by_onednn(some[0], some[1], some[2], 0.125)
+        actual = _by_onednn(query, keys, values, 0.125)
     except (RuntimeError, AttributeError):  # not for this processor, or this version of torch
         return False
     operation = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-    expected = [part[0] for part in operation(*(part[None] for part in some), 0.0, False, scale=0.125)[:2]]
+    outputs, sums, *_ = operation(query[None], keys[None], values[None], 0.0, False, scale=0.125)
     bound = 1e-5 if dtype == torch.float32 else 2.0**-6
-    return all(torch.allclose(*both, rtol=bound, atol=bound) for both in zip(found, expected, strict=True))
+    return all(
+        torch.allclose(*both, rtol=bound, atol=bound)
+        for both in zip(actual, (outputs[0], sums[0]), strict=True)
+    )

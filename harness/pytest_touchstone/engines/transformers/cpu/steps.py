@@ -46,8 +46,8 @@ class StepKernels:
         """Raise ``ValueError`` where there are no kernels, or where a layer is not one that they compute."""
         library = kernels()
         packed = [getattr(product, "kernels", None) for layer in layers for product in _products(layer)]
-        libraries = [one.library if isinstance(one, UpcastKernels) else one for one in packed]
-        kinds: set[tuple[Any, int]] = {(type(one), getattr(one, "type", 0)) for one in libraries}
+        libraries = [library.library if isinstance(library, UpcastKernels) else library for library in packed]
+        kinds: set[tuple[Any, int]] = {(type(library), getattr(library, "type", 0)) for library in libraries}
         (kind, self._type), *others = kinds or {(None, 0)}
         if (
             library is None
@@ -59,7 +59,7 @@ class StepKernels:
         self._library: Any = library
         self._kept: list[torch.Tensor] = []  # numbers that the kernels read as float32 ones
         self._half = kind is BFloat16Kernels
-        self._weights = [one for layer in layers for one in _weights_of(layer)]
+        self._weights = [weight for layer in layers for weight in _weights_of(layer)]
         self._layers = (_Layer * len(layers))(*map(self._entry, layers))
         attention = layers[0].self_attn
         self._width, self._groups = attention.head_dim, attention.num_key_value_groups
@@ -85,7 +85,7 @@ class StepKernels:
         if any(owner.get(name) is not kept for owner, name, kept in self._weights):
             return False
         kinds = {id(some): some for some in masks}  # one for each kind of layer
-        distinct = {key: [one.float() for one in some] for key, some in kinds.items()}
+        distinct = {key: [mask.float() for mask in some] for key, some in kinds.items()}
         if not all(
             _covers(*pair, tokens) for some in distinct.values() for pair in zip(some, caches, strict=True)
         ):
@@ -93,20 +93,20 @@ class StepKernels:
         held = self._places_in(caches, states)
         if held is None:
             return False
-        columns = [cache.aimed(tokens) for cache in caches]
+        columns = [cache.write_columns(tokens) for cache in caches]
         described, first = (_Cache * len(caches))(), 0
         for entry, cache, at, mask in zip(described, caches, columns, distinct[id(masks[0])], strict=True):
             entry.rows, entry.first, entry.until, entry.past = cache.count, first, mask.shape[-1], cache.past
             entry.row_stride, entry.head_stride = cache.layers[0][0].stride()[:2]
             if cache.past:
-                entry.key_stride, entry.value_stride = (one.stride(1) for one in cache.prefix.layers[0])
+                entry.key_stride, entry.value_stride = (tensor.stride(1) for tensor in cache.prefix.layers[0])
             entry.mask_stride, entry.columns = mask.stride(2), at.data_ptr()
             first += cache.count
         places = iter(held)
         for some in masks:
             for mask in distinct[id(some)]:
                 next(places).mask = mask.data_ptr()
-        cos, sin = (one.float().expand(rows, tokens, self._width).contiguous() for one in turn)
+        cos, sin = (angles.float().expand(rows, tokens, self._width).contiguous() for angles in turn)
         wide = states.float()  # itself, where it is of that type
         # The pieces of 8 bits of a number that meet bfloat16 weights: all where the model computes in float32. Else a
         # tile unit waits for memory, so that one more than the model's own type has takes no time.
@@ -116,7 +116,7 @@ class StepKernels:
         step = _Step(
             *(len(self._layers), len(caches), rows, tokens, states.shape[2], self._features),
             *(self._heads, self._groups, self._width),
-            *(ctypes.addressof(one) for one in (self._layers, described, held)),
+            *(ctypes.addressof(array) for array in (self._layers, described, held)),
             *(cos.data_ptr(), sin.data_ptr(), wide.data_ptr(), None, torch.get_num_threads(), 0),
             *(pieces, caches[0].layers[0][0].dtype == torch.bfloat16, self._type),
         )
@@ -130,15 +130,15 @@ class StepKernels:
     def _entry(self, layer: Any) -> Any:
         """Return what the kernels know of a layer."""
         norms, of_heads = _norms(layer), layer.head_norms
-        pointers: list[int | None] = [self._read(one.weight) for one in norms]
-        for one in _products(layer):
+        pointers: list[int | None] = [self._read(norm.weight) for norm in norms]
+        for linear in _products(layer):
             pointers += [
-                one._parameters[PACKED].data_ptr(),
-                None if one.bias is None else self._read(one.bias),
+                linear._parameters[PACKED].data_ptr(),
+                None if linear.bias is None else self._read(linear.bias),
             ]
-        pointers += [self._read(one.weight) for one in of_heads] or [None, None]
+        pointers += [self._read(norm.weight) for norm in of_heads] or [None, None]
         eps = of_heads[0].variance_epsilon if of_heads else 0.0  # the same for both
-        return _Layer(*pointers, *(one.variance_epsilon for one in norms), layer.self_attn.scaling, eps)
+        return _Layer(*pointers, *(norm.variance_epsilon for norm in norms), layer.self_attn.scaling, eps)
 
     def _read(self, numbers: torch.Tensor) -> int:
         """Return where numbers are, as float32 ones."""
@@ -150,7 +150,7 @@ class StepKernels:
         shape = len(self._layers), self._heads, self._width
         for cache in caches:
             cache.make_buffers(*shape, like)
-        where = [one for cache in caches for one in (cache.stamp, cache.prefix, cache.first)]
+        where = [identity for cache in caches for identity in (cache.stamp, cache.prefix, cache.first)]
         if self._places is not None and list(map(id, self._places[0])) == list(map(id, where)):
             return self._places[1]
         held = (_Held * (len(caches) * shape[0]))()
@@ -160,15 +160,15 @@ class StepKernels:
                 parts = cache.layers[layer]
                 before = cache.prefix.layers[layer] if cache.past else ()
                 prefix = cache.prefix.layers[0] if cache.past else ()
-                if any(one.dtype != first.dtype for one in (*parts, *before)):
+                if any(tensor.dtype != first.dtype for tensor in (*parts, *before)):
                     return None
                 if not _alike(parts, cache.layers[0]) or not _alike(before, prefix):
                     return None
-                pointers = [one[cache.first :].data_ptr() for one in parts]
-                pointers += [one.data_ptr() for one in before]
-                place = next(places)
-                for (name, _), pointer in zip(place._fields_, pointers, strict=False):
-                    setattr(place, name, pointer)
+                pointers = [tensor[cache.first :].data_ptr() for tensor in parts]
+                pointers += [tensor.data_ptr() for tensor in before]
+                addresses = next(places)
+                for (name, _), pointer in zip(addresses._fields_, pointers, strict=False):
+                    setattr(addresses, name, pointer)
         self._places = (where, held)
         return held
 
@@ -177,12 +177,12 @@ def _alike(parts: Sequence[torch.Tensor], first: Sequence[torch.Tensor]) -> bool
     """Return whether keys and values of a layer [rows, heads, tokens, width] are numbers that the kernels read, with
     dense tokens, and laid out as those of the first layer."""
     return all(
-        str(one.dtype) in ("torch.float32", "torch.bfloat16")
-        and one.device.type == "cpu"
-        and (one.shape[2] == 1 or one.stride(2) == one.shape[3])
-        and one.stride(3) == 1
-        and one.stride()[:2] == other.stride()[:2]
-        for one, other in zip(parts, first, strict=True)
+        str(tensor.dtype) in ("torch.float32", "torch.bfloat16")
+        and tensor.device.type == "cpu"
+        and (tensor.shape[2] == 1 or tensor.stride(2) == tensor.shape[3])
+        and tensor.stride(3) == 1
+        and tensor.stride()[:2] == other.stride()[:2]
+        for tensor, other in zip(parts, first, strict=True)
     )
 
 
@@ -202,9 +202,11 @@ def _is_known(layer: Any) -> bool:
     attention = layer.self_attn
     products = _products(layer)
     norms = *_norms(layer), *layer.head_norms
-    numbers = [one.weight for one in norms] + [one.bias for one in products if one.bias is not None]
+    numbers = [linear.weight for linear in norms] + [
+        linear.bias for linear in products if linear.bias is not None
+    ]
     return (
-        all(one.is_contiguous() for one in numbers)
+        all(tensor.is_contiguous() for tensor in numbers)
         and attention.head_dim % 2 == 0
         and attention.o_proj.in_features
         == layer.qkv_proj.out_features
@@ -224,11 +226,11 @@ def _products(layer: Any) -> tuple[Any, Any, Any, Any]:
 def _weights_of(layer: Any) -> list[tuple[dict[str, Any], str, torch.Tensor]]:
     """Return a layer's weights, and where each is found, so that another one in its place is seen."""
     norms = *_norms(layer), *layer.head_norms
-    owners = [(one, name) for one in _products(layer) for name in (PACKED, "bias")] + [
-        (one, "weight") for one in norms
+    owners = [(linear, name) for linear in _products(layer) for name in (PACKED, "bias")] + [
+        (norm, "weight") for norm in norms
     ]
     return [
-        (one._parameters, name, one._parameters[name])
-        for one, name in owners
-        if one._parameters.get(name) is not None
+        (module._parameters, name, module._parameters[name])
+        for module, name in owners
+        if module._parameters.get(name) is not None
     ]

@@ -124,7 +124,7 @@ class PrefixGroup:
             self.slots.own()
             self.prefix = KeyValues()
 
-    def retreat(self) -> list[GeneratedSequence]:
+    def preempt(self) -> list[GeneratedSequence]:
         """Let all samples wait again, with the tokens that they have; return those that have ended."""
         ended = self.over()
         self._waiting.extendleft(sample for sample in reversed(self.at_work) if not sample.over)
@@ -134,7 +134,7 @@ class PrefixGroup:
         self.slots, self.prefix = SlotCache(KeyValues()), KeyValues()
         return ended
 
-    def put_back(self) -> None:
+    def preempt_shortest(self) -> None:
         """Let the sample with the fewest tokens wait again, and free the memory of its slot."""
         number = min(range(len(self.at_work)), key=lambda number: len(self.at_work[number].tokens))
         self._waiting.appendleft(self._remove(number))
@@ -170,7 +170,7 @@ class PrefixGroup:
             if self.at_work[number] not in wanted:
                 self._remove(number)
 
-    def let_in(self, most: int) -> None:
+    def admit(self, most: int) -> None:
         """Put waiting samples to work until ``most`` are.
 
         A prompt is computed once for all its samples. Samples that were at work before go on from the tokens they have.
@@ -266,7 +266,7 @@ class PrefixGroup:
             if job.held is not None:
                 self.slots.put(slot + number, job.held)
         tails = [job.tokens[job.copied :] for job in jobs]
-        logits = list(self._stepper.fill(self.slots, tails, [job.copied for job in jobs]))
+        logits = list(self._stepper.prefill(self.slots, tails, [job.copied for job in jobs]))
         for job in jobs:
             self._put_to_work(job.samples[0])
         for number, (first, *others) in enumerate(job.samples for job in jobs):
@@ -434,7 +434,7 @@ class BatchGenerator:
         groups = group([prompt.tokens for prompt in prompts])
         if self._most_lanes > 1:
             lengths = [len(prompt.tokens) for prompt in prompts]
-            groups = [part for whole in groups for part in by_length(whole, lengths)]
+            groups = [subgroup for whole in groups for subgroup in by_length(whole, lengths)]
         lanes = []
         for prefix in groups:
             order = sorted(
@@ -480,17 +480,17 @@ class BatchGenerator:
             caches = [SlotCache(self._shared.prefix(works[0][:length])) for length, _ in parts]
             with splitting(self._model):
                 logits = [
-                    self._stepper.fill(slots, [work[length:-2] for work in some])
+                    self._stepper.prefill(slots, [work[length:-2] for work in some])
                     for slots, (length, some) in zip(caches, parts, strict=True)
                 ]
                 logits += [
-                    self._stepper.step_all(caches, [[pair[index] for pair in some] for some in fed])
+                    self._stepper.decode(caches, [[pair[index] for pair in some] for some in fed])
                     for index in (0, 1)
                 ]
                 if self._stepper.speculative:
                     for slots in caches:
                         slots.lengths = [length - 2 for length in slots.lengths]
-                    both = self._stepper.several_all(caches, fed, 2)
+                    both = self._stepper.decode_multi(caches, fed, 2)
                     logits += [both[0::2], both[1::2]]
         return torch.cat(logits)
 
@@ -514,7 +514,7 @@ class BatchGenerator:
             # Outside the handler, so that the error no longer holds the memory of its batch.
             self._most = max(1, self._most // 2)
             lanes, self._lanes, self._ended = self._lanes, [], []
-            ended = [sample for lane in (*lanes, *self._waiting) for sample in lane.retreat()]
+            ended = [sample for lane in (*lanes, *self._waiting) for sample in lane.preempt()]
             self._waiting.extendleft(reversed([lane for lane in lanes if lane.samples]))
             del lanes
             release(self._model.device)
@@ -592,13 +592,13 @@ class BatchGenerator:
                 while most is not None and self._taken(lambda lane: len(lane.at_work)) > most:
                     if sum(len(lane.at_work) for lane in self._lanes) <= 1:
                         break
-                    max(self._lanes, key=lambda lane: len(lane.at_work)).put_back()
+                    max(self._lanes, key=lambda lane: len(lane.at_work)).preempt_shortest()
                 for lane in self._lanes:
-                    lane.let_in(self._room(lane, most))
+                    lane.admit(self._room(lane, most))
                 if any(lane.over() for lane in self._lanes):
                     return
                 working = [lane for lane in self._lanes if lane.at_work]
-                tokens = self._stepper.advance_all([(lane.slots, lane.at_work) for lane in working])
+                tokens = self._stepper.advance([(lane.slots, lane.at_work) for lane in working])
                 for lane, chosen in zip(working, tokens, strict=True):
                     lane.take(0, chosen)
                 if any(lane.over() for lane in self._lanes):

@@ -77,8 +77,8 @@ def choose(logits: torch.Tensor, draws: Sequence[DrawKey]) -> list[int | None]:
         probabilities = warped(logits[places], warp)
         chosen = picked(probabilities, to_device(numbers, logits.device, exact))
         tokens = tokens.index_copy(0, places, chosen)
-    found = AsyncHostCopy(tokens.masked_fill(best.isnan(), BROKEN)).numbers()
-    return [token if token >= 0 else None for token in found]
+    next_tokens = AsyncHostCopy(tokens.masked_fill(best.isnan(), BROKEN)).numbers()
+    return [token if token >= 0 else None for token in next_tokens]
 
 
 def uniform(seed: int, sample: int, step: int) -> float:

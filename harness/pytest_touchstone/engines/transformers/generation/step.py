@@ -77,14 +77,22 @@ class DecodeStep:
         self._model, self._needed, self._attention = model, needed, attention
         self._budget, self._done = budget, done
 
-    def fill(
+    def prefill(
         self, slots: SlotCache, tails: Sequence[Sequence[int]], copied: Sequence[int] = ()
     ) -> torch.Tensor:
-        """Put tokens in the next slots, after the prefix or what a slot holds; return float32 logits [rows,
-        vocabulary] after each. Each of the slots holds so many ``copied`` tokens.
+        """Prefill the next free slots and return the logits after each prompt's last token.
 
-        Rows are padded on the right to the longest; what is computed there is overwritten by later tokens. Long rows
-        go through the model a budget of tokens at a time.
+        Rows are padded on the right to the longest; later tokens overwrite the padding. Long batches are split along
+        the sequence so that a forward pass stays within the token budget.
+
+        Args:
+            slots: The cache whose next ``len(tails)`` slots are filled.
+            tails: The tokens of each prompt after the shared prefix and the copied tokens.
+            copied: The tokens of each slot that are in the cache already, copied from another text. Defaults to none.
+
+        Returns:
+            Logits of shape [len(tails), vocabulary], float32.
+
         """
         import torch
 
@@ -106,10 +114,10 @@ class DecodeStep:
                     min(length + end - 1, length + len(tail))
                     for length, tail in zip(begun, tails, strict=True)
                 )
-                slots.aim(first, len(tails), columns, until)
+                slots.set_write_target(first, len(tails), columns, until)
             else:
                 until = slots.begun + end
-                slots.aim(first, len(tails), slots.begun + begin, until)
+                slots.set_write_target(first, len(tails), slots.begun + begin, until)
             ending = [
                 (row, len(tail) - 1 - begin) for row, tail in enumerate(tails) if begin < len(tail) <= end
             ]
@@ -124,14 +132,14 @@ class DecodeStep:
         self._done.padded += len(tails) * longest - tokens
         return torch.stack(last_logits)
 
-    def advance_all(self, groups: Groups) -> list[list[list[int | None]]]:
-        """Return the next token of each sample of several caches, by one pass; None where a logit is NaN.
+    def advance(self, groups: Groups) -> list[list[list[int | None]]]:
+        """Return the next tokens of each sample of several caches, by one forward pass.
 
-        There may be several tokens of a sample. What a sample gets after its end counts for nothing.
+        None stands for a token whose logits hold NaN. Tokens after the end of a sample are to be ignored.
         """
         samples = [sample for _, some in groups for sample in some]
         fed = [[sample.tokens[-1] for sample in some] for _, some in groups]
-        logits = self.step_all([slots for slots, _ in groups], fed)
+        logits = self.decode([slots for slots, _ in groups], fed)
         self._done.stepped(len(samples))
         tokens = iter(choose(logits, [sample.draw for sample in samples]))
         return [[[next(tokens)] for _ in some] for _, some in groups]
@@ -139,25 +147,32 @@ class DecodeStep:
     def ended(self, sample: GeneratedSequence) -> None:
         """Take note of each sample that has ended."""
 
-    def step_all(self, caches: Sequence[SlotCache], tokens: Sequence[Sequence[int]]) -> torch.Tensor:
-        """Put one more token in every slot in use of several caches, in one pass.
+    def decode(self, caches: Sequence[SlotCache], tokens: Sequence[Sequence[int]]) -> torch.Tensor:
+        """Decode one token per slot in use of several caches, in one forward pass.
 
-        Return float32 logits [rows, vocabulary] after each.
+        Return logits of shape [rows of all caches, vocabulary], float32.
         """
-        logits = self.several_all(caches, [[[token] for token in some] for some in tokens], 1)
+        logits = self.decode_multi(caches, [[[token] for token in some] for some in tokens], 1)
         for slots in caches:
             slots.lengths = [length + 1 for length in slots.lengths]
         self._done.decoded += len(logits)
         return logits
 
-    def several_all(
+    def decode_multi(
         self, caches: Sequence[SlotCache], fed: Sequence[Sequence[Sequence[int]]], width: int
     ) -> torch.Tensor:
-        """Put up to ``width`` tokens in every slot in use of several caches, in one pass; return float32 logits [rows x
-        width, vocabulary] after each.
+        """Decode up to ``width`` tokens per slot in use of several caches, in one forward pass.
 
-        Rows with fewer are filled up; what is computed there counts for nothing. The slots' lengths stay, so that the
-        next tokens overwrite what was put there.
+        Shorter rows are padded. The lengths of the slots stay, so that the next pass overwrites what is written here.
+
+        Args:
+            caches: The slot caches, in the order of the rows.
+            fed: The tokens of each row of each cache, at least one.
+            width: The tokens of a row, padding included.
+
+        Returns:
+            Logits of shape [rows of all caches x width, vocabulary], float32; those after padding are meaningless.
+
         """
         import torch
 
@@ -167,14 +182,16 @@ class DecodeStep:
         places = torch.arange(width, device=device)
         columns = [to_device(slots.lengths, device)[:, None] + places for slots in caches]
         until = [max(slots.lengths) + width for slots in caches]
-        for slots, own, end in zip(caches, columns, until, strict=True):
-            slots.aim(0, len(own), own, end)
+        for slots, cache_columns, end in zip(caches, columns, until, strict=True):
+            slots.set_write_target(0, len(cache_columns), cache_columns, end)
         inputs = self._inputs(caches, columns, until, ids)
         if width > 1:
             # A model may have no positions beyond its length.
             last = inputs["position_ids"][:, 0] + to_device([len(row) - 1 for row in rows], device)
             inputs["position_ids"] = inputs["position_ids"].minimum(last[:, None])
-        logits = self._computed(inputs, [(row, place) for row in range(len(rows)) for place in range(width)])
+        logits = self._computed(
+            inputs, [(row, offset) for row in range(len(rows)) for offset in range(width)]
+        )
         self._done.continued += ids.numel()
         return logits
 
@@ -185,14 +202,21 @@ class DecodeStep:
         until: Sequence[int],
         ids: torch.Tensor,
     ) -> dict[str, Any]:
-        """Return the inputs of a pass that puts ``ids`` [rows, tokens] in the ``columns`` [rows, tokens] of caches,
-        which are aimed there."""
+        """Return the model's inputs for a pass whose write targets are set.
+
+        Args:
+            caches: The slot caches, in the order of the rows.
+            columns: The columns [rows, tokens] of each cache that are written.
+            until: The end of the columns that the rows of each cache attend to.
+            ids: The token ids [rows of all caches, tokens].
+
+        """
         import torch
 
         def masks(window: int | None) -> torch.Tensor:
             each = [
-                slot_mask(window, own=own, past=slots.past, until=end, dtype=self._model.dtype)
-                for slots, own, end in zip(caches, columns, until, strict=True)
+                slot_mask(window, columns=cache_columns, past=slots.past, until=end, dtype=self._model.dtype)
+                for slots, cache_columns, end in zip(caches, columns, until, strict=True)
             ]
             if len(each) == 1:
                 return each[0]
@@ -200,14 +224,16 @@ class DecodeStep:
 
         return {
             "input_ids": ids,
-            "position_ids": torch.cat([own + slots.past for slots, own in zip(caches, columns, strict=True)]),
+            "position_ids": torch.cat(
+                [cache_columns + slots.past for slots, cache_columns in zip(caches, columns, strict=True)]
+            ),
             cache_argument(type(self._model)): caches[0] if len(caches) == 1 else SlotCaches(caches),
             "use_cache": True,
             "attention_mask": self._attention.masks(masks),
         }
 
     def _computed(self, inputs: dict[str, Any], wanted: Sequence[tuple[int, int]]) -> torch.Tensor:
-        logits = self._needed.logits(inputs, [row for row, _ in wanted], [place for _, place in wanted])
+        logits = self._needed.logits(inputs, [row for row, _ in wanted], [position for _, position in wanted])
         self._done.computed += inputs["input_ids"].numel()
         self._done.logits += len(wanted)
         return logits
@@ -227,10 +253,10 @@ class SpeculativeStepper(DecodeStep):
         most = MOST_TOKENS.get(self._model.device.type, MOST_TOKENS["cpu"])
         return bool(rows * (self._model.drafts + 1) <= most)
 
-    def advance_all(self, groups: Groups) -> list[list[list[int | None]]]:
+    def advance(self, groups: Groups) -> list[list[list[int | None]]]:
         """Return the next tokens of each sample: one, and those after it that were proposed correctly."""
         if not self.proposes(sum(len(samples) for _, samples in groups)):
-            return super().advance_all(groups)
+            return super().advance(groups)
         return [self._advance(slots, samples) for slots, samples in groups]
 
     def _advance(self, slots: SlotCache, samples: Sequence[GeneratedSequence]) -> list[list[int | None]]:
@@ -238,7 +264,7 @@ class SpeculativeStepper(DecodeStep):
         width = self._model.drafts + 1
         proposals = self._propose(slots, samples)
         fed = [[sample.tokens[-1], *proposed] for sample, proposed in zip(samples, proposals, strict=True)]
-        chosen = choose(self.several_all([slots], [fed], width), _draws(samples, width))
+        chosen = choose(self.decode_multi([slots], [fed], width), _draws(samples, width))
         accepted = []
         for row, proposed in enumerate(proposals):
             tokens = chosen[row * width : (row + 1) * width]
@@ -262,8 +288,10 @@ class SpeculativeStepper(DecodeStep):
         heads = self._model.drafts
         columns = to_device(slots.lengths, self._model.device) - 1
         until = max(slots.lengths)
-        slots.aim(0, len(samples), columns[:, None], until)
-        mask = slot_mask(None, own=columns[:, None], past=slots.past, until=until, dtype=self._model.dtype)
+        slots.set_write_target(0, len(samples), columns[:, None], until)
+        mask = slot_mask(
+            None, columns=columns[:, None], past=slots.past, until=until, dtype=self._model.dtype
+        )
         with torch.inference_mode():
             logits = self._model.draft(
                 slots, mask, torch.arange(len(samples), device=self._model.device), columns
@@ -275,7 +303,9 @@ class SpeculativeStepper(DecodeStep):
 def _draws(samples: Sequence[GeneratedSequence], width: int) -> list[DrawKey]:
     """Return the keys by which the next ``width`` tokens of each sample are drawn."""
     return [
-        draw._replace(step=draw.step + place) for draw in (s.draw for s in samples) for place in range(width)
+        draw._replace(step=draw.step + offset)
+        for draw in (s.draw for s in samples)
+        for offset in range(width)
     ]
 
 

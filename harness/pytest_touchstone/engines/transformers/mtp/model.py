@@ -208,7 +208,7 @@ class MtpModel:
         self._embeddings = torch.nn.Embedding(vocabulary, config.dim, device="meta")
         self._embeddings.weight = torch.nn.Parameter(made("tok_embeddings.weight"), requires_grad=False)
         self._layers = [
-            _Block(*(part[0] for part in _filled(put, shapes, [f"layers.{number}"], **to)))
+            _Block(*(weight[0] for weight in _filled(put, shapes, [f"layers.{number}"], **to)))
             for number in range(config.blocks)
         ]
         names = [f"extra_heads.{number}" for number in range(self.drafts)]
@@ -283,9 +283,9 @@ class MtpModel:
         queries = queries.view(self.drafts, len(trunk), made.n_heads, made.head_dim)
         query = _turned(queries, turns).transpose(0, 1).reshape(len(trunk), -1, 1, made.head_dim)
         key, value = cache.seen(len(self._layers))
-        found, _ = split_attention(None, query, key, value, mask)
-        found = found.reshape(len(trunk), self.drafts, -1).transpose(0, 1)
-        hidden = trunk + torch.bmm(found, heads.wo.transpose(1, 2))
+        attention, _ = split_attention(None, query, key, value, mask)
+        attention = attention.reshape(len(trunk), self.drafts, -1).transpose(0, 1)
+        hidden = trunk + torch.bmm(attention, heads.wo.transpose(1, 2))
         inner = torch.bmm(self._normed(hidden, heads.ffn_norm), heads.w13.transpose(1, 2))
         hidden = hidden + torch.bmm(_gated(inner), heads.w2.transpose(1, 2))
         logits: torch.Tensor = self._output(self._normed(hidden, self._norm))
@@ -337,8 +337,10 @@ class MtpModel:
         if (group := self._made.n_heads // self._made.n_kv_heads) > 1:
             key, value = key.repeat_interleave(group, dim=1), value.repeat_interleave(group, dim=1)
         causal = mask is None and query.shape[2] > 1
-        found = functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=causal)
-        return found.transpose(1, 2)
+        attention = functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask, is_causal=causal
+        )
+        return attention.transpose(1, 2)
 
     def _keep_for_drafts(self, trunk: torch.Tensor, now: _Pass) -> None:
         """Leave in the cache what ``draft`` reads."""
@@ -351,11 +353,11 @@ class MtpModel:
         mixed = mixed.view(self.drafts, rows, length, 2 * made.n_kv_heads, made.head_dim)
         keys, values = mixed[..., : made.n_kv_heads, :], mixed[..., made.n_kv_heads :, :]
         # [heads, rows, length, keys, width] -> [rows, heads x keys, length, width]
-        found = [
-            part.permute(1, 0, 3, 2, 4).reshape(rows, -1, length, made.head_dim)
-            for part in (_turned(keys, now.turns), values)
+        keys_values = [
+            tensor.permute(1, 0, 3, 2, 4).reshape(rows, -1, length, made.head_dim)
+            for tensor in (_turned(keys, now.turns), values)
         ]
-        now.cache.update(found[0], found[1], len(self._layers))
+        now.cache.update(keys_values[0], keys_values[1], len(self._layers))
         itself = trunk[:, None]
         now.cache.update(itself, itself[..., :0], len(self._layers) + 1)
 
@@ -380,11 +382,11 @@ def _filled(put: Put, shapes: Shapes, names: Sequence[str], **to: Any) -> _Block
     import torch
 
     parts = {}
-    for part, tensors in _PARTS.items():
+    for field, tensors in _PARTS.items():
         heights = [shapes[f"{names[0]}.{tensor}.weight"][0] for tensor in tensors] if names else [0]
         width = shapes[f"{names[0]}.{tensors[0]}.weight"][1:] if names else ()
-        parts[part] = torch.empty((len(names), sum(heights), *width), **to)
-        for name, block in zip(names, parts[part], strict=True):
+        parts[field] = torch.empty((len(names), sum(heights), *width), **to)
+        for name, block in zip(names, parts[field], strict=True):
             for tensor, rows in zip(tensors, block.split(heights), strict=True):
                 put(f"{name}.{tensor}.weight", rows)
     return _Block(**parts)
