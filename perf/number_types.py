@@ -27,7 +27,7 @@ from pytest_touchstone.core.few_shot_sampling import draw_shots
 from pytest_touchstone.core.requests import Generate, GenerateAnswer, Loglikelihood, LoglikelihoodAnswer
 from pytest_touchstone.engines.settings import Dtype, ModelSettings
 from pytest_touchstone.engines.transformers.causal import CausalEngine
-from pytest_touchstone.engines.transformers.pool import load_quick, load_weights
+from pytest_touchstone.engines.transformers.pool import load_fused, load_weights
 
 HALF: tuple[Dtype, ...] = ("bfloat16", "float16")
 
@@ -98,7 +98,7 @@ def engine(
 ) -> CausalEngine:
     """Return the engine with weights in that type: as a run has it, or with ``plain`` by transformers' own code."""
     settings = ModelSettings(device="cpu", dtype=dtype, threads=options.threads, batch=how.pop("batch", None))
-    load = load_weights if plain else load_quick
+    load = load_weights if plain else load_fused
     made = CausalEngine(info, load(info, settings), settings, **how)
     for note in made.notes:
         print(note)

@@ -28,7 +28,7 @@ from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers import pool
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.compat import no_length_limit, quiet
-from pytest_touchstone.engines.transformers.loading import LoadedModel, load_tokenizer, tokenizer_at
+from pytest_touchstone.engines.transformers.loading import LoadedModel, load_tokenizer, load_tokenizer_at
 from pytest_touchstone.engines.transformers.masked import MaskedEngine
 from pytest_touchstone.engines.transformers.mtp import load_tokenizer as load_mtp_tokenizer
 from pytest_touchstone.engines.transformers.mtp.model import MtpModel, config_of
@@ -80,7 +80,7 @@ def tokenizer_of(kind: Kind, given: str = BUILTIN) -> Any:
         if kind == "masked":
             return load_tokenizer(resolve("builtin:ko-mlm-tiny", seq_len=None)[0])
         if kind == "causal" and given != BUILTIN:
-            return tokenizer_at(given, local_files_only=True)
+            return load_tokenizer_at(given, local_files_only=True)
         if kind == "causal":
             try:
                 return load_tokenizer(resolve("builtin:smollm2-135m", seq_len=None)[0])

@@ -263,7 +263,7 @@ def simplified(patch: pytest.MonkeyPatch, clock: Clock) -> None:
     at."""
     patch.setattr(journals, "time", SimpleNamespace(monotonic=clock.monotonic))
     patch.setattr(reports, "run_page", lambda summary: f"<html>{summary.run_id}</html>")
-    patch.setattr(agreement, "_key", lambda model: "key")
+    patch.setattr(agreement, "_model_key", lambda model: "key")
 
 
 # All else

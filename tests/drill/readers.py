@@ -46,7 +46,7 @@ from pytest_touchstone.core.settings import of_project, settings_table
 from pytest_touchstone.core.tasks import declared_in, task_groups
 from pytest_touchstone.engines.http.calls import Failure, MalformedReplyError
 from pytest_touchstone.engines.sandbox.cache import TextFiles
-from pytest_touchstone.engines.transformers.agreement import _read as read_ways
+from pytest_touchstone.engines.transformers.agreement import _read_verified as read_ways
 from pytest_touchstone.plugin.gate import read_schedules
 from pytest_touchstone.reports.progress import ProgressLine
 from pytest_touchstone.results import file_path

@@ -25,7 +25,7 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture
 def no_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that cannot use the kernels."""
-    monkeypatch.setattr(kernels, "_found", lambda: (None, "there is no C compiler (cc or gcc)"))
+    monkeypatch.setattr(kernels, "_load_once", lambda: (None, "there is no C compiler (cc or gcc)"))
 
 
 @pytest.fixture(params=["by kernels", "by torch"])

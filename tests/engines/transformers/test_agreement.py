@@ -45,7 +45,7 @@ from pytest_touchstone.engines.transformers.agreement import (
     VerifiedKernels,
     difference,
     folder_for,
-    largest,
+    largest_difference,
     length_boundary,
 )
 from pytest_touchstone.engines.transformers.causal import CausalEngine
@@ -173,7 +173,7 @@ def slot_position_off(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_prefix(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(kv_cache, "put_behind", lambda keys, _: split_attention.put_behind(keys, None))
+    patch.setattr(kv_cache, "attach_prefix", lambda keys, _: split_attention.attach_prefix(keys, None))
 
 
 def stale_prefix(patch: pytest.MonkeyPatch) -> None:
@@ -212,12 +212,12 @@ def nothing_hidden(patch: pytest.MonkeyPatch) -> None:
 
 def past_before_last(patch: pytest.MonkeyPatch) -> None:
     """Attend after a prefix that lacks its last token."""
-    right = split_attention.put_behind
+    right = split_attention.attach_prefix
 
     def put_behind(keys: Any, prefix: Any) -> Any:
         return right(keys, prefix and tuple(part[:, :, :-1] for part in prefix))
 
-    patch.setattr(kv_cache, "put_behind", put_behind)
+    patch.setattr(kv_cache, "attach_prefix", put_behind)
 
 
 SCORING: dict[str, Change] = {
@@ -341,7 +341,7 @@ def test_large_logits_are_judged_by_their_own_rounding(
         loaded.model.get_output_embeddings().weight.mul_(32)
 
     def noted(one: torch.Tensor, other: torch.Tensor) -> float:
-        found.append(largest(one, other))
+        found.append(largest_difference(one, other))
         return found[-1]
 
     monkeypatch.setattr(
@@ -508,7 +508,7 @@ def test_other_weights_of_the_same_model_need_none_and_another_model_or_type_doe
 
 def test_other_code_is_tried_again(llama: Path, probes: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     start(llama)
-    monkeypatch.setattr(agreement, "_code", lambda: "edited")
+    monkeypatch.setattr(agreement, "_hash_code", lambda: "edited")
     start(llama)
     assert probes == 2 * ALL
 

@@ -65,8 +65,8 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[torch.Size]:
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
     monkeypatch.setattr(logits, "AsyncHostCopy", Reading)
     monkeypatch.setattr(scoring, "_UNREAD", {"meta": 1})
-    right = split_attention.operation_for
-    monkeypatch.setattr(split_attention, "operation_for", lambda _device, *how: right("cuda", *how))
+    right = split_attention.fused_attention_name
+    monkeypatch.setattr(split_attention, "fused_attention_name", lambda _device, *how: right("cuda", *how))
     return found
 
 

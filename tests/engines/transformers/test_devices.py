@@ -28,7 +28,7 @@ from pytest_touchstone.engines.transformers.devices import (
     devices_of,
     first_batch_budget,
     free_memory,
-    neighbours,
+    processes_per_device,
     release,
     to_device,
 )
@@ -57,9 +57,9 @@ def test_workers_are_spread_over_the_gpus(two_gpus: None, wanted: str) -> None:
 
 def test_the_memory_of_a_gpu_is_for_the_workers_on_it(two_gpus: None) -> None:
     gpu, cpu = torch.device("cuda", 0), torch.device("cpu")
-    assert [neighbours("auto", gpu, processes) for processes in (1, 2, 3, 4)] == [1, 1, 2, 2]
-    assert neighbours("cuda:0", gpu, 4) == 4, "all were told to use that one"
-    assert neighbours("auto", cpu, 4) == 4
+    assert [processes_per_device("auto", gpu, processes) for processes in (1, 2, 3, 4)] == [1, 1, 2, 2]
+    assert processes_per_device("cuda:0", gpu, 4) == 4, "all were told to use that one"
+    assert processes_per_device("auto", cpu, 4) == 4
 
 
 def test_several_copies_of_the_weights_on_a_gpu_are_told(two_gpus: None) -> None:

@@ -83,7 +83,7 @@ def test_another_number_type_is_converted(whole: Path, tmp_path: Path) -> None:
     assert answers(tmp_path / "step-1", base_model=str(whole)) == answers(tmp_path / "half")
     # On an accelerator weights have the type in which they are stored.
     info = only(tmp_path / "step-1", base_model=str(whole))
-    assert loading._loaded(info, "auto", torch.device("cpu")).model.dtype == torch.bfloat16
+    assert loading._load(info, "auto", torch.device("cpu")).model.dtype == torch.bfloat16
 
 
 OLMO = {

@@ -20,7 +20,7 @@ from pytest_touchstone.core.requests import (
 )
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.engines.transformers.masked import MaskedEngine, MaskedText, around
+from pytest_touchstone.engines.transformers.masked import MaskedEngine, MaskedText, window_around
 from tests.support.engines import DEVICE
 from tests.support.families import MASKED
 from tests.support.tiny import bytelevel_tokenizer, metaspace_tokenizer, tiny_masked
@@ -151,7 +151,7 @@ def test_a_long_text_is_cut_around_the_mask(bert: Path, before: int) -> None:
 @given(length=st.integers(1, 60), room=st.integers(1, 30), data=st.data())
 def test_the_nearest_tokens_are_kept(length: int, room: int, data: st.DataObject) -> None:
     position = data.draw(st.integers(0, length - 1))
-    begin, end = around(position, length, room)
+    begin, end = window_around(position, length, room)
     assert end - begin == min(length, room)
     kept = [abs(index - position) for index in range(begin, end)]
     cut = [abs(index - position) for index in range(length) if not begin <= index < end]

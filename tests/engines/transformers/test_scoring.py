@@ -238,7 +238,7 @@ def test_attention_that_is_split_wrongly_is_found_and_left_to_the_model(
     dtype: Dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = causal_of(tmp_path, "llama")
-    right = split_attention.attended
+    right = split_attention.attend_cache
     seen: list[int] = []
 
     def faulty(query: Any, own: Any, mask: Any, *more: Any, **how: Any) -> Any:
@@ -246,7 +246,7 @@ def test_attention_that_is_split_wrongly_is_found_and_left_to_the_model(
         return right(query, own, mask * 0, *more, **how)  # tokens see those after them
 
     wanted = logprobs(engine_for(folder, dtype=dtype).answer(questions()))
-    monkeypatch.setattr(split_attention, "attended", faulty)
+    monkeypatch.setattr(split_attention, "attend_cache", faulty)
     engine = engine_for(folder, dtype=dtype)
     assert seen
     assert engine.shares

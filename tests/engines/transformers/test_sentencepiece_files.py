@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.engines.transformers.tokenizer_files import tokenizer_of
+from pytest_touchstone.engines.transformers.tokenizer_files import load_matching_tokenizer
 from tests.support.tiny import CORPUS, sentencepiece_model
 
 sentencepiece = pytest.importorskip("sentencepiece")
@@ -62,7 +62,7 @@ def test_tokens_are_those_of_the_sentencepiece_model(
 ) -> None:
     how, rule, *more = model
     made = sentencepiece_model(how, rule, **(more[0] if more else {}))
-    found, _ = tokenizer_of(folder_of(tmp_path, name, made, model_type, kind), HOW)
+    found, _ = load_matching_tokenizer(folder_of(tmp_path, name, made, model_type, kind), HOW)
     its = sentencepiece.SentencePieceProcessor(model_proto=made)
     for text in TEXTS:
         ids = its.encode(text)
@@ -71,35 +71,35 @@ def test_tokens_are_those_of_the_sentencepiece_model(
 
 def test_a_class_that_does_as_the_model_says_stays_without_a_note(tmp_path: Path) -> None:
     made = sentencepiece_model("bpe", "identity", **LLAMA, add_dummy_prefix=False)
-    _, notes = tokenizer_of(folder_of(tmp_path, "tokenizer.model", made, "gemma", None), HOW)
+    _, notes = load_matching_tokenizer(folder_of(tmp_path, "tokenizer.model", made, "gemma", None), HOW)
     assert notes == ()
 
 
 def test_a_note_says_what_was_mended_and_what_is_left(tmp_path: Path) -> None:
     made = sentencepiece_model("unigram", "nmt_nfkc")
-    _, (note,) = tokenizer_of(folder_of(tmp_path, "spm.model", made, "deberta-v2", None), HOW)
+    _, (note,) = load_matching_tokenizer(folder_of(tmp_path, "spm.model", made, "deberta-v2", None), HOW)
     assert note.startswith("tokens are those of spm.model: DebertaV2Tokenizer, the class for it, differs on")
     made = sentencepiece_model("bpe", "identity", **LLAMA)
     folder = folder_of(tmp_path, "tokenizer.model", made, "llama", "LlamaTokenizer", legacy=False)
     (folder / "spm.model").unlink()
-    _, (left,) = tokenizer_of(folder, HOW)
+    _, (left,) = load_matching_tokenizer(folder, HOW)
     assert left.startswith("tokens are not always those of tokenizer.model: LlamaTokenizer differs on")
 
 
 def test_nothing_is_put_between_special_tokens_where_the_settings_say_so(tmp_path: Path) -> None:
     made = sentencepiece_model("unigram", "nmt_nfkc", **LLAMA)
     folder = folder_of(tmp_path, "tokenizer.model", made, "llama", "LlamaTokenizer", legacy=False)
-    found, _ = tokenizer_of(folder, HOW)
+    found, _ = load_matching_tokenizer(folder, HOW)
     assert pieces(found, "a</s>b") == ["▁a", "</s>", "b"]
     (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "LlamaTokenizer"}')
-    found, _ = tokenizer_of(folder, HOW)
+    found, _ = load_matching_tokenizer(folder, HOW)
     assert pieces(found, "a</s>b") == ["▁a", "</s>", "▁b"]
 
 
 def test_what_a_family_does_before_its_model_is_kept(tmp_path: Path) -> None:
     made = sentencepiece_model("unigram", "identity")
     folder = folder_of(tmp_path, "spm.model", made, "deberta-v2", "DebertaV2Tokenizer", do_lower_case=True)
-    found, _ = tokenizer_of(folder, HOW)
+    found, _ = load_matching_tokenizer(folder, HOW)
     its = sentencepiece.SentencePieceProcessor(model_proto=made)
     ids = its.encode("the ＡＢＣ river".lower())
     assert pieces(found, "THE ＡＢＣ River") == [
@@ -112,4 +112,4 @@ def test_a_class_that_takes_no_vocabulary_is_an_error(tmp_path: Path) -> None:
         tmp_path, "sentencepiece.bpe.model", sentencepiece_model("unigram", "nmt_nfkc"), "xglm", None
     )
     with pytest.raises(CheckpointError, match="XGLMTokenizer, the class for it, does not take"):
-        tokenizer_of(folder, HOW)
+        load_matching_tokenizer(folder, HOW)

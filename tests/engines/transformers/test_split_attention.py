@@ -7,11 +7,11 @@ import torch
 
 from pytest_touchstone.engines.transformers.cpu import processor
 from pytest_touchstone.engines.transformers.split_attention import (
-    attended,
-    operation_for,
-    over_all_by,
-    over_own,
-    put_behind,
+    attach_prefix,
+    attend_all_keys,
+    attend_cache,
+    attend_own_keys,
+    fused_attention_name,
 )
 
 HEADS, GROUP, WIDTH, OWN, SCALE = 2, 3, 16, 9, 0.3
@@ -56,19 +56,19 @@ def test_the_tokens_of_each_row_see_the_prefix_and_the_own_keys_before_them(
     mask.masked_fill_(torch.arange(OWN) > last[:, None, :, None], torch.finfo(dtype).min)
     expected = by_one_softmax(asked, key, value, mask, prefix)
     if past:
-        put_behind(key, (prefix[0], prefix[1]))
-    found = attended(asked, (key, value), mask, SCALE).flatten(2)
+        attach_prefix(key, (prefix[0], prefix[1]))
+    found = attend_cache(asked, (key, value), mask, SCALE).flatten(2)
     bound = 1e-5 if dtype is torch.float32 else 5e-2
     assert float((found.double() - expected).abs().max()) <= bound
 
 
 def test_products_that_are_not_right_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = processor._by_onednn
+    right = processor._attend_by_onednn
     processor._products_are_right.cache_clear()
     try:
         monkeypatch.setattr(
             processor,
-            "_by_onednn",
+            "_attend_by_onednn",
             lambda *given: (right(*given)[0] + 1e-3, right(*given)[1]),
         )
         assert not processor._products_are_right(torch.float32)
@@ -91,7 +91,7 @@ def test_products_that_are_not_right_are_not_used(monkeypatch: pytest.MonkeyPatc
 def test_the_operation_over_a_shared_prefix_suits_the_device(
     device: str, dtype: str, width: int, name: str | None
 ) -> None:
-    assert operation_for(device, dtype, width) == name
+    assert fused_attention_name(device, dtype, width) == name
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -99,9 +99,9 @@ def test_torch_has_these_operations_with_such_results(dtype: torch.dtype) -> Non
     """On tensors without numbers: the operations of a GPU cannot run here."""
     asked = torch.empty((1, 2, 45, 64), dtype=dtype, device="meta")
     keys = torch.empty((1, 2, 70, 64), dtype=dtype, device="meta")
-    name = operation_for("cuda", str(dtype), 64)
+    name = fused_attention_name("cuda", str(dtype), 64)
     assert name is not None
-    over_all = over_all_by(name, asked, keys, keys)
+    over_all = attend_all_keys(name, asked, keys, keys)
     assert over_all is not None
     found, sums = over_all
     assert found.shape == asked.shape
@@ -116,7 +116,7 @@ def test_many_queries_of_a_row_attend_to_its_own_keys_by_efficient_attention(
     """On tensors without numbers: the operations of a GPU cannot run here."""
     asked, own = (torch.empty((3, 2, count, 64), dtype=dtype, device="meta") for count in (3 * keys, keys))
     mask = torch.empty((3, 1, 3 * keys, keys), dtype=dtype, device="meta")
-    found, sums = over_own("flash_attention", asked, own, own, mask)
+    found, sums = attend_own_keys("flash_attention", asked, own, own, mask)
     assert (found.shape, found.dtype) == (asked.shape, dtype)
     assert (sums.shape, sums.dtype) == ((3, 2, 3 * keys), torch.float32)
 
@@ -127,8 +127,8 @@ def test_products_over_own_keys_are_what_the_operation_gives() -> None:
     mask = torch.zeros(3, 1, 4, 9)
     mask[1, :, :, 5:] = torch.finfo(torch.float32).min
     for found, expected in zip(
-        over_own("flash_attention", asked, keys, values, mask),
-        over_own("flash_attention_for_cpu", asked, keys, values, mask),
+        attend_own_keys("flash_attention", asked, keys, values, mask),
+        attend_own_keys("flash_attention_for_cpu", asked, keys, values, mask),
         strict=True,
     ):
         torch.testing.assert_close(found, expected)

@@ -74,6 +74,6 @@ def test_what_is_done_in_time_is_never_stopped_later(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(templates, "SECONDS", 0.0005)
     for _ in range(300):
         try:
-            assert templates.limited(lambda: sum(range(2000)) > 0)
+            assert templates.run_limited(lambda: sum(range(2000)) > 0)
         except templates.TemplateLimitError:
             continue

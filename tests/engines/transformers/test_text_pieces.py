@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, normalizers, pre_tokenizers
 
-from pytest_touchstone.engines.transformers.tokenizer import cut, splitter_of
+from pytest_touchstone.engines.transformers.tokenizer import cut_texts, splitter_of
 from tests.support.tiny import bytelevel_tokenizer, metaspace_tokenizer, wordpiece_tokenizer
 
 LLAMA = (
@@ -78,7 +78,7 @@ def test_texts_that_begin_alike_share_pieces() -> None:
 def test_what_a_text_shares_with_the_one_before_it_is_cut_alike(asked: list[tuple[int, str, str]]) -> None:
     split, pieces = splitter_of(plain()), list[str]()
     texts = ["the answer is far away. " * many + question + choice for many, question, choice in asked]
-    for text, (same, others) in zip(texts, cut(texts, split), strict=True):
+    for text, (same, others) in zip(texts, cut_texts(texts, split), strict=True):
         pieces = pieces[:same] + others
         assert pieces == split(text)
 

@@ -13,7 +13,7 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.formats.content import has_tokenizer_of
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.engines.transformers import tokenizer_files
-from pytest_touchstone.engines.transformers.loading import read_tokenizer, tokenizer_at
+from pytest_touchstone.engines.transformers.loading import load_tokenizer_at, read_tokenizer
 from tests.support.tiny import CORPUS
 
 NUMBERS = r"\p{N}{1,3}|[^\s\p{N}]+|\s+"
@@ -150,7 +150,7 @@ def test_a_class_that_does_as_its_file_stays_and_is_not_read_twice(
     made = GPT2Tokenizer(vocab={"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3}, merges=[("a", "b")])
     made.save_pretrained(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
-    monkeypatch.setattr(tokenizer_files, "_plain", None)
+    monkeypatch.setattr(tokenizer_files, "_load_tokenizer_json", None)
     found, notes = read(tmp_path)
     assert (type(found), notes) == (GPT2Tokenizer, ())
     assert {name: getattr(found, name) for name in end} == end
@@ -177,7 +177,7 @@ def test_a_broken_file_is_an_error_of_one_line(tmp_path: Path) -> None:
     folder = byte_level(tmp_path, "GPT2Tokenizer", "llama")
     (folder / "tokenizer.json").write_text("{}")
     with pytest.raises(CheckpointError, match="its tokenizer cannot be loaded") as caught:
-        tokenizer_at(folder, local_files_only=True)
+        load_tokenizer_at(folder, local_files_only=True)
     assert "\n" not in str(caught.value)
 
 

@@ -39,7 +39,7 @@ from pytest_touchstone.core.text import count
 from pytest_touchstone.engines.http.calls import Call, MalformedReplyError
 from pytest_touchstone.engines.http.capabilities import NEUTRAL, ServedModel, ServerCapabilities
 from pytest_touchstone.engines.http.replies import Json, check_prompt, parse_choices, usage_count
-from pytest_touchstone.engines.transformers.token_work import ChatMode, in_form, prepare
+from pytest_touchstone.engines.transformers.token_work import ChatMode, apply_chat_mode, prepare
 from pytest_touchstone.engines.transformers.tokenizer import THINKING, TextTokenizer
 
 FINISH_REASONS: Final[Mapping[str, FinishReason | None]] = {
@@ -404,7 +404,7 @@ def build_prompt(request: Generate, settings: TextSettings) -> ServerPrompt | Re
     """Return the prompt in the form in which the server gets it, or a refusal."""
     abilities, mode = settings.served_model.abilities, settings.mode
     chat = mode.chat and bool(request.turns)
-    formed = in_form(request, chat, mode)
+    formed = apply_chat_mode(request, chat, mode)
     if (fault := _why_unsupported(formed, mode, abilities, chat)) is not None:
         return Refusal(fault)
     begun = chat and request.turns[-1].role == "assistant"

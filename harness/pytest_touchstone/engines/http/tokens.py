@@ -90,14 +90,14 @@ def tokenizer_by_name(name: str, ask: AskAll) -> ServedTokenizer:
 
 
 def _load(name: str) -> Any:
-    from pytest_touchstone.engines.transformers.loading import load_tokenizer, tokenizer_at
+    from pytest_touchstone.engines.transformers.loading import load_tokenizer, load_tokenizer_at
     from pytest_touchstone.engines.transformers.mtp import load_tokenizer as load_mtp_tokenizer
 
     path = Path(name).expanduser()
     if path.is_dir() and has_tokenizer(path):
-        return tokenizer_at(path, local_files_only=True)
+        return load_tokenizer_at(path, local_files_only=True)
     if not path.exists() and is_hub_id(name):
-        return tokenizer_at(name)
+        return load_tokenizer_at(name)
     try:
         (info,) = resolve(name, seq_len=None, served=True)[:1]
     except CheckpointError as error:
@@ -107,10 +107,10 @@ def _load(name: str) -> Any:
 
 def _is_cached(name: str) -> bool:
     """Return whether the tokenizer of a Hub id is in the local cache."""
-    from pytest_touchstone.engines.transformers.loading import tokenizer_at
+    from pytest_touchstone.engines.transformers.loading import load_tokenizer_at
 
     try:
-        return tokenizer_at(name, local_files_only=True) is not None
+        return load_tokenizer_at(name, local_files_only=True) is not None
     except CheckpointError:
         return False
 

@@ -24,18 +24,22 @@ class TransformersFactory(EngineFactory):
     def open(self, info: CheckpointInfo, settings: ModelSettings) -> Engine:
         """Return the checkpoint, ready to answer. Raises ``CheckpointError`` when its files do not make that
         model."""
-        from pytest_touchstone.engines.transformers.pool import SharedModel, engine_of, load_quick
+        from pytest_touchstone.engines.transformers.pool import SharedModel, engine_of, load_fused
 
         if info.base is not None:
             return SharedModel(settings)(info)
-        return engine_of(info, load_quick(info, settings), settings)
+        return engine_of(info, load_fused(info, settings), settings)
 
     def fits(self, info: CheckpointInfo, settings: ModelSettings) -> bool:
         """Return whether twice the bytes of the weights are free for each of the run's processes that computes there.
 
         False where their number is not known.
         """
-        from pytest_touchstone.engines.transformers.devices import choose_device, free_memory, neighbours
+        from pytest_touchstone.engines.transformers.devices import (
+            choose_device,
+            free_memory,
+            processes_per_device,
+        )
 
         device = choose_device(settings.device)
         free = free_memory(device)
@@ -43,7 +47,7 @@ class TransformersFactory(EngineFactory):
             return False
         wide = settings.dtype == "float32" or (settings.dtype == "auto" and device.type == "cpu")
         needed = 2 * info.weights.parameters * (4 if wide else 2)
-        return needed * neighbours(settings.device, device, settings.processes) <= free
+        return needed * processes_per_device(settings.device, device, settings.processes) <= free
 
     def sharing(self, settings: ModelSettings) -> Callable[[CheckpointInfo], Engine]:
         """Return a function that opens a base and its adapters, with the base's weights loaded once."""

@@ -71,7 +71,7 @@ class Adapters:
         """
         name = str(info.path)
         if name not in self._known:
-            self._known[name] = _low_ranks(info, self._model)
+            self._known[name] = _load_low_ranks(info, self._model)
         return name
 
     def put_on(self, name: str | None) -> None:
@@ -81,7 +81,7 @@ class Adapters:
         for hook in self._hooks:
             hook.remove()
         pairs = [] if name is None else self._known[name]
-        self._hooks = [pair.module.register_forward_hook(partial(_add, pair)) for pair in pairs]
+        self._hooks = [pair.module.register_forward_hook(partial(_add_low_rank, pair)) for pair in pairs]
         self._on = name
 
     def drop(self, name: str) -> None:
@@ -91,7 +91,7 @@ class Adapters:
         self._known.pop(name, None)
 
 
-def _add(pair: _LowRank, _module: Any, given: tuple[Any, ...], output: torch.Tensor) -> torch.Tensor:
+def _add_low_rank(pair: _LowRank, _module: Any, given: tuple[Any, ...], output: torch.Tensor) -> torch.Tensor:
     """Return the module's output with the low-rank part added."""
     import torch
 
@@ -100,7 +100,7 @@ def _add(pair: _LowRank, _module: Any, given: tuple[Any, ...], output: torch.Ten
     return output.add_(low) if output.dtype == low.dtype else (output + low).to(output.dtype)
 
 
-def _low_ranks(info: CheckpointInfo, model: Any) -> list[_LowRank]:
+def _load_low_ranks(info: CheckpointInfo, model: Any) -> list[_LowRank]:
     """Return every pair with the module it is for, checked."""
     import torch
 
@@ -114,14 +114,14 @@ def _low_ranks(info: CheckpointInfo, model: Any) -> list[_LowRank]:
             f"{info.path}: {len(absent)} modules of the adapter are not in its base ({base}): "
             f"{', '.join(absent[:5])}; name its own base with --eval-base-model"
         )
-    if left_out := sorted(_wanted(info.path / CONFIG, config, modules) - set(pairs)):
+    if left_out := sorted(_targeted_modules(info.path / CONFIG, config, modules) - set(pairs)):
         raise CheckpointError(
             f"{info.path}: {CONFIG} targets {len(left_out)} modules for which there are no tensors: "
             f"{', '.join(left_out[:5])}; save the adapter again, or name its own base with --eval-base-model"
         )
     wrong = []
     for name, pair in pairs.items():
-        takes, gives = _sides(modules[name])
+        takes, gives = _linear_shape(modules[name])
         down, up = headers[pair.down].shape, headers[pair.up].shape
         if (down[1], up[0]) != (takes, gives):
             wrong.append(f"{name} {[up[0], down[1]]} in the adapter, {[gives, takes]} in the base")
@@ -150,7 +150,7 @@ def _tensors(folder: Path) -> dict[str, Any]:
         return dict(torch.load(folder / PICKLED, map_location="cpu", weights_only=True))
 
 
-def _sides(module: Any) -> tuple[int, int]:
+def _linear_shape(module: Any) -> tuple[int, int]:
     """Return the sizes of a linear module's input and output; (0, 0) for another module."""
     import torch
     from transformers.pytorch_utils import Conv1D
@@ -162,7 +162,7 @@ def _sides(module: Any) -> tuple[int, int]:
     return 0, 0
 
 
-def _wanted(where: Path, config: AdapterConfig, modules: dict[str, Any]) -> set[str]:
+def _targeted_modules(where: Path, config: AdapterConfig, modules: dict[str, Any]) -> set[str]:
     """Return the modules that the config names, all of which must have tensors.
 
     None are named by a config that takes all linear modules, excludes some, or chooses layers.
@@ -178,7 +178,7 @@ def _wanted(where: Path, config: AdapterConfig, modules: dict[str, Any]) -> set[
     linear = {
         name
         for name, module in modules.items()
-        if _sides(module) != (0, 0) and not hasattr(module, "merges")  # whose parts are modules too
+        if _linear_shape(module) != (0, 0) and not hasattr(module, "merges")  # whose parts are modules too
     }
     if isinstance(targets, str):
         return {name for name in linear if fits(rf"(?:{targets})\Z", name, where)}
@@ -204,7 +204,7 @@ def check_peft(info: CheckpointInfo) -> None:
         )
 
 
-def with_adapter(info: CheckpointInfo, base: LoadedModel) -> LoadedModel:
+def apply_peft_adapter(info: CheckpointInfo, base: LoadedModel) -> LoadedModel:
     """Return the model that PEFT's ``AutoPeftModelForCausalLM`` makes of a base and an adapter; the base stays as is.
 
     ``base`` has the tokenizer of the adapter, if that has one: its added tokens get embeddings.
@@ -218,11 +218,13 @@ def with_adapter(info: CheckpointInfo, base: LoadedModel) -> LoadedModel:
         # PEFT changes weights of the base when it loads such an adapter.
         initial = str(getattr(config, "init_lora_weights", True)).lower()
         changes_base = initial in ("pissa", "olora") or getattr(config, "kasa_config", None) is not None
-        rows = _rows(info, base)
-        model = _applied(info.path, config, base.model, changes_base=changes_base, rows=rows, seed=1)
+        rows = _embedding_rows(info, base)
+        model = _load_peft_model(info.path, config, base.model, changes_base=changes_base, rows=rows, seed=1)
         if not changes_base:
             first = _logits(model)
-            model = _applied(info.path, config, base.model, changes_base=changes_base, rows=rows, seed=2)
+            model = _load_peft_model(
+                info.path, config, base.model, changes_base=changes_base, rows=rows, seed=2
+            )
             if not bool(((_logits(model) - first).abs() <= _CLOSE * first.abs().max()).all()):
                 raise CheckpointError(
                     f"{info.path}: PEFT draws random numbers when it loads this adapter, so that the trained model "
@@ -247,7 +249,7 @@ def _config(folder: Path) -> Any:
     return config
 
 
-def _rows(info: CheckpointInfo, base: LoadedModel) -> int:
+def _embedding_rows(info: CheckpointInfo, base: LoadedModel) -> int:
     """Return the embeddings of the model that was trained: the base's; where the adapter has a tokenizer of its own,
     those that it stores, else as many as that has tokens, if the base has fewer."""
     table = base.model.get_input_embeddings()
@@ -261,10 +263,13 @@ def _rows(info: CheckpointInfo, base: LoadedModel) -> int:
     return max(rows, len(base.tokenizer))
 
 
-def _applied(folder: Path, config: Any, base: Any, *, changes_base: bool, rows: int, seed: int) -> Any:
+def _load_peft_model(
+    folder: Path, config: Any, base: Any, *, changes_base: bool, rows: int, seed: int
+) -> Any:
     """Return modules with the adapter, which share the unchanged weights of the base.
 
-    With ``changes_base``, PEFT may change any weight of the base, so all are copied first. The model gets ``rows`` embeddings; what is drawn for those that neither base nor adapter has is the seed's.
+    With ``changes_base``, PEFT may change any weight of the base, so all are copied first. The model gets ``rows``
+    embeddings; ``seed`` determines the random values of those that neither base nor adapter has.
     """
     import torch
     from peft import PeftModel, get_peft_model_state_dict
@@ -286,7 +291,7 @@ def _applied(folder: Path, config: Any, base: Any, *, changes_base: bool, rows: 
         except KeyError as error:  # of a whole module that the config names
             if (name := error.args[0] if error.args else None) in tensors:
                 raise
-            _check_all(
+            _check_none(
                 folder, [str(name)], f"missing from the adapter's weights, though {CONFIG} names its module"
             )
         mapping = getattr(tree, "_checkpoint_conversion_mapping", {})
@@ -294,8 +299,10 @@ def _applied(folder: Path, config: Any, base: Any, *, changes_base: bool, rows: 
     missing = set(report.missing_keys)
     if config.peft_type != "LORA":  # whose tensors alone PEFT misses reliably
         missing = get_peft_model_state_dict(model, save_embedding_layers=False).keys() - tensors.keys()
-    _check_all(folder, missing, "missing from the adapter's weights")
-    _check_all(folder, _placeless(folder, report), "in the adapter's weights without a place in the model")
+    _check_none(folder, missing, "missing from the adapter's weights")
+    _check_none(
+        folder, _unused_tensors(folder, report), "in the adapter's weights without a place in the model"
+    )
     for weight in weights.values():
         copied = memo[id(weight)]
         if copied is not weight and copied.dtype == weight.dtype and torch.equal(copied, weight):
@@ -303,7 +310,7 @@ def _applied(folder: Path, config: Any, base: Any, *, changes_base: bool, rows: 
     return model.get_base_model().eval()
 
 
-def _placeless(folder: Path, report: Any) -> list[str]:
+def _unused_tensors(folder: Path, report: Any) -> list[str]:
     """Return the tensors that PEFT leaves out, but for copies of those that it takes: it saves some under two names."""
     import torch
 
@@ -313,7 +320,7 @@ def _placeless(folder: Path, report: Any) -> list[str]:
     return [name for name in unexpected if not any(torch.equal(tensors[name], tensor) for tensor in taken)]
 
 
-def _check_all(folder: Path, names: Iterable[str], what: str) -> None:
+def _check_none(folder: Path, names: Iterable[str], what: str) -> None:
     if sorted_names := sorted(names):
         raise CheckpointError(
             f"{folder}: {count(len(sorted_names), 'tensor')} {what}: {join_names(sorted_names, 5)}; "

@@ -88,13 +88,19 @@ CANNOT: Final = (
 """The exceptions that a model's code raises in a probe when it does not support the way that is tried."""
 
 
-def largest(actual: torch.Tensor, expected: torch.Tensor) -> float:
+def largest_difference(actual: torch.Tensor, expected: torch.Tensor) -> float:
     """Return the largest difference of a logit; NaN where one is NaN."""
-    return float(_off(actual, expected).abs().max())
+    return float(_differences(actual, expected).abs().max())
 
 
 def difference(
-    model: Any, plain: Way, other: Way, *, apart: Apart = largest, what: str = "a logit", most: float = 1.0
+    model: Any,
+    plain: Way,
+    other: Way,
+    *,
+    apart: Apart = largest_difference,
+    what: str = "a logit",
+    most: float = 1.0,
 ) -> str | None:
     """Return None where the other way is as correct as the plain one, else the difference, or what the model's code
     raised.
@@ -127,8 +133,8 @@ def difference(
     if not off <= exact:
         return f"{what} is {off:.2g} off in float32 arithmetic"
     by_place = _has_experts(model)
-    usual_error = error_of(expected, expected_exactly, by_place=by_place)
-    other_error = error_of(actual, expected_exactly, by_place=by_place)
+    usual_error = root_mean_square_error(expected, expected_exactly, by_place=by_place)
+    other_error = root_mean_square_error(actual, expected_exactly, by_place=by_place)
     if other_error <= max(FACTOR * usual_error, BOUND["torch.float32"]):
         return None
     times = other_error / max(usual_error, 1e-9)
@@ -142,18 +148,18 @@ def _has_experts(model: Any) -> bool:
     return any("experts" in name and isinstance(value, int) and value > 1 for name, value in numbers.items())
 
 
-def error_of(actual: torch.Tensor, exact: torch.Tensor, *, by_place: bool) -> float:
+def root_mean_square_error(actual: torch.Tensor, exact: torch.Tensor, *, by_place: bool) -> float:
     """Return the root of the mean square of the differences over all logits, or the median of it over the places.
 
     NaN where a difference is NaN or infinite.
     """
-    squares = _off(actual, exact).double().square().mean(dim=-1)
+    squares = _differences(actual, exact).double().square().mean(dim=-1)
     if not bool(squares.isfinite().all()):
         return math.nan
     return float((squares.median() if by_place else squares.mean()).sqrt())
 
 
-def _off(actual: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+def _differences(actual: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
     """Return the differences, 0 where both are the same infinity."""
     import torch
 
@@ -171,8 +177,8 @@ class VerifiedKernels:
     """The ways admitted for one model; nothing is remembered without a folder."""
 
     def __init__(self, model: Any, folder: Path | None) -> None:
-        self._path = None if folder is None else folder / f"{_key(model)}.json"
-        self._known = _read(self._path)
+        self._path = None if folder is None else folder / f"{_model_key(model)}.json"
+        self._known = _read_verified(self._path)
 
     def tried(self, way: str, probe: Callable[[], str | None]) -> str | None:
         """Return None where the way is known, or where the probe finds no difference; else the difference."""
@@ -183,7 +189,7 @@ class VerifiedKernels:
         self._known.add(way)
         if self._path is not None:
             with suppress(OSError):  # where nothing can be written, the next start probes again
-                write_atomic(self._path, json.dumps(sorted(self._known | _read(self._path))))
+                write_atomic(self._path, json.dumps(sorted(self._known | _read_verified(self._path))))
                 keep_newest(self._path.parent, "*.json", _MOST)
         return None
 
@@ -201,7 +207,7 @@ def folder_for(model: Any) -> Path | None:
     return cache_folder("ways") if bytes_of_weights(model) >= _LEAST * size else None
 
 
-def _read(path: Path | None) -> set[str]:
+def _read_verified(path: Path | None) -> set[str]:
     """Return the ways in a file; none where it is missing or damaged."""
     with suppress(OSError, ValueError):
         ways = read_json(path) if path is not None else []
@@ -209,18 +215,18 @@ def _read(path: Path | None) -> set[str]:
     return set()
 
 
-def _key(model: Any) -> str:
+def _model_key(model: Any) -> str:
     """Return a hash of all that the outcome of a probe depends on, but for the weights' values."""
     import torch
 
     shapes = [[name, list(tensor.shape), str(tensor.dtype)] for name, tensor in model.state_dict().items()]
     config = {name: value for name, value in model.config.to_dict().items() if "name_or_path" not in name}
-    device = f"{model.device.type} {cpu.description()}"
+    device = f"{model.device.type} {cpu.describe_cpu()}"
     if model.device.type == "cuda":
         device = f"cuda {torch.cuda.get_device_name(model.device)} {torch.version.cuda}"
     facts = [
         *(type(model).__qualname__, str(model.dtype), getattr(model, "drafts", 0)),
-        *(device, *devices_of(model)[1:], version("torch"), version("transformers"), _code()),
+        *(device, *devices_of(model)[1:], version("torch"), version("transformers"), _hash_code()),
         *(config, model.config.get_text_config()._attn_implementation, shapes),
     ]
     text = json.dumps(facts, default=str)
@@ -228,7 +234,7 @@ def _key(model: Any) -> str:
 
 
 @functools.cache
-def _code() -> str:
+def _hash_code() -> str:
     digest = hashlib.sha256()
     for path in sorted(
         path for path in Path(__file__).parent.rglob("*") if path.suffix in (".py", ".c", ".h")

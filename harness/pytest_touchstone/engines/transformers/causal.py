@@ -1,7 +1,7 @@
 """The engine of causal language models: log-likelihoods of continuations and of whole texts, and generated texts.
 
-Sequences are scored with every shared prefix computed once (``shared_prefix``). A probe is tried when the model is
-loaded; if its scores differ that way, sequences are computed one per row (``padded``).
+Sequences are scored with every shared prefix computed once (``PrefixTreeScorer``). A probe is tried when the model is
+loaded; if its scores differ that way, sequences are computed one per row (``PaddedScorer``).
 
 Texts are generated many at once (``batch``). A second probe is tried before the first of them; if it differs, texts
 are generated one by one (``step``).
@@ -25,7 +25,7 @@ from pytest_touchstone.engines.transformers.base import ModelEngine
 from pytest_touchstone.engines.transformers.compat import quiet
 from pytest_touchstone.engines.transformers.fused_layers import prepare_steps
 from pytest_touchstone.engines.transformers.generation.batch import BatchGenerator, most_rows
-from pytest_touchstone.engines.transformers.generation.sequence import StopTokens, ends_of
+from pytest_touchstone.engines.transformers.generation.sequence import StopTokens, stop_tokens_of
 from pytest_touchstone.engines.transformers.generation.step import (
     DecodeStep,
     SequentialGenerator,
@@ -45,7 +45,7 @@ from pytest_touchstone.engines.transformers.token_work import (
     prepare,
     texts_of,
 )
-from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer, frame
+from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer, special_token_frame
 
 if TYPE_CHECKING:
     import torch
@@ -85,7 +85,7 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
         self._tokenizer = TextTokenizer(loaded.tokenizer).with_reasoning(
             settings.think_end, settings.thinking
         )
-        if end := frame(loaded.tokenizer)[1]:
+        if end := special_token_frame(loaded.tokenizer)[1]:
             what = join_names([repr(loaded.tokenizer.decode([token])) for token in end], 3)
             self._note(
                 f"its tokenizer puts {what} after a text, which is left out: a text that is asked about goes on"
@@ -295,7 +295,7 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
             return self._generation
         if self._model.device.type in VLLM_ON and self._texts == "auto" and not finds_vllm():
             self._note(NO_VLLM)
-        ends = ends_of(self._model, self._tokenizer)
+        ends = stop_tokens_of(self._model, self._tokenizer)
         probe = _tails(min(_PROBE_TOKENS, self.info.seq_len), self._rows)
         if self._shared is not None:
             self._generation = self._together(self._shared, ends, probe)

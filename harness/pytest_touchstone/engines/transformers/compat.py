@@ -193,7 +193,7 @@ def pages_let_go() -> Iterator[None]:
         # is no tensor yet, and a tensor may be of a mapped pickle.
         is_mapped = not isinstance(tensor, torch.Tensor) or cpu.MappedFiles().hold(tensor)
         if result.data_ptr() != source.data_ptr() and is_mapped:
-            cpu.let_go(source)
+            cpu.release_pages(source)
         return result
 
     core_model_loading._materialize_copy = copied
@@ -310,7 +310,7 @@ _HARMLESS: Final = re.compile(
     | legacy\ value\ of\ the\ official         # Gemma's activation, which is corrected
     | use\ of\ this\ field\ over\ `original_max_position   # another way to write the same factor
     | longer\ than\ the\ specified\ maximum    # texts are cut by the harness, which counts them
-    | new\ (embeddings|lm_head\ weights)\ will\ be\ initialized   # ``with_adapter`` tells whether they matter
+    | new\ (embeddings|lm_head\ weights)\ will\ be\ initialized   # ``apply_peft_adapter`` tells whether they matter
     | (could\ not\ query|out\ of)\ device\ memory | caching\ allocator   # where memory comes from
     """,
     re.VERBOSE | re.IGNORECASE | re.DOTALL,

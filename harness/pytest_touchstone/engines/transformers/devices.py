@@ -91,7 +91,7 @@ class MemoryBudget:
 
     def kept(self, device: Any) -> int:
         """Return the bytes of prefixes that are kept from call to call."""
-        most, eighth = _of_device(_MOST_KEPT, device), self.part(1)
+        most, eighth = _limit_for(_MOST_KEPT, device), self.part(1)
         return most if eighth is None else min(most, eighth)
 
     def too_long(self, tokens: int) -> str | None:
@@ -126,7 +126,7 @@ class BatchBudget:
         self._told = False
 
     @property
-    def places(self) -> int:
+    def logit_positions(self) -> int:
         """The most places of a pass at which logits are computed."""
         return self.logits // self.vocabulary
 
@@ -166,9 +166,11 @@ def first_batch_budget(
     """
     device, settings = model.device, settings or ModelSettings()
     free = bytes_of(settings.memory or _DEFAULT, free_memory(device))
-    whole = None if free is None else free // neighbours(settings.device, device, settings.processes)
+    whole = (
+        None if free is None else free // processes_per_device(settings.device, device, settings.processes)
+    )
     allowance = MemoryBudget(whole, _costs(model), settings.memory)
-    tokens, logits = _of_device(_MOST_TOKENS, device), _of_device(_MOST_LOGITS, device)
+    tokens, logits = _limit_for(_MOST_TOKENS, device), _limit_for(_MOST_LOGITS, device)
     for_logits, costs = allowance.part(1), allowance.costs
     least = max(4 * _LEAST_TOKENS * costs.token, 8 * vocabulary * costs.logit)
     if settings.memory is not None and whole is not None and whole < least:
@@ -238,7 +240,7 @@ def _costs(model: Any) -> Costs:
     )
 
 
-def _of_device(table: dict[str, int], device: Any) -> int:
+def _limit_for(table: dict[str, int], device: Any) -> int:
     return table.get(device.type, table["cpu"])
 
 
@@ -312,7 +314,7 @@ def choose_device(wanted: str, environ: Mapping[str, str] = os.environ) -> torch
     return torch.device(wanted)
 
 
-def neighbours(wanted: str, device: torch.device, processes: int) -> int:
+def processes_per_device(wanted: str, device: torch.device, processes: int) -> int:
     """Return how many of the run's processes compute on the device, where ``wanted`` is ``--eval-device``."""
     if device.type != "cuda" or wanted.startswith("cuda:"):
         return max(1, processes)
@@ -321,7 +323,7 @@ def neighbours(wanted: str, device: torch.device, processes: int) -> int:
 
 def copies_notes(wanted: str, device: torch.device, processes: int) -> tuple[str, ...]:
     """Return a note where several processes of the run compute on one GPU, each with weights of its own there."""
-    if device.type != "cuda" or (held := neighbours(wanted, device, processes)) < 2:
+    if device.type != "cuda" or (held := processes_per_device(wanted, device, processes)) < 2:
         return ()
     gpus = gpu_count()
     return (
@@ -357,7 +359,7 @@ def to_device(values: Sequence[Any], device: torch.device, dtype: torch.dtype | 
     """Return numbers of the host as a tensor on the device."""
     import torch
 
-    return moved(torch.tensor(values, dtype=dtype), device)
+    return move_to_device(torch.tensor(values, dtype=dtype), device)
 
 
 def all_to_device(
@@ -369,12 +371,12 @@ def all_to_device(
     tensors = [torch.as_tensor(values, dtype=torch.long) for values in parts]
     if device.type not in PINNED:
         return tuple(tensor.to(device) for tensor in tensors)
-    whole = moved(torch.cat([tensor.flatten() for tensor in tensors]), device)
+    whole = move_to_device(torch.cat([tensor.flatten() for tensor in tensors]), device)
     sent = torch.split(whole, [tensor.numel() for tensor in tensors])
     return tuple(flat.view(shaped.shape) for flat, shaped in zip(sent, tensors, strict=True))
 
 
-def moved(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+def move_to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """Return a tensor of the host on the device."""
     if device.type not in PINNED:
         return tensor if device.type == "cpu" else tensor.to(device)

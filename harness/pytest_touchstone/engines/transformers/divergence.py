@@ -107,9 +107,9 @@ def divergences(texts: Sequence[str], reference: Side, candidate: Side) -> Diver
             second.windows(texts)  # there may be a token that it does not know
         for batch, batch_works, expected in zip(batches, parts, waiting, strict=True):
             if isinstance(second, CausalEngine):
-                _compare(totals, batch_works, expected, second.logits(batch_works), candidate.info)
+                _add_divergences(totals, batch_works, expected, second.logits(batch_works), candidate.info)
             else:
-                _bound(totals, batch_works, expected, second.most_probable(batch_works, MOST))
+                _add_bounds(totals, batch_works, expected, second.most_probable(batch_works, MOST))
             tokens = [number for number in batch for _ in works[number].targets]
             totals.windows += tokens
             totals.documents += [owners[number] for number in tokens]
@@ -202,7 +202,7 @@ def _read(file: Any, works: Sequence[TokenWork], rows: int) -> torch.Tensor:
     return torch.from_numpy(numbers.reshape(-1, rows))
 
 
-def _compare(
+def _add_divergences(
     totals: Divergences,
     works: Sequence[TokenWork],
     expected: torch.Tensor,
@@ -237,7 +237,7 @@ def _compare(
         totals.same_top += (p.argmax(-1) == q.argmax(-1)).tolist()
 
 
-def _bound(
+def _add_bounds(
     totals: Divergences,
     works: Sequence[TokenWork],
     expected: torch.Tensor,

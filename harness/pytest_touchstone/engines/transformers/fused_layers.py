@@ -31,7 +31,7 @@ from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.agreement import CANNOT
 from pytest_touchstone.engines.transformers.compat import cache_argument
 from pytest_touchstone.engines.transformers.kv_cache import SlotCache, SlotCaches
-from pytest_touchstone.engines.transformers.split_attention import FEW, NAME, beside
+from pytest_touchstone.engines.transformers.split_attention import FEW, NAME, attached_parts
 
 if TYPE_CHECKING:
     import torch
@@ -68,13 +68,13 @@ def fuse(model: Any, then: Callable[[Any], object] | None = None) -> int:
 
     if not isinstance(model, torch.nn.Module):
         return 0
-    layers = [layer for layer in model.modules() if _can(layer)]
+    layers = [layer for layer in model.modules() if _is_fusable(layer)]
     # A pass leaves its mark on models without such layers: BigBird attends otherwise then.
-    arguments = _arguments(model, layers) if layers else {}
-    first = {_kind(layer): layer for layer in reversed(arguments)}
-    right = {kind for kind, layer in first.items() if _right(layer, arguments[layer])}
+    arguments = _layer_arguments(model, layers) if layers else {}
+    first = {_layer_kind(layer): layer for layer in reversed(arguments)}
+    right = {kind for kind, layer in first.items() if _agrees(layer, arguments[layer])}
     files = cpu.MappedFiles()
-    layers = [layer for layer in arguments if _kind(layer) in right]
+    layers = [layer for layer in arguments if _layer_kind(layer) in right]
     for layer in layers:
         _fuse(layer, files)
         if then is not None:
@@ -82,7 +82,7 @@ def fuse(model: Any, then: Callable[[Any], object] | None = None) -> int:
     return len(layers)
 
 
-def _can(layer: Any) -> bool:
+def _is_fusable(layer: Any) -> bool:
     """Return whether a module has the parts of one of Llama's or Qwen3's decoder layers, and weights on one device that
     ``_DEVICES`` has."""
     import torch
@@ -115,7 +115,7 @@ def head_norms(attention: Any) -> tuple[Any, ...]:
     return (attention.q_norm, attention.k_norm) if hasattr(attention, "q_norm") else ()
 
 
-def _arguments(model: Any, layers: Sequence[Any]) -> dict[Any, tuple[tuple[Any, ...], dict[str, Any]]]:
+def _layer_arguments(model: Any, layers: Sequence[Any]) -> dict[Any, tuple[tuple[Any, ...], dict[str, Any]]]:
     """Return the arguments of each of these layers beside hidden states, in a pass that goes by all of them.
 
     None where the model cannot do that.
@@ -143,7 +143,7 @@ def _arguments(model: Any, layers: Sequence[Any]) -> dict[Any, tuple[tuple[Any, 
     return arguments
 
 
-def _kind(layer: Any) -> Hashable:
+def _layer_kind(layer: Any) -> Hashable:
     """Return what the code of a layer depends on, but for tensors and the layer's number."""
     return tuple(
         (
@@ -158,7 +158,7 @@ def _kind(layer: Any) -> Hashable:
     )
 
 
-def _right(layer: Any, given: tuple[tuple[Any, ...], dict[str, Any]]) -> bool:
+def _agrees(layer: Any, given: tuple[tuple[Any, ...], dict[str, Any]]) -> bool:
     """Return whether a layer that computes this way gives the same numbers, by a trial with these arguments."""
     import torch
 
@@ -182,7 +182,10 @@ def _fuse(layer: Any, files: cpu.MappedFiles) -> None:
 
     attention, feed = layer.self_attn, layer.mlp
     with torch.inference_mode(False), torch.no_grad():
-        layer.qkv_proj, layer.gate_up_proj = _merged(attention, _QKV), _merged(feed, _GATE_UP)
+        layer.qkv_proj, layer.gate_up_proj = (
+            _merge_projections(attention, _QKV),
+            _merge_projections(feed, _GATE_UP),
+        )
     layer.own_type, layer.head_norms = layer.qkv_proj.weight.dtype, head_norms(attention)
     plain: Any = type(layer)
     layer.__class__ = _fused_class(plain)
@@ -195,7 +198,7 @@ def _fuse(layer: Any, files: cpu.MappedFiles) -> None:
             files.let_go(projection.weight)
 
 
-def _merged(parent: Any, names: tuple[str, ...]) -> torch.nn.Linear:
+def _merge_projections(parent: Any, names: tuple[str, ...]) -> torch.nn.Linear:
     """Return linear layers of the same input as one, their outputs behind each other."""
     import torch
 
@@ -277,18 +280,22 @@ def _fused_class(plain: Any) -> type[Any]:
             unfused: torch.Tensor = plain.forward(self, hidden_states, **more)
             return unfused
         cache = more.pop(cache_name, None)
-        attention, by_kernels = self.self_attn, cpu.computes(hidden_states)
+        attention, by_kernels = self.self_attn, cpu.has_kernels_for(hidden_states)
         rows, length, _ = hidden_states.shape
-        hidden: torch.Tensor = norm_by(self.input_layernorm, hidden_states, by_kernels=by_kernels)
-        heads = _outputs(self.qkv_proj, attention, _QKV, hidden).view(rows, length, -1, attention.head_dim)
+        hidden: torch.Tensor = apply_norm(self.input_layernorm, hidden_states, by_kernels=by_kernels)
+        heads = _merged_outputs(self.qkv_proj, attention, _QKV, hidden).view(
+            rows, length, -1, attention.head_dim
+        )
         keys = heads.shape[2] // (attention.num_key_value_groups + 2)
         if by_kernels:
             count = heads.shape[2] - keys
             norms = zip(self.head_norms, (count - keys, keys), strict=False)
-            cpu.turn(heads, count, *position_embeddings, list(norms))
+            cpu.apply_rotary(heads, count, *position_embeddings, list(norms))
             both = heads[:, :, :-keys].transpose(1, 2)
         else:
-            both = turned(normed_heads(self.head_norms, heads, keys), *position_embeddings).transpose(1, 2)
+            both = apply_rotary(
+                apply_head_norms(self.head_norms, heads, keys), *position_embeddings
+            ).transpose(1, 2)
         key, value = both[:, -keys:], heads[:, :, -keys:].transpose(1, 2)
         if cache is not None:
             key, value = cache.update(key, value, attention.layer_idx)
@@ -305,10 +312,10 @@ def _fused_class(plain: Any) -> type[Any]:
                 states[self.wanted].unsqueeze(0) for states in (attended, hidden_states)
             )
         hidden = attention.o_proj(attended).add_(hidden_states)
-        between = norm_by(self.post_attention_layernorm, hidden, by_kernels=by_kernels)
-        gates_and_ups = _outputs(self.gate_up_proj, self.mlp, _GATE_UP, between)
+        between = apply_norm(self.post_attention_layernorm, hidden, by_kernels=by_kernels)
+        gates_and_ups = _merged_outputs(self.gate_up_proj, self.mlp, _GATE_UP, between)
         if by_kernels:
-            between = cpu.gated(gates_and_ups)
+            between = cpu.silu_gate(gates_and_ups)
         else:
             gate, up = gates_and_ups.chunk(2, -1)
             between = silu(gate).mul_(up)
@@ -319,7 +326,7 @@ def _fused_class(plain: Any) -> type[Any]:
     return type(plain.__name__, (plain,), members)
 
 
-def _outputs(merged: Any, parent: Any, names: tuple[str, ...], hidden: torch.Tensor) -> torch.Tensor:
+def _merged_outputs(merged: Any, parent: Any, names: tuple[str, ...], hidden: torch.Tensor) -> torch.Tensor:
     """Return a merged layer's outputs, with what hooks on its parts make of theirs: an adapter's low ranks."""
     import torch
 
@@ -337,7 +344,7 @@ def _outputs(merged: Any, parent: Any, names: tuple[str, ...], hidden: torch.Ten
     return torch.cat(changed, dim=-1)
 
 
-def norm_by(norm: Any, states: torch.Tensor, *, by_kernels: bool) -> torch.Tensor:
+def apply_norm(norm: Any, states: torch.Tensor, *, by_kernels: bool) -> torch.Tensor:
     """Return states [..., width] by a norm of Llama's form; ``by_kernels``: by them where they take its weights."""
     import torch
 
@@ -346,7 +353,7 @@ def norm_by(norm: Any, states: torch.Tensor, *, by_kernels: bool) -> torch.Tenso
     return torch.rms_norm(states, states.shape[-1:], norm.weight, norm.variance_epsilon)
 
 
-def normed_heads(norms: tuple[Any, ...], heads: torch.Tensor, keys: int) -> torch.Tensor:
+def apply_head_norms(norms: tuple[Any, ...], heads: torch.Tensor, keys: int) -> torch.Tensor:
     """Return the heads of queries and keys of [rows, tokens, heads, width], whose last are ``keys`` of keys and as many
     of values, by the norms that an attention has for them."""
     import torch
@@ -354,10 +361,10 @@ def normed_heads(norms: tuple[Any, ...], heads: torch.Tensor, keys: int) -> torc
     if not norms:
         return heads[:, :, :-keys]
     parts = zip(norms, (heads[:, :, : -2 * keys], heads[:, :, -2 * keys : -keys]), strict=True)
-    return torch.cat([norm_by(norm, normed, by_kernels=False) for norm, normed in parts], dim=2)
+    return torch.cat([apply_norm(norm, normed, by_kernels=False) for norm, normed in parts], dim=2)
 
 
-def turned(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+def apply_rotary(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
     """Return heads [rows, tokens, heads, width] turned by rotary embeddings [rows, tokens, width]."""
     import torch
 
@@ -376,7 +383,11 @@ _PARTS: Final = {"embed_tokens", "layers", "norm", "rotary_emb"}
 
 def fuse_steps(model: Any) -> bool:
     """Make a model of Llama's parts, whose layers are all fused, compute its steps this way; return whether it does."""
-    if steps_are_fused(model) or _names(model) != {"model", "lm_head"} or _names(model.model) != _PARTS:
+    if (
+        steps_are_fused(model)
+        or _child_names(model) != {"model", "lm_head"}
+        or _child_names(model.model) != _PARTS
+    ):
         return False
     if not len(model.model.layers) or not all(hasattr(layer, "qkv_proj") for layer in model.model.layers):
         return False
@@ -406,7 +417,7 @@ def last_layer(model: Any) -> Any | None:
     return None if not steps_are_fused(model) or _has_hooks(model) else model.model.layers[-1]
 
 
-def _names(module: Any) -> set[str]:
+def _child_names(module: Any) -> set[str]:
     return {name for name, _ in getattr(module, "named_children", tuple)()}
 
 
@@ -430,7 +441,7 @@ def _stepping_class(plain: Any) -> type[Any]:
             and not self.training
             and not _has_hooks(self)
         )
-        hidden = _hidden(self, more[cache_name], more) if is_step else None
+        hidden = _compute_step(self, more[cache_name], more) if is_step else None
         if hidden is None:
             return plain.forward(self, *given, **more)
         return CausalLMOutputWithPast(logits=self.lm_head(hidden))
@@ -445,7 +456,7 @@ def _has_hooks(model: Any) -> bool:
     return any(module._forward_hooks or module._forward_pre_hooks for module in model.step_modules)
 
 
-def _hidden(model: Any, past: SlotCache | SlotCaches, given: dict[str, Any]) -> torch.Tensor | None:
+def _compute_step(model: Any, past: SlotCache | SlotCaches, given: dict[str, Any]) -> torch.Tensor | None:
     """Return the last hidden states [rows, tokens, width] of a step; None where the kernels do not compute it."""
     inner = model.model
     states = inner.embed_tokens(given["input_ids"])
@@ -454,7 +465,7 @@ def _hidden(model: Any, past: SlotCache | SlotCaches, given: dict[str, Any]) -> 
     masks = given["attention_mask"]
     by_kind = masks if isinstance(masks, dict) else {None: masks}
     each: dict[str | None, Sequence[torch.Tensor]] = {
-        kind: beside(mask) or [mask] for kind, mask in by_kind.items()
+        kind: attached_parts(mask) or [mask] for kind, mask in by_kind.items()
     }
     only = next(iter(each.values())) if len(each) == 1 else None
     kinds = getattr(inner.config, "layer_types", None) or [None] * len(inner.layers)

@@ -48,7 +48,7 @@ def finish(info: CheckpointInfo, model: Any, report: dict[str, Any]) -> None:
     import torch
 
     header = read_gguf(info.path)
-    if left := sorted(header.tensors - _placed(header, model)):
+    if left := sorted(header.tensors - _placed_tensors(header, model)):
         raise refusal(info.path, f"holds {join_names(left, 3)}")
     if getattr(model.config, "attention_bias", False) or getattr(model.config, "mlp_bias", False):
         absent = [name for name in report["missing_keys"] if name.endswith("_proj.bias")]
@@ -91,7 +91,7 @@ def _divide_frequencies(path: Path, model: Any) -> None:
         raise refusal(path, f"holds {ROPE_FREQUENCIES} of {len(divisors)} numbers")
 
 
-def _placed(header: GgufHeader, model: Any) -> set[str]:
+def _placed_tensors(header: GgufHeader, model: Any) -> set[str]:
     """Return the names of the file's tensors that Transformers puts into the model, and of those that we do."""
     from transformers import modeling_gguf_pytorch_utils as theirs
     from transformers.integrations.gguf import is_gguf_arch_supported

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.engines.transformers import cpu
 from pytest_touchstone.engines.transformers.agreement import UnsupportedError
-from pytest_touchstone.engines.transformers.prefix_tree import common, nearest
-from pytest_touchstone.engines.transformers.split_attention import put_behind, put_beside
+from pytest_touchstone.engines.transformers.prefix_tree import common_prefix_length, longest_prefix_match
+from pytest_touchstone.engines.transformers.split_attention import attach_cache_parts, attach_prefix
 
 if TYPE_CHECKING:
     import torch
@@ -116,7 +116,7 @@ class PrefixSharedCache(_Cache):
             keys, values = keys.contiguous(), values.contiguous()
             self._made[layer_idx] = (keys, values)
         if self._split and self.prefix.layers:
-            return put_behind(new_keys_values[0], self.prefix.layers[layer_idx]), new_keys_values[1]
+            return attach_prefix(new_keys_values[0], self.prefix.layers[layer_idx]), new_keys_values[1]
         return keys, values
 
     def made(self, tokens: tuple[int, ...]) -> KeyValues:
@@ -141,7 +141,7 @@ class PrefixCache:
         """Return the longest stored prefix of ``tokens``, perhaps nothing."""
         best, length = None, 0
         for entry in self._entries:
-            if (shared := common(entry.tokens, tokens)) > length:
+            if (shared := common_prefix_length(entry.tokens, tokens)) > length:
                 best, length = entry, shared
         if best is None:
             return KeyValues()
@@ -154,7 +154,9 @@ class PrefixCache:
         if len(made.tokens) < WORTH_KEEPING or made.bytes > self._most_bytes:
             return
         self._entries = [
-            entry for entry in self._entries if common(entry.tokens, made.tokens) < len(entry.tokens)
+            entry
+            for entry in self._entries
+            if common_prefix_length(entry.tokens, made.tokens) < len(entry.tokens)
         ]
         self._entries.append(made)
         while (
@@ -168,13 +170,15 @@ class PrefixCache:
         order = sorted(sequences)
         hints = set()
         for tokens in (self._last, *(entry.tokens for entry in self._entries)):
-            closest = nearest(order, tokens)
-            length = 0 if closest is None else common(tokens, order[closest])
+            closest = longest_prefix_match(order, tokens)
+            length = 0 if closest is None else common_prefix_length(tokens, order[closest])
             if length >= WORTH_KEEPING:
                 hints.add(tokens[:length])
         # The half of the sequences that stands in the middle of their order begins with this.
         middle = order[len(order) // 2]
-        self._last = middle[: min(common(middle, order[len(order) * quarter // 4]) for quarter in (1, 3))]
+        self._last = middle[
+            : min(common_prefix_length(middle, order[len(order) * quarter // 4]) for quarter in (1, 3))
+        ]
         return hints
 
     def clear(self) -> None:
@@ -192,7 +196,7 @@ _SPARE: Final = 2
 _DENSE: Final = 4
 """The bytes of a number from which rows of a buffer may lie apart: products of smaller ones copy such rows."""
 
-Held = list[tuple["torch.Tensor", "torch.Tensor"]]
+SlotKeyValues = list[tuple["torch.Tensor", "torch.Tensor"]]
 """Keys and values [heads, tokens, width] of one slot, by layer."""
 
 
@@ -203,9 +207,9 @@ class EndedRow:
 
     tokens: tuple[int, ...]
     prefix: KeyValues
-    held: Held
+    held: SlotKeyValues
 
-    def between(self, begin: int, end: int) -> Held:
+    def between(self, begin: int, end: int) -> SlotKeyValues:
         """Return the keys and values of some of the tokens."""
         import torch
 
@@ -282,7 +286,7 @@ class SlotCache(_Cache):
 
         """
         self.first, self.count, self._at, self.until = first, count, at, until
-        self.reserve(first + count, enlarged(self.columns, until))
+        self.reserve(first + count, grown_columns(self.columns, until))
         self._written = max(self._written, until)
 
     def reserve(self, rows: int, columns: int = 0) -> None:
@@ -303,7 +307,7 @@ class SlotCache(_Cache):
         travels with the keys, and only ``split_attention`` finds it.
         """
         stored = self.store(keys, values, layer_idx)
-        return stored if stored[0].dtype == keys.dtype else (put_beside(keys, [stored]), values)
+        return stored if stored[0].dtype == keys.dtype else (attach_cache_parts(keys, [stored]), values)
 
     def store(
         self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int
@@ -342,9 +346,9 @@ class SlotCache(_Cache):
         """Return the keys and values that the selected rows attend to in a layer."""
         end = self.first + self.count
         keys, values = (buffer[self.first : end, :, : self.until] for buffer in self.layers[layer_idx])
-        return put_behind(keys, self.prefix.layers[layer_idx] if self.past else None), values
+        return attach_prefix(keys, self.prefix.layers[layer_idx] if self.past else None), values
 
-    def take(self, slot: int, length: int | None = None) -> Held:
+    def take(self, slot: int, length: int | None = None) -> SlotKeyValues:
         """Return a copy of what a slot holds, or of its first tokens."""
         length = self.lengths[slot] if length is None else length
         return [
@@ -352,10 +356,10 @@ class SlotCache(_Cache):
             for key, value in (self.layers[layer] for layer in sorted(self.layers))
         ]
 
-    def put(self, slot: int, held: Held) -> None:
+    def put(self, slot: int, held: SlotKeyValues) -> None:
         """Write such tokens into a slot that is not in use."""
         length = held[0][0].shape[1]
-        self.reserve(slot + 1, enlarged(self.columns, length))
+        self.reserve(slot + 1, grown_columns(self.columns, length))
         self._written = max(self._written, length)
         if not self.layers:
             self.layers = {
@@ -366,7 +370,7 @@ class SlotCache(_Cache):
             self.layers[layer][0][slot, :, :length] = key
             self.layers[layer][1][slot, :, :length] = value
 
-    def add(self, held: Held) -> None:
+    def add(self, held: SlotKeyValues) -> None:
         """Put such a copy in the next slot."""
         self.put(len(self.lengths), held)
         self.lengths.append(held[0][0].shape[1])
@@ -384,11 +388,11 @@ class SlotCache(_Cache):
 
     def _empty(self, like: torch.Tensor) -> torch.Tensor:
         # Zeros: what a mask hides is multiplied by 0, and leftover memory may hold NaN.
-        rows, columns = self._room if cpu.can_be_apart(like.device) else (self.rows, self.columns)
+        rows, columns = self._room if cpu.supports_paged_tensors(like.device) else (self.rows, self.columns)
         dtype = cpu.stored_type(like.dtype, like.device)
         if dtype.itemsize < _DENSE:
             columns = self.columns
-        return cpu.zeros_apart(like.new_empty(0, dtype=dtype), (rows, like.shape[1], columns, like.shape[3]))
+        return cpu.paged_zeros(like.new_empty(0, dtype=dtype), (rows, like.shape[1], columns, like.shape[3]))
 
     def _resize(self, rows: int, columns: int) -> None:
         """Make the buffers larger or smaller: where they lie if there is room, else elsewhere, with what fits."""
@@ -403,12 +407,12 @@ class SlotCache(_Cache):
 
     def _resized(self, buffer: torch.Tensor, kept: int, *, fewer: bool) -> torch.Tensor:
         if (
-            cpu.can_be_apart(buffer.device)
+            cpu.supports_paged_tensors(buffer.device)
             and self.rows <= buffer.shape[0]
             and self.columns <= buffer.shape[2]
         ):
             if fewer:
-                cpu.give_back(buffer, self.rows)
+                cpu.release_rows(buffer, self.rows)
             return buffer
         larger = self._empty(buffer)
         # Not the columns to spare: what is written there takes memory.
@@ -416,7 +420,7 @@ class SlotCache(_Cache):
         return larger
 
 
-def enlarged(columns: int, until: int) -> int:
+def grown_columns(columns: int, until: int) -> int:
     """Return the columns that buffers have once ``until`` are needed."""
     return columns if until <= columns else until + max(_MORE_COLUMNS, until // 4)
 
@@ -436,4 +440,6 @@ class SlotCaches(_Cache):
 
         counts = [cache.count for cache in self.caches]
         parts = zip(self.caches, torch.split(keys, counts), torch.split(values, counts), strict=True)
-        return put_beside(keys, [cache.store(key, value, layer_idx) for cache, key, value in parts]), values
+        return attach_cache_parts(
+            keys, [cache.store(key, value, layer_idx) for cache, key, value in parts]
+        ), values

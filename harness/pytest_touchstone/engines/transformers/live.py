@@ -73,7 +73,7 @@ class LiveModel(ExitStack[bool | None]):
         cannot be scored.
         """
         super().__init__()
-        self._outer = unwrapped(model)
+        self._outer = unwrap(model)
         self._model, self._adapters = _without_peft(self._outer)
         named = Path(name or type(self._model).__name__)
         named = named if named.parent != Path() else named.absolute()
@@ -173,7 +173,7 @@ class LiveModel(ExitStack[bool | None]):
             file.truncate(8 + len(text) + size)
 
 
-def unwrapped(model: Any) -> Any:
+def unwrap(model: Any) -> Any:
     """Return the model itself, of one that is compiled or replicated.
 
     Raises ``CheckpointError`` for a model that is not here, or not wholly, and for what is no model of Transformers.
@@ -324,7 +324,7 @@ def at_rest(model: Any) -> Iterator[None]:
     import torch
 
     with ExitStack() as undo:
-        undo.enter_context(_as_before(model))
+        undo.enter_context(_restore_attributes(model))
         # What comes afterwards draws the random numbers that it would have drawn without the block.
         undo.callback(random.setstate, random.getstate())
         undo.callback(np.random.set_state, np.random.get_state())
@@ -351,7 +351,7 @@ def _free_caches() -> None:
 
 
 @contextmanager
-def _as_before(model: Any) -> Iterator[None]:
+def _restore_attributes(model: Any) -> Iterator[None]:
     """Give each module and config of the model the attributes back that it had before the block."""
     kept: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {}
     for module in model.modules():

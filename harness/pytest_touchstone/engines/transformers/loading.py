@@ -47,7 +47,7 @@ from pytest_touchstone.engines.transformers.compat import (
 )
 from pytest_touchstone.engines.transformers.cpu import HALF
 from pytest_touchstone.engines.transformers.devices import check_device_map, choose_device
-from pytest_touchstone.engines.transformers.tokenizer_files import tokenizer_of
+from pytest_touchstone.engines.transformers.tokenizer_files import load_matching_tokenizer
 
 if TYPE_CHECKING:
     import torch
@@ -111,10 +111,10 @@ def load_model(info: CheckpointInfo, settings: ModelSettings) -> LoadedModel:
     dtype = choose_dtype(info, settings, device)
     if settings.device_map is not None:
         check_device_map(device)
-    return _loaded(info, dtype, device, settings.device_map)
+    return _load(info, dtype, device, settings.device_map)
 
 
-def _loaded(
+def _load(
     info: CheckpointInfo,
     dtype: torch.dtype | str,
     device: torch.device,
@@ -137,7 +137,7 @@ def _loaded(
                 device_map = {"": str(device)}  # kernels of most kinds prepare the weights on their device
         with (
             one_line_errors(f"{info.path}: cannot be loaded", again, missing),
-            known_rope(info, config),
+            explain_unknown_rope(info, config),
             pages_let_go(),
         ):
             if not _is_gguf(info):
@@ -197,18 +197,20 @@ def read_tokenizer(info: CheckpointInfo) -> tuple[Any, tuple[str, ...]]:
     folder, how = _source(info)
     if info.base is not None and not _is_gguf(info.base):
         how["config"] = _config(info.base)  # an adapter's folder has none, and it decides how files are read
-    return _read(folder, info.path, how)
+    return _load_tokenizer(folder, info.path, how)
 
 
-def tokenizer_at(name_or_path: Path | str, **how: Any) -> Any:
+def load_tokenizer_at(name_or_path: Path | str, **how: Any) -> Any:
     """Return the tokenizer of a folder or Hub id. Raises ``CheckpointError`` where it cannot be loaded."""
-    return _read(name_or_path, name_or_path, how)[0]
+    return _load_tokenizer(name_or_path, name_or_path, how)[0]
 
 
-def _read(name_or_path: Path | str, who: Path | str, how: dict[str, Any]) -> tuple[Any, tuple[str, ...]]:
+def _load_tokenizer(
+    name_or_path: Path | str, who: Path | str, how: dict[str, Any]
+) -> tuple[Any, tuple[str, ...]]:
     what = f"{who}: its tokenizer cannot be loaded"
     with quiet(), one_line_errors(what, "copy it from the model that was trained"):
-        tokenizer, notes = tokenizer_of(name_or_path, how)
+        tokenizer, notes = load_matching_tokenizer(name_or_path, how)
         return no_length_limit(tokenizer), notes
 
 
@@ -237,7 +239,7 @@ def one_line_errors(what: str, remedy: str, missing: str = "install what is miss
 
 
 @contextmanager
-def known_rope(info: CheckpointInfo, config: Any) -> Iterator[None]:
+def explain_unknown_rope(info: CheckpointInfo, config: Any) -> Iterator[None]:
     """Raise ``CheckpointError`` that names the config's ``rope_type`` where the block fails for not knowing it."""
     try:
         yield
@@ -306,10 +308,10 @@ def _source(info: CheckpointInfo) -> tuple[Path, dict[str, Any]]:
     how = {"local_files_only": True, "trust_remote_code": info.trust_remote_code}
     if _is_gguf(info):
         return info.path.parent, {**how, "gguf_file": info.path.name}
-    return (info.path if _bare(info) is None else info.tokenizer or info.path), how
+    return (info.path if _weights_only_format(info) is None else info.tokenizer or info.path), how
 
 
-def _bare(info: CheckpointInfo) -> WeightsOnlyFormat | None:
+def _weights_only_format(info: CheckpointInfo) -> WeightsOnlyFormat | None:
     """Return the format of a checkpoint that has tensors alone; None for any other, which transformers reads itself."""
     form = format_of(info)
     return form if isinstance(form, WeightsOnlyFormat) else None
@@ -346,7 +348,7 @@ def _model(info: CheckpointInfo, config: Any, dtype: Any, device_map: Any) -> tu
 
     folder, how = _source(info)
     options = {"config": config, "output_loading_info": True, "device_map": device_map, **MISMATCHES}
-    if (form := _bare(info)) is None:
+    if (form := _weights_only_format(info)) is None:
         if not _is_gguf(info):
             pickled = [name for name in (PICKLED, PICKLED_INDEX) if (info.path / name).is_file()]
             options["use_safetensors"] = None if pickled else True
@@ -369,7 +371,7 @@ def _model(info: CheckpointInfo, config: Any, dtype: Any, device_map: Any) -> tu
 
 def _notes(info: CheckpointInfo) -> tuple[str, ...]:
     """Return a note on files of weights that hold other numbers than those that are read."""
-    if _is_gguf(info) or _bare(info) is not None:
+    if _is_gguf(info) or _weights_only_format(info) is not None:
         return ()
     weights, others = differing_weights(info.path)
     if not others:

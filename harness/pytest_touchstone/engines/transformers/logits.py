@@ -161,7 +161,7 @@ def _log_sums(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """
     import torch
 
-    if logits.dtype == torch.float32 and cpu.computes(logits):
+    if logits.dtype == torch.float32 and cpu.has_kernels_for(logits):
         return cpu.log_sums(logits)
     best, tokens = logits.max(dim=-1)  # on a CPU four times as fast as ``argmax``
     most = best.masked_fill(best.isinf(), 0.0)  # infinity less infinity is no number

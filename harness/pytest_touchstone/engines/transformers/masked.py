@@ -26,9 +26,9 @@ from pytest_touchstone.engines.transformers.compat import quiet
 from pytest_touchstone.engines.transformers.devices import AsyncHostCopy, to_device
 from pytest_touchstone.engines.transformers.loading import LoadedModel
 from pytest_touchstone.engines.transformers.logits import read_targets
-from pytest_touchstone.engines.transformers.scoring import in_batches, padded
+from pytest_touchstone.engines.transformers.scoring import compute_in_batches, pad_rows
 from pytest_touchstone.engines.transformers.token_work import TokenWork
-from pytest_touchstone.engines.transformers.tokenizer import Vocabulary, frame, not_text
+from pytest_touchstone.engines.transformers.tokenizer import Vocabulary, special_token_frame, text_fault
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         super().__init__(info, loaded, self._tokenize_all, settings)
         self._vocabulary = Vocabulary(loaded.tokenizer)
         self._known = max(loaded.tokenizer.get_vocab().values()) + 1
-        self._frame = frame(loaded.tokenizer, loaded.tokenizer.mask_token or "a")
+        self._frame = special_token_frame(loaded.tokenizer, loaded.tokenizer.mask_token or "a")
         ways = VerifiedKernels(loaded.model, folder_for(loaded.model) if remembers else None)
         with quiet():
             self.company = self._company(
@@ -110,9 +110,9 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         how["device"] = self.loaded.model.device
         with self._quiet():
             works = [TokenWork(question.text.ids, (0,)) for question in questions]
-            filled = in_batches(works, questions, self._fill, **how)
+            filled = compute_in_batches(works, questions, self._fill, **how)
             works = [TokenWork(text.ids, (0,)) for text in flat]
-            scored = iter(in_batches(works, flat, self._true_tokens, **how))
+            scored = iter(compute_in_batches(works, flat, self._true_tokens, **how))
         answers.update((question.number, answer) for question, answer in zip(questions, filled, strict=True))
         for (number, text), some in zip(texts, masked, strict=True):
             total = sum(next(scored) for _ in some)
@@ -134,7 +134,7 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
             for request in requests
             if mask is not None
             and isinstance(request, FillMask | PseudoLoglikelihood)
-            and not_text(request.text) is None
+            and text_fault(request.text) is None
         ]
         ids: Iterator[list[int]] = iter(())
         if texts:
@@ -148,7 +148,7 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
                 made.append(Refusal(f"a masked language model does not answer {kind}; give a causal one"))
             elif mask is None:
                 made.append(Refusal("the tokenizer has no mask token"))
-            elif (fault := not_text(request.text)) is not None:
+            elif (fault := text_fault(request.text)) is not None:
                 made.append(fault)
             else:
                 made.append(self._cut(request, next(ids), mask))
@@ -175,7 +175,7 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
             )
         if not fills:
             return PlainText(tuple(ids), room)
-        start, end = around(ids.index(mask), len(ids), room)
+        start, end = window_around(ids.index(mask), len(ids), room)
         position = len(front) + ids.index(mask) - start
         return MaskedText((*front, *ids[start:end], *back), position, len(ids) - (end - start))
 
@@ -187,7 +187,7 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
             if not text.truncated:
                 yield MaskedText(whole, len(front) + index, 0)  # one tuple for all of them
                 continue
-            start, end = around(index, len(text.ids), text.room)
+            start, end = window_around(index, len(text.ids), text.room)
             ids = (*front, *text.ids[start:end], *back)
             yield MaskedText(ids, len(front) + index - start, text.truncated)
 
@@ -258,10 +258,10 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         """
         model, tokenizer = self.loaded.model, self.loaded.tokenizer
         given = getattr(model.config, "pad_token_id", None)
-        return padded(texts, given if given is not None else tokenizer.pad_token_id or 0, model.device)
+        return pad_rows(texts, given if given is not None else tokenizer.pad_token_id or 0, model.device)
 
 
-def around(position: int, length: int, room: int) -> tuple[int, int]:
+def window_around(position: int, length: int, room: int) -> tuple[int, int]:
     """Return the start and end of the ``room`` tokens (or all) nearest to ``position``, which is always among them.
 
     The tokens farthest from the position are cut off first, on a tie from the right.

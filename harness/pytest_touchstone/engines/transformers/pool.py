@@ -13,7 +13,7 @@ from pytest_touchstone.checkpoints import CheckpointInfo, LoadableFormat, format
 from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers import cpu
-from pytest_touchstone.engines.transformers.adapters import Adapters, check_peft, with_adapter
+from pytest_touchstone.engines.transformers.adapters import Adapters, apply_peft_adapter, check_peft
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.compat import collector_paused, heard, import_libraries
 from pytest_touchstone.engines.transformers.fused_layers import fuse, fuse_steps
@@ -56,7 +56,7 @@ def load_weights(info: CheckpointInfo, settings: ModelSettings) -> LoadedModel:
     return loaded
 
 
-def load_quick(info: CheckpointInfo, settings: ModelSettings) -> LoadedModel:
+def load_fused(info: CheckpointInfo, settings: ModelSettings) -> LoadedModel:
     """Load the same; the model's layers and steps are fused for speed, and on a CPU its weights packed.
 
     Weights that there is no memory to pack stay as they are, and a note says so. A quantized model is left alone: its
@@ -115,16 +115,16 @@ class SharedModel:
                     self._plain = load_weights(base, self._settings)
                 loaded = _with_own_tokenizer(info, self._plain)
                 with heard() as warnings:
-                    loaded = with_adapter(info, loaded)
+                    loaded = apply_peft_adapter(info, loaded)
                 loaded = replace(loaded, notes=(*loaded.notes, *warnings.notes(info.path)))
                 check_vocabulary(info, loaded.model, loaded.tokenizer)
                 engine = engine_of(info, loaded, self._settings, remembers=False)
                 engine.has_neighbours = True
                 return engine
             if not base.takes_adapters:
-                return engine_of(info, load_quick(info, self._settings), self._settings)
+                return engine_of(info, load_fused(info, self._settings), self._settings)
             if self._shared is None:
-                loaded = load_quick(base, self._settings)
+                loaded = load_fused(base, self._settings)
                 self._shared = loaded, Adapters(loaded.model)
             return self._switched(info, *self._shared)
 

@@ -1,19 +1,19 @@
 """Prefixes that token sequences share: trees for scoring, groups for generation. Pure; runs no model.
 
-A tree's nodes are runs of tokens: what all sequences below share is one node. ``divide`` cuts the tree in two kinds
-of parts. A *stem* is a run of nodes whose keys and values are kept for everything below it. A *piece* is a whole
-subtree, laid out in one row, where each token sees its own ancestors only:
+A tree's nodes are runs of tokens: what all sequences below share is one node. ``partition_tree`` cuts the tree in two
+kinds of parts. A prefix *chain* is a run of nodes whose keys and values are kept for everything below it. A *chunk* is
+a whole subtree, laid out in one row, where each token sees its own ancestors only:
 
-    shots ─┬─ question 1 ─┬─ choice A        stem:   shots
-           │              └─ choice B        pieces: question 1 + A + B
+    shots ─┬─ question 1 ─┬─ choice A        chain:  shots
+           │              └─ choice B        chunks: question 1 + A + B
            └─ question 2 ─┬─ choice A                question 2 + A + B
                           └─ choice B
 
 So the keys and values of a question are never copied for its choices.
 
-``take_batch`` puts pieces into batches of rows of nearly equal length.
+``take_batch`` puts chunks into batches of rows of nearly equal length.
 
-Of prompts that are continued, ``group`` and ``by_length`` decide which go on together after a prefix that they share.
+``group_by_prefix`` and ``split_by_length`` decide which prompts are continued together after a shared prefix.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from itertools import accumulate, groupby
 from typing import Final, TypeAlias
 
 ROOM: Final = 256
-"""The most tokens of a piece, where the tree can be cut: attention within a row grows with its square."""
+"""The most tokens of a chunk, where the tree can be cut: attention within a row grows with its square."""
 
 SAVING: Final = 64
-"""The number of tokens that a stem must save.
+"""The number of tokens that a chain must save.
 
 A pass over few tokens takes as long as some dozens of tokens in a large one, so a shorter prefix is computed again
-with each piece.
+with each chunk.
 """
 
 
@@ -53,7 +53,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """``ends[i]`` is the node that sequence i ends with; sequences may share it."""
+    """A prefix tree; ``ends[i]`` is the index of the node that sequence i ends with, which sequences may share."""
 
     nodes: list[Node]
     ends: list[int]
@@ -63,22 +63,22 @@ class Tree:
         """Return the number of distinct tokens: each, with the tokens before it, counts once."""
         return sum(len(node.tokens) for node in self.nodes)
 
-    def last_places(self, sequence: int, count: int) -> list[int]:
-        """Return the tree's numbers of the last ``count`` tokens of a sequence, in order."""
-        places: list[int] = []
+    def last_token_indices(self, sequence: int, count: int) -> list[int]:
+        """Return the tree's indices of the last ``count`` tokens of a sequence, in order."""
+        token_indices: list[int] = []
         at = self.ends[sequence]
-        while len(places) < count:
+        while len(token_indices) < count:
             node = self.nodes[at]
-            places += range(
+            token_indices += range(
                 node.first + len(node.tokens) - 1,
-                node.first + max(0, len(node.tokens) - (count - len(places))) - 1,
+                node.first + max(0, len(node.tokens) - (count - len(token_indices))) - 1,
                 -1,
             )
             at = node.parent
-        return places[::-1]
+        return token_indices[::-1]
 
-    def places(self, nodes: Iterable[int]) -> list[int]:
-        """Return the tree's numbers of the tokens of nodes, in order."""
+    def token_indices(self, nodes: Iterable[int]) -> list[int]:
+        """Return the tree's indices of the tokens of nodes, in order."""
         return [
             self.nodes[number].first + offset
             for number in nodes
@@ -96,7 +96,7 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Nodes computed in one row, each after its parent; the first one's parent is in a stem, or absent."""
+    """Nodes computed in one row, each after its parent; the first one's parent is in a chain, or absent."""
 
     nodes: tuple[int, ...]
     length: int
@@ -109,11 +109,11 @@ class PrefixChain:
     """A run of nodes, each the parent of the next, and the parts below it; the root's run is empty."""
 
     nodes: tuple[int, ...] = ()
-    pieces: list[Chunk] = field(default_factory=list)
-    stems: list[PrefixChain] = field(default_factory=list)
+    chunks: list[Chunk] = field(default_factory=list)
+    chains: list[PrefixChain] = field(default_factory=list)
 
 
-def common(first: Sequence[object], other: Sequence[object]) -> int:
+def common_prefix_length(first: Sequence[object], other: Sequence[object]) -> int:
     """Return the length of the longest common prefix of two sequences."""
     low, high = 0, min(len(first), len(other))
     while low < high:
@@ -125,17 +125,20 @@ def common(first: Sequence[object], other: Sequence[object]) -> int:
     return low
 
 
-def nearest(texts: Sequence[tuple[int, ...]], text: tuple[int, ...]) -> int | None:
-    """Return the number of the text, of those given in order, with which another shares most tokens at the start."""
+def longest_prefix_match(texts: Sequence[tuple[int, ...]], text: tuple[int, ...]) -> int | None:
+    """Return the index of the text that shares the longest prefix with another; None without texts.
+
+    ``texts`` are sorted.
+    """
     index = bisect_left(texts, text)
     return max(
         range(max(0, index - 1), min(len(texts), index + 1)),
-        key=lambda number: common(texts[number], text),
+        key=lambda number: common_prefix_length(texts[number], text),
         default=None,
     )
 
 
-def grow(sequences: Sequence[tuple[int, ...]]) -> Tree:
+def build_tree(sequences: Sequence[tuple[int, ...]]) -> Tree:
     """Return the tree of sequences, none of them empty."""
     nodes: list[Node] = []
     ends = [0] * len(sequences)
@@ -143,7 +146,7 @@ def grow(sequences: Sequence[tuple[int, ...]]) -> Tree:
     before: tuple[int, ...] = ()
     for number in sorted(range(len(sequences)), key=sequences.__getitem__):
         sequence = sequences[number]
-        shared = common(before, sequence)
+        shared = common_prefix_length(before, sequence)
         if shared == len(sequence) == len(before):
             ends[number] = branch[-1]
             continue
@@ -164,7 +167,7 @@ def grow(sequences: Sequence[tuple[int, ...]]) -> Tree:
     return Tree(nodes, ends)
 
 
-def divide(
+def partition_tree(
     tree: Tree,
     *,
     room: int = ROOM,
@@ -173,13 +176,20 @@ def divide(
     logits: Sequence[int] = (),
     cuts: Collection[int] = (),
 ) -> PrefixChain:
-    """Return the tree in parts.
+    """Cut a tree into prefix chains and chunks, and return the root chain.
 
-    Every node is in at least one part, and in several only where a stem would save less than ``saving`` tokens. A
-    piece has at most ``room`` tokens and ``most_sequences`` sequences, unless it is one node. ``logits[i]`` is the
-    number of needed logits in node i. Nodes in ``cuts`` end a stem in any case.
+    Every node is in at least one part; it is in several only where a chain would save less than ``saving`` tokens.
+
+    Args:
+        tree: The tree.
+        room: The most tokens of a chunk, unless it is one node.
+        saving: The least tokens that a chain must save.
+        most_sequences: The most sequences of a chunk, unless it is one node; all by default.
+        logits: The number of needed logits in each node.
+        cuts: The nodes that end a chain in any case.
+
     """
-    return _Division(
+    return _TreePartition(
         tree,
         cuts,
         logits or [0] * len(tree.nodes),
@@ -189,8 +199,8 @@ def divide(
     ).root
 
 
-class _Division:
-    """The sums over subtrees that ``divide`` decides by, and the parts it makes."""
+class _TreePartition:
+    """The sums over subtrees that ``partition_tree`` decides by, and the parts it makes."""
 
     def __init__(
         self, tree: Tree, cuts: Collection[int], logits: Sequence[int], *, room: int, saving: int, most: int
@@ -215,45 +225,45 @@ class _Division:
         while self._todo:
             self._place(*self._todo.pop())
 
-    def _place(self, number: int, carried: tuple[int, ...], stem: PrefixChain) -> None:
-        """Make a node's subtree a piece of the stem, or a stem below it, or leave that to its children."""
+    def _place(self, number: int, carried: tuple[int, ...], chain: PrefixChain) -> None:
+        """Make a node's subtree a chunk of the chain or a chain below it, or defer to the children."""
         node = self._nodes[number]
         if not node.children or self._fits([number], carried):
-            stem.pieces.append(self._piece([number], carried))
+            chain.chunks.append(self._chunk([number], carried))
             return
-        chain = (*carried, number)
-        length = sum(len(self._nodes[node_index].tokens) for node_index in chain)
+        node_chain = (*carried, number)
+        length = sum(len(self._nodes[node_index].tokens) for node_index in node_chain)
         parts = max(2, -(-(self._size[number] - len(node.tokens)) // max(1, self._room - length)))
         if number in self._cuts or length >= self._room or length * (parts - 1) >= self._saving:
-            below = PrefixChain(chain)
-            stem.stems.append(below)
+            below = PrefixChain(node_chain)
+            chain.chains.append(below)
             self._todo += [(child, (), below) for child in node.children]
         else:
-            self._carry(node, chain, stem)
+            self._carry(node, node_chain, chain)
 
-    def _carry(self, node: Node, chain: tuple[int, ...], stem: PrefixChain) -> None:
-        """Compute a short run of nodes again with each piece, and so put as many children as fit in each."""
+    def _carry(self, node: Node, node_chain: tuple[int, ...], chain: PrefixChain) -> None:
+        """Pack the children into as few chunks as possible, each with a copy of a short run of nodes."""
         group: list[int] = []
         for child in sorted(node.children, key=lambda child: self._size[child]):
-            if not self._fits([child], chain):
-                self._todo.append((child, chain, stem))
-            elif self._fits([*group, child], chain):
+            if not self._fits([child], node_chain):
+                self._todo.append((child, node_chain, chain))
+            elif self._fits([*group, child], node_chain):
                 group.append(child)
             else:
-                stem.pieces.append(self._piece(group, chain))
+                chain.chunks.append(self._chunk(group, node_chain))
                 group = [child]
         if group:
-            stem.pieces.append(self._piece(group, chain))
+            chain.chunks.append(self._chunk(group, node_chain))
 
     def _fits(self, tops: Sequence[int], carried: tuple[int, ...]) -> bool:
-        """Return whether subtrees can be one piece, after nodes that are computed again with them."""
+        """Return whether subtrees fit into one chunk, together with the nodes carried into it."""
         length = sum(self._size[top] for top in tops) + sum(len(self._nodes[node].tokens) for node in carried)
         sequences = sum(self._below[top] for top in tops) + sum(self._here[node] for node in carried)
         cut = any(self._cut[top] for top in tops)
         return length <= self._room and sequences <= self._most and not cut
 
-    def _piece(self, tops: Sequence[int], carried: tuple[int, ...]) -> Chunk:
-        """Return subtrees as one piece, after nodes that are computed again with them."""
+    def _chunk(self, tops: Sequence[int], carried: tuple[int, ...]) -> Chunk:
+        """Return a chunk of subtrees, which begins with the nodes carried into it."""
         nodes = list(carried)
         todo = list(reversed(tops))
         while todo:
@@ -279,12 +289,12 @@ def _split(nodes: list[Node], number: int, depth: int) -> int:
 Row: TypeAlias = list[Chunk]
 
 _WIDTHS: Final = (1, 2, 3, 4)
-"""The row lengths that are tried, as multiples of the longest piece."""
+"""The row lengths that are tried, as multiples of the longest chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """The limits of a batch, which always holds at least one piece.
+    """The limits of a batch, which always holds at least one chunk.
 
     ``row`` is a length beyond which rows are not extended for the sake of fewer gaps.
     """
@@ -297,81 +307,85 @@ class BatchLimits:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Rows as numbers, padded on the right.
+    """The rows of a forward pass, padded on the right.
 
-    They hold token ids, their positions in the text, and for each token the column after the last one that sees it.
-    ``places`` are the tree's numbers of the tokens, by (row, column) order, with -1 where there is none.
+    Attributes:
+        ids: Token ids.
+        positions: The position of each token in its text, from 0.
+        seen_until: For each token, the column after the last token that sees it.
+        token_indices: The tree's index of each token, -1 for padding.
+
     """
 
     ids: list[list[int]]
     positions: list[list[int]]
     seen_until: list[list[int]]
-    places: list[list[int]]
+    token_indices: list[list[int]]
 
     @property
     def branches(self) -> bool:
         """Return whether any row is more than one run of tokens."""
         return any(
             end < len(row) - row.count(-1) and token_index >= 0
-            for row, ends in zip(self.places, self.seen_until, strict=True)
+            for row, ends in zip(self.token_indices, self.seen_until, strict=True)
             for token_index, end in zip(row, ends, strict=True)
         )
 
 
-def take_batch(pieces: list[Chunk], limits: BatchLimits) -> list[Row]:
-    """Return the rows of the next batch, and take its pieces out of ``pieces``, which are in order of length.
+def take_batch(chunks: list[Chunk], limits: BatchLimits) -> list[Row]:
+    """Remove the chunks of the next batch from ``chunks``, sorted by length, and return its rows.
 
-    The longest come first, so that a lack of memory shows at once. Rows are filled with the longest piece that still
+    The longest come first, so that a lack of memory shows at once. Rows are filled with the longest chunk that still
     fits, for a few row lengths; the length with the fewest gaps is taken.
     """
-    longest = pieces[-1].length
-    lengths = [piece.length for piece in pieces]
+    longest = chunks[-1].length
+    lengths = [chunk.length for chunk in chunks]
     best: list[list[int]] = []
     least = 2.0
     for times in _WIDTHS:
         if times > 1 and times * longest > limits.row:
             break
-        rows = _fill(pieces, lengths, times * longest, limits)
+        rows = _fill_rows(chunks, lengths, times * longest, limits)
         sums = [sum(lengths[number] for number in row) for row in rows]
         gaps = 1.0 - sum(sums) / (len(rows) * max(sums))
         if gaps < least - 0.01:
             best, least = rows, gaps
-    batch = [[pieces[number] for number in row] for row in best]
+    batch = [[chunks[number] for number in row] for row in best]
     for number in sorted((number for row in best for number in row), reverse=True):
-        del pieces[number]
+        del chunks[number]
     return batch
 
 
 def lay_out(tree: Tree, rows: Sequence[Row]) -> Layout:
-    """Return the rows' tokens, one piece after the other."""
+    """Return the layout of rows, each of chunks one after the other."""
     layout = Layout([], [], [], [])
-    width = max(sum(piece.length for piece in row) for row in rows)
+    width = max(sum(chunk.length for chunk in row) for row in rows)
     for row in rows:
         ids: list[int] = []
         positions: list[int] = []
         until: list[int] = []
-        places: list[int] = []
-        for piece in row:
+        token_indices: list[int] = []
+        for chunk in row:
             offset = len(ids)
-            for number in piece.nodes:
+            for number in chunk.nodes:
                 node = tree.nodes[number]
                 ids += node.tokens
                 positions += range(node.depth, node.end)
-                places += range(node.first, node.first + len(node.tokens))
-            until += [offset + end for end in _ends(tree, piece)]
+                token_indices += range(node.first, node.first + len(node.tokens))
+            until += [offset + end for end in _seen_until(tree, chunk)]
         gap = width - len(ids)
         layout.seen_until.append([*until, *range(len(ids) + 1, width + 1)])
         layout.ids.append(ids + [0] * gap)
         layout.positions.append(positions + [0] * gap)
-        layout.places.append(places + [-1] * gap)
+        layout.token_indices.append(token_indices + [-1] * gap)
     return layout
 
 
-def _fill(
-    pieces: Sequence[Chunk], lengths: Sequence[int], width: int, limits: BatchLimits
+def _fill_rows(
+    chunks: Sequence[Chunk], lengths: Sequence[int], width: int, limits: BatchLimits
 ) -> list[list[int]]:
-    """Return the numbers of pieces by row, for rows of a given width."""
-    left = list(range(len(pieces)))
+    """Return the indices of the chunks in each row, for rows of up to ``width`` tokens."""
+    left = list(range(len(chunks)))
     left_lengths = list(lengths)
     logits = sequences = 0
     rows: list[list[int]] = []
@@ -379,9 +393,9 @@ def _fill(
         row: list[int] = []
         room = width
         while (at := bisect_right(left_lengths, room) - 1) >= 0:
-            piece = pieces[left[at]]
-            logits += piece.logits
-            sequences += piece.sequences
+            chunk = chunks[left[at]]
+            logits += chunk.logits
+            sequences += chunk.sequences
             full = logits > limits.logits or (limits.sequences is not None and sequences > limits.sequences)
             if full and (rows or row):
                 return [*rows, row] if row else rows
@@ -391,20 +405,20 @@ def _fill(
     return rows
 
 
-def _ends(tree: Tree, piece: Chunk) -> list[int]:
-    """Return for each token of a piece the column, within the piece, after the last token that descends from it."""
+def _seen_until(tree: Tree, chunk: Chunk) -> list[int]:
+    """Return for each token of a chunk the column after its last descendant, counted within the chunk."""
     begins: dict[int, int] = {}
     last: dict[int, int] = {}
     column = 0
-    for number in piece.nodes:
+    for number in chunk.nodes:
         begins[number] = column
         column += len(tree.nodes[number].tokens)
         last[number] = column
-    for number in reversed(piece.nodes):
+    for number in reversed(chunk.nodes):
         parent = tree.nodes[number].parent
         if parent in last:
             last[parent] = max(last[parent], last[number])
-    return [last[number] for number in piece.nodes for _ in tree.nodes[number].tokens]
+    return [last[number] for number in chunk.nodes for _ in tree.nodes[number].tokens]
 
 
 _LEAST_PROMPTS: Final = 4
@@ -415,25 +429,25 @@ _LEAST_TOKENS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """Numbers of prompts, and how many tokens all of them share at the start; each has at least one more."""
+class PromptGroup:
+    """Indices of prompts, and the number of tokens that all share at the start; each prompt has at least one more."""
 
     shared: int
     members: tuple[int, ...]
 
 
-def group(prompts: Sequence[tuple[int, ...]]) -> list[Group]:
-    """Return the prompts grouped by prefix, each prompt in one group; a group's members keep their first order."""
+def group_by_prefix(prompts: Sequence[tuple[int, ...]]) -> list[PromptGroup]:
+    """Group prompts by shared prefix, each prompt in one group, with the members in ascending order."""
     order = sorted(range(len(prompts)), key=lambda number: prompts[number])
-    groups, rest = _divide(prompts, order, 0)
+    groups, rest = _split_prompts(prompts, order, 0)
     if rest:
         groups.append(_group(prompts, rest))
-    sorted_groups = [Group(group.shared, tuple(sorted(group.members))) for group in groups]
+    sorted_groups = [PromptGroup(group.shared, tuple(sorted(group.members))) for group in groups]
     return sorted(sorted_groups, key=lambda group: group.members)
 
 
-def by_length(prefix_group: Group, lengths: Sequence[int]) -> list[Group]:
-    """Return the group in parts by the length of the prompts, given in tokens: no tail is much longer than another."""
+def split_by_length(prefix_group: PromptGroup, lengths: Sequence[int]) -> list[PromptGroup]:
+    """Split a group so that no tail after its prefix is much longer than another; ``lengths`` are in tokens."""
     parts: list[list[int]] = []
     most = 0
     for number in sorted(prefix_group.members, key=lambda number: lengths[number]):
@@ -443,24 +457,26 @@ def by_length(prefix_group: Group, lengths: Sequence[int]) -> list[Group]:
             most = 2 * tail + _LEAST_TOKENS
         parts[-1].append(number)
     return sorted(
-        (Group(prefix_group.shared, tuple(sorted(members))) for members in parts),
+        (PromptGroup(prefix_group.shared, tuple(sorted(members))) for members in parts),
         key=lambda members: members.members,
     )
 
 
-def _divide(prompts: Sequence[tuple[int, ...]], order: list[int], base: int) -> tuple[list[Group], list[int]]:
-    """Return the groups below a prefix of ``base`` tokens, and the prompts that are in none."""
+def _split_prompts(
+    prompts: Sequence[tuple[int, ...]], order: list[int], base: int
+) -> tuple[list[PromptGroup], list[int]]:
+    """Return the groups below a prefix of ``base`` tokens, and the prompts that are in no group."""
     if len(order) < _LEAST_PROMPTS:
         return [], order
-    shared = common(prompts[order[0]], prompts[order[-1]])
+    shared = common_prefix_length(prompts[order[0]], prompts[order[-1]])
     ours = shared - base >= _LEAST_TOKENS
-    groups: list[Group] = []
+    groups: list[PromptGroup] = []
     rest: list[int] = []
     for _, run in groupby(order, key=lambda number: prompts[number][: shared + 1]):
         members = list(run)
         if len(members) == len(order):  # all are the same
             return ([_group(prompts, order)], []) if ours else ([], order)
-        subgroups, left = _divide(prompts, members, shared if ours else base)
+        subgroups, left = _split_prompts(prompts, members, shared if ours else base)
         groups += subgroups
         rest += left
     if ours and len(rest) >= _LEAST_PROMPTS:
@@ -469,7 +485,9 @@ def _divide(prompts: Sequence[tuple[int, ...]], order: list[int], base: int) -> 
     return groups, rest
 
 
-def _group(prompts: Sequence[tuple[int, ...]], order: Sequence[int]) -> Group:
-    """Return sorted prompts as a group."""
+def _group(prompts: Sequence[tuple[int, ...]], order: Sequence[int]) -> PromptGroup:
+    """Return one group of prompts, whose indices are sorted by their tokens."""
     least = min(len(prompts[number]) for number in order)
-    return Group(min(common(prompts[order[0]], prompts[order[-1]]), least - 1), tuple(order))
+    return PromptGroup(
+        min(common_prefix_length(prompts[order[0]], prompts[order[-1]]), least - 1), tuple(order)
+    )

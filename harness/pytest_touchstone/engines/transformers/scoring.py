@@ -40,14 +40,18 @@ from pytest_touchstone.engines.transformers.prefix_tree import (
     Layout,
     PrefixChain,
     Tree,
-    common,
-    divide,
-    grow,
+    build_tree,
+    common_prefix_length,
     lay_out,
+    partition_tree,
     take_batch,
 )
-from pytest_touchstone.engines.transformers.split_attention import Attention, additive_mask, splitting
-from pytest_touchstone.engines.transformers.token_work import Score, TokenWork, WorkDone, add_up
+from pytest_touchstone.engines.transformers.split_attention import (
+    Attention,
+    additive_mask,
+    use_split_attention,
+)
+from pytest_touchstone.engines.transformers.token_work import Score, TokenWork, WorkDone, sum_scores
 
 if TYPE_CHECKING:
     import torch
@@ -66,7 +70,7 @@ class PaddedScorer:
 
     def scored(self, works: Sequence[TokenWork]) -> Generator[list[tuple[int, Score]], None, None]:
         """Yield the numbers of all sequences and their scores at once, in their order, whatever the batches."""
-        scores = in_batches(
+        scores = compute_in_batches(
             works,
             works,
             self._score,
@@ -76,7 +80,7 @@ class PaddedScorer:
             done=self._done,
         )
         if works:
-            enough = grow([work.inputs for work in works]).tokens
+            enough = build_tree([work.inputs for work in works]).tokens
             self._done.distinct += enough
             self._done.slowly("scoring", sum(len(work.inputs) for work in works), enough)
         yield list(enumerate(scores))
@@ -92,11 +96,11 @@ class PaddedScorer:
 
     def inputs(self, works: Sequence[TokenWork]) -> dict[str, Any]:
         """Return input ids and attention mask [rows, longest], padded on the right with any token."""
-        return {**padded([work.inputs for work in works], 0, self._model.device), "use_cache": False}
+        return {**pad_rows([work.inputs for work in works], 0, self._model.device), "use_cache": False}
 
     def _score(self, works: Sequence[TokenWork]) -> list[Score]:
         """Run one forward pass and return the score of each sequence."""
-        rows = _filled_up([work.inputs for work in works], 0)
+        rows = _pad([work.inputs for work in works], 0)
         targets = [target for work in works for target in work.targets]
         asked = [*_target_positions(works), list(range(len(targets))), targets]
         ids, mask, row, column, number, target = all_to_device([*rows, *asked], self._model.device)
@@ -105,7 +109,7 @@ class PaddedScorer:
         tokens = sum(len(work.inputs) for work in works)
         self._done.passed(ids.numel(), tokens, logits=len(targets))
         token_scores = iter(TargetScores(logits, number, target).read())
-        return [add_up([next(token_scores) for _ in work.targets]) for work in works]
+        return [sum_scores([next(token_scores) for _ in work.targets]) for work in works]
 
 
 def _target_positions(works: Sequence[TokenWork]) -> tuple[list[int], list[int]]:
@@ -118,13 +122,13 @@ def _target_positions(works: Sequence[TokenWork]) -> tuple[list[int], list[int]]
     ]
 
 
-def padded(rows: Sequence[tuple[int, ...]], padding: int, device: Any) -> dict[str, Any]:
+def pad_rows(rows: Sequence[tuple[int, ...]], padding: int, device: Any) -> dict[str, Any]:
     """Return input ids and attention mask [rows, longest], padded on the right with a token."""
-    ids, mask = all_to_device(_filled_up(rows, padding), device)
+    ids, mask = all_to_device(_pad(rows, padding), device)
     return {"input_ids": ids, "attention_mask": mask}
 
 
-def _filled_up(rows: Sequence[tuple[int, ...]], padding: int) -> list[list[list[int]]]:
+def _pad(rows: Sequence[tuple[int, ...]], padding: int) -> list[list[list[int]]]:
     """Return rows and their masks, both filled up to the longest row."""
     longest = max(map(len, rows))
     return [
@@ -133,7 +137,7 @@ def _filled_up(rows: Sequence[tuple[int, ...]], padding: int) -> list[list[list[
     ]
 
 
-def in_batches(
+def compute_in_batches(
     works: Sequence[TokenWork],
     items: Sequence[Item],
     compute: Callable[[Sequence[Item]], Sequence[Made]],
@@ -214,7 +218,7 @@ _LEAST_SPLIT: Final = 8
 """The tokens of a prefix from which attention is split: setting it takes as long as computing a few tokens."""
 
 _SHARED_BY: Final = 8
-"""The number of sequences below a stem from which it is kept for later calls; fewer are the choices of one
+"""The number of sequences below a chain from which it is kept for later calls; fewer are the choices of one
 question."""
 
 _UNREAD: Final = {"cuda": 1}
@@ -250,7 +254,7 @@ class PrefixTreeScorer:
     def verify(
         self, works: Sequence[TokenWork], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
     ) -> str | None:
-        """Compute a probe's logits both ways, with stems, branches and gaps forced and without.
+        """Compute a probe's logits both ways, with chains, branches and gaps forced and without.
 
         Return None where they agree, else the difference. ``plain`` returns those of every sequence by itself.
         """
@@ -282,7 +286,7 @@ class PrefixTreeScorer:
         logits: list[torch.Tensor] = []
         try:
             for self._room, self._saving in ((12, 0), (ROOM, SAVING)):
-                pass_ = _Tree(grow([work.inputs for work in works]), works, rows={})
+                pass_ = _TreePass(build_tree([work.inputs for work in works]), works, rows={})
                 for _ in self._walk(pass_, ()):
                     pass
                 logits += pass_.logits_asked()
@@ -302,9 +306,9 @@ class PrefixTreeScorer:
         hints = sorted(self._kept.hints([work.inputs for work in works]))
         scores: dict[int, Score] = {}
         while left := [number for number in range(len(works)) if number not in scores]:
-            tree = grow([*(works[number].inputs for number in left), *hints])
+            tree = build_tree([*(works[number].inputs for number in left), *hints])
             cuts = {tree.ends.pop() for _ in hints}
-            pass_ = _Tree(tree, [works[number] for number in left])
+            pass_ = _TreePass(tree, [works[number] for number in left])
             self._done.distinct += 0 if scores else tree.tokens
             try:
                 for _ in self._walk(pass_, cuts):
@@ -326,18 +330,18 @@ class PrefixTreeScorer:
         """Return the keys and values of a prefix, and keep them for later calls; a text may have ``begun`` like it."""
         if not tokens:
             return KeyValues()
-        pass_ = _Tree(grow([tokens]), [])
+        pass_ = _TreePass(build_tree([tokens]), [])
         past = self._kept.find(tokens)
-        if begun is not None and (shared := common(begun.tokens, tokens)) > len(past.tokens):
+        if begun is not None and (shared := common_prefix_length(begun.tokens, tokens)) > len(past.tokens):
             past = begun.cropped(shared, self._model.dtype)
         made = self._run_on(pass_, past, tokens, range(len(past.tokens), len(tokens)))
         self._kept.keep(made)
         return made
 
-    def _walk(self, pass_: _Tree, cuts: Collection[int]) -> Iterator[None]:
-        """Compute all parts of a tree, stems before the parts below them; free a stem's keys and values when nothing
-        is left below it. Yield after each batch of pieces."""
-        root = divide(
+    def _walk(self, pass_: _TreePass, cuts: Collection[int]) -> Iterator[None]:
+        """Compute all parts of a tree, chains before the parts below them; free a chain's keys and values when nothing
+        is left below it. Yield after each batch of chunks."""
+        root = partition_tree(
             pass_.tree,
             room=min(self._room, self._budget.tokens),
             saving=self._saving,
@@ -347,33 +351,33 @@ class PrefixTreeScorer:
         )
         todo: list[tuple[PrefixChain, KeyValues]] = [(root, KeyValues())]
         while todo:
-            stem, past = todo.pop()
-            if stem.nodes:
-                past = self._grow_stem(pass_, stem, past)
-            left = sorted(stem.pieces, key=lambda piece: piece.length)
+            chain, past = todo.pop()
+            if chain.nodes:
+                past = self._extend_chain(pass_, chain, past)
+            left = sorted(chain.chunks, key=lambda chunk: chunk.length)
             while left:
                 split = self._split_after(len(past.tokens)) and self._model.device.type != "cpu"
                 # Keys that are copied for the rows, or have scores that are all there at once: on a GPU none where
                 # attention is split, but in layers that see a window of a text.
                 keys = 0 if split and self.attention.window is None else len(past.tokens)
                 tokens = self._budget.within(keys, left[-1].length)
-                limits = BatchLimits(tokens, self._budget.places, self._budget.batch, self._room)
+                limits = BatchLimits(tokens, self._budget.logit_positions, self._budget.batch, self._room)
                 if len(left[-1].nodes) == 1 and left[-1].length > self._budget.tokens:
                     # A long text that is too much for a batch even by itself.
                     (node,) = left.pop().nodes
-                    self._run_on(pass_, past, pass_.tree.path(node), pass_.tree.places([node]))
+                    self._run_on(pass_, past, pass_.tree.path(node), pass_.tree.token_indices([node]))
                 else:
                     layout = lay_out(pass_.tree, take_batch(left, limits))
                     self._forward(
                         pass_, layout, PrefixSharedCache(past, split=self._split_after(len(past.tokens)))
                     )
                 yield
-            todo += [(below, past) for below in stem.stems]
+            todo += [(below, past) for below in chain.chains]
 
-    def _grow_stem(self, pass_: _Tree, stem: PrefixChain, past: KeyValues) -> KeyValues:
-        """Return the keys and values down to the end of a stem; stored ones are not computed again."""
-        whole = pass_.tree.path(stem.nodes[-1])
-        places = pass_.tree.places(stem.nodes)
+    def _extend_chain(self, pass_: _TreePass, chain: PrefixChain, past: KeyValues) -> KeyValues:
+        """Return the keys and values down to the end of a chain; stored ones are not computed again."""
+        whole = pass_.tree.path(chain.nodes[-1])
+        places = pass_.tree.token_indices(chain.nodes)
         kept = self._kept.find(whole)
         # Only what a token's successors need is stored, not what sequences want to know about it.
         wanted = next(
@@ -384,19 +388,19 @@ class PrefixTreeScorer:
             places = places[length - len(past.tokens) :]
             past = kept.cropped(length)
         made = self._run_on(pass_, past, whole, places)
-        if _sequences(stem) >= _SHARED_BY:
+        if _count_sequences(chain) >= _SHARED_BY:
             self._kept.keep(made)
         return made
 
     def _run_on(
-        self, pass_: _Tree, past: KeyValues, whole: tuple[int, ...], places: Sequence[int]
+        self, pass_: _TreePass, past: KeyValues, whole: tuple[int, ...], places: Sequence[int]
     ) -> KeyValues:
         """Return the keys and values of ``whole``, which begins with the past's tokens, a budget of tokens at a
         time."""
         start = len(past.tokens)
         step = self._budget.within(len(whole), self._budget.tokens)
         if any(token_index in pass_.wanted for token_index in places):
-            step = min(step, max(1, self._budget.places))
+            step = min(step, max(1, self._budget.logit_positions))
         while (begin := len(past.tokens)) < len(whole):
             end = min(len(whole), begin + step)
             length = end - begin
@@ -415,18 +419,18 @@ class PrefixTreeScorer:
         """Return whether attention is split in a pass after so many tokens."""
         return self.splits and past >= _LEAST_SPLIT
 
-    def _forward(self, pass_: _Tree, layout: Layout, cache: PrefixSharedCache) -> None:
+    def _forward(self, pass_: _TreePass, layout: Layout, cache: PrefixSharedCache) -> None:
         """Run one forward pass; what it says about wanted targets goes to ``pass_``."""
-        asked = pass_.asked(layout.places)
+        asked = pass_.asked(layout.token_indices)
         rows: list[list[Any]] = [layout.ids, layout.positions, layout.seen_until]
         wanted = [asked.rows, asked.columns, asked.numbers, [target for _, target in asked.pairs]]
         *sent, row, column, number, target = all_to_device([*rows, *wanted], self._model.device)
         inputs = self._inputs(layout, cache, *sent)
-        with splitting(self._model) if self._split_after(cache.past) else nullcontext():
+        with use_split_attention(self._model) if self._split_after(cache.past) else nullcontext():
             logits = self._needed.logits_at(inputs, (row, column))
-        computed, padding = sent[0].numel(), sum(places.count(-1) for places in layout.places)
-        self._done.passed(computed, computed - padding, logits=len(asked.places))
-        if asked.places:
+        computed, padding = sent[0].numel(), sum(places.count(-1) for places in layout.token_indices)
+        self._done.passed(computed, computed - padding, logits=len(asked.token_indices))
+        if asked.token_indices:
             pass_.take(asked, logits, TargetScores(logits, number, target), self._unread)
 
     def _inputs(self, layout: Layout, cache: PrefixSharedCache, *sent: torch.Tensor) -> dict[str, Any]:
@@ -458,18 +462,18 @@ class PrefixTreeScorer:
         return inputs
 
 
-class _Asked(NamedTuple):
+class _PassTargets(NamedTuple):
     """The tree's ``places`` of a pass at which something is wanted, and the row and the column of each; of each target
     its ``pairs`` (place and target), and the number of its place among those."""
 
-    places: list[int]
+    token_indices: list[int]
     rows: list[int]
     columns: list[int]
     pairs: list[tuple[int, int]]
     numbers: list[int]
 
 
-class _Tree:
+class _TreePass:
     """A tree, the targets wanted at its tokens, and what is known of them so far."""
 
     def __init__(
@@ -478,7 +482,7 @@ class _Tree:
         """``rows`` receives the logits, by place."""
         self.tree, self._rows = tree, rows
         self._asked = [
-            list(zip(tree.last_places(number, len(work.targets)), work.targets, strict=True))
+            list(zip(tree.last_token_indices(number, len(work.targets)), work.targets, strict=True))
             for number, work in enumerate(works)
         ]
         # What stands before it is known by then.
@@ -496,27 +500,27 @@ class _Tree:
         self._chosen: TargetScoreTable = {}
         self._unread: deque[tuple[list[tuple[int, int]], TargetScores]] = deque()
 
-    def asked(self, laid_out: Sequence[Sequence[int]]) -> _Asked:
+    def asked(self, laid_out: Sequence[Sequence[int]]) -> _PassTargets:
         """Return what is wanted of a pass, from the places of its rows by column."""
-        asked = _Asked([], [], [], [], [])
+        asked = _PassTargets([], [], [], [], [])
         for row, places in enumerate(laid_out):
             columns = [*compress(range(len(places)), map(self.wanted.__contains__, places))]
             asked.rows.extend([row] * len(columns))
             asked.columns.extend(columns)
-            asked.places.extend(map(places.__getitem__, columns))
-        for number, token_index in enumerate(asked.places):
+            asked.token_indices.extend(map(places.__getitem__, columns))
+        for number, token_index in enumerate(asked.token_indices):
             targets = self.wanted[token_index]
             asked.pairs.extend((token_index, target) for target in targets)
             asked.numbers.extend([number] * len(targets))
         return asked
 
-    def take(self, asked: _Asked, logits: torch.Tensor, scores: TargetScores, unread: int = 0) -> None:
+    def take(self, asked: _PassTargets, logits: torch.Tensor, scores: TargetScores, unread: int = 0) -> None:
         """Read the scores of what was wanted of a pass.
 
         The scores of the last ``unread`` passes stay on the device meanwhile.
         """
         if self._rows is not None:
-            self._rows.update(zip(asked.places, logits, strict=True))
+            self._rows.update(zip(asked.token_indices, logits, strict=True))
         self._unread.append((asked.pairs, scores))
         self.read(unread)
 
@@ -537,10 +541,10 @@ class _Tree:
         """Return the numbers and the scores of the sequences that were completed since the last call."""
         completed, self._completed = self._completed, []
         return [
-            (number, add_up([self._chosen[pair] for pair in self._asked[number]])) for number in completed
+            (number, sum_scores([self._chosen[pair] for pair in self._asked[number]])) for number in completed
         ]
 
 
-def _sequences(stem: PrefixChain) -> int:
-    """Return the number of sequences that end below a stem, up to as many as matter."""
-    return sum(piece.sequences for piece in stem.pieces) + sum(map(_sequences, stem.stems))
+def _count_sequences(chain: PrefixChain) -> int:
+    """Return the number of sequences that end below a chain, up to as many as matter."""
+    return sum(chunk.sequences for chunk in chain.chunks) + sum(map(_count_sequences, chain.chains))

@@ -48,7 +48,7 @@ _UNKNOWN: Final = ("s_aux", "position_bias", "head_mask")
 
 
 @contextmanager
-def splitting(model: Any) -> Iterator[None]:
+def use_split_attention(model: Any) -> Iterator[None]:
     """Make the model's layers attend by ``split_attention`` within the block."""
     from transformers import AttentionInterface
 
@@ -64,13 +64,13 @@ def splitting(model: Any) -> Iterator[None]:
         model.set_attn_implementation(before)
 
 
-def put_behind(keys: torch.Tensor, prefix: tuple[torch.Tensor, torch.Tensor] | None) -> torch.Tensor:
+def attach_prefix(keys: torch.Tensor, prefix: tuple[torch.Tensor, torch.Tensor] | None) -> torch.Tensor:
     """Mark keys as those after a prefix [1, heads, tokens, width], or after none, for ``split_attention``."""
     setattr(keys, _BEHIND, prefix)
     return keys
 
 
-def put_beside(tensor: torch.Tensor, parts: Sequence[Any]) -> torch.Tensor:
+def attach_cache_parts(tensor: torch.Tensor, parts: Sequence[Any]) -> torch.Tensor:
     """Return the same tensor; ``split_attention`` uses the parts instead: keys and values, or masks.
 
     There is one part per cache, in the order of the rows.
@@ -79,7 +79,7 @@ def put_beside(tensor: torch.Tensor, parts: Sequence[Any]) -> torch.Tensor:
     return tensor
 
 
-def beside(tensor: torch.Tensor) -> Sequence[Any] | None:
+def attached_parts(tensor: torch.Tensor) -> Sequence[Any] | None:
     """Return the parts that stand for a tensor, None where it stands for itself."""
     parts: Sequence[Any] | None = getattr(tensor, _BESIDE, None)
     return parts
@@ -107,17 +107,19 @@ def split_attention(
         raise UnsupportedError(f"the model's attention has {odd[0]}")
     assert attention_mask is not None, "rows of different lengths need a mask"
     how = (query.shape[-1] ** -0.5 if scaling is None else scaling), softcap
-    if (caches := beside(key)) is None:
+    if (caches := attached_parts(key)) is None:
         if not hasattr(key, _BEHIND):
             raise UnsupportedError("the model's attention gets other keys than those in its cache")
-        return attended(query, (key, value), attention_mask, *how), None
-    masks = beside(attention_mask) or [attention_mask]
+        return attend_cache(query, (key, value), attention_mask, *how), None
+    masks = attached_parts(attention_mask) or [attention_mask]
     asked = torch.split(query, [len(mask) for mask in masks])
     parts = zip(asked, caches, masks, strict=True)
-    return torch.cat([attended(cache_query, cache, mask, *how) for cache_query, cache, mask in parts]), None
+    return torch.cat(
+        [attend_cache(cache_query, cache, mask, *how) for cache_query, cache, mask in parts]
+    ), None
 
 
-def attended(
+def attend_cache(
     query: torch.Tensor,
     key_value: tuple[torch.Tensor, torch.Tensor],
     attention_mask: torch.Tensor,
@@ -132,7 +134,9 @@ def attended(
     import torch
 
     if cpu.computes_in_float32(query.dtype, query.device):
-        wide = attended(query.float(), _wide(key_value), cpu.widened(attention_mask), scale, softcap)
+        wide = attend_cache(
+            query.float(), _upcast(key_value), cpu.upcast_once(attention_mask), scale, softcap
+        )
         return wide.to(query.dtype)
     key, value = key_value
     prefix = getattr(key, _BEHIND, None)
@@ -141,7 +145,7 @@ def attended(
     group = all_heads // heads
     asked = (query * scale).reshape(rows, heads, group * length, width)
     if softcap is None and attention_mask.shape[-1] == key.shape[2]:
-        attention = _by_operation(asked, prefix, key_value, attention_mask)
+        attention = _attend_fused(asked, prefix, key_value, attention_mask)
         if attention is not None:
             return attention.reshape(rows, all_heads, length, -1).transpose(1, 2)
     scores = asked @ key.transpose(2, 3)
@@ -162,14 +166,14 @@ def attended(
     return attention.reshape(rows, all_heads, length, -1).transpose(1, 2)
 
 
-def _wide(key_value: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
+def _upcast(key_value: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
     """Return own keys and values, and the prefix before them, as float32 numbers."""
     key, value = key_value[0].float(), key_value[1].float()
     prefix = getattr(key_value[0], _BEHIND, None)
-    return (key if prefix is None else put_behind(key, (prefix[0].float(), prefix[1].float()))), value
+    return (key if prefix is None else attach_prefix(key, (prefix[0].float(), prefix[1].float()))), value
 
 
-def _by_operation(
+def _attend_fused(
     asked: torch.Tensor,
     prefix: tuple[torch.Tensor, torch.Tensor] | None,
     key_value: tuple[torch.Tensor, torch.Tensor],
@@ -185,7 +189,7 @@ def _by_operation(
     """
     import torch
 
-    name = operation_for(asked.device.type, str(asked.dtype), key_value[0].shape[-1])
+    name = fused_attention_name(asked.device.type, str(asked.dtype), key_value[0].shape[-1])
     if name is None or key_value[0].shape[-1] != key_value[1].shape[-1]:
         return None
     if prefix is None and not cpu.attends_by_operation(asked):
@@ -197,22 +201,22 @@ def _by_operation(
     # Within ``in_float32`` the queries are wider than what is stored.
     own_keys, own_values = (tensor.to(asked.dtype) for tensor in key_value)
     if prefix is None:
-        return over_own(name, asked, own_keys, own_values, mask)[0]
+        return attend_own_keys(name, asked, own_keys, own_values, mask)[0]
     keys, values = (tensor.to(asked.dtype) for tensor in prefix)
     folded = asked.transpose(0, 1).reshape(1, heads, rows * count, width)
-    over_prefix = cpu.attend_all(folded[0], keys[0], values[0], 1.0) or over_all_by(
+    over_prefix = cpu.attend_all(folded[0], keys[0], values[0], 1.0) or attend_all_keys(
         name, folded, keys, values
     )
     if over_prefix is None:
         return None
-    after, own_sums = over_own(name, asked, own_keys, own_values, mask)
+    after, own_sums = attend_own_keys(name, asked, own_keys, own_values, mask)
     before = over_prefix[0].view(heads, rows, count, -1).transpose(0, 1)
     share = torch.sigmoid(own_sums - over_prefix[1].view(heads, rows, count).transpose(0, 1))
     attention: torch.Tensor = before.lerp(after, share.unsqueeze(-1).to(asked.dtype))
     return attention
 
 
-def over_all_by(
+def attend_all_keys(
     name: str, asked: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, *, scale: float = 1.0
 ) -> tuple[torch.Tensor, torch.Tensor] | None:
     """Attend to all keys by one of torch's operations; None where this torch does not have it.
@@ -233,7 +237,7 @@ def over_all_by(
     return attention, sums[..., : asked.shape[2]]  # efficient attention rounds their number up
 
 
-def over_own(
+def attend_own_keys(
     name: str, asked: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Attend to each row's own keys, and return the same.
@@ -260,7 +264,7 @@ def over_own(
     return scores.sub_(sums.unsqueeze(-1)).exp_().to(asked.dtype) @ values, sums
 
 
-def operation_for(device: str, dtype: str, width: int) -> str | None:
+def fused_attention_name(device: str, dtype: str, width: int) -> str | None:
     """Return which of torch's operations for attention gives the sums of the exponentials too; None where there is
     none.
 

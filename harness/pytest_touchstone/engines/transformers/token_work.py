@@ -54,7 +54,7 @@ class Score(NamedTuple):
     is_greedy: bool
 
 
-def add_up(scores: Iterable[tuple[float, bool]]) -> Score:
+def sum_scores(scores: Iterable[tuple[float, bool]]) -> Score:
     """Return the score of parts together; Python's floats are added, so that their order cannot matter."""
     logprobs, greedy = zip(*scores, strict=True)
     return Score(sum(logprobs), all(greedy))
@@ -76,7 +76,7 @@ class ScoringPlan:
 
     def answer(self, scores: Sequence[Score]) -> Answer:
         """Return the answer, from the scores of ``work`` in the same order."""
-        score = add_up(scores)
+        score = sum_scores(scores)
         tokens = sum([len(work.targets) for work in self.work])
         if self.rolling:
             return RollingAnswer(score.logprob, tokens, self.truncated)
@@ -188,7 +188,10 @@ def chat_mode_of(info: CheckpointInfo, tokenizer: Any, settings: ModelSettings) 
             f"{info.path}: --eval-thinking {thinking}, but its chat template is not used, or knows no enable_thinking; "
             "leave the option out"
         )
-    if settings.system is not None and (why := _no_place(tokenizer, settings.system, chat)) is not None:
+    if (
+        settings.system is not None
+        and (why := _system_prompt_fault(tokenizer, settings.system, chat)) is not None
+    ):
         raise CheckpointError(f"{info.path}: --eval-set system, but {why}; leave the option out")
     if chat == "on" and not template:
         raise CheckpointError(
@@ -203,7 +206,7 @@ def chat_mode_of(info: CheckpointInfo, tokenizer: Any, settings: ModelSettings) 
     )
 
 
-def _no_place(tokenizer: Any, system: str, chat: Chat) -> str | None:
+def _system_prompt_fault(tokenizer: Any, system: str, chat: Chat) -> str | None:
     """Return why a checkpoint takes no system prompt; None where its chat template writes it."""
     if chat == "off" or not getattr(tokenizer, "chat_template", None):
         return "its chat template is not used, or missing"
@@ -255,7 +258,7 @@ def prepare(
     chat = asking.chat and bool(request.turns)
     if (fault := asking.fault(chat)) is not None:
         return Refusal(fault)
-    request = in_form(request, chat, asking)
+    request = apply_chat_mode(request, chat, asking)
     tokens = tokenizer.chat(request.turns) if chat else tokenizer.prompt(request.prompt)
     if isinstance(tokens, Refusal):
         return tokens
@@ -271,7 +274,7 @@ def prepare(
     return Prompt(request, tokens[truncated:], truncated, chat)
 
 
-def in_form(request: Generate, chat: bool, asking: ChatMode) -> Generate:
+def apply_chat_mode(request: Generate, chat: bool, asking: ChatMode) -> Generate:
     """Return the request with the stop sequences, the limit and the turns of the form in which it is asked.
 
     A limit that a person sets takes precedence over both; a system prompt stands before the request's own.

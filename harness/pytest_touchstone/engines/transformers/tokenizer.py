@@ -79,7 +79,7 @@ class TextTokenizer:
         self._kept: dict[int, str] = {}
         self._thinking: dict[str, bool] = {}
         self._vocabulary = vocabulary or Vocabulary(tokenizer)
-        self._front, _ = frame(tokenizer)
+        self._front, _ = special_token_frame(tokenizer)
         self._bos: str | None = tokenizer.bos_token
         self._pieces = splitter_of(tokenizer)
         self._may_end: dict[frozenset[int] | None, Callable[[int], bool]] = {}
@@ -110,8 +110,8 @@ class TextTokenizer:
         # Where nobody has decided, tokenizers 0.21 and 0.22 print a warning in each fork of this process afterwards.
         os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
         ready = copy.copy(self)
-        whole = [text for text in dict.fromkeys(texts) if not_text(text) is None]
-        cuts = list(cut(whole, self._pieces))
+        whole = [text for text in dict.fromkeys(texts) if text_fault(text) is None]
+        cuts = list(cut_texts(whole, self._pieces))
         lean = {"return_attention_mask": False, "return_token_type_ids": False}
         piece_ids: dict[str, list[int]] = {}
         for batch in _batches(dict.fromkeys(chain.from_iterable(each.others for each in cuts))):
@@ -144,7 +144,7 @@ class TextTokenizer:
             return Refusal("the continuation is empty; there is nothing to score")
         bare = context.rstrip()
         text = context + continuation
-        if text not in self._encoded and (fault := not_text(text)) is not None:
+        if text not in self._encoded and (fault := text_fault(text)) is not None:
             return fault
         ids = self._encode(text)
         join, spans = self._join(ids, text, len(bare))
@@ -170,7 +170,7 @@ class TextTokenizer:
         """Return the tokens of a text that is scored from its first token on, without special tokens around it."""
         if self.start is None:
             return Refusal("the tokenizer has neither a BOS nor an EOS token to start from")
-        if (fault := not_text(text)) is not None:
+        if (fault := text_fault(text)) is not None:
             return fault
         ids = tuple(self._encode(text))
         return ids or Refusal("the text has no tokens; there is nothing to score")
@@ -182,10 +182,12 @@ class TextTokenizer:
         """
         messages = [{"role": turn.role, "content": turn.text} for turn in turns]
         begun = turns[-1].role == "assistant"
-        bound_templates()
+        limit_templates()
         how = {"add_generation_prompt": not begun, "continue_final_message": begun, **self._thinking}
         try:
-            text: str = limited(lambda: self._tokenizer.apply_chat_template(messages, tokenize=False, **how))
+            text: str = run_limited(
+                lambda: self._tokenizer.apply_chat_template(messages, tokenize=False, **how)
+            )
         except Exception as error:  # a template is a program, which may fail in any way
             reason = f"{type(error).__name__}: {' '.join(str(error).split())}"[:_LONGEST_ERROR]
             return Refusal(f"the chat template fails ({reason}); use --eval-chat off, or mend the template")
@@ -216,7 +218,7 @@ class TextTokenizer:
     def _tokens(self, text: str, front: tuple[int, ...], what: str) -> tuple[int, ...] | Refusal:
         """Return the tokens of a text after special ones; a ``Refusal`` where it is no text, or begins with BOS
         twice."""
-        if (fault := not_text(text)) is not None:
+        if (fault := text_fault(text)) is not None:
             return fault
         ids = (*front, *self._encode(text))
         if self.begins(ids) and self.begins(ids[1:]):
@@ -313,7 +315,7 @@ class TextTokenizer:
         return same, same < len(alone)
 
 
-def not_text(text: str) -> Refusal | None:
+def text_fault(text: str) -> Refusal | None:
     """Return the refusal of a string that is no text, since half of a character is in it; None for a text."""
     try:
         text.encode("utf-8")
@@ -366,7 +368,7 @@ class TextCut(NamedTuple):
     others: list[str]
 
 
-def cut(texts: Iterable[str], pieces_of: Callable[[str], list[str]]) -> Iterator[TextCut]:
+def cut_texts(texts: Iterable[str], pieces_of: Callable[[str], list[str]]) -> Iterator[TextCut]:
     """Yield texts in the pieces that ``splitter_of``'s function cuts them in, without another look at those that a text
     has in common with the one before it."""
     before, pieces = "", list[str]()
@@ -424,7 +426,7 @@ def _begins_words_at_spaces(words: dict[str, Any]) -> bool:
 # What tokens stand for
 
 
-def frame(tokenizer: Any, text: str = "a") -> tuple[tuple[int, ...], tuple[int, ...]]:
+def special_token_frame(tokenizer: Any, text: str = "a") -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the special tokens that the tokenizer by itself puts before and after every text."""
     bare, framed = tokenizer.encode(text, add_special_tokens=False), tokenizer.encode(text)
     for start in range(len(framed) - len(bare) + 1):
@@ -553,7 +555,7 @@ class _StopError(Exception):
     """Raised in the thread of a template that takes too long."""
 
 
-def limited(work: Callable[[], Result]) -> Result:
+def run_limited(work: Callable[[], Result]) -> Result:
     """Return what the work returns; raises ``TemplateLimitError`` where it takes more than ``SECONDS``."""
     lock, over = threading.Lock(), False
     thread = ctypes.c_ulong(threading.get_ident())
@@ -578,7 +580,7 @@ def limited(work: Callable[[], Result]) -> Result:
 
 
 @functools.cache
-def bound_templates() -> None:
+def limit_templates() -> None:
     """From now on transformers compiles chat templates for an environment that refuses to make huge values."""
     from transformers.utils import chat_template_utils
 
@@ -590,7 +592,7 @@ def bound_templates() -> None:
         def __init__(self, *args: Any, **more: Any) -> None:
             super().__init__(*args, **more)
             filters = dict[str, Any](vars(self)["filters"])
-            self.filters = {name: _checked(function) for name, function in filters.items()}
+            self.filters = {name: _with_call_checks(function) for name, function in filters.items()}
 
         def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
             _check_operation(operator, left, right)
@@ -603,7 +605,7 @@ def bound_templates() -> None:
 
         def wrap_str_format(self, value: Any) -> Any:
             made = super().wrap_str_format(value)
-            return None if made is None else _checked(made, value.__self__)
+            return None if made is None else _with_call_checks(made, value.__self__)
 
         @staticmethod
         def concat(parts: Iterable[str]) -> str:
@@ -618,7 +620,7 @@ def bound_templates() -> None:
     chat_template_utils.ImmutableSandboxedEnvironment = Bounded
 
 
-def _checked(function: Callable[..., Any], *first: Any) -> Callable[..., Any]:
+def _with_call_checks(function: Callable[..., Any], *first: Any) -> Callable[..., Any]:
     """Return a filter that looks at its arguments first, with the marks by which jinja2 knows what it takes."""
 
     @functools.wraps(function)

@@ -74,38 +74,44 @@ _OFFSETS: Final = re.compile(r'"trim_offsets": (?:true|false)(?:, )?')
 _NAMED: Final = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 
 
-def tokenizer_of(name_or_path: Path | str, options: Mapping[str, Any]) -> tuple[Any, tuple[str, ...]]:
+def load_matching_tokenizer(
+    name_or_path: Path | str, options: Mapping[str, Any]
+) -> tuple[Any, tuple[str, ...]]:
     """Return the tokenizer of a folder or Hub id, and what to say of it.
 
     ``options`` are options of transformers. It raises whatever transformers does.
     """
     from transformers import AutoTokenizer
 
-    path = None if "gguf_file" in options else _path(name_or_path, FILE, options)
+    path = None if "gguf_file" in options else _cached_path(name_or_path, FILE, options)
     try:
         loaded = AutoTokenizer.from_pretrained(name_or_path, **options)
     except Exception as error:
         if path is None or options.get("trust_remote_code"):
             raise
-        return _of_file_alone(name_or_path, options, error)
+        return _fall_back_to_file(name_or_path, options, error)
     begins = False
     if type(loaded).__name__ == "MistralCommonBackend":  # which has not the interface of the others
-        begins, loaded = True, _plain(name_or_path, options)
+        begins, loaded = True, _load_tokenizer_json(name_or_path, options)
     if "gguf_file" in options or not type(loaded).__module__.startswith("transformers."):
         return loaded, ()  # code of the checkpoint's own, which a person trusts
     if path is not None:
         return (
             (loaded, ())
             if _has_same_settings(loaded, path)
-            else _of_file(loaded, path, name_or_path, options)
+            else _prefer_tokenizer_json(loaded, path, name_or_path, options)
         )
     for name in _MODELS:
-        if (model := _path(name_or_path, name, options)) is not None:
-            return as_sentencepiece(loaded, model, probe(loaded))
-    return (loaded, ()) if _path(name_or_path, TEKKEN, options) is None else _of_tekken(loaded, begins=begins)
+        if (model := _cached_path(name_or_path, name, options)) is not None:
+            return match_sentencepiece(loaded, model, probe(loaded))
+    return (
+        (loaded, ())
+        if _cached_path(name_or_path, TEKKEN, options) is None
+        else _complete_tekken(loaded, begins=begins)
+    )
 
 
-def _of_tekken(loaded: Any, *, begins: bool) -> tuple[Any, tuple[str, ...]]:
+def _complete_tekken(loaded: Any, *, begins: bool) -> tuple[Any, tuple[str, ...]]:
     """Return the tokenizer that Transformers makes of Mistral's own file, with special tokens that it does not name.
 
     ``begins``: texts begin with BOS, as those of mistral-common do; else a note says that they do not.
@@ -141,11 +147,11 @@ def probe(*tokenizers: Any) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def _of_file(
+def _prefer_tokenizer_json(
     loaded: Any, path: Path, name_or_path: Path | str, options: Mapping[str, Any]
 ) -> tuple[Any, tuple[str, ...]]:
     """Return the loaded tokenizer where it does as the file says on the probe, else one of the file."""
-    from_file = _plain(name_or_path, options)
+    from_file = _load_tokenizer_json(name_or_path, options)
     texts = probe(loaded, from_file)
     mismatches = sum(_ids(loaded, text) != _ids(from_file, text) for text in texts)
     if not mismatches:
@@ -173,12 +179,12 @@ def _settings(path: Path) -> dict[str, Any]:
     return settings if isinstance(settings, dict) else {}
 
 
-def _of_file_alone(
+def _fall_back_to_file(
     name_or_path: Path | str, options: Mapping[str, Any], error: Exception
 ) -> tuple[Any, tuple[str, ...]]:
     """Return a tokenizer of the file where the class that transformers takes cannot be made; else raise its error."""
     try:
-        plain = _plain(name_or_path, options)
+        plain = _load_tokenizer_json(name_or_path, options)
     except BaseException as second:  # tokenizers' panics are no ``Exception``
         if not isinstance(second, Exception) and not is_panic(second):
             raise
@@ -189,7 +195,7 @@ def _of_file_alone(
     )
 
 
-def _plain(name_or_path: Path | str, options: Mapping[str, Any]) -> Any:
+def _load_tokenizer_json(name_or_path: Path | str, options: Mapping[str, Any]) -> Any:
     """Return the tokenizer that the file describes, with the special tokens and the template of the other files."""
     from transformers import PreTrainedTokenizerFast
 
@@ -205,7 +211,7 @@ def _ids(tokenizer: Any, text: str) -> list[list[int]] | None:
         return None
 
 
-def _path(name_or_path: Path | str, name: str, options: Mapping[str, Any]) -> Path | None:
+def _cached_path(name_or_path: Path | str, name: str, options: Mapping[str, Any]) -> Path | None:
     """Return where a file of a folder or of a Hub id lies; None where there is none."""
     from transformers.utils import cached_file
 
@@ -246,10 +252,10 @@ def _has_same_settings(loaded: Any, path: Path) -> bool:
         "added_tokens": [{"id": number, **token.__getstate__()} for number, token in added],
         "model": {"type": type(backend.model).__name__, **options},
     }
-    return _deciding(file) == _deciding(in_use)
+    return _token_settings(file) == _token_settings(in_use)
 
 
-def _deciding(settings: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+def _token_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
     """Return the settings that decide a tokenizer's tokens, in one form."""
     # Files of other versions leave out options of the model that are off.
     model = settings["model"].items()
@@ -270,13 +276,13 @@ _BPE: Final = 2
 """The kind of a model of merges, by its number in the file."""
 
 
-def as_sentencepiece(loaded: Any, path: Path, texts: Sequence[str]) -> tuple[Any, tuple[str, ...]]:
+def match_sentencepiece(loaded: Any, path: Path, texts: Sequence[str]) -> tuple[Any, tuple[str, ...]]:
     """Return the tokenizer, which does as the sentencepiece model says on the texts as far as it can, and what to say
     of it.
 
     Raises ``CheckpointError`` where it does not have the model's vocabulary, or the model is cut off.
     """
-    model = _sentencepiece(path)
+    model = _load_sentencepiece(path)
     if model is None or not getattr(loaded, "is_fast", False) or getattr(loaded, "split_by_punct", False):
         return loaded, ()  # it asks the model itself; or it means to cut otherwise
     proto, processor = model
@@ -291,7 +297,7 @@ def as_sentencepiece(loaded: Any, path: Path, texts: Sequence[str]) -> tuple[Any
             f"{path}: {type(loaded).__name__}, the class for it, does not take {len(missing)} of its "
             f"{len(pieces)} pieces; save the tokenizer again, with tokenizer.json"
         )
-    before = _before(loaded)
+    before = _family_normalizer(loaded)
     added = [
         str(token) for token in loaded.added_tokens_decoder.values()
     ]  # which the model alone does not know
@@ -303,11 +309,11 @@ def as_sentencepiece(loaded: Any, path: Path, texts: Sequence[str]) -> tuple[Any
         for text in texts
         if not any(token in text for token in added)
     }
-    differing = _differing(loaded, expected)
+    differing = _count_differing(loaded, expected)
     if not differing:
         return loaded, ()
-    undo = _put_steps(loaded, path, proto, before)
-    left = _differing(loaded, expected)
+    undo = _apply_model_steps(loaded, path, proto, before)
+    left = _count_differing(loaded, expected)
     name, of = type(loaded).__name__, count(len(expected), "probe text")
     if left >= differing:
         undo()
@@ -318,7 +324,7 @@ def as_sentencepiece(loaded: Any, path: Path, texts: Sequence[str]) -> tuple[Any
     )
 
 
-def _sentencepiece(path: Path) -> tuple[Any, Any] | None:
+def _load_sentencepiece(path: Path) -> tuple[Any, Any] | None:
     """Return the content of sentencepiece's model, and the model; None where it is no such file.
 
     That is another's file, as tiktoken's may be; or sentencepiece or protobuf is not installed. Raises
@@ -343,7 +349,7 @@ def _sentencepiece(path: Path) -> tuple[Any, Any] | None:
         return None
 
 
-def _before(loaded: Any) -> Any:
+def _family_normalizer(loaded: Any) -> Any:
     """Return what the family does to texts before the model meets them (ALBERT and its kin), of the steps loaded."""
     from tokenizers import normalizers
 
@@ -365,7 +371,7 @@ def _before(loaded: Any) -> Any:
     )
 
 
-def _differing(loaded: Any, true: dict[str, list[str | None]]) -> int:
+def _count_differing(loaded: Any, true: dict[str, list[str | None]]) -> int:
     different = 0
     for text, pieces in true.items():
         tokens = loaded.convert_ids_to_tokens(loaded(text, add_special_tokens=False)["input_ids"])
@@ -373,7 +379,7 @@ def _differing(loaded: Any, true: dict[str, list[str | None]]) -> int:
     return different
 
 
-def _put_steps(loaded: Any, path: Path, proto: Any, before: Any) -> Callable[[], None]:
+def _apply_model_steps(loaded: Any, path: Path, proto: Any, before: Any) -> Callable[[], None]:
     """Make the tokenizer's steps those of the model; return a function that undoes it."""
     from tokenizers import Regex, normalizers, pre_tokenizers
 
@@ -392,7 +398,7 @@ def _put_steps(loaded: Any, path: Path, proto: Any, before: Any) -> Callable[[],
     backend.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", "▁")])
     first = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
     backend.pre_tokenizer = first if spec.add_dummy_prefix and only_first else None
-    backend.model = _model_of(loaded, proto)
+    backend.model = _build_model(loaded, proto)
 
     def undo() -> None:
         backend.normalizer, backend.pre_tokenizer, backend.model = original
@@ -400,7 +406,7 @@ def _put_steps(loaded: Any, path: Path, proto: Any, before: Any) -> Callable[[],
     return undo
 
 
-def _model_of(loaded: Any, proto: Any) -> Any:
+def _build_model(loaded: Any, proto: Any) -> Any:
     """Return the model's way of cutting, with the numbers that the tokenizer has for its pieces."""
     from tokenizers import models
     from transformers.tokenization_utils_base import generate_merges

@@ -72,9 +72,9 @@ def test_the_engine_answers_equally_with_the_door_shut(
 
     monkeypatch.setattr(processor, "OPEN", False)
     for module, name in (
-        (kernels, "_found"),
+        (kernels, "_load_once"),
         (packing, "_pack"),
-        (processor, "_by_onednn"),
+        (processor, "_attend_by_onednn"),
     ):
         monkeypatch.setattr(module, name, never)
     assert not cpu.computes_in_float32(torch.bfloat16, torch.device("cpu"))

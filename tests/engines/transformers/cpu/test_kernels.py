@@ -16,8 +16,8 @@ from pytest_touchstone.engines.transformers.cpu import processor
 from pytest_touchstone.engines.transformers.cpu.kernels import (
     UnavailableError,
     UnfitError,
-    _compiled,
-    _loaded,
+    _compile_if_missing,
+    _load,
 )
 
 PRODUCT = """
@@ -50,29 +50,29 @@ def unoptimized(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_this_machine_has_them() -> None:
     assert library.kernels() is not None
-    assert library._found()[1] is None
+    assert library._load_once()[1] is None
 
 
 @pytest.mark.usefixtures("unoptimized")
 def test_they_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", counting(tmp_path))
-    first = _compiled(tmp_path / "cache")
-    assert _compiled(tmp_path / "cache") == first
+    first = _compile_if_missing(tmp_path / "cache")
+    assert _compile_if_missing(tmp_path / "cache") == first
     assert (tmp_path / "calls").read_text().splitlines() == ["once"]
     assert list((tmp_path / "cache").iterdir()) == [first]
 
 
 @pytest.mark.usefixtures("unoptimized")
 def test_another_compiler_makes_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = _compiled(tmp_path / "cache")
+    first = _compile_if_missing(tmp_path / "cache")
     monkeypatch.setenv("CC", counting(tmp_path))
-    assert _compiled(tmp_path / "cache") != first
+    assert _compile_if_missing(tmp_path / "cache") != first
 
 
 @pytest.mark.usefixtures("unoptimized")
 def test_several_starts_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
     with ThreadPoolExecutor(3) as starts:
-        found = set(starts.map(_compiled, [tmp_path / "cache"] * 3))
+        found = set(starts.map(_compile_if_missing, [tmp_path / "cache"] * 3))
     assert [path.stat().st_size > 0 for path in found] == [True]
     assert list((tmp_path / "cache").iterdir()) == list(found)
 
@@ -90,7 +90,7 @@ def test_a_compiler_that_fails_is_named(
 ) -> None:
     monkeypatch.setenv("CC", compiler(tmp_path, text))
     with pytest.raises(UnavailableError, match=reason):
-        _compiled(tmp_path / "cache")
+        _compile_if_missing(tmp_path / "cache")
 
 
 @pytest.mark.usefixtures("unoptimized")
@@ -100,7 +100,7 @@ def test_gcc_is_tried_where_cc_fails(tmp_path: Path, monkeypatch: pytest.MonkeyP
     Path(compiler(folder, "exit 1")).rename(folder / "cc")
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.delenv("CC", raising=False)
-    assert _compiled(tmp_path / "cache").stat().st_size > 0
+    assert _compile_if_missing(tmp_path / "cache").stat().st_size > 0
 
 
 def test_products_are_right_with_fewer_threads_than_torch_asks_for() -> None:
@@ -113,29 +113,29 @@ def test_no_compiler_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     with pytest.raises(UnavailableError, match=r"there is no C compiler \(cc or gcc\)"):
-        _compiled(tmp_path / "cache")
+        _compile_if_missing(tmp_path / "cache")
     monkeypatch.setenv("CC", "mycc -m64")
     with pytest.raises(UnavailableError, match=r"there is no C compiler \(mycc\)"):
-        _compiled(tmp_path / "cache")
+        _compile_if_missing(tmp_path / "cache")
 
 
 def test_a_command_with_an_open_quote_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "gcc '")
     with pytest.raises(UnavailableError, match="CC=gcc ' is no command"):
-        _compiled(tmp_path / "cache")
+        _compile_if_missing(tmp_path / "cache")
 
 
 def test_a_file_that_is_no_library_is_a_reason(tmp_path: Path) -> None:
     (tmp_path / "kernels.so").write_bytes(b"no library")
     with pytest.raises(UnavailableError, match=r"kernels\.so cannot be loaded"):
-        _loaded(tmp_path / "kernels.so")
+        _load(tmp_path / "kernels.so")
 
 
 def test_a_slow_compiler_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", compiler(tmp_path, "exec sleep 30"))
     monkeypatch.setattr(library, "_PATIENCE", 0.2)
     with pytest.raises(UnavailableError, match="takes longer than"):
-        _compiled(tmp_path / "cache")
+        _compile_if_missing(tmp_path / "cache")
 
 
 @pytest.mark.parametrize("said", ["flags\t\t: fpu sse4_2 avx", "nothing"])
@@ -143,17 +143,17 @@ def test_an_older_processor_is_a_reason(said: str, tmp_path: Path, monkeypatch: 
     (tmp_path / "cpuinfo").write_text(said)
     monkeypatch.setattr(processor, "DESCRIPTION", tmp_path / "cpuinfo")
     with pytest.raises(UnfitError, match="processors with AVX2"):
-        _compiled(tmp_path / "cache")
+        _compile_if_missing(tmp_path / "cache")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_cannot_be_written_is_a_reason(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(UnavailableError, match="Permission denied"):
-        _compiled(tmp_path / "cache")
+        _compile_if_missing(tmp_path / "cache")
 
 
 def test_a_folder_that_is_a_file_is_a_reason(tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("")
     with pytest.raises(UnavailableError, match="cache"):
-        _compiled(tmp_path / "cache")
+        _compile_if_missing(tmp_path / "cache")

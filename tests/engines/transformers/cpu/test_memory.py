@@ -11,9 +11,9 @@ import torch
 from pytest_touchstone.engines.settings import resident_bytes
 from pytest_touchstone.engines.transformers.cpu.memory import (
     GrowingHeap,
-    can_be_apart,
-    give_back,
-    zeros_apart,
+    paged_zeros,
+    release_rows,
+    supports_paged_tensors,
 )
 from pytest_touchstone.engines.transformers.kv_cache import KeyValues, SlotCache
 
@@ -42,7 +42,7 @@ def filled(rows: int, count: int, dtype: torch.dtype = torch.float32) -> SlotCac
 @linux
 def test_what_is_not_written_to_takes_no_memory() -> None:
     before = resident_bytes()
-    found = zeros_apart(torch.zeros(1), (64, 2**20))  # 256 MiB
+    found = paged_zeros(torch.zeros(1), (64, 2**20))  # 256 MiB
     found[3, :1000] = 1
     assert resident_bytes() - before < 2**24
     assert found[3].sum() == 1000
@@ -51,10 +51,10 @@ def test_what_is_not_written_to_takes_no_memory() -> None:
 
 @linux
 def test_rows_given_back_are_zeros_and_take_no_memory() -> None:
-    found = zeros_apart(torch.zeros(1), (64, 2**18 + 100))  # rows that do not begin with a page
+    found = paged_zeros(torch.zeros(1), (64, 2**18 + 100))  # rows that do not begin with a page
     found += 1
     before = resident_bytes()
-    give_back(found, 5)
+    release_rows(found, 5)
     assert before - resident_bytes() > 50 * 2**20
     assert bool((found[:5] == 1).all())
     assert not found[5:].any()
@@ -63,11 +63,11 @@ def test_rows_given_back_are_zeros_and_take_no_memory() -> None:
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("shape", [(2, 3), (40, 3, 700), (4, 2000, 0)])
 def test_zeros_are_zeros_of_the_type_whatever_their_size(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
-    found = zeros_apart(torch.ones(1, dtype=dtype), shape)
+    found = paged_zeros(torch.ones(1, dtype=dtype), shape)
     assert found.shape == shape
     assert found.dtype == dtype
     assert not found.any()
-    give_back(found, 1)
+    release_rows(found, 1)
     assert not found.any()
 
 
@@ -131,8 +131,8 @@ def test_tokens_at_columns_of_their_own_are_written_where_their_rows_are(dtype: 
 
 
 def test_other_devices_have_no_such_pages() -> None:
-    assert not can_be_apart(torch.device("cuda"))
-    assert not can_be_apart(torch.device("meta"))
+    assert not supports_paged_tensors(torch.device("cuda"))
+    assert not supports_paged_tensors(torch.device("meta"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux says what a process has")

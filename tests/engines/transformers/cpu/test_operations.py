@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_touchstone.engines.transformers.cpu import kernels as operations
 from pytest_touchstone.engines.transformers.cpu.kernels import kernels
 from pytest_touchstone.engines.transformers.cpu.packing import BFloat16Kernels, Native
-from pytest_touchstone.engines.transformers.fused_layers import turned
+from pytest_touchstone.engines.transformers.fused_layers import apply_rotary
 
 needs_halves = pytest.mark.skipif(
     not getattr(kernels(), "by_halves", False), reason="this processor does not multiply bfloat16 numbers"
@@ -126,7 +126,7 @@ def test_norms(rows: int, width: int, dtype: torch.dtype) -> None:
 def test_gates(rows: int, width: int, dtype: torch.dtype) -> None:
     both = (30 * numbers(rows, 2 * width)).to(dtype)
     gate, up = both.float().chunk(2, -1)
-    assert close(operations.gated(both), torch.nn.functional.silu(gate) * up)
+    assert close(operations.silu_gate(both), torch.nn.functional.silu(gate) * up)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -134,7 +134,7 @@ def test_gates(rows: int, width: int, dtype: torch.dtype) -> None:
 def test_gates_at_the_ends_of_the_numbers(dtype: torch.dtype, copies: int) -> None:
     gates = torch.tensor([-3e38, -200.0, -88.5, -0.0, 88.5, 200.0, float("nan"), float("inf")] * copies)
     gates = gates.to(dtype)
-    found = operations.gated(torch.cat((gates, torch.ones_like(gates)))[None])[0]
+    found = operations.silu_gate(torch.cat((gates, torch.ones_like(gates)))[None])[0]
     expected = torch.nn.functional.silu(gates)
     assert torch.allclose(found, expected, atol=1e-30, equal_nan=True)
 
@@ -152,9 +152,9 @@ def test_rotations(rows: int, tokens: int, heads: int, half: int, dtype: torch.d
     cos, sin = (
         numbers(rows if each else 1, tokens, 2 * half + one)[..., : 2 * half].to(dtype) for one in (0, 1)
     )
-    expected = turned(states[:, :, :count].float(), cos.float(), sin.float())
+    expected = apply_rotary(states[:, :, :count].float(), cos.float(), sin.float())
     rest = states[:, :, count:].clone()
-    operations.turn(states, count, cos, sin)
+    operations.apply_rotary(states, count, cos, sin)
     assert close(states[:, :, :count], expected)
     assert torch.equal(states[:, :, count:], rest)
 
@@ -181,8 +181,8 @@ def test_rotations_after_norms_of_heads(
         torch.rms_norm(part.float(), (width,), norm.weight.float(), 1e-3).to(dtype).float()
         for part, (norm, _) in zip(parts, norms, strict=False)
     ]
-    expected = turned(torch.cat(normed, 2), cos.float(), sin.float())
-    operations.turn(states, queries + keys, cos, sin, norms)
+    expected = apply_rotary(torch.cat(normed, 2), cos.float(), sin.float())
+    operations.apply_rotary(states, queries + keys, cos, sin, norms)
     # The norm is rounded before the rotation, and may be to the other side.
     most = (2e-5 if dtype == torch.float32 else 2e-2) * max(1.0, float(expected.abs().max()))
     assert float((states[:, :, :-keys].float() - expected).abs().max()) <= most

@@ -216,13 +216,13 @@ def _alike(count: int) -> Any:
 def trials(monkeypatch: pytest.MonkeyPatch) -> list[torch.Tensor]:
     """The plain weights whose products were tried."""
     found: list[torch.Tensor] = []
-    same = packing._same
+    same = packing._gives_same_products
 
     def tried(plain: torch.Tensor, packed: torch.Tensor, kernels: Any) -> bool:
         found.append(plain)
         return same(plain, packed, kernels)
 
-    monkeypatch.setattr(packing, "_same", tried)
+    monkeypatch.setattr(packing, "_gives_same_products", tried)
     return found
 
 

@@ -86,7 +86,7 @@ def test_without_memory_for_float32_weights_stay_and_a_note_says_so(
 
     monkeypatch.setattr(cpu, "has_room_to_pack", full)
     monkeypatch.setattr(cpu, "Packer", lambda _: pytest.fail("packed without memory"))
-    engine = pool.engine_of(info, pool.load_quick(info, settings), settings)
+    engine = pool.engine_of(info, pool.load_fused(info, settings), settings)
     (note,) = engine.notes
     assert note.startswith(
         f"{llama}: this processor has no products of bfloat16 numbers, and there is no memory"

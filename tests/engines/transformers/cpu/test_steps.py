@@ -16,7 +16,11 @@ from pytest_touchstone.engines.transformers.generation.step import DecodeStep
 from pytest_touchstone.engines.transformers.kv_cache import SlotCache
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits
 from pytest_touchstone.engines.transformers.scoring import PrefixTreeScorer
-from pytest_touchstone.engines.transformers.split_attention import Attention, attention_of, splitting
+from pytest_touchstone.engines.transformers.split_attention import (
+    Attention,
+    attention_of,
+    use_split_attention,
+)
 from pytest_touchstone.engines.transformers.token_work import WorkDone
 
 VOCABULARY = 90
@@ -139,7 +143,7 @@ def _steps(model: Any, begin: list[int], rows: list[list[int]], added: list[list
     stepper = DecodeStep(model, needed, attention, budget=budget, done=done)
     scorer = PrefixTreeScorer(model, needed, attention, budget=budget, done=done)
     slots = SlotCache(scorer.prefix(tuple(begin)))
-    with splitting(model):
+    with use_split_attention(model):
         stepper.prefill(slots, rows)
         found = stepper.decode_multi([slots], [added], len(added[0]))
     needed.close()

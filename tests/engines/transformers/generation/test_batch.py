@@ -20,7 +20,7 @@ from pytest_touchstone.core.requests import (
 from pytest_touchstone.engines.settings import Dtype
 from pytest_touchstone.engines.transformers import kv_cache
 from pytest_touchstone.engines.transformers.causal import CausalEngine
-from pytest_touchstone.engines.transformers.split_attention import put_behind
+from pytest_touchstone.engines.transformers.split_attention import attach_prefix
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.engines import (
     DEVICE,
@@ -105,7 +105,7 @@ def test_what_generating_one_by_one_costs_is_told(llama: Path, monkeypatch: pyte
     wanted = texts(engine, requests)
     assert "slow" not in engine.usage
     done = engine.work_done
-    monkeypatch.setattr(kv_cache, "put_behind", lambda keys, _: put_behind(keys, None))
+    monkeypatch.setattr(kv_cache, "attach_prefix", lambda keys, _: attach_prefix(keys, None))
     single = engine_for(llama)
     assert not generates_together(single)
     assert texts(single, requests) == wanted
@@ -142,7 +142,7 @@ def test_a_model_whose_probe_differs_is_generated_one_by_one(
     llama: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted = texts(engine_for(llama), prompts())
-    monkeypatch.setattr(kv_cache, "put_behind", lambda keys, _: put_behind(keys, None))
+    monkeypatch.setattr(kv_cache, "attach_prefix", lambda keys, _: attach_prefix(keys, None))
     engine = engine_for(llama)
     assert engine.shares
     assert texts(engine, prompts()) == wanted
@@ -208,9 +208,9 @@ def test_a_prompt_alone_is_continued_in_one_piece(llama: Path, monkeypatch: pyte
 
     def recorded(keys: Any, prefix: Any) -> Any:
         prefixes.append(prefix)
-        return put_behind(keys, prefix)
+        return attach_prefix(keys, prefix)
 
-    monkeypatch.setattr(kv_cache, "put_behind", recorded)
+    monkeypatch.setattr(kv_cache, "attach_prefix", recorded)
     assert texts(engine, [alone]) == wanted
     assert set(prefixes) == {None}
     texts(engine, [Generate(SHOTS, max_new_tokens=6, temperature=1.0, samples=3)])
@@ -445,8 +445,8 @@ def test_a_model_that_cannot_take_several_prefixes_at_once_takes_one(
     from pytest_touchstone.engines.transformers import split_attention
 
     wanted = texts(engine_for(llama), prompts())
-    right = split_attention.put_beside
-    fault = "pytest_touchstone.engines.transformers.kv_cache.put_beside"
+    right = split_attention.attach_cache_parts
+    fault = "pytest_touchstone.engines.transformers.kv_cache.attach_cache_parts"
     monkeypatch.setattr(fault, lambda keys, parts: right(keys, parts[::-1]))
     engine = engine_for(llama)
     assert generates_together(engine)

@@ -16,9 +16,9 @@ from pytest_touchstone.engines.transformers.generation.sequence import (
     StopWatch,
     choose,
     may_begin_before,
-    picked,
-    uniform,
-    warped,
+    sample_by_inverse_cdf,
+    uniform_draw,
+    warp_probabilities,
 )
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.tiny import CORPUS, bytelevel_tokenizer, metaspace_tokenizer
@@ -146,7 +146,7 @@ def test_distributions_are_those_of_transformers(
     if top_p < 1:
         wanted = TopPLogitsWarper(top_p)(ids, wanted)
     wanted = wanted.softmax(-1)
-    found = warped(logits, SamplingParams(temperature, top_k, top_p))
+    found = warp_probabilities(logits, SamplingParams(temperature, top_k, top_p))
     assert torch.equal(found > 0, wanted > 0)
     torch.testing.assert_close(found / found.sum(-1, keepdim=True), wanted, atol=1e-6, rtol=1e-4)
 
@@ -165,10 +165,10 @@ def test_draws_are_distributed_as_the_softmax() -> None:
 
 @given(st.integers(-5, 2**40), st.integers(0, 1000), st.integers(0, 5000))
 def test_numbers_depend_on_seed_sample_and_step_alone(seed: int, sample: int, step: int) -> None:
-    number = uniform(seed, sample, step)
+    number = uniform_draw(seed, sample, step)
     assert 0.0 <= number < 1.0
-    assert number == uniform(seed, sample, step)
-    assert len({number, uniform(seed + 1, sample, step), uniform(seed, sample + 1, step)}) == 3
+    assert number == uniform_draw(seed, sample, step)
+    assert len({number, uniform_draw(seed + 1, sample, step), uniform_draw(seed, sample + 1, step)}) == 3
 
 
 def test_a_draw_does_not_depend_on_its_batch() -> None:
@@ -186,7 +186,7 @@ def test_the_last_and_the_first_number_pick_a_possible_token() -> None:
 
     chances = torch.tensor([[0.0, 0.25, 0.0, 0.5, 0.0]]).expand(3, -1)
     numbers = torch.tensor([0.0, 0.5, 1 - 2**-53], dtype=torch.float64)
-    assert picked(chances, numbers).tolist() == [1, 3, 3]
+    assert sample_by_inverse_cdf(chances, numbers).tolist() == [1, 3, 3]
 
 
 def test_a_low_temperature_is_as_good_as_greedy_and_a_nan_is_told() -> None:

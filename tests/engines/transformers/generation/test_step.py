@@ -15,7 +15,7 @@ from pytest_touchstone.engines.settings import Dtype
 from pytest_touchstone.engines.transformers.generation import step
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep, SpeculativeStepper
 from pytest_touchstone.engines.transformers.kv_cache import SlotCache
-from pytest_touchstone.engines.transformers.split_attention import slot_mask, splitting
+from pytest_touchstone.engines.transformers.split_attention import slot_mask, use_split_attention
 from pytest_touchstone.engines.transformers.token_work import Acceptance
 from tests.support.engines import generates_together, out_of_memory
 from tests.support.generating import texts
@@ -107,7 +107,7 @@ def test_heads_read_from_the_slots_what_they_would_read_from_the_whole_text(fold
     for past in ((), prefix):
         with torch.inference_mode():
             slots = SlotCache(shared.prefix(past))
-            with splitting(model):
+            with use_split_attention(model):
                 stepper.prefill(slots, tails)
                 # A row that leaves, a copy that comes, and a step behind all of them.
                 slots.add(slots.take(0))

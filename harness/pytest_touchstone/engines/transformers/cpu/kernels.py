@@ -88,7 +88,7 @@ class UnfitError(UnavailableError):
 
 def kernels() -> Any | None:
     """Return the compiled kernels; None where they cannot be used."""
-    return _found()[0] if is_open() else None
+    return _load_once()[0] if is_open() else None
 
 
 def missing_kernels(model: Any) -> str | None:
@@ -101,7 +101,7 @@ def missing_kernels(model: Any) -> str | None:
         return None
     by_itself = str(model.dtype) == "torch.bfloat16" and "avx512_bf16" in instructions()
     wide = str(model.dtype) == "torch.float32" or computes_in_float32(model.dtype, model.device)
-    return _found()[1] if by_itself or wide else None
+    return _load_once()[1] if by_itself or wide else None
 
 
 def multiplies_by_tiles() -> bool:
@@ -110,7 +110,7 @@ def multiplies_by_tiles() -> bool:
     return library is not None and library.by_tiles
 
 
-def description() -> str:
+def describe_cpu() -> str:
     """Return all of this processor that decides which ways of computing are taken, as one line."""
     import torch
 
@@ -123,14 +123,14 @@ def description() -> str:
 
 
 @functools.cache
-def _found() -> tuple[Any | None, str | None]:
+def _load_once() -> tuple[Any | None, str | None]:
     try:
-        return _loaded(_compiled(cache_folder("kernels"))), None
+        return _load(_compile_if_missing(cache_folder("kernels"))), None
     except UnavailableError as error:
         return None, None if isinstance(error, UnfitError) else str(error)
 
 
-def _compiled(folder: Path) -> Path:
+def _compile_if_missing(folder: Path) -> Path:
     """Return the file of the compiled kernels, which is made unless it is there."""
     flags = instructions()
     if platform.system() != "Linux" or not flags >= _NEEDED:
@@ -179,7 +179,7 @@ def _compile(compiler: list[str], path: Path) -> None:
         raise UnavailableError(f"{path}: {error.strerror or error}") from None
 
 
-def _loaded(path: Path) -> Any:
+def _load(path: Path) -> Any:
     """Load the kernels, and give them the threads of the pool that torch uses."""
     import torch  # noqa: F401 - loads the OpenMP library
 
@@ -205,7 +205,7 @@ def _loaded(path: Path) -> Any:
 _COMPUTED: Final = ("torch.float32", "torch.bfloat16")
 
 
-def computes(states: torch.Tensor) -> bool:
+def has_kernels_for(states: torch.Tensor) -> bool:
     """Return whether the kernels take such hidden states."""
     return str(states.dtype) in _COMPUTED and states.device.type == "cpu" and kernels() is not None
 
@@ -223,7 +223,7 @@ def rms_norm(states: torch.Tensor, norm: Any) -> torch.Tensor:
     return normed
 
 
-def gated(both: torch.Tensor) -> torch.Tensor:
+def silu_gate(both: torch.Tensor) -> torch.Tensor:
     """Return silu(gates) times ups [..., width] of both [..., gates and ups], which are dense."""
     import torch
 
@@ -236,7 +236,7 @@ def gated(both: torch.Tensor) -> torch.Tensor:
     return activated
 
 
-def turn(
+def apply_rotary(
     heads: torch.Tensor,
     count: int,
     cos: torch.Tensor,

@@ -30,17 +30,17 @@ _MADV_DONTNEED: Final = 4
 """Linux's number on the machines that it runs on: 4 everywhere but on Alpha."""
 
 
-def can_be_apart(device: torch.device) -> bool:
+def supports_paged_tensors(device: torch.device) -> bool:
     """Return whether tensors of a device can lie in pages of their own, of which only those written to take memory."""
     return is_open() and device.type == "cpu" and sys.platform == "linux"
 
 
-def zeros_apart(like: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
+def paged_zeros(like: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     """Return zeros of the type of ``like``, in pages of their own where its device has them."""
     import torch
 
     size = torch.Size(shape).numel() * like.element_size()
-    if not can_be_apart(like.device) or size < mmap.PAGESIZE:
+    if not supports_paged_tensors(like.device) or size < mmap.PAGESIZE:
         return like.new_zeros(shape)
     try:
         pages = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -53,7 +53,7 @@ def zeros_apart(like: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
     return zeros
 
 
-def give_back(tensor: torch.Tensor, first: int) -> None:
+def release_rows(tensor: torch.Tensor, first: int) -> None:
     """Make a dense tensor's rows from ``first`` on zeros, and return the pages of which nothing is left."""
     pages: mmap.mmap | None = getattr(tensor, _PAGES, None)
     if pages is None:
@@ -72,7 +72,7 @@ def trim_heap(device: Any) -> None:
 
     Tensors of up to 32 MiB come from a heap that glibc keeps; larger ones never use what lies free in it.
     """
-    if can_be_apart(device):
+    if supports_paged_tensors(device):
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # musl has none
         if trim is not None:
             trim(0)
@@ -86,7 +86,7 @@ class GrowingHeap:
 
     def __init__(self, device: Any) -> None:
         self._device, self._least = device, sys.maxsize
-        self._watched = can_be_apart(device)
+        self._watched = supports_paged_tensors(device)
 
     def trim(self) -> None:
         """Return freed memory to Linux if this process has grown much since it was smallest, or since the last time."""
@@ -121,12 +121,12 @@ class MappedFiles:
         return any(begin <= address < end for begin, end in self._places)
 
     def let_go(self, tensor: torch.Tensor) -> None:
-        """Do as ``let_go`` with a tensor whose memory is that of a file, and nothing with another."""
+        """Do as ``release_pages`` with a tensor whose memory is that of a file, and nothing with another."""
         if self.hold(tensor):
-            let_go(tensor)
+            release_pages(tensor)
 
 
-def let_go(tensor: torch.Tensor) -> None:
+def release_pages(tensor: torch.Tensor) -> None:
     """Tell Linux that the pages wholly under a mapped tensor are not needed now.
 
     On other systems they go when memory is short.

@@ -133,7 +133,7 @@ class _MKL:
         self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, shape: tuple[int, int]
     ) -> torch.Tensor:
         # Told of another number of rows than there are, it would compute with the plain weight.
-        return self._product(rows, packed, _shaped(shape), bias, rows.numel() // shape[1])
+        return self._product(rows, packed, _shape_placeholder(shape), bias, rows.numel() // shape[1])
 
     def plain(self, packed: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
         import torch
@@ -170,7 +170,7 @@ class Native:
     def product(
         self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, shape: tuple[int, int]
     ) -> torch.Tensor:
-        return _multiplied(self._multiply, rows, packed, bias, shape, self.type)
+        return _multiply(self._multiply, rows, packed, bias, shape, self.type)
 
     def plain(self, packed: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
         return packed.transpose(1, 2).reshape(-1, shape[1])[: shape[0]].contiguous()
@@ -203,7 +203,7 @@ class BFloat16Kernels:
     def product(
         self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, shape: tuple[int, int]
     ) -> torch.Tensor:
-        return _multiplied(self._multiply, rows, packed, None if bias is None else bias.float(), shape)
+        return _multiply(self._multiply, rows, packed, None if bias is None else bias.float(), shape)
 
     def plain(self, packed: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
         panels, chunks = packed.shape[:2]
@@ -211,7 +211,7 @@ class BFloat16Kernels:
         return whole[: shape[0], : shape[1]].contiguous()
 
 
-def _multiplied(
+def _multiply(
     multiply: Any,
     rows: torch.Tensor,
     packed: torch.Tensor,
@@ -257,7 +257,7 @@ class UpcastKernels:
 
 
 @functools.cache
-def _shaped(shape: tuple[int, int]) -> torch.Tensor:
+def _shape_placeholder(shape: tuple[int, int]) -> torch.Tensor:
     """Return what stands for a plain weight of which only the shape is read: one number, however large the shape."""
     import torch
 
@@ -278,12 +278,12 @@ def libraries_for(dtype: torch.dtype, *, wide: bool) -> tuple[Callable[[], Packe
     if not wide:
         return (Native, *theirs) if multiplies_by_tiles() else theirs
     return (
-        for_steps(dtype, wide=True),
+        library_for_steps(dtype, wide=True),
         *(lambda library=library: UpcastKernels(library(), dtype) for library in theirs),
     )
 
 
-def for_steps(dtype: torch.dtype, *, wide: bool) -> Callable[[], PackedMatmul]:
+def library_for_steps(dtype: torch.dtype, *, wide: bool) -> Callable[[], PackedMatmul]:
     """Return what makes the products of few rows of a type that are the fastest, where they can be used."""
     if not wide:
         return BFloat16Kernels if str(dtype) == "torch.bfloat16" else Native
@@ -413,7 +413,7 @@ def _pack_again(layer: Any, tried: PackingChecks) -> bool:
         return True
     with torch.inference_mode(False), torch.no_grad():
         try:
-            wanted = for_steps(before.dtype if wide else old.dtype, wide=wide)()
+            wanted = library_for_steps(before.dtype if wide else old.dtype, wide=wide)()
         except RuntimeError:  # not here
             return False
         plain = before.plain(old, (layer.out_features, layer.in_features))
@@ -440,13 +440,13 @@ class PackingChecks:
         kind = (library, plain.dtype, tuple(plain.shape), plain.stride(), plain.data_ptr() % _ALIGNED)
         if kind in self._right and math.isfinite(float(plain.sum())):
             return True
-        right = _same(plain, packed, kernels)
+        right = _gives_same_products(plain, packed, kernels)
         if right:
             self._right.add(kind)
         return right
 
 
-def _same(plain: torch.Tensor, packed: torch.Tensor, kernels: PackedMatmul) -> bool:
+def _gives_same_products(plain: torch.Tensor, packed: torch.Tensor, kernels: PackedMatmul) -> bool:
     """Return whether both weights give the same products with a few rows: float32 ones, where that is computed in."""
     import torch
 

@@ -59,17 +59,17 @@ def mkl_is_faster() -> bool:
     import torch
 
     kernels: Any = torch.backends.mkl  # torch has no types for it
-    maker = _described("vendor_id") or platform.processor()  # Windows names it in the second place
+    maker = _describe("vendor_id") or platform.processor()  # Windows names it in the second place
     return bool(kernels.is_available()) and _INTEL in maker
 
 
 def instructions() -> set[str]:
     """Return the names of the instructions that a processor has beyond the common ones; none where Linux does not say
     so."""
-    return set(_described("flags").split())
+    return set(_describe("flags").split())
 
 
-def _described(name: str) -> str:
+def _describe(name: str) -> str:
     """Return what the processor's description has under a name, nothing where it has none."""
     try:
         lines = DESCRIPTION.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -107,7 +107,7 @@ def stored_type(dtype: torch.dtype, device: torch.device) -> torch.dtype:
     return torch.float32 if computes_in_float32(dtype, device) else dtype
 
 
-def widened(tensor: torch.Tensor) -> torch.Tensor:
+def upcast_once(tensor: torch.Tensor) -> torch.Tensor:
     """Return a tensor in float32 where its own type is computed in that; its copy is made once, and kept with it."""
     if not computes_in_float32(tensor.dtype, tensor.device):
         return tensor
@@ -142,7 +142,7 @@ def widen_attention() -> None:
             return plain
         mask = attention_mask
         if mask is not None and mask.is_floating_point():
-            mask = widened(mask)
+            mask = upcast_once(mask)
         wide = query.float(), key.float(), value.float(), mask
         attention: torch.Tensor = sdpa_attention_forward(module, *wide, **more)[0].to(query.dtype)
         return attention, None
@@ -175,16 +175,16 @@ def in_float32() -> Iterator[None]:
             del types
             given = kwargs or {}
             if getattr(func, "__name__", "") == "__get__" or func in lookups:
-                return _wide(func(*args, **given))  # reads a weight as it is: its attributes, some rows
-            if func is linear and _by_blocks(*args, **given):
-                return _linear(*_wide(args[:1]), *args[1:], **given)
-            return _wide(func(*_wide(args), **_wide(given)))
+                return _upcast(func(*args, **given))  # reads a weight as it is: its attributes, some rows
+            if func is linear and _is_large_linear(*args, **given):
+                return _linear_by_blocks(*_upcast(args[:1]), *args[1:], **given)
+            return _upcast(func(*_upcast(args), **_upcast(given)))
 
     with InFloat32():
         yield
 
 
-def _wide(value: Any) -> Any:
+def _upcast(value: Any) -> Any:
     """Return a tensor or type of half precision as float32, also within lists and the like; anything else as it
     is."""
     import torch
@@ -194,13 +194,13 @@ def _wide(value: Any) -> Any:
     if isinstance(value, torch.dtype):
         return torch.float32 if str(value) in HALF else value
     if type(value) in (list, tuple):
-        return type(value)(_wide(member) for member in value)
+        return type(value)(_upcast(member) for member in value)
     if type(value) is dict:
-        return {name: _wide(member) for name, member in value.items()}
+        return {name: _upcast(member) for name, member in value.items()}
     return value
 
 
-def _by_blocks(hidden: Any = None, weight: Any = None, _bias: Any = None, **more: Any) -> bool:
+def _is_large_linear(hidden: Any = None, weight: Any = None, _bias: Any = None, **more: Any) -> bool:
     """Return whether these are the arguments of a linear layer with a large weight in half precision."""
     import torch
 
@@ -208,7 +208,9 @@ def _by_blocks(hidden: Any = None, weight: Any = None, _bias: Any = None, **more
     return plain and not more and str(weight.dtype) in HALF and weight.dim() == 2 and weight.numel() > _BLOCK
 
 
-def _linear(hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+def _linear_by_blocks(
+    hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
+) -> torch.Tensor:
     """Return the layer's outputs [..., rows of the weight], computed some rows at a time."""
     import torch
 
@@ -260,10 +262,10 @@ def attend_all(
     faster = not mkl_is_faster() and torch.backends.cpu.get_cpu_capability() != "AVX2"
     if not worth or not is_open() or not faster or not _products_are_right(keys.dtype):
         return None
-    return _by_onednn(asked, keys, values, scale)
+    return _attend_by_onednn(asked, keys, values, scale)
 
 
-def _by_onednn(
+def _attend_by_onednn(
     asked: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the same by products, of so few queries at once that their scores stay in a core's cache.
@@ -303,7 +305,7 @@ def _products_are_right(dtype: torch.dtype) -> bool:
     shapes = ((2, _TRIED, 64), (2, 75, 64), (2, 75, 64))
     query, keys, values = (torch.randn(shape, generator=numbers).to(dtype) for shape in shapes)
     try:
-        actual = _by_onednn(query, keys, values, 0.125)
+        actual = _attend_by_onednn(query, keys, values, 0.125)
     except (RuntimeError, AttributeError):  # not for this processor, or this version of torch
         return False
     operation = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu

@@ -25,7 +25,7 @@ _Layer = structure(
     (_FLOAT, "input_eps post_eps scale head_eps"),
 )
 
-_Held = structure((_POINTER, "keys values prefix_keys prefix_values mask"))
+_KeyValues = structure((_POINTER, "keys values prefix_keys prefix_values mask"))
 
 _Cache = structure(
     (_SIZE, "rows first until past row_stride head_stride key_stride value_stride mask_stride"),
@@ -45,7 +45,7 @@ class StepKernels:
     def __init__(self, layers: Sequence[Any]) -> None:
         """Raise ``ValueError`` where there are no kernels, or where a layer is not one that they compute."""
         library = kernels()
-        packed = [getattr(product, "kernels", None) for layer in layers for product in _products(layer)]
+        packed = [getattr(product, "kernels", None) for layer in layers for product in _linears(layer)]
         libraries = [library.library if isinstance(library, UpcastKernels) else library for library in packed]
         kinds: set[tuple[Any, int]] = {(type(library), getattr(library, "type", 0)) for library in libraries}
         (kind, self._type), *others = kinds or {(None, 0)}
@@ -53,7 +53,7 @@ class StepKernels:
             library is None
             or others
             or kind not in (Native, BFloat16Kernels)
-            or not all(map(_is_known, layers))
+            or not all(map(_is_supported, layers))
         ):
             raise ValueError("not a model for the kernels")
         self._library: Any = library
@@ -87,7 +87,9 @@ class StepKernels:
         kinds = {id(some): some for some in masks}  # one for each kind of layer
         distinct = {key: [mask.float() for mask in some] for key, some in kinds.items()}
         if not all(
-            _covers(*pair, tokens) for some in distinct.values() for pair in zip(some, caches, strict=True)
+            _fits_cache(*pair, tokens)
+            for some in distinct.values()
+            for pair in zip(some, caches, strict=True)
         ):
             return False
         held = self._places_in(caches, states)
@@ -131,7 +133,7 @@ class StepKernels:
         """Return what the kernels know of a layer."""
         norms, of_heads = _norms(layer), layer.head_norms
         pointers: list[int | None] = [self._read(norm.weight) for norm in norms]
-        for linear in _products(layer):
+        for linear in _linears(layer):
             pointers += [
                 linear._parameters[PACKED].data_ptr(),
                 None if linear.bias is None else self._read(linear.bias),
@@ -153,7 +155,7 @@ class StepKernels:
         where = [identity for cache in caches for identity in (cache.stamp, cache.prefix, cache.first)]
         if self._places is not None and list(map(id, self._places[0])) == list(map(id, where)):
             return self._places[1]
-        held = (_Held * (len(caches) * shape[0]))()
+        held = (_KeyValues * (len(caches) * shape[0]))()
         places, first = iter(held), caches[0].layers[0][0]
         for layer in range(shape[0]):
             for cache in caches:
@@ -162,7 +164,7 @@ class StepKernels:
                 prefix = cache.prefix.layers[0] if cache.past else ()
                 if any(tensor.dtype != first.dtype for tensor in (*parts, *before)):
                     return None
-                if not _alike(parts, cache.layers[0]) or not _alike(before, prefix):
+                if not _has_same_layout(parts, cache.layers[0]) or not _has_same_layout(before, prefix):
                     return None
                 pointers = [tensor[cache.first :].data_ptr() for tensor in parts]
                 pointers += [tensor.data_ptr() for tensor in before]
@@ -173,7 +175,7 @@ class StepKernels:
         return held
 
 
-def _alike(parts: Sequence[torch.Tensor], first: Sequence[torch.Tensor]) -> bool:
+def _has_same_layout(parts: Sequence[torch.Tensor], first: Sequence[torch.Tensor]) -> bool:
     """Return whether keys and values of a layer [rows, heads, tokens, width] are numbers that the kernels read, with
     dense tokens, and laid out as those of the first layer."""
     return all(
@@ -186,7 +188,7 @@ def _alike(parts: Sequence[torch.Tensor], first: Sequence[torch.Tensor]) -> bool
     )
 
 
-def _covers(mask: torch.Tensor, cache: Any, tokens: int) -> bool:
+def _fits_cache(mask: torch.Tensor, cache: Any, tokens: int) -> bool:
     """Return whether a mask is for the own keys of a cache, and dense."""
     rows, _, length, keys = mask.shape
     dense = mask.stride(3) == 1 and (rows == 1 or mask.stride(0) == length * mask.stride(2))
@@ -197,10 +199,10 @@ def _covers(mask: torch.Tensor, cache: Any, tokens: int) -> bool:
     )
 
 
-def _is_known(layer: Any) -> bool:
+def _is_supported(layer: Any) -> bool:
     """Return whether a fused layer's norms and heads are those that the kernels compute."""
     attention = layer.self_attn
-    products = _products(layer)
+    products = _linears(layer)
     norms = *_norms(layer), *layer.head_norms
     numbers = [linear.weight for linear in norms] + [
         linear.bias for linear in products if linear.bias is not None
@@ -219,14 +221,14 @@ def _norms(layer: Any) -> tuple[Any, Any]:
     return layer.input_layernorm, layer.post_attention_layernorm
 
 
-def _products(layer: Any) -> tuple[Any, Any, Any, Any]:
+def _linears(layer: Any) -> tuple[Any, Any, Any, Any]:
     return layer.qkv_proj, layer.self_attn.o_proj, layer.gate_up_proj, layer.mlp.down_proj
 
 
 def _weights_of(layer: Any) -> list[tuple[dict[str, Any], str, torch.Tensor]]:
     """Return a layer's weights, and where each is found, so that another one in its place is seen."""
     norms = *_norms(layer), *layer.head_norms
-    owners = [(linear, name) for linear in _products(layer) for name in (PACKED, "bias")] + [
+    owners = [(linear, name) for linear in _linears(layer) for name in (PACKED, "bias")] + [
         (norm, "weight") for norm in norms
     ]
     return [

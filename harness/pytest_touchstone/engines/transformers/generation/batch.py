@@ -37,20 +37,31 @@ from pytest_touchstone.engines.transformers.generation.sequence import (
     GeneratedSequence,
     StopTokens,
     choose,
-    samples_of,
+    new_samples,
 )
 from pytest_touchstone.engines.transformers.generation.step import DecodeStep
-from pytest_touchstone.engines.transformers.kv_cache import EndedRow, Held, KeyValues, SlotCache, enlarged
-from pytest_touchstone.engines.transformers.prefix_tree import by_length, common, group, nearest
+from pytest_touchstone.engines.transformers.kv_cache import (
+    EndedRow,
+    KeyValues,
+    SlotCache,
+    SlotKeyValues,
+    grown_columns,
+)
+from pytest_touchstone.engines.transformers.prefix_tree import (
+    common_prefix_length,
+    group_by_prefix,
+    longest_prefix_match,
+    split_by_length,
+)
 from pytest_touchstone.engines.transformers.scoring import PrefixTreeScorer
-from pytest_touchstone.engines.transformers.split_attention import splitting
+from pytest_touchstone.engines.transformers.split_attention import use_split_attention
 from pytest_touchstone.engines.transformers.token_work import Prompt, TokenWork
 
 if TYPE_CHECKING:
     import torch
 
 
-_AHEAD: Final = 48
+_PLANNED_TOKENS: Final = 48
 """Tokens of a text that memory is planned for when it begins; half of the texts get no longer, and what they leave is
 for the others."""
 
@@ -68,7 +79,7 @@ class _Job(NamedTuple):
     samples: list[GeneratedSequence]
     tokens: list[int]
     copied: int = 0
-    held: Held | None = None
+    held: SlotKeyValues | None = None
 
     @property
     def left(self) -> int:
@@ -96,7 +107,7 @@ class PrefixGroup:
         self.at_work: list[GeneratedSequence] = []
         self._waiting = deque(waiting)
         self._stepper, self._budget = stepper, budget
-        self._held: dict[int, tuple[Held, torch.Tensor]] = {}
+        self._held: dict[int, tuple[SlotKeyValues, torch.Tensor]] = {}
         self.longest_limit = max(sample.prompt.request.max_new_tokens for sample in self._waiting)
         self._longest = self._planned()
 
@@ -109,7 +120,7 @@ class PrefixGroup:
     def row(self) -> int:
         """The number of tokens that a row takes in memory, at the next step too."""
         next_ = max(self.slots.lengths, default=0) + 1
-        return max(self._longest, enlarged(self.slots.columns, next_))
+        return max(self._longest, grown_columns(self.slots.columns, next_))
 
     def size(self, rows: int) -> int:
         """Return the number of tokens in memory with ``rows`` samples at work, without the prefix; slots stay when
@@ -156,7 +167,7 @@ class PrefixGroup:
     def begun(self) -> EndedRow | None:
         """Return the text that has most of the prefix, of those that began like samples that wait."""
         rows = [sample.before for sample in self._waiting if sample.before is not None]
-        return max(rows, key=lambda row: common(row.tokens, self.shared), default=None)
+        return max(rows, key=lambda row: common_prefix_length(row.tokens, self.shared), default=None)
 
     def all(self) -> list[GeneratedSequence]:
         """Return the samples that wait or are at work."""
@@ -228,9 +239,10 @@ class PrefixGroup:
     def _planned(self) -> int:
         """Return the tokens that memory is planned for in a row of those that wait."""
         longest = max(
-            (len(sample.prompt.tokens) - len(self.shared) for sample in self._waiting), default=-_AHEAD
+            (len(sample.prompt.tokens) - len(self.shared) for sample in self._waiting),
+            default=-_PLANNED_TOKENS,
         )
-        return longest + _AHEAD
+        return longest + _PLANNED_TOKENS
 
     def _remove(self, number: int) -> GeneratedSequence:
         """Take a sample from its slot, where the last one goes."""
@@ -251,7 +263,7 @@ class PrefixGroup:
         past, prompt, row = self.slots.past, sample.prompt.tokens, sample.before
         tail = [*prompt[past + self.slots.begun :], *sample.tokens]
         if row is not None and not self.slots.begun:
-            until = min(common(row.tokens, prompt), len(prompt) - 1)
+            until = min(common_prefix_length(row.tokens, prompt), len(prompt) - 1)
             if until - past >= _LEAST_SHARED:
                 return _Job([sample], tail, until - past, row.between(past, until))
         return _Job([sample], tail)
@@ -297,7 +309,7 @@ class PrefixGroup:
 
 _MOST_ROWS: Final = {"cpu": 64, "cuda": 256, "mps": 64}
 
-_MOST_LANES: Final = 16
+_MOST_GROUPS: Final = 16
 """The most lanes in one pass. Attention is computed lane by lane, which costs less than a row that stays empty."""
 
 
@@ -324,7 +336,7 @@ class BatchGenerator:
         ends: StopTokens,
         *,
         budget: BatchBudget,
-        lanes: int = _MOST_LANES,
+        lanes: int = _MOST_GROUPS,
     ) -> None:
         """``lanes`` is how many may share a pass."""
         self._model, self._stepper, self._shared = model, stepper, shared
@@ -408,13 +420,13 @@ class BatchGenerator:
             if of_before := begun.get(prompt):
                 samples.append(of_before.pop())
             else:
-                samples.append(samples_of(prompt, self._ends))
+                samples.append(new_samples(prompt, self._ends))
                 fresh.append(number)
         # Texts that began like new prompts; the others are forgotten.
         rows, self._ended = sorted(self._ended, key=lambda row: row.tokens), []
         texts = [row.tokens for row in rows]
         for sample in (sample for number in fresh for sample in samples[number] if rows):
-            if (nearest_row := nearest(texts, sample.prompt.tokens)) is not None:
+            if (nearest_row := longest_prefix_match(texts, sample.prompt.tokens)) is not None:
                 sample.before = rows[nearest_row]
         wanted = {sample for some in samples for sample in some}
         with torch.inference_mode():
@@ -431,10 +443,10 @@ class BatchGenerator:
     ) -> list[PrefixGroup]:
         """Return the samples in lanes; those that may become longest come first, and in a lane neighbours begin
         alike."""
-        groups = group([prompt.tokens for prompt in prompts])
+        groups = group_by_prefix([prompt.tokens for prompt in prompts])
         if self._most_lanes > 1:
             lengths = [len(prompt.tokens) for prompt in prompts]
-            groups = [subgroup for whole in groups for subgroup in by_length(whole, lengths)]
+            groups = [subgroup for whole in groups for subgroup in split_by_length(whole, lengths)]
         lanes = []
         for prefix in groups:
             order = sorted(
@@ -478,7 +490,7 @@ class BatchGenerator:
         fed = [[work[-2:] for work in some] for _, some in parts]
         with torch.inference_mode():
             caches = [SlotCache(self._shared.prefix(works[0][:length])) for length, _ in parts]
-            with splitting(self._model):
+            with use_split_attention(self._model):
                 logits = [
                     self._stepper.prefill(slots, [work[length:-2] for work in some])
                     for slots, (length, some) in zip(caches, parts, strict=True)
@@ -500,7 +512,7 @@ class BatchGenerator:
         while self._waiting or self._lanes:
             try:
                 self._open(most)
-                with splitting(self._model):
+                with use_split_attention(self._model):
                     while self._lanes and not self._opens(most):
                         self._go_on(most)
                         yield from [sample for lane in self._lanes for sample in lane.over()]

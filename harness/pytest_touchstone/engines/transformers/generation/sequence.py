@@ -39,7 +39,7 @@ _LIKELIEST: Final = 1024
 """The number of tokens among which ``top_p`` is searched first: sorting a whole vocabulary takes longer than a
 layer."""
 
-BROKEN: Final = -1
+NAN_TOKEN: Final = -1
 """Stands for a token where the logits hold a NaN."""
 
 
@@ -72,22 +72,22 @@ def choose(logits: torch.Tensor, draws: Sequence[DrawKey]) -> list[int | None]:
             drawn.setdefault(draw.warp, []).append(row)
     for warp, rows in drawn.items():
         keys = [draws[row] for row in rows]
-        numbers = [uniform(key.seed, key.sample, key.step) for key in keys]
+        numbers = [uniform_draw(key.seed, key.sample, key.step) for key in keys]
         places = to_device(rows, logits.device)
-        probabilities = warped(logits[places], warp)
-        chosen = picked(probabilities, to_device(numbers, logits.device, exact))
+        probabilities = warp_probabilities(logits[places], warp)
+        chosen = sample_by_inverse_cdf(probabilities, to_device(numbers, logits.device, exact))
         tokens = tokens.index_copy(0, places, chosen)
-    next_tokens = AsyncHostCopy(tokens.masked_fill(best.isnan(), BROKEN)).numbers()
+    next_tokens = AsyncHostCopy(tokens.masked_fill(best.isnan(), NAN_TOKEN)).numbers()
     return [token if token >= 0 else None for token in next_tokens]
 
 
-def uniform(seed: int, sample: int, step: int) -> float:
+def uniform_draw(seed: int, sample: int, step: int) -> float:
     """Return a number from 0 up to 1, as good as random, that depends on the three numbers only."""
     digest = hashlib.sha256(f"{seed}/{sample}/{step}".encode()).digest()
     return (int.from_bytes(digest[:8], "big") >> 11) / 2**53
 
 
-def picked(probabilities: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
+def sample_by_inverse_cdf(probabilities: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
     """Return for each row the token at which the cumulative probability exceeds that row's number."""
     import torch
 
@@ -100,7 +100,7 @@ def picked(probabilities: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
     return tokens.to(device)
 
 
-def warped(logits: torch.Tensor, warp: SamplingParams) -> torch.Tensor:
+def warp_probabilities(logits: torch.Tensor, warp: SamplingParams) -> torch.Tensor:
     """Return probabilities [rows, vocabulary], 0 for what top-k and top-p leave out; rows need not sum to 1.
 
     The same tokens remain as after transformers' warpers. Those are the tokens no less probable than the k-th, then
@@ -134,7 +134,7 @@ class StopTokens:
     silent: frozenset[int]
 
 
-def ends_of(model: Any, tokenizer: TextTokenizer) -> StopTokens:
+def stop_tokens_of(model: Any, tokenizer: TextTokenizer) -> StopTokens:
     """Return the end tokens that the model's generation settings and the tokenizer name."""
     named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     listed = named if isinstance(named, (list, tuple)) else [named]
@@ -193,7 +193,7 @@ class EndedPrompt(NamedTuple):
     samples: list[GeneratedSequence]
 
 
-def samples_of(prompt: Prompt, ends: StopTokens) -> list[GeneratedSequence]:
+def new_samples(prompt: Prompt, ends: StopTokens) -> list[GeneratedSequence]:
     """Return the different samples of a prompt, with no tokens yet."""
     tokenizer, stops = ends.tokenizer, prompt.request.stop
     opened, delimiters = tokenizer.opens_reasoning(prompt.tokens), tokenizer.reasoning

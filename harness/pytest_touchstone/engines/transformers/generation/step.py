@@ -39,13 +39,13 @@ from pytest_touchstone.engines.transformers.generation.sequence import (
     GeneratedSequence,
     StopTokens,
     choose,
-    samples_of,
+    new_samples,
 )
 from pytest_touchstone.engines.transformers.kv_cache import SlotCache, SlotCaches
 from pytest_touchstone.engines.transformers.logits import SelectiveLogits
-from pytest_touchstone.engines.transformers.prefix_tree import group
-from pytest_touchstone.engines.transformers.scoring import padded
-from pytest_touchstone.engines.transformers.split_attention import Attention, put_beside, slot_mask
+from pytest_touchstone.engines.transformers.prefix_tree import group_by_prefix
+from pytest_touchstone.engines.transformers.scoring import pad_rows
+from pytest_touchstone.engines.transformers.split_attention import Attention, attach_cache_parts, slot_mask
 from pytest_touchstone.engines.transformers.token_work import Prompt, TokenWork, WorkDone
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ class DecodeStep:
             ]
             if len(each) == 1:
                 return each[0]
-            return put_beside(each[0].new_zeros((sum(map(len, each)), 1, 1, 1)), each)
+            return attach_cache_parts(each[0].new_zeros((sum(map(len, each)), 1, 1, 1)), each)
 
         return {
             "input_ids": ids,
@@ -329,13 +329,13 @@ class SequentialGenerator:
         """Yield each prompt once its samples have ended, in order."""
         # What batched generation would compute: a shared prefix once, and what follows it once for all samples.
         enough = [len(prompt.tokens) for prompt in prompts]
-        for prefix in group([prompt.tokens for prompt in prompts]):
+        for prefix in group_by_prefix([prompt.tokens for prompt in prompts]):
             shared = prompts[prefix.members[0]].tokens[: prefix.shared]
             for number in prefix.members if shared in self._prefixes else prefix.members[1:]:
                 enough[number] -= prefix.shared
             self._prefixes.add(shared)
         for number, prompt in enumerate(prompts):
-            samples = samples_of(prompt, self._ends)
+            samples = new_samples(prompt, self._ends)
             for sample in samples:
                 self._complete(sample)
             again = sum(max(0, len(sample.tokens) - 1) for sample in samples)
@@ -429,7 +429,7 @@ class SequentialGenerator:
         text = list(tokens)
         with torch.inference_mode():
             for _ in range(most):
-                inputs = padded([tuple(text)], 0, self._model.device)
+                inputs = pad_rows([tuple(text)], 0, self._model.device)
                 token = choose_next(self._model(**inputs, use_cache=False).logits[:, -1])
                 if token is None:
                     return

@@ -312,4 +312,4 @@ def put(tensor: torch.Tensor, into: torch.Tensor) -> None:
     The mapped pages of the file are released, so that both are never in memory as a whole.
     """
     into.copy_(tensor)
-    cpu.let_go(tensor)
+    cpu.release_pages(tensor)

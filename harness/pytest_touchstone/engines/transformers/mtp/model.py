@@ -208,11 +208,11 @@ class MtpModel:
         self._embeddings = torch.nn.Embedding(vocabulary, config.dim, device="meta")
         self._embeddings.weight = torch.nn.Parameter(made("tok_embeddings.weight"), requires_grad=False)
         self._layers = [
-            _Block(*(weight[0] for weight in _filled(put, shapes, [f"layers.{number}"], **to)))
+            _Block(*(weight[0] for weight in _load_blocks(put, shapes, [f"layers.{number}"], **to)))
             for number in range(config.blocks)
         ]
         names = [f"extra_heads.{number}" for number in range(self.drafts)]
-        heads = _filled(put, shapes, names, **to)
+        heads = _load_blocks(put, shapes, names, **to)
         # The norms [heads, rows, dim] have a dimension for rows.
         self._heads = heads._replace(
             attention_norm=heads.attention_norm.unsqueeze(-2), ffn_norm=heads.ffn_norm.unsqueeze(-2)
@@ -281,13 +281,13 @@ class MtpModel:
         normed = self._normed(trunk, heads.attention_norm)  # [heads, rows, dim]
         queries = torch.bmm(normed, heads.wqkv[:, : made.dim].transpose(1, 2))
         queries = queries.view(self.drafts, len(trunk), made.n_heads, made.head_dim)
-        query = _turned(queries, turns).transpose(0, 1).reshape(len(trunk), -1, 1, made.head_dim)
+        query = _apply_rotary(queries, turns).transpose(0, 1).reshape(len(trunk), -1, 1, made.head_dim)
         key, value = cache.seen(len(self._layers))
         attention, _ = split_attention(None, query, key, value, mask)
         attention = attention.reshape(len(trunk), self.drafts, -1).transpose(0, 1)
         hidden = trunk + torch.bmm(attention, heads.wo.transpose(1, 2))
         inner = torch.bmm(self._normed(hidden, heads.ffn_norm), heads.w13.transpose(1, 2))
-        hidden = hidden + torch.bmm(_gated(inner), heads.w2.transpose(1, 2))
+        hidden = hidden + torch.bmm(_swiglu(inner), heads.w2.transpose(1, 2))
         logits: torch.Tensor = self._output(self._normed(hidden, self._norm))
         return logits.transpose(0, 1)
 
@@ -316,7 +316,7 @@ class MtpModel:
         qkv = functional.linear(self._normed(hidden, block.attention_norm), block.wqkv)
         qkv = qkv.view(batch, length, -1, config.head_dim)
         n_rotary = config.n_heads + config.n_kv_heads  # values are not rotated
-        query_key = _turned(qkv[:, :, :n_rotary], state.turns).transpose(1, 2)
+        query_key = _apply_rotary(qkv[:, :, :n_rotary], state.turns).transpose(1, 2)
         query, key = query_key[:, : config.n_heads], query_key[:, config.n_heads :]
         value = qkv[:, :, n_rotary:].transpose(1, 2)
         if state.cache is not None:
@@ -324,7 +324,7 @@ class MtpModel:
         attention = self._attended(query, key, value, state.mask).reshape(batch, length, config.dim)
         hidden = hidden + functional.linear(attention, block.wo)
         gate_up = functional.linear(self._normed(hidden, block.ffn_norm), block.w13)
-        return hidden + functional.linear(_gated(gate_up), block.w2)
+        return hidden + functional.linear(_swiglu(gate_up), block.w2)
 
     def _attended(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None
@@ -355,7 +355,7 @@ class MtpModel:
         # [heads, rows, length, keys, width] -> [rows, heads x keys, length, width]
         keys_values = [
             tensor.permute(1, 0, 3, 2, 4).reshape(rows, -1, length, made.head_dim)
-            for tensor in (_turned(keys, now.turns), values)
+            for tensor in (_apply_rotary(keys, now.turns), values)
         ]
         now.cache.update(keys_values[0], keys_values[1], len(self._layers))
         itself = trunk[:, None]
@@ -377,7 +377,7 @@ class MtpModel:
         return torch.polar(torch.ones_like(angles), angles)
 
 
-def _filled(put: Put, shapes: Shapes, names: Sequence[str], **to: Any) -> _Block:
+def _load_blocks(put: Put, shapes: Shapes, names: Sequence[str], **to: Any) -> _Block:
     """Return blocks side by side, with every tensor in its place: each part has the number of blocks as dimension."""
     import torch
 
@@ -392,7 +392,7 @@ def _filled(put: Put, shapes: Shapes, names: Sequence[str], **to: Any) -> _Block
     return _Block(**parts)
 
 
-def _turned(heads: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
+def _apply_rotary(heads: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
     """Return queries or keys [..., length, heads, width] rotated by their positions, adjacent numbers as a pair."""
     import torch
 
@@ -400,7 +400,7 @@ def _turned(heads: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
     return torch.view_as_real(pairs * turns).flatten(-2).to(heads.dtype)
 
 
-def _gated(inner: torch.Tensor) -> torch.Tensor:
+def _swiglu(inner: torch.Tensor) -> torch.Tensor:
     """Return SwiGLU of gate and input, which lie side by side."""
     from torch.nn import functional
 
