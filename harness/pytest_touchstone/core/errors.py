@@ -97,11 +97,11 @@ class ExitCode(IntEnum):
     FAILED = 1, "an ordinary test failed; of `touchstone score --verdicts`, verdicts differ"
     INTERRUPTED = 2, "stopped by hand, because a server is gone, or by `-x` under xdist"
     INTERNAL_ERROR = 3, "an error inside pytest or a plugin"
-    MISTAKE = 4, "a mistake in what was asked for, said in one line"
-    NOTHING = 5, "nothing to run"
+    MISTAKE = 4, "invalid options or configuration, said in one line"
+    NOTHING = 5, "no items to run"
     WORSE = 8, "a gate failed"
     NOT_VALID = (
         9,
         "the run is not valid: an item ended in error or was lost, one of several checkpoints failed to load, or, with "
-        "`--eval-strict`, a result is not valid",
+        "`--gate` or `--eval-strict`, a result is not valid",
     )
