@@ -3,7 +3,7 @@
 To be quick they have fewer items than the published ones. Where that would cost power, as many fewer items change their
 verdict, so that a difference has the same standard error: 0.15 / 2400 is 0.0625 / 1000.
 
-``python -m simulations.gate`` and its two neighbours give the figures of docs/statistics.md.
+``python -m simulations.gate`` and its two neighbours give the figures of docs/simulations.md.
 """
 
 from __future__ import annotations
