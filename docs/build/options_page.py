@@ -23,7 +23,7 @@ TITLES: Final[Mapping[str, str]] = {
     "programs": "Benchmarks of programs",
     "machine": "On which machine",
     "served": "Served models",
-    "results": "What becomes of the results",
+    "results": "Results",
     "gate": "Against a baseline",
 }
 """The headings of the sections that have options."""
@@ -35,11 +35,12 @@ def options_page() -> str:
         "# Options and exit codes",
         "",
         "Each option can be given in [several places](choosing.md#where-settings-come-from), and `run.json` records",
-        "all. `--eval-set KEY=VALUE` gives what is mostly said once, in `[tool.touchstone]`. Where another plug-in has",
-        "`--gate` or another short name, `--eval-gate` is ours. The last column says what depends on one: results",
-        "are compared, and cached answers taken, only where *answers* agree, and *items* too unless they are known.",
-        "Fingerprints tell *checkpoints* apart. No score depends on *output*, and on *speed* only by",
-        "[rounding](number-types.md#guarantees).",
+        "all. `--eval-set KEY=VALUE` is for settings that mostly stay the same, and stand in `[tool.touchstone]`. If another",
+        "plug-in has `--gate` or another short name, use `--eval-gate`.",
+        "",
+        "The last column says what an option changes. Results are compared, and cached answers taken, only if all options",
+        "that affect *answers* agree, and those that affect *items*, unless the items are known. Fingerprints identify",
+        "*checkpoints*. No score depends on *output*, and on *speed* only by [rounding](number-types.md#guarantees).",
         "",
         "Commands, such as `touchstone best`, `accept` and `report --format`, have a `--help` of their own.",
     ]
