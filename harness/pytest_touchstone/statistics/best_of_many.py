@@ -112,12 +112,12 @@ def choose_over_all(benchmarks: Sequence[tuple[Sequence[Sequence[float]], Cluste
     means = [
         math.fsum(math.fsum(runs[run]) for runs, _ in benchmarks) / max(1, items) for run in range(count)
     ]
-    parts = [
+    components = [
         SharedItems([WeightedPart(size / items, runs[:-1], runs[-1])], clusters)
         for size, (runs, clusters) in zip(sizes, benchmarks, strict=True)
         if size
     ]
-    noise = noise_of_composite(parts, count - 1) if count > 1 and parts else None
+    noise = noise_of_composite(components, count - 1) if count > 1 and components else None
     return PooledChoice(means.index(max(means)), means, noise, items)
 
 
@@ -137,8 +137,8 @@ def compare_with_best(
     effect.
     """
     means = [math.fsum(run) / len(run) for run in runs]
-    place = chosen.place if isinstance(chosen, PooledChoice) else chosen
-    best = means.index(max(means)) if place is None else place
+    given = chosen.place if isinstance(chosen, PooledChoice) else chosen
+    best = means.index(max(means)) if given is None else given
     plain = compare_paired(runs[best], new, clusters, level=level)
     noise = covariance_of_means(runs, new, clusters) if len(runs) > 1 else None
     if noise is None:
@@ -235,8 +235,8 @@ class CandidateRuns:
 
     def squares_to(self, covariances: np.ndarray, variance: float) -> np.ndarray:
         """The variances of the differences of each run from one with these covariances and this variance."""
-        found: np.ndarray = self._variances + variance - 2 * covariances
-        return found
+        squares: np.ndarray = self._variances + variance - 2 * covariances
+        return squares
 
     def luck(self, rival: float = 0.0) -> float:
         """The part of the measured maximum that is luck.
@@ -250,8 +250,8 @@ class CandidateRuns:
         """By how much the lower limit of the best lies deeper than if it were the only one."""
         import numpy as np
 
-        lead, own = (float(np.quantile(one, (1 + level) / 2)) for one in (self.leads, self._own))
-        return lead - own
+        lead, own_quantile = (float(np.quantile(noise, (1 + level) / 2)) for noise in (self.leads, self._own))
+        return lead - own_quantile
 
     def against(self, plain: Comparison, drawn: np.ndarray, squares: np.ndarray) -> Comparison:
         """The plain comparison of a rival with the best, its difference, upper limit and p allowing for the choice.
@@ -284,8 +284,8 @@ class CandidateRuns:
         import numpy as np
         from scipy.special import ndtr
 
-        known = squares > 0
-        alone = ndtr(-(gap + self._behind[known]) / np.sqrt(squares[known])).sum()
+        varying = squares > 0
+        alone = ndtr(-(gap + self._behind[varying]) / np.sqrt(squares[varying])).sum()
         extreme = int(np.count_nonzero(self.leads - drawn >= gap))
         return min(1.0, 2 * float(alone), 2 * (1 + extreme) / (1 + len(self.leads)))
 
@@ -319,8 +319,8 @@ def best_of(
     best = list(means).index(max(means))
     if len(means) == 1:
         return BestChoice(best, means[best], means[best], (best,))
-    found = CandidateRuns(means, noise, sample_of(noise.covariance, draws).values)
-    return BestChoice(best, means[best], means[best] - found.luck(), found.candidates, found.depth(level))
+    runs = CandidateRuns(means, noise, sample_of(noise.covariance, draws).values)
+    return BestChoice(best, means[best], means[best] - runs.luck(), runs.candidates, runs.depth(level))
 
 
 def is_told_best(against: Iterable[float | None], runs: int, alpha: float) -> bool:
@@ -342,10 +342,10 @@ def compare_composite_with_best(
     draws: int = DRAWS,
 ) -> Selection:
     """Compare the new run's composite with the highest of the runs', or with the run that is ``chosen`` otherwise."""
-    parts = [part for one in benchmarks for part in one.parts]
-    count = len(parts[0].runs)
+    metrics = [metric for benchmark in benchmarks for metric in benchmark.parts]
+    count = len(metrics[0].runs)
     means = [
-        math.fsum(part.weight * math.fsum(part.runs[run]) / len(part.new) for part in parts)
+        math.fsum(metric.weight * math.fsum(metric.runs[run]) / len(metric.new) for metric in metrics)
         for run in range(count)
     ]
     best = means.index(max(means)) if chosen is None else chosen
@@ -358,17 +358,20 @@ def compare_composite_with_best(
 
 def noise_of_composite(benchmarks: Sequence[SharedItems], count: int) -> MeanCovariance | None:
     """The noise of ``count`` runs' composites and the new one's; None as in ``covariance_of_means``."""
-    found = []
-    for one in benchmarks:
-        if not one.parts:
+    covariances = []
+    for benchmark in benchmarks:
+        if not benchmark.parts:
             continue
-        runs = [_weighted([(part.weight, part.runs[run]) for part in one.parts]) for run in range(count)]
-        new = _weighted([(part.weight, part.new) for part in one.parts])
-        noise = covariance_of_means(runs, new, one.clusters)
+        runs = [
+            _weighted([(metric.weight, metric.runs[run]) for metric in benchmark.parts])
+            for run in range(count)
+        ]
+        new = _weighted([(metric.weight, metric.new) for metric in benchmark.parts])
+        noise = covariance_of_means(runs, new, benchmark.clusters)
         if noise is None:
             return None
-        found.append(noise)
-    return noise_of_sum(found)
+        covariances.append(noise)
+    return noise_of_sum(covariances)
 
 
 def _weighted(columns: Sequence[tuple[float, Sequence[float]]]) -> list[float]:
@@ -402,13 +405,13 @@ class GroupedBests:
     ) -> None:
         import numpy as np
 
-        self.places = [max(one, key=means.__getitem__) for one in groups]
-        used = sorted({place for one in groups for place in one})
-        rows = {place: row for row, place in enumerate(used)}
-        self._groups = [[rows[place] for place in one] for one in groups]
-        self._best = [rows[place] for place in self.places]
-        self._means = [means[place] for place in used]
-        self._units = [min(units[place] for place in one) for one in groups]
+        self.places = [max(group, key=means.__getitem__) for group in groups]
+        used = sorted({index for group in groups for index in group})
+        rows = {index: row for row, index in enumerate(used)}
+        self._groups = [[rows[index] for index in group] for group in groups]
+        self._best = [rows[index] for index in self.places]
+        self._means = [means[index] for index in used]
+        self._units = [min(units[index] for index in group) for group in groups]
         self._covariance = covariance[np.ix_(used, used)]
         self._draws = sample_of(self._covariance, draws).values
         self._known: dict[tuple[int, int], CandidateRuns] = {}
@@ -454,8 +457,8 @@ class GroupedBests:
         import numpy as np
 
         if (group, units) not in self._known:
-            own = self._groups[group]
-            noise = MeanCovariance(self._covariance[np.ix_(own, own)], units)
-            runs = CandidateRuns([self._means[place] for place in own], noise, self._draws[own])
+            rows = self._groups[group]
+            noise = MeanCovariance(self._covariance[np.ix_(rows, rows)], units)
+            runs = CandidateRuns([self._means[row] for row in rows], noise, self._draws[rows])
             self._known[group, units] = runs
         return self._known[group, units]

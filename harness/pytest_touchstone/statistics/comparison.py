@@ -162,9 +162,9 @@ def check_finite(name: str, values: Sequence[float]) -> None:
     """Raises ``ValueError`` naming the first value that is not a finite number."""
     if all(map(math.isfinite, values)):  # the usual case, which is quick to tell
         return
-    for place, value in enumerate(values):
+    for index, value in enumerate(values):
         if not math.isfinite(value):
-            raise ValueError(f"{name} has the value {value} at place {place}; leave out what has no score")
+            raise ValueError(f"{name} has the value {value} at place {index}; leave out what has no score")
 
 
 def z_quantile(level: float) -> float:

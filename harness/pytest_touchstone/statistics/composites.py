@@ -49,33 +49,33 @@ def compare_composites(
     Undefined: everything without parts or where one has no items; test and interval where all items of a benchmark
     are one unit; the interval where nothing differs and scores are not within [0, 1].
     """
-    parts = [part for one in benchmarks for part in one.parts]
-    if not parts or not all(part.new for part in parts):
-        return undefined("a part has no items in common" if parts else "no parts", level=level)
-    found = [_moments(one, run) for one in benchmarks if one.parts]
-    baseline = math.fsum(part.weight * math.fsum(part.runs[run]) / len(part.new) for part in parts)
-    difference = math.fsum(one.mean for one in found)
-    known = Comparison(
+    metrics = [metric for benchmark in benchmarks for metric in benchmark.parts]
+    if not metrics or not all(metric.new for metric in metrics):
+        return undefined("a part has no items in common" if metrics else "no parts", level=level)
+    moments = [_moments(benchmark, run) for benchmark in benchmarks if benchmark.parts]
+    baseline = math.fsum(metric.weight * math.fsum(metric.runs[run]) / len(metric.new) for metric in metrics)
+    difference = math.fsum(unit_sums.mean for unit_sums in moments)
+    totals = Comparison(
         baseline=baseline,
         new=baseline + difference,
         difference=difference,
-        n=sum(one.n for one in found),
-        units=sum(len(one.totals) for one in found),
+        n=sum(unit_sums.n for unit_sums in moments),
+        units=sum(len(unit_sums.totals) for unit_sums in moments),
         level=level,
     )
-    variances = [one.variance for one in found if one.variance is not None]
-    if len(variances) < len(found):
-        return replace(known, why="all items of a benchmark are one unit: no test of a difference")
-    bounds = [_bound(one, run) for one in benchmarks if one.parts]
-    reach = [one for one in bounds if one is not None]
+    variances = [unit_sums.variance for unit_sums in moments if unit_sums.variance is not None]
+    if len(variances) < len(moments):
+        return replace(totals, why="all items of a benchmark are one unit: no test of a difference")
+    bounds = [_bound(benchmark, run) for benchmark in benchmarks if benchmark.parts]
+    reach = [bound for bound in bounds if bound is not None]
     spaced = compare_spaced(
-        replace(known, stderr=math.sqrt(math.fsum(variances))),
-        list(map(BoundedMean, found, bounds)),
+        replace(totals, stderr=math.sqrt(math.fsum(variances))),
+        list(map(BoundedMean, moments, bounds)),
         largest=math.fsum(reach) if len(reach) == len(bounds) else None,
     )
-    if not all(is_binary((*part.runs[run], *part.new)) for part in parts):
+    if not all(is_binary((*metric.runs[run], *metric.new)) for metric in metrics):
         return spaced
-    test = sign_flip_test([total / one.n for one in found for total in one.totals])
+    test = sign_flip_test([total / unit_sums.n for unit_sums in moments for total in unit_sums.totals])
     return replace(spaced, p=test.p, method=f"permutation ({test.how}); Gaffke's interval")
 
 
@@ -86,26 +86,31 @@ def compare_composite_totals(
 
     Undefined: everything where a part has no difference; test and interval where one lacks a standard error.
     """
-    parts = [part for group in groups for part in group]
-    known = [(weight, one.baseline, one.difference) for weight, one in parts]
-    if not parts or any(value is None or moved is None for _, value, moved in known):
-        reasons = [one.why for _, one in parts if one.difference is None and one.why]
+    components = [component for group in groups for component in group]
+    differences = [(weight, comparison.baseline, comparison.difference) for weight, comparison in components]
+    if not components or any(value is None or moved is None for _, value, moved in differences):
+        reasons = [
+            comparison.why for _, comparison in components if comparison.difference is None and comparison.why
+        ]
         return undefined(reasons[0] if reasons else "no parts", level=level)
-    baseline = math.fsum(weight * value for weight, value, _ in known if value is not None)
-    difference = math.fsum(weight * moved for weight, _, moved in known if moved is not None)
-    n = min(one.n for _, one in parts)
-    known_sum = Comparison(
+    baseline = math.fsum(weight * value for weight, value, _ in differences if value is not None)
+    difference = math.fsum(weight * moved for weight, _, moved in differences if moved is not None)
+    n = min(comparison.n for _, comparison in components)
+    totals = Comparison(
         baseline=baseline, new=baseline + difference, difference=difference, n=n, units=n, level=level
     )
-    if any(one.low is None or one.high is None for _, one in parts):
-        return replace(known_sum, why="a part has no interval")
+    if any(comparison.low is None or comparison.high is None for _, comparison in components):
+        return replace(totals, why="a part has no interval")
     down, up = zip(*(_reaches(group) for group in groups), strict=True)
     low, high = difference - math.hypot(*down), difference + math.hypot(*up)
-    lacking = any(one.stderr is None for _, one in parts)
-    errors = [math.fsum(abs(weight) * (one.stderr or 0.0) for weight, one in group) for group in groups]
+    lacking = any(comparison.stderr is None for _, comparison in components)
+    errors = [
+        math.fsum(abs(weight) * (comparison.stderr or 0.0) for weight, comparison in group)
+        for group in groups
+    ]
     toward = (high - difference if difference < 0 else difference - low) / z_quantile(level)
     return replace(
-        known_sum,
+        totals,
         low=low,
         high=high,
         stderr=None if lacking else math.hypot(*errors),
@@ -117,24 +122,27 @@ def compare_composite_totals(
 
 def _reaches(group: Sequence[tuple[float, Comparison]]) -> tuple[float, float]:
     """How far the limits of a weighted sum of parts on the same items are below and above it, at most."""
-    known = [(weight, one.difference or 0.0, one.low or 0.0, one.high or 0.0) for weight, one in group]
-    ends = [sorted((weight * (low - value), weight * (high - value))) for weight, value, low, high in known]
+    limits = [
+        (weight, comparison.difference or 0.0, comparison.low or 0.0, comparison.high or 0.0)
+        for weight, comparison in group
+    ]
+    ends = [sorted((weight * (low - value), weight * (high - value))) for weight, value, low, high in limits]
     return -math.fsum(low for low, _ in ends), math.fsum(high for _, high in ends)
 
 
 def _moments(benchmark: SharedItems, run: int) -> Moments:
     """The weighted differences of the items, added up over the benchmark's metrics."""
-    for part in benchmark.parts:
-        check_items(part.runs[run], part.new, benchmark.clusters)
+    for metric in benchmark.parts:
+        check_items(metric.runs[run], metric.new, benchmark.clusters)
     columns = [
-        [part.weight * (b - a) for a, b in zip(part.runs[run], part.new, strict=True)]
-        for part in benchmark.parts
+        [metric.weight * (b - a) for a, b in zip(metric.runs[run], metric.new, strict=True)]
+        for metric in benchmark.parts
     ]
     return moments_of([math.fsum(row) for row in zip(*columns, strict=True)], benchmark.clusters)
 
 
 def _bound(benchmark: SharedItems, run: int) -> float | None:
     """The most that an item's weighted difference can be, None where scores are not within [0, 1]."""
-    if not all(are_shares((*part.runs[run], *part.new)) for part in benchmark.parts):
+    if not all(are_shares((*metric.runs[run], *metric.new)) for metric in benchmark.parts):
         return None
-    return math.fsum(abs(part.weight) for part in benchmark.parts)
+    return math.fsum(abs(metric.weight) for metric in benchmark.parts)

@@ -62,23 +62,23 @@ class Contrast:
     @property
     def opposite(self) -> Contrast:
         """The sum with all weights negative."""
-        low, high = (None if one is None else -one for one in (self.high, self.low))
+        low, high = (None if limit is None else -limit for limit in (self.high, self.low))
         return replace(self, value=-self.value, low=low, high=high)
 
 
 class ContrastTerm(NamedTuple):
-    """The place of a mean among the measured ones, and its weight."""
+    """The index of a mean among the measured ones, and its weight."""
 
-    place: int
+    mean_index: int
     weight: float
 
 
 def _variance(covariance: np.ndarray, weights: Sequence[ContrastTerm]) -> float:
     import numpy as np
 
-    places = [place for place, _ in weights]
+    indices = [index for index, _ in weights]
     sizes = np.asarray([weight for _, weight in weights])
-    return float(sizes @ covariance[np.ix_(places, places)] @ sizes)
+    return float(sizes @ covariance[np.ix_(indices, indices)] @ sizes)
 
 
 def contrast(
@@ -99,13 +99,15 @@ def contrast(
     ``units`` is the smallest number of independent items behind a mean. Without a covariance, or with fewer than two
     units, the value stands alone.
     """
-    value = math.fsum(weight * means[place] for place, weight in weights)
+    value = math.fsum(weight * means[index] for index, weight in weights)
     if covariance is None or units < 2:
         return Contrast(value=value, stderr=None, low=None, high=None, p=None)
     variance = max(0.0, _variance(covariance, weights)) + extra
     for sign in (1, -1):
         variance += (
-            math.fsum(max(0.0, sign * one) * errors[place] for place, one in weights) ** 2 if errors else 0
+            math.fsum(max(0.0, sign * term_weight) * errors[index] for index, term_weight in weights) ** 2
+            if errors
+            else 0
         )
     most = math.fsum(abs(weight) for _, weight in weights) / 2  # of one run's mean in a difference of two
     more = variance + 2 * (most * (1 / (units + 2) if further is None else further)) ** 2
@@ -124,37 +126,37 @@ def contrast(
     )
 
 
-def between_weights(places: Sequence[int], at: Sequence[float], wanted: float) -> list[ContrastTerm] | None:
+def between_weights(indices: Sequence[int], at: Sequence[float], wanted: float) -> list[ContrastTerm] | None:
     """The weights of the neighbours for the value at ``wanted``; None outside the range. ``at`` increases.
 
     A checkpoint exactly there is the value itself.
     """
-    for (left, x), (right, y) in pairwise(zip(places, at, strict=True)):
+    for (left, x), (right, y) in pairwise(zip(indices, at, strict=True)):
         if x < wanted < y:
             share = (wanted - x) / (y - x)
             return [ContrastTerm(left, 1 - share), ContrastTerm(right, share)]
     return next(
-        ([ContrastTerm(place, 1.0)] for place, x in zip(places, at, strict=True) if x == wanted),
+        ([ContrastTerm(index, 1.0)] for index, x in zip(indices, at, strict=True) if x == wanted),
         None,
     )
 
 
 def interpolation_variance(
-    means: Sequence[float], covariance: np.ndarray, places: Sequence[int], at: Sequence[float]
+    means: Sequence[float], covariance: np.ndarray, indices: Sequence[int], at: Sequence[float]
 ) -> float | None:
     """The variance by which checkpoints miss the line through their neighbours, beyond what their noise explains;
     None for fewer than three checkpoints."""
-    if len(places) < 3:
+    if len(indices) < 3:
         return None
     excess = []
-    for middle in range(1, len(places) - 1):
-        kept = [places[middle - 1], places[middle + 1]]
+    for middle in range(1, len(indices) - 1):
+        kept = [indices[middle - 1], indices[middle + 1]]
         line = between_weights(kept, [at[middle - 1], at[middle + 1]], at[middle]) or []
         weights = [
-            ContrastTerm(places[middle], 1.0),
-            *(ContrastTerm(place, -weight) for place, weight in line),
+            ContrastTerm(indices[middle], 1.0),
+            *(ContrastTerm(index, -weight) for index, weight in line),
         ]
-        miss = math.fsum(weight * means[place] for place, weight in weights)
+        miss = math.fsum(weight * means[index] for index, weight in weights)
         excess.append(miss**2 - _variance(covariance, weights))
     return max(0.0, math.fsum(excess) / len(excess))
 
@@ -189,13 +191,16 @@ def covariance_of_means(
     return MeanCovariance(products / n**2 * units / (units - 1), units)
 
 
-def noise_of_sum(found: Sequence[MeanCovariance]) -> MeanCovariance:
+def noise_of_sum(covariances: Sequence[MeanCovariance]) -> MeanCovariance:
     """The noise of the sums of means over independent benchmarks, at least one."""
     import numpy as np
 
-    variances = [float(np.trace(one.covariance)) for one in found]
-    freedom = satterthwaite(variances, [one.units - 1 for one in found])
-    return MeanCovariance(sum((one.covariance for one in found[1:]), found[0].covariance), 1 + round(freedom))
+    variances = [float(np.trace(covariance.covariance)) for covariance in covariances]
+    freedom = satterthwaite(variances, [covariance.units - 1 for covariance in covariances])
+    return MeanCovariance(
+        sum((covariance.covariance for covariance in covariances[1:]), covariances[0].covariance),
+        1 + round(freedom),
+    )
 
 
 def totals_of_units(scores: np.ndarray, clusters: Clusters | None) -> tuple[np.ndarray, np.ndarray]:
@@ -203,12 +208,14 @@ def totals_of_units(scores: np.ndarray, clusters: Clusters | None) -> tuple[np.n
     ``scores`` has a row for each run."""
     import numpy as np
 
-    if clusters is None or all(one is None for one in clusters):
+    if clusters is None or all(cluster is None for cluster in clusters):
         return scores, np.ones(scores.shape[1])
-    places: dict[Hashable, int] = {}
+    codes_by_unit: dict[Hashable, int] = {}
     codes = [
-        places.setdefault(("alone", index) if one is None else ("shared", one), len(places))
-        for index, one in enumerate(clusters)
+        codes_by_unit.setdefault(
+            ("alone", index) if cluster is None else ("shared", cluster), len(codes_by_unit)
+        )
+        for index, cluster in enumerate(clusters)
     ]
     return np.asarray([np.bincount(codes, weights=row) for row in scores]), np.bincount(codes).astype(float)
 
@@ -221,9 +228,9 @@ class NoiseDraws(NamedTuple):
     lengths: np.ndarray
     dimensions: int
 
-    def of(self, places: Sequence[int], sign: int = 1) -> NoiseDraws:
+    def of(self, indices: Sequence[int], sign: int = 1) -> NoiseDraws:
         """The same draws of some runs, turned round with a ``sign`` of -1."""
-        return self._replace(values=sign * self.values[list(places)])
+        return self._replace(values=sign * self.values[list(indices)])
 
     def tail(self, statistics: np.ndarray, bound: float, units: int) -> float:
         """The chance that a statistic is at least ``bound``, which is above 0. ``statistics`` are those of the draws;
@@ -251,6 +258,6 @@ def _normals(draws: int, count: int) -> tuple[np.ndarray, np.ndarray]:
     study of many series asks for them very often."""
     import numpy as np
 
-    found = np.ascontiguousarray(np.random.default_rng(SEED).standard_normal((draws, count)).T)
-    found.flags.writeable = False
-    return found, np.sqrt(np.square(found).sum(axis=0))
+    normals = np.ascontiguousarray(np.random.default_rng(SEED).standard_normal((draws, count)).T)
+    normals.flags.writeable = False
+    return normals, np.sqrt(np.square(normals).sum(axis=0))

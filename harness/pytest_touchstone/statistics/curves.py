@@ -196,18 +196,18 @@ def signal_to_noise(
 
     Series of a single checkpoint are left out.
     """
-    tails = [list(one[-last:]) for one in series if len(one) >= LEAST]
+    tails = [list(tail[-last:]) for tail in series if len(tail) >= LEAST]
     if not tails:
         return None
-    means = [math.fsum(one) / len(one) for one in tails]
+    means = [math.fsum(tail) / len(tail) for tail in tails]
     squares = [
-        math.fsum((value - mean) ** 2 for value in one) for one, mean in zip(tails, means, strict=True)
+        math.fsum((value - mean) ** 2 for value in tail) for tail, mean in zip(tails, means, strict=True)
     ]
-    counts = tuple(len(one) for one in tails)
+    counts = tuple(len(tail) for tail in tails)
     deviation = math.fsum(math.sqrt(square / n) for square, n in zip(squares, counts, strict=True)) / len(
         tails
     )
-    every = math.fsum(value for one in tails for value in one) / sum(counts)
+    every = math.fsum(value for tail in tails for value in tail) / sum(counts)
     spread = max(means) - min(means) if len(tails) > 1 else None
     freedom = sum(counts) - len(tails)
     pooled = math.sqrt(math.fsum(squares) / freedom)
@@ -230,6 +230,6 @@ def ratio_of_equals(counts: tuple[int, ...], level: float = LEVEL) -> float:
 
     generator = np.random.default_rng(SEED)
     draws = [generator.standard_normal((SIGNAL_DRAWS, n)) for n in sorted(counts)]
-    means = np.stack([one.mean(axis=1) for one in draws])
-    deviation = np.stack([one.std(axis=1) for one in draws]).mean(axis=0)
+    means = np.stack([curve.mean(axis=1) for curve in draws])
+    deviation = np.stack([curve.std(axis=1) for curve in draws]).mean(axis=0)
     return float(np.quantile((means.max(axis=0) - means.min(axis=0)) / deviation, level))

@@ -111,7 +111,10 @@ def spacings_of(means: Sequence[BoundedMean]) -> Spacings:
         above.append(share * (most - mean))
         below.append(share * (most + mean))
     return Spacings(
-        math.fsum(one.moments.mean for one in means), np.concatenate(steps), max(above), max(below)
+        math.fsum(unit_mean.moments.mean for unit_mean in means),
+        np.concatenate(steps),
+        max(above),
+        max(below),
     )
 
 
@@ -124,16 +127,16 @@ def _farthest(moments: Moments, bound: float | None) -> float:
     return max(seen, bound / 2) if min(up, down) >= BOTH_WAYS * (up + down) > 0 else bound
 
 
-def _tail(steps: np.ndarray, place: float) -> float:
+def _tail(steps: np.ndarray, point: float) -> float:
     """The chance that the sum of each step times (an exponential number - 1) is at least ``place``."""
     import numpy as np
     from scipy.special import ndtr
 
     norm = math.sqrt(float(np.square(steps).sum()))
     if not norm:
-        return float(place <= 0)
+        return float(point <= 0)
     scaled = steps / norm
-    return float(ndtr(-_r_star(scaled, _tilt(scaled, place / norm, _place))))
+    return float(ndtr(-_r_star(scaled, _tilt(scaled, point / norm, _place))))
 
 
 def _quantile(steps: np.ndarray, tail: float) -> float:

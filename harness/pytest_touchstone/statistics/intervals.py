@@ -95,8 +95,8 @@ def tango_interval(gained: float, lost: float, n: float, level: float = 0.95) ->
         variance = n * (2 * share + supposed * (1 - supposed))
         return side * (gained - lost - n * supposed) - z * math.sqrt(max(0.0, variance))
 
-    low = _crossing(lambda one: excess(one, 1), -1.0, difference)
-    high = _crossing(lambda one: excess(one, -1), 1.0, difference)
+    low = _crossing(lambda supposed: excess(supposed, 1), -1.0, difference)
+    high = _crossing(lambda supposed: excess(supposed, -1), 1.0, difference)
     return IntervalLimits(low, high)
 
 
@@ -184,7 +184,7 @@ def moments_of(values: Sequence[float], clusters: Clusters | None) -> Moments:
     check_clusters(values, clusters)
     n = len(values)
     mean = min(max(math.fsum(values) / n, min(values)), max(values))  # never out of range by rounding
-    plain = math.fsum((one - mean) ** 2 for one in values) / (n - 1) / n if n > 1 else None
+    plain = math.fsum((value - mean) ** 2 for value in values) / (n - 1) / n if n > 1 else None
     if clusters is None or not any_shared(clusters):
         return Moments(n, mean, list(values), [1] * n, plain, plain, float(n), False)
     members: dict[Hashable, list[float]] = {}
@@ -192,17 +192,19 @@ def moments_of(values: Sequence[float], clusters: Clusters | None) -> Moments:
         members.setdefault(("alone", index) if shared is None else ("shared", shared), []).append(value)
     units, variance = len(members), None
     if units > 1:
-        square = math.fsum(math.fsum(value - mean for value in one) ** 2 for one in members.values())
+        square = math.fsum(
+            math.fsum(value - mean for value in unit_values) ** 2 for unit_values in members.values()
+        )
         variance = square / n**2 * units / (units - 1)
-    totals = [math.fsum(one) for one in members.values()]
-    sizes = [len(one) for one in members.values()]
+    totals = [math.fsum(unit_values) for unit_values in members.values()]
+    sizes = [len(unit_values) for unit_values in members.values()]
     kish = n**2 / sum(size**2 for size in sizes)
     return Moments(n, mean, totals, sizes, variance, plain if units > 1 else None, kish, True)
 
 
 def any_shared(clusters: Clusters | None) -> bool:
     """Return whether any two items belong to one cluster."""
-    ids = [one for one in clusters or () if one is not None]
+    ids = [cluster for cluster in clusters or () if cluster is not None]
     return len(set(ids)) < len(ids)
 
 
@@ -254,22 +256,22 @@ def mean_estimate(
     """
     if lacking := _lacking(values):
         return _value_only(None, lacking)
-    found, binary = moments_of(values, clusters), bounded and is_binary(values)
-    why = f"{found.one_unit}: no standard error" if found.variance is None else None
-    stderr = None if found.variance is None else math.sqrt(found.variance)
-    if binary and not found.clustered:
-        low, high = _wilson(found.mean, found.n)
-        return Estimate(found.mean, low, high, stderr, "Wilson", why)
+    moments, binary = moments_of(values, clusters), bounded and is_binary(values)
+    why = f"{moments.one_unit}: no standard error" if moments.variance is None else None
+    stderr = None if moments.variance is None else math.sqrt(moments.variance)
+    if binary and not moments.clustered:
+        low, high = _wilson(moments.mean, moments.n)
+        return Estimate(moments.mean, low, high, stderr, "Wilson", why)
     if stderr is None:
-        return _value_only(found.mean, why)
-    suffix = f", {len(found.totals)} clusters" if found.clustered else ""
+        return _value_only(moments.mean, why)
+    suffix = f", {len(moments.totals)} clusters" if moments.clustered else ""
     if binary:
-        low, high = _wilson(found.mean, _effective_n(found))
-        return Estimate(found.mean, low, high, stderr, f"Wilson, effective n{suffix}")
+        low, high = _wilson(moments.mean, _effective_n(moments))
+        return Estimate(moments.mean, low, high, stderr, f"Wilson, effective n{suffix}")
     if bounded and are_shares(values):
-        low, high = share_limits(found.mean, stderr**2, found.kish)
-        return Estimate(found.mean, low, high, stderr, f"beta{suffix}")
-    return _student(found.mean, stderr, len(found.totals) - 1, suffix)
+        low, high = share_limits(moments.mean, stderr**2, moments.kish)
+        return Estimate(moments.mean, low, high, stderr, f"beta{suffix}")
+    return _student(moments.mean, stderr, len(moments.totals) - 1, suffix)
 
 
 def quantile_estimate(values: Sequence[float], share: float, clusters: Clusters | None = None) -> Estimate:
@@ -283,25 +285,27 @@ def quantile_estimate(values: Sequence[float], share: float, clusters: Clusters 
         return _value_only(None, lacking)
     ordered = sorted(values)
     value = _quantile(ordered, share)
-    found = moments_of([float(one <= value) for one in values], clusters)
-    if found.variance is None:
-        return _value_only(value, f"{found.one_unit}: no interval")
+    moments = moments_of([float(observed <= value) for observed in values], clusters)
+    if moments.variance is None:
+        return _value_only(value, f"{moments.one_unit}: no interval")
     # Where all clusters agree their variance tells nothing; that of independent values is then the least.
-    error = math.sqrt(max(found.variance, share * (1 - share) / found.n))
-    margin = t_quantile(len(found.totals) - 1, LEVEL) * error
+    error = math.sqrt(max(moments.variance, share * (1 - share) / moments.n))
+    margin = t_quantile(len(moments.totals) - 1, LEVEL) * error
     low, high = (
         _quantile(ordered, end) if 0 <= end <= 1 else None for end in (share - margin, share + margin)
     )
-    why = None if low is not None and high is not None else f"{found.n} items tell no limit beyond their own"
-    method = "Woodruff" + (f", {len(found.totals)} clusters" if found.clustered else "")
+    why = (
+        None if low is not None and high is not None else f"{moments.n} items tell no limit beyond their own"
+    )
+    method = "Woodruff" + (f", {len(moments.totals)} clusters" if moments.clustered else "")
     return Estimate(value, low, high, None, method, why)
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
-    place = share * (len(ordered) - 1)
-    below = math.floor(place)
-    part, above = place - below, ordered[min(below + 1, len(ordered) - 1)]
-    return ordered[below] + part * (above - ordered[below])
+    position = share * (len(ordered) - 1)
+    below = math.floor(position)
+    fraction, above = position - below, ordered[min(below + 1, len(ordered) - 1)]
+    return ordered[below] + fraction * (above - ordered[below])
 
 
 def share_limits(mean: float, variance: float, units: float) -> tuple[float, float]:
@@ -334,18 +338,18 @@ def perplexity_estimate(logprobs: Sequence[float], clusters: Clusters | None = N
     """
     if lacking := _lacking(logprobs):
         return _value_only(None, lacking)
-    found = moments_of(logprobs, clusters)
-    value = _exp(-found.mean)
+    moments = moments_of(logprobs, clusters)
+    value = _exp(-moments.mean)
     if value is None:
-        return _value_only(None, f"exp({-found.mean:.6g}) is larger than a float can be")
-    if found.variance is None:
-        return _value_only(value, f"{found.one_unit}: no standard error")
-    error = math.sqrt(found.variance)
+        return _value_only(None, f"exp({-moments.mean:.6g}) is larger than a float can be")
+    if moments.variance is None:
+        return _value_only(value, f"{moments.one_unit}: no standard error")
+    error = math.sqrt(moments.variance)
     if not error:
         return Estimate(value, None, None, 0.0, "none", _ONE_VALUE)
-    margin = t_quantile(len(found.totals) - 1, LEVEL) * error
-    low, high = _exp(-found.mean - margin), _exp(-found.mean + margin)
-    method = "t on the log scale" + (f", {len(found.totals)} clusters" if found.clustered else "")
+    margin = t_quantile(len(moments.totals) - 1, LEVEL) * error
+    low, high = _exp(-moments.mean - margin), _exp(-moments.mean + margin)
+    method = "t on the log scale" + (f", {len(moments.totals)} clusters" if moments.clustered else "")
     stderr = value * error
     held = high is not None and math.isfinite(stderr)
     why = None if held else "the upper limit is larger than a float can be"
@@ -366,10 +370,10 @@ def macro_estimate(groups: Sequence[Sequence[float]]) -> Estimate:
         return _value_only(None, lacking)
     if any(map(are_too_large, groups)):
         return _value_only(None, TOO_LARGE)
-    found, count = [moments_of(group, None) for group in groups], len(groups)
-    value = math.fsum(one.mean for one in found) / count
-    parts = [one.variance / count**2 for one in found if one.variance is not None]
-    variance = math.fsum(parts) if len(parts) == count else None
+    group_moments, count = [moments_of(group, None) for group in groups], len(groups)
+    value = math.fsum(moments.mean for moments in group_moments) / count
+    variances = [moments.variance / count**2 for moments in group_moments if moments.variance is not None]
+    variance = math.fsum(variances) if len(variances) == count else None
     why = None if variance is not None else "a group has one item: no standard error"
     stderr = None if variance is None else math.sqrt(variance)
     most = count**2 / math.fsum(1 / len(group) for group in groups)
@@ -382,7 +386,12 @@ def macro_estimate(groups: Sequence[Sequence[float]]) -> Estimate:
     if all(are_shares(group) for group in groups):
         low, high = share_limits(value, stderr**2, most)
         return Estimate(value, low, high, stderr, f"beta, {count} groups")
-    return _student(value, stderr, satterthwaite(parts, [one.n - 1 for one in found]), f", {count} groups")
+    return _student(
+        value,
+        stderr,
+        satterthwaite(variances, [moments.n - 1 for moments in group_moments]),
+        f", {count} groups",
+    )
 
 
 def composite_estimate(parts: Sequence[tuple[float, Estimate]]) -> Estimate:
@@ -398,7 +407,7 @@ def composite_estimate(parts: Sequence[tuple[float, Estimate]]) -> Estimate:
     if not parts or len(values) < len(parts):
         reasons = [estimate.why or "a part has no value" for _, estimate in parts if estimate.value is None]
         return _value_only(None, reasons[0] if reasons else "no parts")
-    value = math.fsum(weight * one for weight, one in zip(weights, values, strict=True))
+    value = math.fsum(weight * term for weight, term in zip(weights, values, strict=True))
     why = next((estimate.why for _, estimate in parts if estimate.why), None)
     errors = [weight * estimate.stderr for weight, estimate in parts if estimate.stderr is not None]
     stderr = math.hypot(*errors) if len(errors) == len(parts) else None
@@ -407,8 +416,8 @@ def composite_estimate(parts: Sequence[tuple[float, Estimate]]) -> Estimate:
     if len(lows) < len(parts) or len(highs) < len(parts):
         return Estimate(value, None, None, stderr, "none", why or "a part has no interval")
     down, up = [], []
-    for weight, one, low, high in zip(weights, values, lows, highs, strict=True):
-        ends = (weight * (one - low), weight * (high - one))
+    for weight, center, low, high in zip(weights, values, lows, highs, strict=True):
+        ends = (weight * (center - low), weight * (high - center))
         down.append(ends[0] if weight >= 0 else ends[1])
         up.append(ends[1] if weight >= 0 else ends[0])
     method = "MOVER from the parts' limits, assuming independent parts"
@@ -439,11 +448,11 @@ def _value_only(value: float | None, why: str | None) -> Estimate:
     return Estimate(value, None, None, None, "none", why)
 
 
-def _effective_n(found: Moments) -> float:
-    if not found.plain or found.variance is None:
-        return found.kish
-    certain = z_quantile(LEVEL) / t_quantile(len(found.totals) - 1, LEVEL)
-    return found.n / max(1.0, found.variance / found.plain) * certain**2
+def _effective_n(moments: Moments) -> float:
+    if not moments.plain or moments.variance is None:
+        return moments.kish
+    certain = z_quantile(LEVEL) / t_quantile(len(moments.totals) - 1, LEVEL)
+    return moments.n / max(1.0, moments.variance / moments.plain) * certain**2
 
 
 def _wilson(share: float, n: float) -> tuple[float, float]:
@@ -451,12 +460,14 @@ def _wilson(share: float, n: float) -> tuple[float, float]:
     return wilson_limits(share, n, z_quantile(LEVEL))
 
 
-def satterthwaite(parts: Sequence[float], freedoms: Sequence[int]) -> float:
+def satterthwaite(variances: Sequence[float], freedoms: Sequence[int]) -> float:
     """Degrees of freedom of a sum of independent variances."""
-    total = math.fsum(parts)
+    total = math.fsum(variances)
     if not total:
         return float(sum(freedoms))
-    return 1 / math.fsum((part / total) ** 2 / freedom for part, freedom in zip(parts, freedoms, strict=True))
+    return 1 / math.fsum(
+        (variance / total) ** 2 / freedom for variance, freedom in zip(variances, freedoms, strict=True)
+    )
 
 
 def _exp(exponent: float) -> float | None:

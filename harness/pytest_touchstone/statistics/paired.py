@@ -171,7 +171,7 @@ def _compare_units(
     binary = is_binary(baseline) and is_binary(new)
     gained = sum(a < b for a, b in zip(baseline, new, strict=True))
     lost = sum(a > b for a, b in zip(baseline, new, strict=True))
-    known = Comparison(
+    comparison = Comparison(
         baseline=math.fsum(baseline) / n,
         new=math.fsum(new) / n,
         difference=moments.mean,
@@ -182,44 +182,52 @@ def _compare_units(
         flips=(gained, lost) if binary else None,
     )
     if moments.variance is None:
-        return replace(known, why=f"{moments.one_unit}: no test of a difference")
+        return replace(comparison, why=f"{moments.one_unit}: no test of a difference")
     if binary:
-        return _compare_clusters(known, moments, draws)
+        return _compare_clusters(comparison, moments, draws)
     largest = 1.0 if are_shares((*baseline, *new)) else None
-    return compare_spaced(known, [BoundedMean(moments, largest)], largest=largest)
+    return compare_spaced(comparison, [BoundedMean(moments, largest)], largest=largest)
 
 
-def compare_spaced(known: Comparison, means: Sequence[BoundedMean], *, largest: float | None) -> Comparison:
+def compare_spaced(
+    comparison: Comparison, means: Sequence[BoundedMean], *, largest: float | None
+) -> Comparison:
     """The comparison with Gaffke's test and interval of the sum of the means; ``largest`` is the most that it can
     be, None where that is not known."""
     spaced = spacings_of(means)
-    limits = spaced.limits(known.level)
-    over = f" over {known.units} clusters" if any(one.moments.clustered for one in means) else ""
-    seen = f", {SEEN}" if any(one.bound is None for one in means) else ""
-    known = replace(known, p=spaced.p, method=f"Gaffke's test and interval{over}{seen}")
+    limits = spaced.limits(comparison.level)
+    over = (
+        f" over {comparison.units} clusters"
+        if any(unit_mean.moments.clustered for unit_mean in means)
+        else ""
+    )
+    seen = f", {SEEN}" if any(unit_mean.bound is None for unit_mean in means) else ""
+    comparison = replace(comparison, p=spaced.p, method=f"Gaffke's test and interval{over}{seen}")
     if limits is None:
-        return replace(known, why="no item differs, and how far scores can is not known: no interval")
+        return replace(comparison, why="no item differs, and how far scores can is not known: no interval")
     if largest is None and spaced.against * 4 > 1:
-        known = replace(known, p=None, why=TOO_SKEWED)
+        comparison = replace(comparison, p=None, why=TOO_SKEWED)
     low, high = limits if largest is None else (max(limits.low, -largest), min(limits.high, largest))
-    return replace(known, low=low, high=high)
+    return replace(comparison, low=low, high=high)
 
 
-def _compare_clusters(known: Comparison, moments: Moments, draws: int) -> Comparison:
+def _compare_clusters(comparison: Comparison, moments: Moments, draws: int) -> Comparison:
     """The comparison of right or wrong answers in clusters."""
     test = sign_flip_test(moments.totals, draws=draws)
     spread = (
         moments.variance / moments.plain if moments.variance and moments.plain else moments.n / moments.kish
     )
-    share = (z_quantile(known.level) / t_quantile(known.units - 1, known.level)) ** 2 / max(1.0, spread)
-    gained, lost = known.flips or (0, 0)
-    low, high = tango_interval(gained * share, lost * share, moments.n * share, known.level)
+    share = (z_quantile(comparison.level) / t_quantile(comparison.units - 1, comparison.level)) ** 2 / max(
+        1.0, spread
+    )
+    gained, lost = comparison.flips or (0, 0)
+    low, high = tango_interval(gained * share, lost * share, moments.n * share, comparison.level)
     return replace(
-        known,
+        comparison,
         low=min(low, moments.mean),
         high=max(high, moments.mean),
         p=test.p,
-        method=f"permutation over {known.units} clusters ({test.how}); Tango interval, effective n",
+        method=f"permutation over {comparison.units} clusters ({test.how}); Tango interval, effective n",
     )
 
 
@@ -273,7 +281,7 @@ def _as_steps(sizes: Sequence[float]) -> list[int] | None:
         scaled = ratios * denominator
         whole = np.rint(scaled)
         if np.all(np.abs(scaled - whole) <= _TOLERANCE * scaled):
-            steps = [int(one) for one in whole]
+            steps = [int(weight) for weight in whole]
             return steps if sum(steps) * len(steps) <= _COUNTED else None
     return None
 
@@ -339,8 +347,11 @@ def flipped_items(before: Sequence[float], after: Sequence[float]) -> FlippedIte
     """The items that differ between two checkpoints."""
     import numpy as np
 
-    one, other = np.asarray(before) > HALF, np.asarray(after) > HALF
-    forgotten, learned = np.flatnonzero(one & ~other).tolist(), np.flatnonzero(other & ~one).tolist()
+    was_right, is_right = np.asarray(before) > HALF, np.asarray(after) > HALF
+    forgotten, learned = (
+        np.flatnonzero(was_right & ~is_right).tolist(),
+        np.flatnonzero(is_right & ~was_right).tolist(),
+    )
     return FlippedItems(tuple(forgotten), tuple(learned), mcnemar_p(len(learned), len(forgotten)))
 
 
@@ -356,9 +367,9 @@ def changed_by_chance(before: Sequence[float], after: Sequence[float], samples: 
 def _changed_by_lot(right: int, samples: int) -> float:
     """The chance that just one of two runs has most samples right, where both together have so many."""
     ways = [
-        math.comb(right, one) * math.comb(2 * samples - right, samples - one)
-        for one in range(max(0, right - samples), min(samples, right) + 1)
-        if (2 * one > samples) != (2 * (right - one) > samples)
+        math.comb(right, first_right) * math.comb(2 * samples - right, samples - first_right)
+        for first_right in range(max(0, right - samples), min(samples, right) + 1)
+        if (2 * first_right > samples) != (2 * (right - first_right) > samples)
     ]
     return sum(ways) / math.comb(2 * samples, samples)
 

@@ -71,7 +71,7 @@ def compare_resampled(
     if not all(map(math.isfinite, values)):
         return None
     best = values.index(max(values[:-1])) if chosen is None else chosen
-    known = replace(
+    totals = replace(
         undefined("all items are one cluster: no test of a difference", n=len(new), level=level),
         baseline=values[best],
         new=values[-1],
@@ -79,15 +79,15 @@ def compare_resampled(
         units=units,
     )
     if units < 2:
-        return nothing_chosen(best, len(runs), known)
+        return nothing_chosen(best, len(runs), totals)
     generator = np.random.default_rng(SEED)
     again = (draws.tosses + 1) // 2
     covariance = np.cov(_drawn(kinds, draws.statistic, again, generator))
     tossed = _tossed(_kinds([runs[best], new], clusters), draws, generator)
     if not (np.isfinite(covariance).all() and np.isfinite(tossed).all()):
-        known = replace(known, why="some drawn items have no such value: no test of a difference")
-        return nothing_chosen(best, len(runs), known)
-    plain = _tested(known, covariance[np.ix_([best, -1], [best, -1])], tossed, min(units, again) - 1)
+        totals = replace(totals, why="some drawn items have no such value: no test of a difference")
+        return nothing_chosen(best, len(runs), totals)
+    plain = _tested(totals, covariance[np.ix_([best, -1], [best, -1])], tossed, min(units, again) - 1)
     if len(runs) == 1:
         return nothing_chosen(best, 1, plain)
     return select(best, values[:-1], plain, MeanCovariance(covariance, units))
@@ -111,12 +111,12 @@ def of_each_draw(function: Callable[[Sequence[Any], Sequence[str | None] | None]
     def value(records: Sequence[Any], clusters: Clusters | None, counts: np.ndarray) -> float:
         import numpy as np
 
-        places = np.repeat(np.arange(len(records)), counts.astype(int)).tolist()
+        indices = np.repeat(np.arange(len(records)), counts.astype(int)).tolist()
         try:
-            found = function(
-                [records[place] for place in places], None if clusters is None else _apart(clusters, places)
+            statistic = function(
+                [records[index] for index in indices], None if clusters is None else _apart(clusters, indices)
             )
-            return float(getattr(found, "value", found))
+            return float(getattr(statistic, "value", statistic))
         except Exception:  # somebody's code
             return math.nan
 
@@ -128,14 +128,14 @@ def of_each_draw(function: Callable[[Sequence[Any], Sequence[str | None] | None]
     return Draws(values, max(199, min(1_999, 1_000_000 // max(1, items))))
 
 
-def _apart(clusters: Clusters, places: Sequence[int]) -> list[str | None]:
+def _apart(clusters: Clusters, indices: Sequence[int]) -> list[str | None]:
     """The clusters of these items, of which each one that is there again is another."""
     seen = Counter[int]()
-    found: list[str | None] = []
-    for place in places:
-        found.append(None if clusters[place] is None else f"{seen[place]} {clusters[place]}")
-        seen[place] += 1
-    return found
+    names: list[str | None] = []
+    for index in indices:
+        names.append(None if clusters[index] is None else f"{seen[index]} {clusters[index]}")
+        seen[index] += 1
+    return names
 
 
 class _Kinds(NamedTuple):
@@ -158,7 +158,7 @@ class _Kinds(NamedTuple):
         """The values of so many units of the first run, and of the last one for the rest of each kind."""
         import numpy as np
 
-        others = [None if one is None else f"{one}, other run" for one in self.clusters or ()]
+        others = [None if cluster is None else f"{cluster}, other run" for cluster in self.clusters or ()]
         both = None if self.clusters is None else [*self.clusters, *others]
         rest = (self.sizes - counts)[:, self.kind]
         return statistic([*self.records[0], *self.records[-1]], both, np.hstack((counts[:, self.kind], rest)))
@@ -168,18 +168,18 @@ def _kinds(runs: Sequence[Sequence[Any]], clusters: Clusters | None) -> _Kinds:
     import numpy as np
 
     units: dict[Any, list[int]] = {}
-    for place in range(len(runs[0])):
-        shared = None if clusters is None else clusters[place]
-        units.setdefault(place if shared is None else (shared,), []).append(place)
+    for index in range(len(runs[0])):
+        shared = None if clusters is None else clusters[index]
+        units.setdefault(index if shared is None else (shared,), []).append(index)
     by_kind: dict[Any, list[list[int]]] = {}
-    for places in units.values():
-        records = tuple(tuple(run[place] for place in places) for run in runs)
-        by_kind.setdefault(records, []).append(places)
-    kept = [(kind, place) for kind, same in enumerate(by_kind.values()) for place in same[0]]
+    for indices in units.values():
+        records = tuple(tuple(run[index] for index in indices) for run in runs)
+        by_kind.setdefault(records, []).append(indices)
+    kept = [(kind, index) for kind, group in enumerate(by_kind.values()) for index in group[0]]
     return _Kinds(
-        np.array([len(same) for same in by_kind.values()], dtype=float),
-        [[run[place] for _, place in kept] for run in runs],
-        None if clusters is None else [clusters[place] for _, place in kept],
+        np.array([len(group) for group in by_kind.values()], dtype=float),
+        [[run[index] for _, index in kept] for run in runs],
+        None if clusters is None else [clusters[index] for _, index in kept],
         [kind for kind, _ in kept],
     )
 
@@ -189,23 +189,23 @@ def _drawn(kinds: _Kinds, statistic: Statistic, draws: int, generator: np.random
     import numpy as np
 
     units = int(kinds.sizes.sum())
-    parts = []
+    chunks = []
     for size in _chunks(draws, len(kinds.kind)):
         counts = generator.multinomial(units, kinds.sizes / units, size=size).astype(float)
-        parts.append([kinds.of(statistic, run, counts) for run in range(len(kinds.records))])
-    return np.concatenate(parts, axis=1)
+        chunks.append([kinds.of(statistic, run, counts) for run in range(len(kinds.records))])
+    return np.concatenate(chunks, axis=1)
 
 
 def _tossed(kinds: _Kinds, draws: Draws, generator: np.random.Generator) -> np.ndarray:
     """The differences of the values of two runs where a toss exchanges the records of each unit."""
     import numpy as np
 
-    parts = []
+    chunks = []
     for size in _chunks(draws.tosses, 2 * len(kinds.kind)):
         kept = generator.binomial(kinds.sizes.astype(int), 0.5, (size, len(kinds.sizes))).astype(float)
-        one, other = (kinds.of_both(draws.statistic, counts) for counts in (kept, kinds.sizes - kept))
-        parts.append(one - other)
-    return np.concatenate(parts)
+        first, second = (kinds.of_both(draws.statistic, counts) for counts in (kept, kinds.sizes - kept))
+        chunks.append(first - second)
+    return np.concatenate(chunks)
 
 
 def _chunks(draws: int, width: int) -> list[int]:
@@ -214,36 +214,36 @@ def _chunks(draws: int, width: int) -> list[int]:
     return [min(most, draws - start) for start in range(0, draws, most)]
 
 
-def _tested(known: Comparison, covariance: np.ndarray, tossed: np.ndarray, freedom: int) -> Comparison:
+def _tested(comparison: Comparison, covariance: np.ndarray, tossed: np.ndarray, freedom: int) -> Comparison:
     """The comparison with its test and interval, by the covariance of both values and the tossed differences."""
     import numpy as np
     from scipy.special import stdtr
 
-    assert known.difference is not None
-    difference = known.difference
+    assert comparison.difference is not None
+    difference = comparison.difference
     gap = abs(difference)
     variance = max(0.0, float(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]))
     extreme = int(np.count_nonzero(np.abs(tossed) >= gap - _TOLERANCE))
     p = (1 + extreme) / (1 + len(tossed))
     if not extreme:
         p = min(p, 2 * NormalDist().cdf(-gap / float(tossed.std())))
-    more = variance + _two_items(known, np.diag(covariance).tolist())
+    more = variance + _two_items(comparison, np.diag(covariance).tolist())
     method = f"permutation ({len(tossed)} draws) and bootstrap of the value"
-    known = replace(known, why="", stderr=math.sqrt(more), method=method)
+    comparison = replace(comparison, why="", stderr=math.sqrt(more), method=method)
     if not more:
-        return replace(known, p=p, why="no drawn items differ: no interval")
-    half = t_quantile(freedom, known.level) * math.sqrt(more)
+        return replace(comparison, p=p, why="no drawn items differ: no interval")
+    half = t_quantile(freedom, comparison.level) * math.sqrt(more)
     return replace(
-        known,
+        comparison,
         low=difference - half,
         high=difference + half,
         p=max(p, min(1.0, 2 * float(stdtr(freedom, -gap / math.sqrt(more))))),
     )
 
 
-def _two_items(known: Comparison, variances: Sequence[float]) -> float:
+def _two_items(comparison: Comparison, variances: Sequence[float]) -> float:
     """The variance that two further items add; 0 where the values are no shares, or do not vary."""
-    shares = [abs(value) for value in (known.baseline, known.new) if value is not None]
+    shares = [abs(value) for value in (comparison.baseline, comparison.new) if value is not None]
     if not all(value <= 1 for value in shares):
         return 0.0
     sizes = [
@@ -251,4 +251,4 @@ def _two_items(known: Comparison, variances: Sequence[float]) -> float:
         for value, variance in zip(shares, variances, strict=True)
         if variance > 0 and value < 1
     ]
-    return 2 / (min([*sizes, known.units]) + 2) ** 2 if sizes else 0.0
+    return 2 / (min([*sizes, comparison.units]) + 2) ** 2 if sizes else 0.0

@@ -79,11 +79,11 @@ def spent(fraction: float, error: float) -> float:
 
 def upper_boundaries(fractions: Sequence[float], alpha: float) -> Boundaries:
     """The limits of a one-sided test of level ``alpha``."""
-    found: list[float] = []
+    boundaries: list[float] = []
     path = _Path()
     for new in _steps(fractions, alpha):
-        found.append(path.advance_upper(fractions[len(found)], new))
-    return Boundaries(tuple(fractions), tuple(found))
+        boundaries.append(path.advance_upper(fractions[len(boundaries)], new))
+    return Boundaries(tuple(fractions), tuple(boundaries))
 
 
 def two_boundaries(fractions: Sequence[float], alpha: float, beta: float) -> Boundaries:
@@ -93,7 +93,7 @@ def two_boundaries(fractions: Sequence[float], alpha: float, beta: float) -> Bou
     least = _NORMAL.inv_cdf(1 - alpha) + _NORMAL.inv_cdf(1 - beta)
 
     # The larger the drift, the less of it is missed at the last analysis beyond what may be.
-    drift = _root(lambda one: _lower(fractions, upper, beta, one)[1], 0.9 * least, 1.6 * least)
+    drift = _root(lambda trial: _lower(fractions, upper, beta, trial)[1], 0.9 * least, 1.6 * least)
     lower, _ = _lower(fractions, upper, beta, drift)
     return Boundaries(tuple(fractions), upper, (*lower, upper[-1]), drift)
 
@@ -102,10 +102,10 @@ def _lower(
     fractions: Sequence[float], upper: Sequence[float], beta: float, drift: float
 ) -> tuple[list[float], float]:
     """The lower limits of all analyses but the last, and the chance missed at that one beyond the plan."""
-    path, found, steps = _Path(drift), list[float](), _steps(fractions, beta)
+    path, boundaries, steps = _Path(drift), list[float](), _steps(fractions, beta)
     for fraction, high, new in zip(fractions[:-1], upper, steps, strict=False):
-        found.append(path.advance_lower(fraction, high, new))
-    return found, path.under(fractions[-1], upper[-1]) - steps[-1]
+        boundaries.append(path.advance_lower(fraction, high, new))
+    return boundaries, path.under(fractions[-1], upper[-1]) - steps[-1]
 
 
 def _steps(fractions: Sequence[float], error: float) -> list[float]:
@@ -182,8 +182,8 @@ class _Path:
 def _density(distance: np.ndarray, variance: float) -> np.ndarray:
     import numpy as np
 
-    found: np.ndarray = np.exp(-(distance**2) / (2 * variance)) / math.sqrt(2 * math.pi * variance)
-    return found
+    density: np.ndarray = np.exp(-(distance**2) / (2 * variance)) / math.sqrt(2 * math.pi * variance)
+    return density
 
 
 # Interim analyses
@@ -232,9 +232,9 @@ def item_order(
     """
     shared = clusters if clusters is not None else [None] * len(ids)
 
-    def key(place: int) -> tuple[str, str]:
-        unit = ids[place] if shared[place] is None else f"cluster {shared[place]}"
-        return _hashed(seed, unit), _hashed(seed, ids[place])
+    def key(index: int) -> tuple[str, str]:
+        unit = ids[index] if shared[index] is None else f"cluster {shared[index]}"
+        return _hashed(seed, unit), _hashed(seed, ids[index])
 
     return sorted(range(len(ids)), key=key)
 
@@ -246,14 +246,14 @@ def cut(
 
     Analyses that fall together are one.
     """
-    total, found = len(ordered_clusters), list[int]()
+    total, counts = len(ordered_clusters), list[int]()
     for fraction in fractions:
         count = min(total, math.ceil(fraction * total - 1e-9))
         while 0 < count < total and _joined(ordered_clusters[count - 1], ordered_clusters[count]):
             count += 1
-        if count and count not in found:
-            found.append(count)
-    return tuple(found)
+        if count and count not in counts:
+            counts.append(count)
+    return tuple(counts)
 
 
 def plan_analyses(
@@ -267,8 +267,11 @@ def plan_analyses(
 ) -> AnalysisPlan:
     """The plan for interim analyses after these numbers of items (the last: all); ``family`` counts the benchmarks."""
     fractions = tuple(analysis / analyses[-1] for analysis in analyses)
-    own = alpha / 2 / family
-    worse, not_worse = _limits(fractions, own, None if strict else beta), _limits(fractions, alpha / 2, None)
+    alpha_each = alpha / 2 / family
+    worse, not_worse = (
+        _limits(fractions, alpha_each, None if strict else beta),
+        _limits(fractions, alpha / 2, None),
+    )
     return AnalysisPlan(analyses=tuple(analyses), worse=worse, not_worse=not_worse, margin=margin)
 
 
@@ -291,8 +294,11 @@ def decide_at(
         )
     settled = _settled(plan, analysis, comparison, (measured or comparison).oriented.difference)
     if settled is None and analysis == len(plan.analyses) - 1:
-        known = comparison.difference is not None
-        settled = "inconclusive", "all items were asked" if known else comparison.why or "nothing to compare"
+        defined = comparison.difference is not None
+        settled = (
+            "inconclusive",
+            "all items were asked" if defined else comparison.why or "nothing to compare",
+        )
     if settled is None:
         return None
     return EarlyStop(
@@ -327,5 +333,5 @@ def _hashed(seed: int, text: str) -> str:
     return hashlib.sha256(f"{seed}\n{text}".encode()).hexdigest()
 
 
-def _joined(one: Hashable | None, other: Hashable | None) -> bool:
-    return one is not None and one == other
+def _joined(cluster: Hashable | None, other: Hashable | None) -> bool:
+    return cluster is not None and cluster == other

@@ -35,17 +35,17 @@ def compare_rates(
         return undefined("a run has no items", level=level)
     hits_a, hits_b = baseline * n_baseline, new * n_new
     low, high = newcombe_interval(hits_a, n_baseline, hits_b, n_new, level)
-    parts = [
+    variances = [
         rate * (1 - rate) / (n - 1) if n > 1 else None for rate, n in ((baseline, n_baseline), (new, n_new))
     ]
-    known = [part for part in parts if part is not None]
+    defined = [variance for variance in variances if variance is not None]
     return Comparison(
         baseline=baseline,
         new=new,
         difference=new - baseline,
         low=low,
         high=high,
-        stderr=math.sqrt(math.fsum(known)) if len(known) == 2 else None,
+        stderr=math.sqrt(math.fsum(defined)) if len(defined) == 2 else None,
         p=share_test_p(hits_a, n_baseline, hits_b, n_new),
         n=min(n_baseline, n_new),
         units=min(n_baseline, n_new),
@@ -82,7 +82,7 @@ def compare_means(baseline: SummaryStatistics, new: SummaryStatistics, *, level:
     else:
         from scipy.special import stdtr
 
-        freedom = 1 / math.fsum((one.stderr / error) ** 4 / (one.n - 1) for one in (baseline, new))
+        freedom = 1 / math.fsum((side.stderr / error) ** 4 / (side.n - 1) for side in (baseline, new))
         half = t_quantile(freedom, level) * error
         low, high = difference - half, difference + half
         p = 2 * float(stdtr(freedom, -abs(difference) / error))

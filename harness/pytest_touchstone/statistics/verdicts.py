@@ -147,11 +147,11 @@ def cannot_tell(items: int | None, size: int) -> str:
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """The adjusted p-values, in the order given; None stays None."""
-    known = [(p, place) for place, p in enumerate(p_values) if p is not None]
+    defined = [(p, index) for index, p in enumerate(p_values) if p is not None]
     adjusted, largest = list[float | None](p_values), 0.0
-    for rank, (p, place) in enumerate(sorted(known)):
-        largest = max(largest, min(1.0, p * (len(known) - rank)))
-        adjusted[place] = largest
+    for rank, (p, index) in enumerate(sorted(defined)):
+        largest = max(largest, min(1.0, p * (len(defined) - rank)))
+        adjusted[index] = largest
     return adjusted
 
 
