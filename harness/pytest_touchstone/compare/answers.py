@@ -91,12 +91,12 @@ def _of_run(entry: BenchmarkScores, folder: Path, metric: str, wanted: set[str])
 
 def _record(record: Record, metric: str) -> ShownAnswer:
     """The item as ``results.asked`` has it, in a question and an answer."""
-    told = record.told or {}
+    details = record.told or {}
     right = is_right(record.scores.get(metric))
-    asked = asked_of(record, metric, right, lambda *_: told.get("right"), [])
+    asked = asked_of(record, metric, right, lambda *_: details.get("right"), [])
     verdicts = [question.answers[0].remark for question in asked if question.kind == "RunProgram"]
     first = next((question for question in asked if question.kind not in VERDICT_KINDS), None)
-    gold = told.get("gold")
+    gold = details.get("gold")
     if first is None:
         return ShownAnswer("", "", gold)
     if first.choices:
@@ -104,42 +104,44 @@ def _record(record: Record, metric: str) -> ShownAnswer:
         words = chosen or [choice.text for choice in first.choices[:CANDIDATES]]
         gold = next((choice.text for choice in first.choices if choice.right), gold)
         return ShownAnswer(first.text, ", ".join(words), gold)
-    said = first.answers[0] if first.answers else ResponseView("", "")
+    response = first.answers[0] if first.answers else ResponseView("", "")
     if first.kind == "Loglikelihood":
-        word = said.text.strip()
-        answer = "another continuation" if said.remark.endswith(UNLIKELY) else word
+        word = response.text.strip()
+        answer = "another continuation" if response.remark.endswith(UNLIKELY) else word
         return ShownAnswer(first.text, answer, gold or word)
     if first.kind != "Generate":
-        return ShownAnswer(first.text, said.remark, gold)
+        return ShownAnswer(first.text, response.remark, gold)
     if len(verdicts) > 1:
         passed = sum(verdict.startswith("passed") for verdict in verdicts)
         detail = verdicts[0].partition(": ")[2]
         verdicts = [f"{passed} of {len(verdicts)} passed{f': {detail}' if detail else ''}"]
-    return ShownAnswer(first.text, f"[{verdicts[0]}] {said.text}" if verdicts else said.text, gold)
+    return ShownAnswer(first.text, f"[{verdicts[0]}] {response.text}" if verdicts else response.text, gold)
 
 
 # lm-evaluation-harness
 
 
 def _sample(data: Mapping[str, Any], metric: str) -> ShownAnswer:
-    arguments = [[str(part) for part in _values(one)] for one in _values(data.get("arguments", ()))]
+    arguments = [
+        [str(argument) for argument in _values(request)] for request in _values(data.get("arguments", ()))
+    ]
     question = arguments[0][0] if arguments and arguments[0] else ""
     answers = data.get("filtered_resps") or data.get("resps") or [""]
     target = data.get("target")
-    options = [one[1] for one in arguments if len(one) > 1]
-    scored = [one for one in answers if isinstance(one, list) and len(one) == 2]
+    options = [request_arguments[1] for request_arguments in arguments if len(request_arguments) > 1]
+    scored = [answer for answer in answers if isinstance(answer, list) and len(answer) == 2]
     if len(scored) == len(answers) == len(options) > 1:
-        logprobs = [float(one[0]) for one in scored]  # their tokens are not kept
+        logprobs = [float(answer[0]) for answer in scored]  # their tokens are not kept
         texts = [text.strip() for text in options]
         best = AnsweredChoices(logprobs, texts, [1] * len(scored)).preferred(metric)
-        place = int(str(target)) if str(target).isdecimal() else -1  # a number, as it is or as text
-        gold = options[place] if 0 <= place < len(options) else target
+        index = int(str(target)) if str(target).isdecimal() else -1  # a number, as it is or as text
+        gold = options[index] if 0 <= index < len(options) else target
         return ShownAnswer(question, options[best].strip(), None if gold is None else str(gold).strip())
     first = answers[0]
     answer = first[0] if isinstance(first, list) and first else first
     return ShownAnswer(question, str(answer), None if target is None else str(target))
 
 
-def _values(found: Any) -> Iterator[Any]:
+def _values(container: Any) -> Iterator[Any]:
     """The values of a list, or of an object in its order, as releases write one or the other."""
-    return iter(found.values() if isinstance(found, Mapping) else found)
+    return iter(container.values() if isinstance(container, Mapping) else container)

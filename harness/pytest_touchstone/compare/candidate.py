@@ -114,7 +114,7 @@ def result_from_totals(
 ) -> StoredResult:
     """A benchmark's entry from totals alone; the fingerprint is made of file and name, so that no two rows of
     any files share one. Raises ``DataError`` for a standard error below 0."""
-    if wrong := [one for one in metrics.values() if one.stderr is not None and one.stderr < 0]:
+    if wrong := [metric for metric in metrics.values() if metric.stderr is not None and metric.stderr < 0]:
         raise DataError(
             f"{source.file}, {benchmark} {wrong[0].name}: a standard error of {wrong[0].stderr:g}; none is below 0"
         )

@@ -62,10 +62,12 @@ class _Earlier:
     def best(self, saved: StoredResult, metric: str) -> _BestSoFar | None:
         """The best so far by the metric."""
         having = (
-            one for one in self._comparable(saved) if metric in one.metrics and is_reference(one, metric)
+            result
+            for result in self._comparable(saved)
+            if metric in result.metrics and is_reference(result, metric)
         )
         alike = best_per_checkpoint(having, metric)
-        values = [(value, one) for one in alike if (value := one.metrics[metric].value) is not None]
+        values = [(value, result) for result in alike if (value := result.metrics[metric].value) is not None]
         best = max(values, key=lambda pair: orient_higher_is_better(pair[1], metric), default=None)
         return None if best is None else _BestSoFar(*best, len(values))
 
@@ -84,7 +86,7 @@ class _Earlier:
         identity = [saved.benchmark, saved.run_id, saved.began, saved.items_sha256, saved.published]
         way = json.dumps([*identity, saved.conditions], sort_keys=True)
         if way not in self._alike:
-            named = [one for one in self._named if one.benchmark == saved.benchmark]
+            named = [result for result in self._named if result.benchmark == saved.benchmark]
             self._alike[way] = named or comparable_results(saved, self._results)
         return self._alike[way]
 
@@ -106,16 +108,16 @@ def changes_of(
     for saved in results:
         if saved.complete:
             mine.setdefault(saved.checkpoint, {})[saved.benchmark] = saved
-    known = _Earlier(earlier, named)
+    earlier_results = _Earlier(earlier, named)
     changes = []
     for same in mine.values():
         for saved in same.values():
             for metric, measured in saved.metrics.items():
-                how, best = saved.aggregation(metric), known.best(saved, metric)
+                how, best = saved.aggregation(metric), earlier_results.best(saved, metric)
                 changes.append(_change(saved, saved.benchmark, metric, measured.value, best=best, how=how))
         for composite in composites_of(same.values()):
             value, first = composite_value(composite, values_of(same.values())), next(iter(same.values()))
-            best = None if value is None else known.best_composite(composite, same)
+            best = None if value is None else earlier_results.best_composite(composite, same)
             changes.append(_change(first, composite.name, COMPOSITE, value, best=best, how=mean(COMPOSITE)))
     return [change for change in changes if change is not None]
 
@@ -156,9 +158,9 @@ SAME_SIZE: Final = 1.2
 
 def other_model(mine: StoredResult, other: StoredResult) -> str:
     """Return what the other's model is, ``llama, 135M parameters``, where that is known to differ; else nothing."""
-    own, its = mine.checkpoint_info, other.checkpoint_info
-    kinds = [str(one.get("model_type") or "") for one in (own, its)]
-    sizes = [int(one.get("parameters") or 0) for one in (own, its)]
+    info, other_info = mine.checkpoint_info, other.checkpoint_info
+    kinds = [str(side.get("model_type") or "") for side in (info, other_info)]
+    sizes = [int(side.get("parameters") or 0) for side in (info, other_info)]
     apart = all(kinds) and kinds[0] != kinds[1]
     apart = apart or (all(sizes) and max(sizes) > SAME_SIZE * min(sizes))
     size = f"{sizes[1] / 1e6:,.3g}M parameters" if sizes[1] else ""
@@ -168,7 +170,7 @@ def other_model(mine: StoredResult, other: StoredResult) -> str:
 def _moved(value: float, before: float, how: Aggregation) -> tuple[float, str]:
     if how.is_perplexity and value > 0 and before > 0:
         return POINTS.factor * math.log(before / value), POINTS.name
-    unit = unit_of(how.unit, share=all(0 <= one <= 1 for one in (value, before)))
+    unit = unit_of(how.unit, share=all(0 <= share <= 1 for share in (value, before)))
     return unit.factor * (value - before), unit.name
 
 
@@ -185,8 +187,8 @@ def composite_sets(by_benchmark: Mapping[str, Sequence[StoredResult]]) -> list[l
         {saved.checkpoint_key: saved for saved in best_per_checkpoint(same, same[0].primary)} if same else {}
         for same in by_benchmark.values()
     ]
-    common = [key for key in keyed[0] if all(key in one for one in keyed[1:])] if keyed else []
-    return [[one[key] for one in keyed] for key in common]
+    common = [key for key in keyed[0] if all(key in by_key for by_key in keyed[1:])] if keyed else []
+    return [[by_key[key] for by_key in keyed] for key in common]
 
 
 def composite_of_items(
@@ -221,9 +223,9 @@ def _records(saved: StoredResult, items: ItemScores) -> list[Record]:
             checkpoint=saved.checkpoint,
             status="scored",
             scores={
-                name: value for name, column in items.scores.items() if (value := column[place]) is not None
+                name: value for name, column in items.scores.items() if (value := column[index]) is not None
             },
-            cluster=items.clusters[place],
+            cluster=items.clusters[index],
         )
-        for place, example in enumerate(items.examples)
+        for index, example in enumerate(items.examples)
     ]

@@ -30,7 +30,7 @@ def draws_of(how: Aggregation, items: int) -> Draws:
     """Return the metric's function for draws of so many items; raises ``BenchmarkError`` where it cannot be had."""
     if how.at is not None:
         module, file, _ = how.at
-        loaded = any(getattr(one, "__file__", None) == file for one in [*sys.modules.values()])
+        loaded = any(getattr(module, "__file__", None) == file for module in [*sys.modules.values()])
         if not loaded and not module.startswith(_METRICS) and not _is_of_project(Path(file)):
             raise BenchmarkError(
                 f"{shown_path(Path(file))}, which makes it, is not in this folder; compare there"

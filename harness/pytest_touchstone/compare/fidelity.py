@@ -114,8 +114,8 @@ def fidelity(
     Raises ``HarnessError`` for a mistake, in one line, before a model is loaded as far as that can tell.
     """
     dtypes = [
-        settings_table()["dtype"].read(one, name)
-        for one, name in ((dtype, "dtype"), (candidate_dtype or dtype, "candidate_dtype"))
+        settings_table()["dtype"].read(requested, option)
+        for requested, option in ((dtype, "dtype"), (candidate_dtype or dtype, "candidate_dtype"))
     ]
     device = settings_table()["device"].read(device, "device")
     infos = [
@@ -136,24 +136,24 @@ def fidelity(
         )
     if limit is not None and limit < 1:
         raise OptionError(f"invalid limit {limit}: expected a number of documents from 1 up")
-    place = shipped(*TEXT) if text is None else Path(text)
-    documents = list(_documents(place))[:limit]
+    path = shipped(*TEXT) if text is None else Path(text)
+    documents = list(_documents(path))[:limit]
     if not documents:
-        raise DataError(f"{shown_path(place)}: has no text; give a file, a folder of files, or JSON lines")
+        raise DataError(f"{shown_path(path)}: has no text; give a file, a folder of files, or JSON lines")
     sides = []
-    for info, one in zip(infos, dtypes, strict=True):
+    for info, model_dtype in zip(infos, dtypes, strict=True):
         cut = replace(info, seq_len=taken)
-        sides.append(Side(cut, partial(open_engine, cut, ModelSettings(dtype=one, device=device))))
-    return _measured(sides, place, documents)
+        sides.append(Side(cut, partial(open_engine, cut, ModelSettings(dtype=model_dtype, device=device))))
+    return _measured(sides, path, documents)
 
 
-def verdict_at_limit(found: Estimate, limit: float, *, higher_is_better: bool) -> Kind:
+def verdict_at_limit(estimate: Estimate, limit: float, *, higher_is_better: bool) -> Kind:
     """Return whether a value is worse than a limit, by its whole interval: "worse", "not worse" or "inconclusive"."""
-    if found.low is None or found.high is None:
+    if estimate.low is None or estimate.high is None:
         return "inconclusive"
     if higher_is_better:
-        return "worse" if found.high < limit else "not worse" if found.low >= limit else "inconclusive"
-    return "worse" if found.low > limit else "not worse" if found.high <= limit else "inconclusive"
+        return "worse" if estimate.high < limit else "not worse" if estimate.low >= limit else "inconclusive"
+    return "worse" if estimate.low > limit else "not worse" if estimate.high <= limit else "inconclusive"
 
 
 def _causal(source: str, tokenizer: str, **how: Any) -> CheckpointInfo:
@@ -161,12 +161,12 @@ def _causal(source: str, tokenizer: str, **how: Any) -> CheckpointInfo:
 
     Raises ``CheckpointError`` where it has no distributions of the next token.
     """
-    found = find(source, seq_len=None, options={"tokenizer": tokenizer}, **how)
-    if found.failed:
-        raise CheckpointError(found.failed[0].message)
-    info, *others = found.infos
+    resolved = find(source, seq_len=None, options={"tokenizer": tokenizer}, **how)
+    if resolved.failed:
+        raise CheckpointError(resolved.failed[0].message)
+    info, *others = resolved.infos
     if others:
-        names = join_names([one.name for one in (info, *others)], 3)
+        names = join_names([checkpoint.name for checkpoint in (info, *others)], 3)
         raise CheckpointError(f"{source}: has {len(others) + 1} checkpoints ({names}); name one")
     if info.served:
         return info
@@ -178,17 +178,17 @@ def _causal(source: str, tokenizer: str, **how: Any) -> CheckpointInfo:
     return info
 
 
-def _documents(place: Path) -> Iterator[str]:
+def _documents(path: Path) -> Iterator[str]:
     """Yield the documents of a file or folder that are more than white space, files by name.
 
     Raises ``DataError`` where one cannot be read.
     """
-    files = [place]
-    if place.is_dir():
-        files = sorted(path for path in place.iterdir() if path.name.endswith(_ENDINGS))
-    for path in files:
-        rows = path.name.endswith(OWN_FILES)
-        texts = map(_text_of, read_lines(path)) if rows else iter([read_text(path)])
+    files = [path]
+    if path.is_dir():
+        files = sorted(file for file in path.iterdir() if file.name.endswith(_ENDINGS))
+    for file in files:
+        rows = file.name.endswith(OWN_FILES)
+        texts = map(_text_of, read_lines(file)) if rows else iter([read_text(file)])
         yield from (text for text in texts if text.strip())
 
 
@@ -199,37 +199,39 @@ def _text_of(row: RawRow) -> str:
     return text
 
 
-def _measured(sides: Sequence[Side], place: Path, documents: Sequence[str]) -> Fidelity:
-    found = divergences(documents, *sides)
-    units, clusters = ("document", found.documents) if len(documents) > 1 else ("window", found.windows)
-    change = [new - old for old, new in zip(found.reference, found.candidate, strict=True)]
-    mean = mean_estimate(found.kl, clusters, bounded=False) if any(found.kl) else _exactly(0.0)
+def _measured(sides: Sequence[Side], path: Path, documents: Sequence[str]) -> Fidelity:
+    divergence = divergences(documents, *sides)
+    units, clusters = (
+        ("document", divergence.documents) if len(documents) > 1 else ("window", divergence.windows)
+    )
+    change = [new - old for old, new in zip(divergence.reference, divergence.candidate, strict=True)]
+    mean = mean_estimate(divergence.kl, clusters, bounded=False) if any(divergence.kl) else _exactly(0.0)
     conditions = FidelityConditions(
-        reference_dtype=found.dtypes[0],
-        candidate_dtype=found.dtypes[1],
-        text=shown_path(place),
+        reference_dtype=divergence.dtypes[0],
+        candidate_dtype=divergence.dtypes[1],
+        text=shown_path(path),
         sha256=hashlib.sha256("\0".join(documents).encode("utf-8", "surrogatepass")).hexdigest(),
         documents=len(documents),
-        tokens=len(found.kl),
+        tokens=len(divergence.kl),
         length=sides[0].info.seq_len,
         units=units,
-        vocabulary=found.vocabulary,
-        left_out=found.left_out,
+        vocabulary=divergence.vocabulary,
+        left_out=divergence.left_out,
         most_probable=MOST if sides[1].info.served else None,
-        notes=found.notes,
+        notes=divergence.notes,
     )
     return Fidelity(
         reference=sides[0].info.source,
         candidate=sides[1].info.source,
         conditions=conditions,
         kl_mean=replace(mean, low=None if mean.low is None else max(0.0, mean.low)),
-        kl_median=quantile_estimate(found.kl, 0.5, clusters),
-        kl_p99=quantile_estimate(found.kl, 0.99, clusters),
-        kl_p999=quantile_estimate(found.kl, 0.999, clusters),
-        kl_max=max(found.kl),
-        top_agreement=mean_estimate(found.same_top, clusters),
-        reference_perplexity=perplexity_estimate(found.reference, clusters),
-        candidate_perplexity=perplexity_estimate(found.candidate, clusters),
+        kl_median=quantile_estimate(divergence.kl, 0.5, clusters),
+        kl_p99=quantile_estimate(divergence.kl, 0.99, clusters),
+        kl_p999=quantile_estimate(divergence.kl, 0.999, clusters),
+        kl_max=max(divergence.kl),
+        top_agreement=mean_estimate(divergence.same_top, clusters),
+        reference_perplexity=perplexity_estimate(divergence.reference, clusters),
+        candidate_perplexity=perplexity_estimate(divergence.candidate, clusters),
         perplexity_ratio=perplexity_estimate(change, clusters) if any(change) else _exactly(1.0),
         logprob_difference=mean_estimate(change, clusters, bounded=False) if any(change) else _exactly(0.0),
     )

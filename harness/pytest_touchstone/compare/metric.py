@@ -87,18 +87,18 @@ def _not_compared(a: Metric, b: Metric, how: Aggregation, level: float) -> Compa
 def conditions_that_differ(baseline: BenchmarkScores, new: BenchmarkScores) -> dict[str, tuple[Any, Any]]:
     """The conditions that are known of both results and differ, the baseline's first."""
     mine, other = baseline.saved.known, new.saved.known
-    known = baseline.items.examples and new.items.examples
-    found = differing_conditions(mine, other) if known else differing(mine, other)
+    with_items = baseline.items.examples and new.items.examples
+    differences = differing_conditions(mine, other) if with_items else differing(mine, other)
     both = mine.keys() & other.keys()
-    if "seq_len" in found:  # a setting of None leaves the checkpoint its own
-        own = _seq_len(baseline), _seq_len(new)
-        found |= {"seq_len": own}
-        both = both if own[0] != own[1] else both - {"seq_len"}
+    if "seq_len" in differences:  # a setting of None leaves the checkpoint its own
+        lengths = _seq_len(baseline), _seq_len(new)
+        differences |= {"seq_len": lengths}
+        both = both if lengths[0] != lengths[1] else both - {"seq_len"}
     if baseline.saved.published != new.saved.published:  # another program counts its versions by itself
         both = both - {"version"}
-    if "shots" in found:  # another number of examples has other examples
+    if "shots" in differences:  # another number of examples has other examples
         both = both - {"few_shot"}
-    apart = {name: values for name, values in found.items() if name in both}
+    apart = {name: values for name, values in differences.items() if name in both}
     if not apart and (prompts := other_prompts(baseline, new)) is not None:
         apart["prompts"] = prompts.hashes
     return apart
@@ -131,9 +131,9 @@ def shared_columns(baseline: BenchmarkScores, new: BenchmarkScores, metric: str)
         score = score_name(new.saved, metric)
     except GateError:  # a mean over groups
         return None
-    found = columns(new.items, [baseline.items], score)
-    counts = (len(rows_of(baseline.items, score)), len(rows_of(new.items, score)), len(found.new))
-    return MatchedItems(found, counts) if found.new and 2 * counts[2] >= min(counts[:2]) else None
+    aligned = columns(new.items, [baseline.items], score)
+    counts = (len(rows_of(baseline.items, score)), len(rows_of(new.items, score)), len(aligned.new))
+    return MatchedItems(aligned, counts) if aligned.new and 2 * counts[2] >= min(counts[:2]) else None
 
 
 def _counts(baseline: BenchmarkScores, new: BenchmarkScores, metric: str) -> tuple[int, int, int] | None:
@@ -170,8 +170,8 @@ def best_scorer(entry: BenchmarkScores) -> str:
 
 def metric_of(entry: BenchmarkScores, name: str) -> Metric | None:
     """The metric of a result, None where it lacks the metric or its value."""
-    found = entry.saved.metrics.get(name)
-    return found if found is not None and found.value is not None else None
+    metric = entry.saved.metrics.get(name)
+    return metric if metric is not None and metric.value is not None else None
 
 
 CLOSE: Final = 0.02
@@ -208,7 +208,9 @@ def is_share(metric: Metric) -> bool:
         return True
     square = value * (1 - value)
     errors = (math.sqrt(square / metric.n), math.sqrt(square / max(1, metric.n - 1)))
-    return any(math.isclose(error, one, rel_tol=CLOSE, abs_tol=1e-9) for one in errors)
+    return any(
+        math.isclose(error, candidate_error, rel_tol=CLOSE, abs_tol=1e-9) for candidate_error in errors
+    )
 
 
 def _bounded(value: float) -> bool:
@@ -216,10 +218,10 @@ def _bounded(value: float) -> bool:
 
 
 def _by_errors(a: float, b: float, error: float, level: float) -> Comparison:
-    known = _plain(a, b, level, "numbers of items are not known: normal approximation on different items")
+    totals = _plain(a, b, level, "numbers of items are not known: normal approximation on different items")
     half = z_quantile(level) * error
     return replace(
-        known,
+        totals,
         low=b - a - half,
         high=b - a + half,
         stderr=error,

@@ -62,7 +62,7 @@ def missing() -> str | None:
 
 
 @contextmanager
-def talking(patience: Mapping[str, str], place: Callable[[], str]) -> Iterator[None]:
+def talking(patience: Mapping[str, str], address: Callable[[], str]) -> Iterator[None]:
     """Set a client's own variables that are not set, and raise ``TrackerError`` for all that goes wrong with it."""
     added = {name: value for name, value in patience.items() if name not in os.environ}
     os.environ.update(added)
@@ -71,7 +71,7 @@ def talking(patience: Mapping[str, str], place: Callable[[], str]) -> Iterator[N
     except HarnessError:
         raise
     except Exception as error:  # whatever the server answered
-        raise TrackerError(f"{place()}: {reason(error)}") from error
+        raise TrackerError(f"{address()}: {reason(error)}") from error
     finally:
         for name in added:
             os.environ.pop(name, None)
@@ -82,13 +82,13 @@ def client() -> Iterator[Any]:
     """An ``MlflowClient``; raises ``TrackerError`` where it is missing, and for all that goes wrong with it."""
     if (lacking := missing()) is not None:
         raise TrackerError(lacking)
-    place = without_password(os.environ.get(ADDRESS, "MLflow"))
-    with talking(PATIENCE, lambda: place):
+    address = without_password(os.environ.get(ADDRESS, "MLflow"))
+    with talking(PATIENCE, lambda: address):
         from mlflow import MlflowClient
 
-        one = MlflowClient()
-        place = place_of(one)
-        yield one
+        mlflow_client = MlflowClient()
+        address = place_of(mlflow_client)
+        yield mlflow_client
 
 
 def search(client: Any, experiment: str, wanted: str = "") -> Iterator[Any]:
@@ -123,9 +123,9 @@ _REASONS: Final = (
 def reason(error: Exception) -> str:
     """Return in a few words why a request failed: MLflow's own sentence is several lines long."""
     text = " ".join(str(error).split())
-    for pattern, said in _REASONS:
-        if found := re.search(pattern, text, re.IGNORECASE):
-            return said.format(*found.groups())
+    for pattern, template in _REASONS:
+        if match := re.search(pattern, text, re.IGNORECASE):
+            return template.format(*match.groups())
     return without_password(f"{type(error).__name__}: {text[:200]}")
 
 
@@ -143,9 +143,9 @@ def tracker_name(name: str) -> str:
 
     Names with other characters that no tracker takes get six digits of their hash, so that no two become one.
     """
-    known = name.replace("@", "_at_")
-    safe = re.sub(r"[^\w.\- ]", "_", known)
-    if safe.strip(".") and safe == known:
+    escaped = name.replace("@", "_at_")
+    safe = re.sub(r"[^\w.\- ]", "_", escaped)
+    if safe.strip(".") and safe == escaped:
         return safe
     return f"{safe.strip('.')}-{hashlib.sha256(name.encode('utf-8', 'backslashreplace')).hexdigest()[:6]}"
 
@@ -158,14 +158,14 @@ def read_experiment(name: str, sizes: Mapping[str, int] = MappingProxyType({})) 
 
     Raises ``HarnessError`` where there is none, or it cannot be read."""
     with client() as mlflow:
-        found = mlflow.get_experiment_by_name(name)
-        if found is None:
-            known = [one.name for one in mlflow.search_experiments()]
-            near = did_you_mean(name, known) or f"there are {join_names(known)}"
+        experiment = mlflow.get_experiment_by_name(name)
+        if experiment is None:
+            names = [other.name for other in mlflow.search_experiments()]
+            near = did_you_mean(name, names) or f"there are {join_names(names)}"
             raise DataError(
                 f"--from-mlflow {name}: no such experiment at {place_of(mlflow)}; {near.rstrip()}"
             )
-        runs = list(search(mlflow, found.experiment_id))
+        runs = list(search(mlflow, experiment.experiment_id))
     table = candidates_of(runs, name, sizes)
     if not table:
         raise DataError(
@@ -182,10 +182,10 @@ def candidates_of(
 
     Of several runs of others the newest counts.
     """
-    found: dict[tuple[str, str], CheckpointResults] = {}
+    candidates: dict[tuple[str, str], CheckpointResults] = {}
     composites: dict[tuple[str, str], dict[str, Metric]] = {}
     left_out = older = 0
-    for run in sorted(runs, key=lambda one: (one.info.start_time, one.info.run_name or "")):
+    for run in sorted(runs, key=lambda run: (run.info.start_time, run.info.run_name or "")):
         tags, params = run.data.tags, run.data.params
         path = _path(params)
         checkpoint = tags.get("checkpoint") or Path(path).name
@@ -200,22 +200,22 @@ def candidates_of(
             left_out += 1
             continue
         saved = _ours(run, checkpoint) if METRICS in tags else _others(run, checkpoint, experiment, sizes)
-        one = found.setdefault(
+        candidate = candidates.setdefault(
             key, CheckpointResults(checkpoint, f"MLflow experiment {experiment}", _about(params, tags))
         )
-        older += saved.benchmark in one.entries
-        one.entries[saved.benchmark] = BenchmarkScores(saved)
-    for key, known in composites.items():
-        if key in found:
-            found[key].composites.update(known)
-    return _noted(list(found.values()), {"not ended yet": left_out, "scored again by newer runs": older})
+        older += saved.benchmark in candidate.entries
+        candidate.entries[saved.benchmark] = BenchmarkScores(saved)
+    for key, composite_metrics in composites.items():
+        if key in candidates:
+            candidates[key].composites.update(composite_metrics)
+    return _noted(list(candidates.values()), {"not ended yet": left_out, "scored again by newer runs": older})
 
 
 def _noted(candidates: list[CheckpointResults], left_out: Mapping[str, int]) -> list[CheckpointResults]:
     notes = tuple(
         f"{count(runs, 'run')} of the experiment left out: {why}" for why, runs in left_out.items() if runs
     )
-    return [replace(one, notes=notes) for one in candidates[:1]] + candidates[1:]
+    return [replace(candidate, notes=notes) for candidate in candidates[:1]] + candidates[1:]
 
 
 def _path(params: Mapping[str, str]) -> str:
@@ -226,20 +226,20 @@ def _path(params: Mapping[str, str]) -> str:
 def _about(params: Mapping[str, str], tags: Mapping[str, str]) -> dict[str, Any]:
     path = _path(params)
     series = tags.get("series") or (str(Path(path).parent) if "/" in path else None)
-    known = {
+    facts = {
         "series": series,
         "step": _whole(params.get("checkpoint_step")),
         "epoch": _number(params.get("checkpoint_epoch")),
         "seq_len": _whole(params.get("seq_len")),
         "val_loss": _number(params.get("checkpoint_val_loss")),
     }
-    return {name: value for name, value in known.items() if value is not None}
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def _ours(run: Any, checkpoint: str) -> StoredResult:
     tags, params, metrics = run.data.tags, run.data.params, run.data.metrics
     names: dict[str, list[str]] = json.loads(tags[METRICS])
-    known = {ours: _metric(metrics, name, ours, method) for name, (ours, method) in names.items()}
+    converted = {ours: _metric(metrics, name, ours, method) for name, (ours, method) in names.items()}
     run_id, _, began = tags[IDENTITY].rpartition("@")
 
     def items(*kinds: str) -> int:
@@ -259,7 +259,7 @@ def _ours(run: Any, checkpoint: str) -> StoredResult:
         primary=tags["primary"],
         conditions=json.loads(tags["touchstone.conditions"]),
         aggregate=json.loads(tags["touchstone.aggregate"]),
-        metrics=known,
+        metrics=converted,
         collected=items("collected"),
         scored=items("scored"),
         skipped=items("skipped"),
@@ -316,5 +316,5 @@ def _number(text: str | None) -> float | None:
 
 
 def _whole(text: str | None) -> int | None:
-    found = _number(text)
-    return None if found is None or found != int(found) else int(found)
+    number = _number(text)
+    return None if number is None or number != int(number) else int(number)

@@ -54,7 +54,7 @@ def other_prompts(baseline: BenchmarkScores, new: BenchmarkScores) -> OtherPromp
 
     Runs by the same code ask the same, so their journals are not read.
     """
-    sides = [one.saved for one in (baseline, new)]
+    sides = [result.saved for result in (baseline, new)]
     folders = [answers_of(saved) for saved in sides]
     same = sides[0].code is not None and sides[0].code == sides[1].code
     if same or not all(folder is not None and folder.is_dir() for folder in folders):
@@ -69,27 +69,27 @@ def other_prompts(baseline: BenchmarkScores, new: BenchmarkScores) -> OtherPromp
     if not differ:
         return None
     hashes = (hashlib.sha256("".join(side[item] for item in both).encode()) for side in (before, after))
-    first, second = (one.hexdigest() for one in hashes)
+    first, second = (digest.hexdigest() for digest in hashes)
     return OtherPrompts(differ, len(both), (first, second))
 
 
 def changed_text(baseline: BenchmarkScores, new: BenchmarkScores) -> str:
     """Return the note on a benchmark whose prompts have changed, though it has kept its version; else nothing."""
-    found = other_prompts(baseline, new)
-    if found is None:
+    differences = other_prompts(baseline, new)
+    if differences is None:
         return ""
-    asked = count(found.asked, "item")
-    return f"{OTHER} in {found.differ:,} of {asked}: the benchmark has changed and kept its version"
+    asked = count(differences.asked, "item")
+    return f"{OTHER} in {differences.differ:,} of {asked}: the benchmark has changed and kept its version"
 
 
 def edited_text(baseline: BenchmarkScores, new: BenchmarkScores) -> str:
     """Return the note on a benchmark whose file was edited, though it has kept its version, where the baseline's run is
     gone, as in a job that has only its saved results; else nothing."""
-    sides = [one.saved for one in (baseline, new)]
+    sides = [result.saved for result in (baseline, new)]
     before, after = ((saved.code or "").partition(":")[2] for saved in sides)
     folders = [answers_of(saved) for saved in sides]
-    known = all(folder is not None and folder.is_dir() for folder in folders)
-    return EDITED if before and after and before != after and not known else ""
+    readable = all(folder is not None and folder.is_dir() for folder in folders)
+    return EDITED if before and after and before != after and not readable else ""
 
 
 @functools.lru_cache(maxsize=16)
@@ -97,14 +97,14 @@ def _requests_of(folder: Path, _size: int, benchmark: str, checkpoint: str) -> M
     """Return the hash of the first request of each item, by the item's id and the hash of its row; ``_size`` is that of
     the journal, which may grow."""
     having = {"benchmark": [benchmark], "checkpoint": [checkpoint]}
-    found: dict[tuple[str, str], str] = {}
+    digests: dict[tuple[str, str], str] = {}
     for record in each_record(folder, having=having):
         if record.exchanges:
             request = record.exchanges[0]["request"]
             texts = [request.get(name) for field in _TEXTS for name in (field, f"{field}_sha256")]
             digest = hashlib.sha256(repr(texts).encode("utf-8", "backslashreplace")).hexdigest()
-            found[record.example, record.row] = digest[:16]
-    return found
+            digests[record.example, record.row] = digest[:16]
+    return digests
 
 
 def known_by_prompts(
@@ -135,8 +135,8 @@ def _known_by(samples: BenchmarkScores, run: BenchmarkScores) -> BenchmarkScores
         if example in rows and prompt == theirs.get(example, {}).get("prompt_hash")
     }
     items = samples.items
-    known = [same.get(example, row) for example, row in zip(items.examples, items.rows, strict=True)]
-    return replace(samples, items=replace(items, rows=known))
+    prompts = [same.get(example, row) for example, row in zip(items.examples, items.rows, strict=True)]
+    return replace(samples, items=replace(items, rows=prompts))
 
 
 def _prompts_of_run(saved: StoredResult, folder: Path) -> Iterator[tuple[str, str]]:

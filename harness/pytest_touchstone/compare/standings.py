@@ -74,11 +74,11 @@ def standings_of(entries: Iterable[BenchmarkScores], alpha: float = ALPHA) -> li
     for entry in whole:
         by_benchmark.setdefault(entry.saved.benchmark, []).append(entry)
     compared = {name: same for name, same in by_benchmark.items() if len(same) > 1 and _asked_alike(same)}
-    found = [_of_benchmark(same, alpha, every=len(compared) == 1) for same in compared.values()]
+    standings = [_of_benchmark(same, alpha, every=len(compared) == 1) for same in compared.values()]
     composites = composites_of(entry.saved for entry in whole)
-    found += [_of_composite(one, compared, alpha) for one in composites]
-    found.append(_over_all(compared, alpha))
-    return [one for one in found if one is not None]
+    standings += [_of_composite(composite, compared, alpha) for composite in composites]
+    standings.append(_over_all(compared, alpha))
+    return [standing for standing in standings if standing is not None]
 
 
 def clear_leaders(rows: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
@@ -96,7 +96,9 @@ def _of_benchmark(entries: Sequence[BenchmarkScores], alpha: float, *, every: bo
     worths = {
         entry.saved.checkpoint: (orient_higher_is_better(entry.saved, metric), entry) for entry in entries
     }
-    runners = {name: one for name, one in worths.items() if math.isfinite(one[0])}  # others have no value
+    # Checkpoints without a value take no part.
+    runners = {name: worth for name, worth in worths.items() if math.isfinite(worth[0])}
+
     return _standing(entries[0].saved.benchmark, metric, runners, against, alpha, every=every)
 
 
@@ -106,10 +108,10 @@ def _of_composite(
     if not all(name in compared for name in composite.benchmarks):
         return None
     runners = {}
-    for name, one in _of_all(compared, composite.benchmarks).items():
-        value = composite_value(composite, values_of(entry.saved for entry in one.values()))
+    for name, results in _of_all(compared, composite.benchmarks).items():
+        value = composite_value(composite, values_of(entry.saved for entry in results.values()))
         if value is not None:
-            runners[name] = value, one
+            runners[name] = value, results
 
     def against(best: Mapping[str, BenchmarkScores], other: Mapping[str, BenchmarkScores]) -> float | None:
         weighed = [
@@ -153,11 +155,11 @@ def _of_all(
 ) -> dict[str, dict[str, BenchmarkScores]]:
     """Return the results of each checkpoint that has all of these benchmarks."""
     names = tuple(benchmarks)
-    found: dict[str, dict[str, BenchmarkScores]] = {}
+    by_checkpoint: dict[str, dict[str, BenchmarkScores]] = {}
     for name in names:
         for entry in compared[name]:
-            found.setdefault(entry.saved.checkpoint, {})[name] = entry
-    return {name: one for name, one in found.items() if len(one) == len(names)}
+            by_checkpoint.setdefault(entry.saved.checkpoint, {})[name] = entry
+    return {name: results for name, results in by_checkpoint.items() if len(results) == len(names)}
 
 
 def _standing(

@@ -107,21 +107,23 @@ class AcceptedDrop:
         """Return whether a saved result is the accepted one, or one of the same checkpoint that is as good."""
         metric = saved.metrics.get(self.metric)
         same = metric is not None and metric.value is not None and abs(metric.value - self.to) <= ROUNDING
-        known = bool(self.fingerprint) and saved.fingerprint == self.fingerprint
-        return saved.benchmark == self.benchmark and known and (same or saved.run_id == self.run)
+        same_checkpoint = bool(self.fingerprint) and saved.fingerprint == self.fingerprint
+        return saved.benchmark == self.benchmark and same_checkpoint and (same or saved.run_id == self.run)
 
     def differs(self, saved: StoredResult | None) -> str:
         """Return why it says nothing about a result: of other items, or asked otherwise; else nothing."""
         if saved is None or not self.items_sha256:
             return ""
-        told = [
+        differences = [
             f"{name} was {self.conditions[name]} and is {saved.conditions.get(name)}"
             for name in ASKED
             if name in self.conditions and self.conditions[name] != saved.conditions.get(name)
         ]
         if self.items_sha256 != saved.items_sha256:
-            told.append(f"it was on {self.items} items, which are not the {saved.scored} of this result")
-        return ", ".join(told)
+            differences.append(
+                f"it was on {self.items} items, which are not the {saved.scored} of this result"
+            )
+        return ", ".join(differences)
 
 
 def read_accepted(path: Path) -> tuple[AcceptedDrop, ...]:
@@ -133,7 +135,7 @@ def read_accepted(path: Path) -> tuple[AcceptedDrop, ...]:
         rows = data.get("accepted")
         if not isinstance(rows, list):
             raise ValueError("it has no list 'accepted'")
-        found = [_entry(row, f"accepted.{place}") for place, row in enumerate(rows)]
+        accepted_drops = [_entry(row, f"accepted.{index}") for index, row in enumerate(rows)]
     except FileNotFoundError:
         return ()
     except (OSError, ValueError, HarnessError) as error:
@@ -141,10 +143,10 @@ def read_accepted(path: Path) -> tuple[AcceptedDrop, ...]:
         raise GateError(
             f"{shown_path(path)}: cannot be read ({reason}); mend it, or remove it and accept the drops again"
         ) from None
-    keys = [(one.benchmark, one.metric) for one in found]
+    keys = [(drop.benchmark, drop.metric) for drop in accepted_drops]
     if twice := next((key for key in keys if keys.count(key) > 1), None):
         raise GateError(f"{shown_path(path)}: {' '.join(twice)} stands in it twice; keep one of the two")
-    return tuple(found)
+    return tuple(accepted_drops)
 
 
 def _entry(row: Any, where: str) -> AcceptedDrop:
@@ -160,8 +162,8 @@ def write_accepted(path: Path, drops: Iterable[AcceptedDrop]) -> None:
     """Write the file; raises ``GateError`` where that cannot be."""
     ordered = sorted(drops, key=lambda drop: (drop.benchmark, drop.metric))
     rows = (
-        {"from" if name == "before" else name: value for name, value in asdict(one).items()}
-        for one in ordered
+        {"from" if name == "before" else name: value for name, value in asdict(drop).items()}
+        for drop in ordered
     )
     try:
         write_json(path, {"schema": SCHEMA, "kind": KIND, "accepted": list(map(add_checksum, rows))})
@@ -247,7 +249,14 @@ def apply_accepted_drops(
     further: Further,
 ) -> BenchmarkComparison:
     """The line as the accepted drops leave it."""
-    drop = next((one for one in drops if (one.benchmark, one.metric) == (line.benchmark, line.metric)), None)
+    drop = next(
+        (
+            accepted
+            for accepted in drops
+            if (accepted.benchmark, accepted.metric) == (line.benchmark, line.metric)
+        ),
+        None,
+    )
     saved = entry.saved if entry is not None else None
     value = _measured(line, saved)
     if drop is None or value is None or line.invalid:
@@ -266,7 +275,7 @@ def apply_accepted_drops(
     waived = (
         line.fails
         if line.comparison.difference is not None
-        else tuple(one for one in line.fails if one.startswith(FLOOR))
+        else tuple(reason for reason in line.fails if reason.startswith(FLOOR))
     )
     if not waived:
         return line
@@ -274,10 +283,10 @@ def apply_accepted_drops(
     if start is not None and (drop.before is None or value.sign * (start - drop.before) > margin + ROUNDING):
         note = f"{drop.text}; but the baseline is {fixed(start, 4)} now, so that this is another drop"
         return replace(line, notes=(*line.notes, note))
-    left = tuple(one for one in line.fails if one not in waived)
+    left = tuple(reason for reason in line.fails if reason not in waived)
     return replace(line, fails=left, accepted=f"{', '.join(waived)}: {drop.text}")
 
 
 def of_each(drops: Iterable[AcceptedDrop]) -> dict[tuple[str, str], AcceptedDrop]:
     """The entries by benchmark and metric."""
-    return {(one.benchmark, one.metric): one for one in drops}
+    return {(drop.benchmark, drop.metric): drop for drop in drops}

@@ -81,13 +81,13 @@ def gate_json(gate: GateResult, text: str, code: int | None = None) -> dict[str,
     """The plain form; ``text`` is the decision in a sentence, ``code`` the run's exit code, where it is not the
     gate's."""
     exit_code = int(gate.exit_code) if code is None else code
-    known = {"schema": SCHEMA, "decision": gate.decision, "exit_code": exit_code, "text": text}
+    header = {"schema": SCHEMA, "decision": gate.decision, "exit_code": exit_code, "text": text}
     lines, pooled = (
-        [plain_line(replace(line, sees=_seen_drop(line, gate.alpha))) for line in found]
-        for found in (ordered(gate.lines), gate.pooled)
+        [plain_line(replace(line, sees=_seen_drop(line, gate.alpha))) for line in group]
+        for group in (ordered(gate.lines), gate.pooled)
     )
     context = asdict(replace(gate, lines=(), pooled=()))
-    plain: dict[str, Any] = finite({**known, **context, "lines": lines, "pooled": pooled})
+    plain: dict[str, Any] = finite({**header, **context, "lines": lines, "pooled": pooled})
     return plain
 
 
@@ -107,7 +107,7 @@ def lines_from_json(plain: Mapping[str, Any], key: str = "lines") -> list[Benchm
 def shown_lines(plain: Mapping[str, Any]) -> list[BenchmarkComparison]:
     """The lines of the plain form, the most pressing first, then those about all items that are not among them."""
     lines = lines_from_json(plain)
-    return [*ordered(tuple(lines)), *(one for one in lines_from_json(plain, "pooled") if one not in lines)]
+    return [*ordered(tuple(lines)), *(line for line in lines_from_json(plain, "pooled") if line not in lines)]
 
 
 def ordered(lines: tuple[BenchmarkComparison, ...]) -> list[BenchmarkComparison]:
