@@ -120,7 +120,7 @@ def replaced_baseline(
 
 
 def read_named_baseline(output: Path, name: str) -> NamedBaseline | None:
-    """The baseline that the name means, None if there is none; raises ``GateError`` for a file that cannot be read."""
+    """Return the baseline with this name, or None; raises ``GateError`` for a file that cannot be read."""
     path = _path(output, name)
     try:
         data = read_checked(path)
@@ -133,7 +133,7 @@ def read_named_baseline(output: Path, name: str) -> NamedBaseline | None:
 
 
 def list_named_baselines(output: Path) -> list[NamedBaseline]:
-    """All of them, by name."""
+    """Return all named baselines, sorted by name."""
     names = sorted(path.stem for path in (output / NAMED).glob("*.json"))
     return [pin for name in names if (pin := read_named_baseline(output, name)) is not None]
 
@@ -150,7 +150,7 @@ def remove_named_baseline(output: Path, name: str) -> bool:
 def find_named_results(
     text: str, output: Path, saved: Sequence[StoredResult]
 ) -> tuple[NamedBaseline | None, list[StoredResult]]:
-    """The baseline of a name with its results, or those of the run with this id."""
+    """Return the baseline with this name and its results, or None and those of the run with this id."""
     pin = read_named_baseline(output, text) if "/" not in text else None
     return pin, [result for result in saved if result.run_id == text] if pin is None else pinned_results(
         pin, saved
@@ -158,7 +158,7 @@ def find_named_results(
 
 
 def pinned_results(pin: NamedBaseline, saved: Iterable[StoredResult]) -> list[StoredResult]:
-    """The results that a name means."""
+    """Return the results of a named baseline."""
     return [
         result
         for result in saved
@@ -175,7 +175,7 @@ def _path(output: Path, name: str) -> Path:
 
 
 def open_source(text: str, output: Path, *, folder: Path) -> BaselineSource:
-    """The source of the baselines that ``text`` names; paths are below ``folder``, run ids in ``output``.
+    """Open the source of baselines that ``text`` names; paths are below ``folder``, run ids in ``output``.
 
     Raises ``HarnessError`` with one line that says what is missing or cannot be read.
     """
@@ -229,7 +229,7 @@ def _open_file(text: str, path: Path) -> BaselineSource:
 
 
 def _open_results_file(text: str, path: Path) -> BaselineSource:
-    """The checkpoint of a results file of any form."""
+    """Open the one checkpoint of a results file in any supported format."""
     try:
         candidates = read_file(path, {}).candidates
     except HarnessError:
@@ -263,7 +263,7 @@ def _unknown_name_error(text: str, output: Path) -> GateError:
 
 
 def _open_run(text: str, folder: Path) -> BaselineSource:
-    """A run by its folder."""
+    """Open a run by its folder."""
     try:
         summary = load_summary(folder)
     except HarnessError as error:

@@ -71,7 +71,7 @@ class ResultSource(NamedTuple):
 
 
 def series_and_step_from_path(path: str) -> dict[str, Any]:
-    """The series and the step that a checkpoint's path tells (``runs/nouns/checkpoint-300``); nothing of any other."""
+    """Return the series and step in a path such as ``runs/nouns/checkpoint-300``; empty for any other path."""
     folder, _, name = path.rstrip("/").rpartition("/")
     step = step_in(name)
     return {} if step is None or not folder else {"series": folder, "step": step}
@@ -85,7 +85,7 @@ def series_and_step_from_file(path: Path, series: str) -> dict[str, Any]:
 
 
 def source_of(path: Path) -> tuple[ResultSource, bytes]:
-    """The file and its content; raises ``DataError`` where it cannot be read."""
+    """Return the file and its content; raises ``DataError`` if it cannot be read."""
     try:
         data = read_regular(path)
     except OSError as error:
@@ -94,7 +94,7 @@ def source_of(path: Path) -> tuple[ResultSource, bytes]:
 
 
 def published(name: str, value: float, *, stderr: float | None = None, n: int = 0) -> Metric:
-    """A metric whose value a table gives, perhaps with its error and number of items (0: not known)."""
+    """Return a published metric, with its standard error and number of items (0: unknown) if given."""
     return Metric(name=name, value=value, low=None, high=None, stderr=stderr, n=n, method=AS_PUBLISHED)
 
 
@@ -146,7 +146,7 @@ def result_from_totals(
 
 
 def inferred_items(value: float, stderr: float | None) -> int | None:
-    """The number of items behind a share of right ones with this standard error, where just one is possible.
+    """Return the number of items behind a share with this standard error, if only one is possible.
 
     The error of n right or wrong items is sqrt(p (1 - p) / (n - 1)). A graded score leads to no whole number of items
     with a whole number of right ones, and gives None. So does an error of few digits, which may have been rounded.
@@ -162,5 +162,5 @@ def inferred_items(value: float, stderr: float | None) -> int | None:
 
 
 def _digits(value: float) -> int:
-    """The number of digits that it takes to write the number."""
+    """Return the number of significant digits of a number."""
     return len(f"{value:.15e}".partition("e")[0].replace(".", "").rstrip("0"))

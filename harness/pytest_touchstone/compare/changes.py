@@ -60,7 +60,7 @@ class _Earlier:
         self._alike: dict[str, list[StoredResult]] = {}
 
     def best(self, saved: StoredResult, metric: str) -> _BestSoFar | None:
-        """The best so far by the metric."""
+        """Return the best result so far by the metric."""
         having = (
             result
             for result in self._comparable(saved)
@@ -72,7 +72,7 @@ class _Earlier:
         return None if best is None else _BestSoFar(*best, len(values))
 
     def best_composite(self, composite: Composite, mine: Mapping[str, StoredResult]) -> _BestSoFar | None:
-        """The best composite so far, with the first of its results."""
+        """Return the best composite so far, with the first of its results."""
         sets = composite_sets({name: self._comparable(mine[name]) for name in composite.benchmarks})
         values = [
             (value, same[0])
@@ -175,7 +175,7 @@ def _moved(value: float, before: float, how: Aggregation) -> tuple[float, str]:
 
 
 def values_of(results: Iterable[StoredResult]) -> dict[tuple[str, str], float | None]:
-    """All values by benchmark and metric."""
+    """Return all values by benchmark and metric."""
     return {
         (saved.benchmark, name): metric.value for saved in results for name, metric in saved.metrics.items()
     }
@@ -194,7 +194,7 @@ def composite_sets(by_benchmark: Mapping[str, Sequence[StoredResult]]) -> list[l
 def composite_of_items(
     composite: Composite, results: Sequence[tuple[StoredResult, ItemScores]]
 ) -> dict[str, Any] | None:
-    """A checkpoint's composite, from its items as a run's own is."""
+    """Return a checkpoint's composite, computed from its items as in a run."""
     return composite_of_records(
         composite,
         results[0][0].checkpoint,

@@ -48,7 +48,7 @@ from pytest_touchstone.statistics.unpaired import SummaryStatistics, compare_mea
 def compare_metric(
     baseline: BenchmarkScores, new: BenchmarkScores, metric: str, *, primary: bool, level: float
 ) -> BenchmarkComparison:
-    """The new result against the baseline's by a metric that both have."""
+    """Compare a new result with the baseline's by a metric that both have."""
     how = new.saved.aggregation(metric)
     shared = shared_columns(baseline, new, metric) if not how.is_perplexity else None
     if shared is not None:
@@ -77,7 +77,7 @@ def compare_metric(
 
 
 def _not_compared(a: Metric, b: Metric, how: Aggregation, level: float) -> Comparison:
-    """Both values of a metric that no score's mean tells, of which only totals are known."""
+    """Return both values of a corpus-level metric that only totals give, without a comparison."""
     why = f"{NOT_COMPARED}: {b.name} is no mean of item scores ({how.by}), and only its totals are known"
     if a.value is None or b.value is None:
         return undefined(why, level=level)
@@ -85,7 +85,7 @@ def _not_compared(a: Metric, b: Metric, how: Aggregation, level: float) -> Compa
 
 
 def conditions_that_differ(baseline: BenchmarkScores, new: BenchmarkScores) -> dict[str, tuple[Any, Any]]:
-    """The conditions that are known of both results and differ, the baseline's first."""
+    """Return the conditions that both results record and that differ, the baseline's value first."""
     mine, other = baseline.saved.known, new.saved.known
     with_items = baseline.items.examples and new.items.examples
     differences = differing_conditions(mine, other) if with_items else differing(mine, other)
@@ -110,7 +110,7 @@ def _seq_len(entry: BenchmarkScores) -> Any:
 
 
 def condition_text(name: str, values: Sequence[Any]) -> str:
-    """``shots 0 and 5``; of hashes the beginnings, of tables what differs in them."""
+    """Return a differing condition as text, such as ``shots 0 and 5``; hashes are shortened."""
     first, second = values
     if isinstance(first, Mapping) and isinstance(second, Mapping):
         parts = differing(first, second)
@@ -126,7 +126,7 @@ class MatchedItems(NamedTuple):
 
 
 def shared_columns(baseline: BenchmarkScores, new: BenchmarkScores, metric: str) -> MatchedItems | None:
-    """The scores that two results share by this metric; None where they are too few to pair."""
+    """Return the scores that two results share by a metric; None if there are too few to pair."""
     try:
         score = score_name(new.saved, metric)
     except GateError:  # a mean over groups
@@ -152,7 +152,7 @@ def _flips(
 
 
 def by_score(entry: BenchmarkScores, metric: str) -> str:
-    """The metric by which another is compared: of a perplexity, the mean of its log-probabilities, else itself.
+    """Return the metric by which another is compared: for a perplexity, the mean log-probability.
 
     A perplexity whose score is no metric of the result is compared by itself, too.
     """
@@ -161,7 +161,7 @@ def by_score(entry: BenchmarkScores, metric: str) -> str:
 
 
 def best_scorer(entry: BenchmarkScores) -> str:
-    """The metric by which this result would be judged alone."""
+    """Return the metric by which this result alone would be judged."""
     saved = entry.saved
     if not saved.published:
         return by_score(entry, saved.primary)
@@ -169,7 +169,7 @@ def best_scorer(entry: BenchmarkScores) -> str:
 
 
 def metric_of(entry: BenchmarkScores, name: str) -> Metric | None:
-    """The metric of a result, None where it lacks the metric or its value."""
+    """Return a metric of a result; None if it lacks the metric or its value."""
     metric = entry.saved.metrics.get(name)
     return metric if metric is not None and metric.value is not None else None
 
@@ -179,7 +179,7 @@ CLOSE: Final = 0.02
 
 
 def compare_totals(baseline: Metric, new: Metric, *, benchmark: str, level: float) -> Comparison:
-    """The new total against the baseline's; undefined where either has no value."""
+    """Compare two totals; undefined if either has no value."""
     a, b = baseline.value, new.value
     if a is None or b is None:
         return undefined((new if b is None else baseline).why or "no value", level=level)

@@ -148,7 +148,7 @@ def compare_with_best(
 
 
 def nothing_chosen(best: int, runs: int, plain: Comparison) -> Selection:
-    """The selection where nothing was chosen, or the noise is not known."""
+    """Return a selection without a correction: nothing was chosen, or the noise is unknown."""
     return Selection(
         chosen=best,
         candidates=(best,),
@@ -234,7 +234,7 @@ class CandidateRuns:
         self._shared = float((drawn if compared is None else compared).mean(axis=1).sum())
 
     def squares_to(self, covariances: np.ndarray, variance: float) -> np.ndarray:
-        """The variances of the differences of each run from one with these covariances and this variance."""
+        """Return the variances of the differences between each run and another with these covariances."""
         squares: np.ndarray = self._variances + variance - 2 * covariances
         return squares
 
@@ -247,14 +247,14 @@ class CandidateRuns:
         return max(0.0, self._highest - (self._shared + rival) / (self.count + 1))
 
     def depth(self, level: float = LEVEL) -> float:
-        """By how much the lower limit of the best lies deeper than if it were the only one."""
+        """Return by how much choosing the best lowers the lower limit of its interval."""
         import numpy as np
 
         lead, own_quantile = (float(np.quantile(noise, (1 + level) / 2)) for noise in (self.leads, self._own))
         return lead - own_quantile
 
     def against(self, plain: Comparison, drawn: np.ndarray, squares: np.ndarray) -> Comparison:
-        """The plain comparison of a rival with the best, its difference, upper limit and p allowing for the choice.
+        """Compare a rival with the best; difference, upper limit and p are corrected for the choice.
 
         ``drawn`` are draws of the rival's noise, ``squares`` the variances of its differences from the runs.
         """
@@ -279,8 +279,11 @@ class CandidateRuns:
         )
 
     def _chance(self, drawn: np.ndarray, squares: np.ndarray, gap: float) -> float:
-        """Twice the chance that the maximum is so far above its rival: by the draws, and where these are too few, at
-        most the sum of the chances that each run alone is (Bonferroni)."""
+        """Return twice the chance that the maximum lies this far above its rival.
+
+        It is counted in the draws; where these are too few, it is at most the sum of the chances of the single runs
+        (Bonferroni).
+        """
         import numpy as np
         from scipy.special import ndtr
 
@@ -315,7 +318,7 @@ class BestChoice(NamedTuple):
 def best_of(
     means: Sequence[float], noise: MeanCovariance, *, level: float = LEVEL, draws: int = DRAWS
 ) -> BestChoice:
-    """The best of the runs, with no new one; the noise is that of their means alone."""
+    """Return the best of several runs, without a new one; ``noise`` is that of their means."""
     best = list(means).index(max(means))
     if len(means) == 1:
         return BestChoice(best, means[best], means[best], (best,))
@@ -357,7 +360,7 @@ def compare_composite_with_best(
 
 
 def noise_of_composite(benchmarks: Sequence[SharedItems], count: int) -> MeanCovariance | None:
-    """The noise of ``count`` runs' composites and the new one's; None as in ``covariance_of_means``."""
+    """Return the noise of the composites of ``count`` runs and the new one; None as in ``covariance_of_means``."""
     covariances = []
     for benchmark in benchmarks:
         if not benchmark.parts:
@@ -375,7 +378,7 @@ def noise_of_composite(benchmarks: Sequence[SharedItems], count: int) -> MeanCov
 
 
 def _weighted(columns: Sequence[tuple[float, Sequence[float]]]) -> list[float]:
-    """Each item's weighted sum over the metrics."""
+    """Return the weighted sum of the metrics for each item."""
     if len(columns) == 1:
         [(weight, values)] = columns
         return [weight * value for value in values]
@@ -423,8 +426,10 @@ class GroupedBests:
         return self._runs(group, self._units[group]).luck() if len(self._groups[group]) > 1 else 0.0
 
     def compare(self, first: int, second: int, plain: Comparison) -> Comparison:
-        """The best of the second group against the best of the first, whose plain comparison is given, allowing for
-        both choices; the plain one where nothing is known of the noise."""
+        """Compare the best of the second group with the best of the first, corrected for both choices.
+
+        ``plain`` is their comparison without a correction; it is returned if the noise is unknown.
+        """
         units = min(self._units[first], self._units[second])
         if units < 2 or plain.difference is None or plain.baseline is None or plain.new is None:
             return plain
@@ -453,7 +458,7 @@ class GroupedBests:
         return runs.against(plain, self._draws[new], squares)
 
     def _runs(self, group: int, units: int) -> CandidateRuns:
-        """The group, with so many independent items behind it: those of the other group may be fewer."""
+        """Return the runs of a group with ``units`` independent items, which may be those of the other group."""
         import numpy as np
 
         if (group, units) not in self._known:

@@ -118,7 +118,7 @@ class Comparison:
 
     @property
     def turned(self) -> Comparison:
-        """The comparison of the baseline with the new run."""
+        """Return the comparison of the baseline with the new run."""
         return replace(
             self,
             baseline=self.new,
@@ -130,7 +130,7 @@ class Comparison:
         )
 
     def mirrored(self, top: float = 0.0) -> Comparison:
-        """The comparison of ``top`` less each value, which is better in the other direction."""
+        """Return the comparison of the values subtracted from ``top``, which reverses the better direction."""
         return replace(
             self,
             baseline=None if self.baseline is None else top - self.baseline,
@@ -143,7 +143,7 @@ class Comparison:
 
 
 def undefined(why: str, *, n: int = 0, level: float = LEVEL, new: float | None = None) -> Comparison:
-    """A comparison of which nothing is known but the ``new`` value, if that is, and the reason."""
+    """Return a comparison without a difference, with the reason and perhaps the ``new`` value."""
     return Comparison(new=new, n=n, units=n, level=level, why=why)
 
 
@@ -159,7 +159,7 @@ def are_too_large(values: Iterable[float]) -> bool:
 
 
 def check_finite(name: str, values: Sequence[float]) -> None:
-    """Raises ``ValueError`` naming the first value that is not a finite number."""
+    """Raise ``ValueError`` naming the first value that is not a finite number."""
     if all(map(math.isfinite, values)):  # the usual case, which is quick to tell
         return
     for index, value in enumerate(values):
@@ -168,5 +168,5 @@ def check_finite(name: str, values: Sequence[float]) -> None:
 
 
 def z_quantile(level: float) -> float:
-    """The number of standard errors that a two-sided normal interval of this level reaches."""
+    """Return the half width of a two-sided normal interval of this level, in standard errors."""
     return NormalDist().inv_cdf((1 + level) / 2)

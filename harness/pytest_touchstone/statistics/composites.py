@@ -44,7 +44,7 @@ class SharedItems:
 def compare_composites(
     benchmarks: Sequence[SharedItems], run: int = 0, *, level: float = LEVEL
 ) -> Comparison:
-    """The new run's composite against that of an earlier ``run``, from both runs' items.
+    """Compare the composites of the new run and of an earlier ``run``, from the items of both.
 
     Undefined: everything without parts or where one has no items; test and interval where all items of a benchmark
     are one unit; the interval where nothing differs and scores are not within [0, 1].
@@ -82,7 +82,7 @@ def compare_composites(
 def compare_composite_totals(
     groups: Sequence[Sequence[tuple[float, Comparison]]], *, level: float = LEVEL
 ) -> Comparison:
-    """The same from comparisons of the parts, with their weights; a group holds those on the same items.
+    """Compare composites from weighted comparisons of their components, grouped by common items.
 
     Undefined: everything where a part has no difference; test and interval where one lacks a standard error.
     """
@@ -121,7 +121,7 @@ def compare_composite_totals(
 
 
 def _reaches(group: Sequence[tuple[float, Comparison]]) -> tuple[float, float]:
-    """How far the limits of a weighted sum of parts on the same items are below and above it, at most."""
+    """Return how far the limits of a weighted sum of dependent components lie below and above it, at most."""
     limits = [
         (weight, comparison.difference or 0.0, comparison.low or 0.0, comparison.high or 0.0)
         for weight, comparison in group
@@ -131,7 +131,7 @@ def _reaches(group: Sequence[tuple[float, Comparison]]) -> tuple[float, float]:
 
 
 def _moments(benchmark: SharedItems, run: int) -> Moments:
-    """The weighted differences of the items, added up over the benchmark's metrics."""
+    """Return the moments of the items' weighted differences, summed over the metrics of a benchmark."""
     for metric in benchmark.parts:
         check_items(metric.runs[run], metric.new, benchmark.clusters)
     columns = [
@@ -142,7 +142,7 @@ def _moments(benchmark: SharedItems, run: int) -> Moments:
 
 
 def _bound(benchmark: SharedItems, run: int) -> float | None:
-    """The most that an item's weighted difference can be, None where scores are not within [0, 1]."""
+    """Return the largest possible weighted difference of an item; None if scores may leave [0, 1]."""
     if not all(are_shares((*metric.runs[run], *metric.new)) for metric in benchmark.parts):
         return None
     return math.fsum(abs(metric.weight) for metric in benchmark.parts)

@@ -61,7 +61,7 @@ class Contrast:
 
     @property
     def opposite(self) -> Contrast:
-        """The sum with all weights negative."""
+        """Return the sum with all weights negated."""
         low, high = (None if limit is None else -limit for limit in (self.high, self.low))
         return replace(self, value=-self.value, low=low, high=high)
 
@@ -92,9 +92,11 @@ def contrast(
     extra: float = 0.0,
     level: float = LEVEL,
 ) -> Contrast:
-    """The weighted sum of the means, which have a covariance by their items, and ``errors`` where totals alone are
-    known. ``extra`` is a variance beside that of the items, ``further`` is the most that a further item moves a mean
-    by: by default 1 / (units + 2), 0 for scores of no known range.
+    """Return a weighted sum of means with its test and interval.
+
+    ``covariance`` is that of the means by their items; ``errors`` are the standard errors of means that are known as
+    totals only. ``extra`` is a variance in addition to that of the items. ``further`` is the most by which one more
+    item moves a mean: by default 1 / (units + 2), 0 for scores of unknown range.
 
     ``units`` is the smallest number of independent items behind a mean. Without a covariance, or with fewer than two
     units, the value stands alone.
@@ -127,7 +129,7 @@ def contrast(
 
 
 def between_weights(indices: Sequence[int], at: Sequence[float], wanted: float) -> list[ContrastTerm] | None:
-    """The weights of the neighbours for the value at ``wanted``; None outside the range. ``at`` increases.
+    """Return the weights of the neighbours for the value at ``wanted``; None outside the range. ``at`` increases.
 
     A checkpoint exactly there is the value itself.
     """
@@ -144,8 +146,10 @@ def between_weights(indices: Sequence[int], at: Sequence[float], wanted: float) 
 def interpolation_variance(
     means: Sequence[float], covariance: np.ndarray, indices: Sequence[int], at: Sequence[float]
 ) -> float | None:
-    """The variance by which checkpoints miss the line through their neighbours, beyond what their noise explains;
-    None for fewer than three checkpoints."""
+    """Return the variance of interpolation between checkpoints; None for fewer than three.
+
+    It is the variance by which checkpoints miss the line through their neighbours, less what their noise explains.
+    """
     if len(indices) < 3:
         return None
     excess = []
@@ -174,7 +178,7 @@ class MeanCovariance(NamedTuple):
 def covariance_of_means(
     runs: Sequence[Sequence[float]] | np.ndarray, new: Sequence[float] | np.ndarray, clusters: Clusters | None
 ) -> MeanCovariance | None:
-    """The noise of the means over the items; None where a single unit leaves no variance to estimate."""
+    """Return the covariance of the means over the items; None for a single unit."""
     import numpy as np
 
     scores = np.asarray([*runs, new], dtype=float)
@@ -192,7 +196,7 @@ def covariance_of_means(
 
 
 def noise_of_sum(covariances: Sequence[MeanCovariance]) -> MeanCovariance:
-    """The noise of the sums of means over independent benchmarks, at least one."""
+    """Return the covariance of the sums of means over independent benchmarks, at least one."""
     import numpy as np
 
     variances = [float(np.trace(covariance.covariance)) for covariance in covariances]
@@ -204,8 +208,10 @@ def noise_of_sum(covariances: Sequence[MeanCovariance]) -> MeanCovariance:
 
 
 def totals_of_units(scores: np.ndarray, clusters: Clusters | None) -> tuple[np.ndarray, np.ndarray]:
-    """The runs' sums over each independent unit, a cluster or an item alone, and the units' numbers of items;
-    ``scores`` has a row for each run."""
+    """Return the runs' sums over each independent unit (cluster or single item), and the sizes of the units.
+
+    ``scores`` has a row for each run.
+    """
     import numpy as np
 
     if clusters is None or all(cluster is None for cluster in clusters):
@@ -244,7 +250,7 @@ class NoiseDraws(NamedTuple):
 
 
 def sample_of(covariance: np.ndarray, draws: int) -> NoiseDraws:
-    """Draws of the noise; any covariance will do, singular ones too."""
+    """Draw noise with this covariance, which may be singular."""
     import numpy as np
 
     values, vectors = np.linalg.eigh(covariance)
@@ -254,8 +260,10 @@ def sample_of(covariance: np.ndarray, draws: int) -> NoiseDraws:
 
 @functools.lru_cache(maxsize=4)
 def _normals(draws: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Independent normal numbers, a column for each draw, and the columns' lengths. They are the same ones each time: a
-    study of many series asks for them very often."""
+    """Return independent normal numbers, a column for each draw, and the lengths of the columns.
+
+    The numbers are cached and equal in every call, because a study of many series asks for them often.
+    """
     import numpy as np
 
     normals = np.ascontiguousarray(np.random.default_rng(SEED).standard_normal((draws, count)).T)

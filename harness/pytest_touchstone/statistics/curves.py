@@ -86,7 +86,7 @@ class Steadiness:
 def trend(
     places: Sequence[float], means: Sequence[float], noise: MeanCovariance, level: float = LEVEL
 ) -> Trend | None:
-    """The trend of at least three means at different places; None for fewer, and where nothing varies."""
+    """Return the trend of means at different positions; None for fewer than three, or without variation."""
     import numpy as np
     from scipy.special import stdtr
 
@@ -192,7 +192,7 @@ class SignalToNoise:
 def signal_to_noise(
     series: Sequence[Sequence[float]], *, last: int = LAST, level: float = LEVEL
 ) -> SignalToNoise | None:
-    """The ratio over the series, each in the order of its training; None where no series has two checkpoints.
+    """Return the ratio over the series, each in the order of training; None unless one has two checkpoints.
 
     Series of a single checkpoint are left out.
     """
@@ -225,7 +225,7 @@ def signal_to_noise(
 
 @lru_cache(maxsize=64)
 def ratio_of_equals(counts: tuple[int, ...], level: float = LEVEL) -> float:
-    """The ratio that equally good series with so many checkpoints exceed with chance 1 - level."""
+    """Return the ratio that equally good series of these lengths exceed with chance 1 - level."""
     import numpy as np
 
     generator = np.random.default_rng(SEED)

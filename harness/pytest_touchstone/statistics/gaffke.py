@@ -66,13 +66,13 @@ class Spacings:
 
     @property
     def p(self) -> float:
-        """The two-sided p of the sum being 0."""
+        """Return the two-sided p of the sum being 0."""
         upper = _tail(self._with(self.steps, self.above), -self.mean - self.above)
         lower = _tail(self._with(-self.steps, self.below), self.mean - self.below)
         return min(1.0, 2 * upper, 2 * lower)
 
     def limits(self, level: float) -> IntervalLimits | None:
-        """The limits at this level; None where nothing varies and nothing could."""
+        """Return the limits at this level; None if nothing varies and nothing could."""
         upper, lower = self._with(self.steps, self.above), self._with(-self.steps, self.below)
         if not upper.any() and not lower.any():
             return None
@@ -97,7 +97,7 @@ class Spacings:
 
 
 def spacings_of(means: Sequence[BoundedMean]) -> Spacings:
-    """The spacings of a sum of independent means, each with a variance."""
+    """Return the spacings of a sum of independent means, each with a variance."""
     import numpy as np
 
     steps, above, below = [], [0.0], [0.0]
@@ -119,7 +119,7 @@ def spacings_of(means: Sequence[BoundedMean]) -> Spacings:
 
 
 def _farthest(moments: Moments, bound: float | None) -> float:
-    """The largest absolute value, per item, that one more unit is taken to have."""
+    """Return the largest absolute value, per item, that one more unit is assumed to have."""
     seen = max(abs(total / size) for total, size in zip(moments.totals, moments.sizes, strict=True))
     if bound is None:
         return seen
@@ -128,7 +128,7 @@ def _farthest(moments: Moments, bound: float | None) -> float:
 
 
 def _tail(steps: np.ndarray, point: float) -> float:
-    """The chance that the sum of each step times (an exponential number - 1) is at least ``place``."""
+    """Return the chance that the sum of step * (exponential number - 1) is at least ``point``."""
     import numpy as np
     from scipy.special import ndtr
 

@@ -74,7 +74,7 @@ class IntervalLimits(NamedTuple):
 
 
 def mcnemar_p(gained: int, lost: int) -> float:
-    """The two-sided exact p of as uneven a split of the items that differ; 1 where none does."""
+    """Return the two-sided exact p of the split of the items that differ; 1 if none does."""
     if gained == lost:
         return 1.0
     from scipy.special import bdtr
@@ -83,14 +83,14 @@ def mcnemar_p(gained: int, lost: int) -> float:
 
 
 def tango_interval(gained: float, lost: float, n: float, level: float = 0.95) -> IntervalLimits:
-    """The score interval of the difference (gained - lost) / n on the same ``n`` items."""
+    """Return the score interval of the difference (gained - lost) / n on the same ``n`` items."""
     if gained < lost:  # one direction of rounding only, so that both directions mirror each other
         other = tango_interval(lost, gained, n, level)
         return IntervalLimits(-other.high, -other.low)
     z, difference = z_quantile(level), (gained - lost) / n
 
     def excess(supposed: float, side: int) -> float:
-        """The excess of the statistic of a supposed difference over z, times its standard error."""
+        """Return the excess of the statistic of a supposed difference over z, times its standard error."""
         share = supposed_share_lost(gained, lost, n, supposed)
         variance = n * (2 * share + supposed * (1 - supposed))
         return side * (gained - lost - n * supposed) - z * math.sqrt(max(0.0, variance))
@@ -101,7 +101,7 @@ def tango_interval(gained: float, lost: float, n: float, level: float = 0.95) ->
 
 
 def supposed_share_lost(gained: float, lost: float, n: float, difference: float) -> float:
-    """The most likely share of lost items, were the difference of the shares this one (Tango 1998)."""
+    """Return the most likely share of lost items under a supposed difference of the shares (Tango 1998)."""
     a = 2 * n
     b = (2 * n - gained + lost) * difference - gained - lost
     c = -lost * difference * (1 - difference)
@@ -110,7 +110,7 @@ def supposed_share_lost(gained: float, lost: float, n: float, difference: float)
 
 
 def _crossing(excess: Callable[[float], float], outside: float, inside: float) -> float:
-    """The place at which ``excess`` falls to 0 on the way in; ``outside`` if it is not positive there."""
+    """Return where ``excess`` falls to 0 on the way in; ``outside`` if it is not positive there."""
     from scipy.optimize import brentq
 
     if excess(outside) <= 0:
@@ -121,7 +121,7 @@ def _crossing(excess: Callable[[float], float], outside: float, inside: float) -
 
 
 def share_test_p(hits_a: float, n_a: float, hits_b: float, n_b: float) -> float:
-    """The two-sided p of the score test that two independent shares are equal; 1 where all items agree."""
+    """Return the two-sided p of the score test that two independent shares are equal; 1 if all items agree."""
     pooled = (hits_a + hits_b) / (n_a + n_b)
     variance = pooled * (1 - pooled) * (1 / n_a + 1 / n_b)
     if variance <= 0:
@@ -133,7 +133,7 @@ def share_test_p(hits_a: float, n_a: float, hits_b: float, n_b: float) -> float:
 def newcombe_interval(
     hits_a: float, n_a: float, hits_b: float, n_b: float, level: float = 0.95
 ) -> IntervalLimits:
-    """The interval of share b - share a for independent runs."""
+    """Return the interval of share b - share a for independent runs."""
     z = z_quantile(level)
     a, b = hits_a / n_a, hits_b / n_b
     low_a, high_a = wilson_limits(a, n_a, z)
@@ -143,7 +143,7 @@ def newcombe_interval(
 
 
 def wilson_limits(share: float, n: float, z: float) -> IntervalLimits:
-    """Wilson's limits (1927, JASA 22) of a share of ``n`` items, ``z`` standard errors wide."""
+    """Return Wilson's limits (1927, JASA 22) of a share of ``n`` items, ``z`` standard errors wide."""
     centre = (share + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
     return IntervalLimits(min(share, max(0.0, centre - half)), max(share, min(1.0, centre + half)))
@@ -175,12 +175,12 @@ class Moments(NamedTuple):
 
     @property
     def one_unit(self) -> str:
-        """The reason why there is no variance."""
+        """Return the reason why there is no variance."""
         return "one item" if self.n == 1 else f"all {self.n} items share one cluster"
 
 
 def moments_of(values: Sequence[float], clusters: Clusters | None) -> Moments:
-    """The moments of at least one value; raises ``ValueError`` unless there is one cluster id per value."""
+    """Return the moments of at least one value; raises ``ValueError`` unless each value has a cluster id."""
     check_clusters(values, clusters)
     n = len(values)
     mean = min(max(math.fsum(values) / n, min(values)), max(values))  # never out of range by rounding
@@ -209,13 +209,13 @@ def any_shared(clusters: Clusters | None) -> bool:
 
 
 def check_clusters(values: Sequence[float], clusters: Clusters | None) -> None:
-    """Raises ``ValueError`` unless there is one cluster id per value."""
+    """Raise ``ValueError`` unless there is one cluster id per value."""
     if clusters is not None and len(clusters) != len(values):
         raise ValueError(f"{len(values)} values but {len(clusters)} cluster ids; give one per item")
 
 
 def t_quantile(freedom: float, level: float) -> float:
-    """The number of standard errors that a two-sided t interval of this level extends."""
+    """Return the half width of a two-sided t interval of this level, in standard errors."""
     from scipy.special import stdtrit
 
     return float(stdtrit(freedom, (1 + level) / 2))
@@ -247,8 +247,10 @@ class Estimate:
 def mean_estimate(
     values: Sequence[float], clusters: Clusters | None = None, *, bounded: bool = True
 ) -> Estimate:
-    """The mean, with a Wilson interval when every value is 0 or 1, a beta interval when all lie within [0, 1], else a t
-    interval. The first two stay within [0, 1], and are not for values that could leave it (``bounded=False``).
+    """Return the mean with an interval that fits the values.
+
+    The interval is Wilson's if every value is 0 or 1, a beta interval if all lie within [0, 1], and else a t interval.
+    The first two stay within [0, 1], and are not used for values that could leave it (``bounded=False``).
 
     When cluster ids repeat, standard error and interval allow for items of a cluster being alike. Undefined:
     everything for no items, and for values beyond 1e100; the standard error for one item, with the t interval; standard
@@ -275,7 +277,7 @@ def mean_estimate(
 
 
 def quantile_estimate(values: Sequence[float], share: float, clusters: Clusters | None = None) -> Estimate:
-    """The value that this share of the values is not above, with the limits of Woodruff's interval.
+    """Return the quantile at ``share`` with the limits of Woodruff's interval.
 
     Between two values it is interpolated (type 7 of Hyndman and Fan 1996, American Statistician 50), as NumPy does.
     Undefined: everything for no values; the interval for one item or cluster; a limit beyond the first or last value;
@@ -309,7 +311,7 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def share_limits(mean: float, variance: float, units: float) -> tuple[float, float]:
-    """The limits of a mean of scores within [0, 1] over so many independent units; ``variance`` is the mean's."""
+    """Return the limits of a mean of scores within [0, 1] over ``units`` units, with the variance of the mean."""
     low, high = (_beta_limit(mean, variance, units, end) for end in (0, 1))
     return min(mean, low), max(mean, high)
 
@@ -330,7 +332,7 @@ def _beta_limit(mean: float, variance: float, units: float, end: int) -> float:
 
 
 def perplexity_estimate(logprobs: Sequence[float], clusters: Clusters | None = None) -> Estimate:
-    """exp(-mean of the log-probabilities), one value per item in nats, with its interval from the log scale.
+    """Return exp(-mean of the log-probabilities in nats), with its interval from the log scale.
 
     Undefined: everything for no items, or where the perplexity is larger than a float can be; standard error
     and interval for one item or a single cluster; the interval where all values are one; single limits that a float
@@ -357,7 +359,7 @@ def perplexity_estimate(logprobs: Sequence[float], clusters: Clusters | None = N
 
 
 def macro_estimate(groups: Sequence[Sequence[float]]) -> Estimate:
-    """The mean over groups of the groups' means; each group counts the same.
+    """Return the unweighted mean of the means of groups.
 
     The groups are taken as independent, and as all there are. Undefined: everything without groups or with an
     empty one, since a mean over the others would be another number under the same name. Undefined too: the standard
@@ -395,7 +397,7 @@ def macro_estimate(groups: Sequence[Sequence[float]]) -> Estimate:
 
 
 def composite_estimate(parts: Sequence[tuple[float, Estimate]]) -> Estimate:
-    """The weighted sum of estimates, **assuming that they are independent of each other**.
+    """Return the weighted sum of estimates, **assuming that they are independent of each other**.
 
     Parts computed on the same items (a hit among the first 1 and among the first 5) rise and fall together;
     the standard error and the interval are then too small. The largest they could be is the plain weighted
@@ -456,12 +458,12 @@ def _effective_n(moments: Moments) -> float:
 
 
 def _wilson(share: float, n: float) -> tuple[float, float]:
-    """The limits for a share of hits among ``n`` items, which need not be a whole number."""
+    """Return Wilson's limits for a share of ``n`` items, which need not be a whole number."""
     return wilson_limits(share, n, z_quantile(LEVEL))
 
 
 def satterthwaite(variances: Sequence[float], freedoms: Sequence[int]) -> float:
-    """Degrees of freedom of a sum of independent variances."""
+    """Return the degrees of freedom of a sum of independent variances."""
     total = math.fsum(variances)
     if not total:
         return float(sum(freedoms))

@@ -100,7 +100,7 @@ def compare_paired(
     level: float = LEVEL,
     draws: int = DRAWS,
 ) -> Comparison:
-    """The new run against the baseline; both have one value for each item, in the same order.
+    """Compare the new run with the baseline; both have one value for each item, in the same order.
 
     Undefined: everything for no items, and for scores beyond 1e100; test and interval where all of several items are
     one cluster; the interval for one graded item, and where no item differs and scores are not within [0, 1]; the test
@@ -136,7 +136,7 @@ def signed_ranks(margins: Sequence[float]) -> list[float]:
 
 
 def compare_flips(right: int, gained: int, lost: int, wrong: int, *, level: float = LEVEL) -> Comparison:
-    """The comparison from counts of independent items: both right, only the new run, only the baseline, neither."""
+    """Compare counts of independent items: both right, only the new run, only the baseline, neither."""
     n = right + gained + lost + wrong
     if not n:
         return undefined("no items in common", level=level)
@@ -192,8 +192,10 @@ def _compare_units(
 def compare_spaced(
     comparison: Comparison, means: Sequence[BoundedMean], *, largest: float | None
 ) -> Comparison:
-    """The comparison with Gaffke's test and interval of the sum of the means; ``largest`` is the most that it can
-    be, None where that is not known."""
+    """Compare with Gaffke's test and interval of the sum of the means.
+
+    ``largest`` is the largest possible sum, None if unknown.
+    """
     spaced = spacings_of(means)
     limits = spaced.limits(comparison.level)
     over = (
@@ -212,7 +214,7 @@ def compare_spaced(
 
 
 def _compare_clusters(comparison: Comparison, moments: Moments, draws: int) -> Comparison:
-    """The comparison of right or wrong answers in clusters."""
+    """Compare right or wrong answers in clusters."""
     test = sign_flip_test(moments.totals, draws=draws)
     spread = (
         moments.variance / moments.plain if moments.variance and moments.plain else moments.n / moments.kish
@@ -232,7 +234,7 @@ def _compare_clusters(comparison: Comparison, moments: Moments, draws: int) -> C
 
 
 def check_items(baseline: Sequence[float], new: Sequence[float], clusters: Clusters | None) -> None:
-    """Raises ``ValueError`` unless there is one finite value of both runs, and one cluster id, for each item."""
+    """Raise ``ValueError`` unless each item has a finite value in both runs, and a cluster id."""
     if len(baseline) != len(new):
         raise ValueError(
             f"{len(baseline)} values of the baseline but {len(new)} of the new run; give both on the same items"
@@ -256,7 +258,7 @@ class PermutationTest(NamedTuple):
 
 
 def sign_flip_test(totals: Sequence[float], *, draws: int = DRAWS) -> PermutationTest:
-    """The test that the units' totals are as likely positive as negative; p is 1 where none differs from 0."""
+    """Test that the totals of the units are as likely positive as negative; p is 1 if none differs from 0."""
     sizes = sorted(abs(total) for total in totals if total)
     if not sizes:
         return PermutationTest(1.0, "no unit differs")
@@ -271,7 +273,7 @@ def sign_flip_test(totals: Sequence[float], *, draws: int = DRAWS) -> Permutatio
 
 
 def _as_steps(sizes: Sequence[float]) -> list[int] | None:
-    """The sizes as whole multiples of one step, None where they have none or counting would take too long."""
+    """Return the sizes as whole multiples of one step; None if there is none, or counting would take too long."""
     import numpy as np
 
     if sizes[0] * _COUNTED < sizes[-1]:
@@ -344,7 +346,7 @@ class FlippedItems(NamedTuple):
 
 
 def flipped_items(before: Sequence[float], after: Sequence[float]) -> FlippedItems:
-    """The items that differ between two checkpoints."""
+    """Return the items that differ between two checkpoints."""
     import numpy as np
 
     was_right, is_right = np.asarray(before) > HALF, np.asarray(after) > HALF
@@ -356,7 +358,7 @@ def flipped_items(before: Sequence[float], after: Sequence[float]) -> FlippedIte
 
 
 def changed_by_chance(before: Sequence[float], after: Sequence[float], samples: int) -> float | None:
-    """The number of items that would change if both checkpoints were one model; None for one sample of each item."""
+    """Return the number of items that flip between two runs of one model; None for one sample of each item."""
     if samples < 2:
         return None
     right = [round((a + b) * samples) for a, b in zip(before, after, strict=True)]
@@ -389,7 +391,7 @@ class Trajectories(NamedTuple):
 
 
 def paths(columns: Sequence[Sequence[float]] | np.ndarray) -> Trajectories:
-    """The ways of the items through two or more checkpoints."""
+    """Return the trajectories of the items through two or more checkpoints."""
     import numpy as np
 
     right = np.asarray(columns) > HALF

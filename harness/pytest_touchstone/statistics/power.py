@@ -55,22 +55,22 @@ class Design:
 
     @property
     def effective(self) -> float:
-        """The number of independent items that would tell as much."""
+        """Return the number of independent items with equal information."""
         return self.items / max(1.0, self.effect)
 
     @property
     def error(self) -> float:
-        """The standard error of the difference of the means where nothing is lost."""
+        """Return the standard error of the difference of the means without a drop."""
         return self.spread / math.sqrt(self.effective)
 
 
 def binary_design(items: int, flips: float, *, effect: float = 1.0) -> Design:
-    """The design for right or wrong answers, of which this share differs between two equal runs."""
+    """Return the design for right or wrong answers with this share of flips between equal runs."""
     return Design(items=items, spread=math.sqrt(flips), flips=flips, effect=effect)
 
 
 def design_of_comparison(comparison: Comparison) -> Design | None:
-    """The design that a comparison had; None where it has no standard error.
+    """Return the design of a comparison; None without a standard error.
 
     The share of flips is (flips + 1/2) / (n + 1), so that none among few items does not promise none at all.
     """
@@ -88,7 +88,7 @@ def design_of_comparison(comparison: Comparison) -> Design | None:
 
 
 def mean_design(designs: Sequence[Design]) -> Design:
-    """One design of several on the same items: their mean flips, spread and design effect."""
+    """Return the mean of several designs on the same items: flips, spread and design effect."""
     flips = [design.flips for design in designs if design.flips is not None]
     count = len(designs)
     return replace(
@@ -101,7 +101,7 @@ def mean_design(designs: Sequence[Design]) -> Design:
 
 
 def pooled_design(designs: Sequence[Design]) -> Design:
-    """The design of all items of several benchmarks as one."""
+    """Return the design of all items of several benchmarks as one."""
     items = sum(design.items for design in designs)
     units = math.fsum(design.items * design.effect * design.spread**2 for design in designs)
     square = math.fsum(design.items * design.spread**2 for design in designs) / items
@@ -133,7 +133,7 @@ def composite_design(designs: Sequence[Design]) -> Design:
 def power_of_drop(
     design: Design, drop: float, *, family: int = 1, margin: float = MARGIN, alpha: float = ALPHA
 ) -> float:
-    """The chance that a true drop of this size is called worse, among ``family`` benchmarks.
+    """Return the power to call a true drop of this size worse, among ``family`` benchmarks.
 
     A share of flips below the drop is raised to it: a drop makes at least as many.
     """
@@ -156,8 +156,7 @@ def smallest_drop(
     margin: float = MARGIN,
     alpha: float = ALPHA,
 ) -> float | None:
-    """The smallest true drop that is called worse with this power, to a thousandth of a point; None where even losing
-    everything is not."""
+    """Return the smallest true drop that is detected with this power, to a thousandth of a point; None if none is."""
     from scipy.optimize import brentq
 
     def lacking(drop: float) -> float:
@@ -208,7 +207,7 @@ def _fewest(design: Design, power_of: Callable[[Design], float], power: float) -
 
 
 def _error(design: Design, drop: float) -> float:
-    """The standard error of the difference of the means."""
+    """Return the standard error of the difference of the means."""
     square = design.spread**2 if design.flips is None else max(design.flips, abs(drop)) - drop**2
     return math.sqrt(max(0.0, square) / design.effective)
 

@@ -54,7 +54,7 @@ def compare_resampled(
     chosen: int | None = None,
     level: float = LEVEL,
 ) -> Selection | None:
-    """The new run against the best of ``runs`` by a statistic of the records, which are of the same items in one order.
+    """Compare a new run with the best of ``runs`` by a statistic of the records of the same items, in one order.
 
     ``chosen`` and ``level`` are as in ``best_of_many.compare_with_best``. Where lower is better all values have the
     other sign. None where a run has no value; there is neither test nor interval where drawn items give none, or all
@@ -101,8 +101,9 @@ class Draws(NamedTuple):
 
 
 def of_each_draw(function: Callable[[Sequence[Any], Sequence[str | None] | None], Any], items: int) -> Draws:
-    """A function of the values and clusters of so many items, which is called for each draw: the fewer draws the more
-    items, so that it sees about a million values, but 199 at least.
+    """Wrap a function of values and clusters that is called for each draw.
+
+    The more items, the fewer draws: the function sees about a million values, and at least 199 draws.
 
     A cluster that is drawn twice is two clusters. The function may return an ``Estimate``; where it fails, or gives no
     finite number, the draw has no value.
@@ -129,7 +130,7 @@ def of_each_draw(function: Callable[[Sequence[Any], Sequence[str | None] | None]
 
 
 def _apart(clusters: Clusters, indices: Sequence[int]) -> list[str | None]:
-    """The clusters of these items, of which each one that is there again is another."""
+    """Return the cluster names of drawn items; a cluster that is drawn again gets a new name."""
     seen = Counter[int]()
     names: list[str | None] = []
     for index in indices:
@@ -185,7 +186,7 @@ def _kinds(runs: Sequence[Sequence[Any]], clusters: Clusters | None) -> _Kinds:
 
 
 def _drawn(kinds: _Kinds, statistic: Statistic, draws: int, generator: np.random.Generator) -> np.ndarray:
-    """The values of all runs, a row each, over items drawn with replacement."""
+    """Return the values of all runs, a row each, over items drawn with replacement."""
     import numpy as np
 
     units = int(kinds.sizes.sum())
@@ -197,7 +198,7 @@ def _drawn(kinds: _Kinds, statistic: Statistic, draws: int, generator: np.random
 
 
 def _tossed(kinds: _Kinds, draws: Draws, generator: np.random.Generator) -> np.ndarray:
-    """The differences of the values of two runs where a toss exchanges the records of each unit."""
+    """Return the differences of two runs after a toss exchanges the records of each unit."""
     import numpy as np
 
     chunks = []
@@ -209,13 +210,13 @@ def _tossed(kinds: _Kinds, draws: Draws, generator: np.random.Generator) -> np.n
 
 
 def _chunks(draws: int, width: int) -> list[int]:
-    """The sizes of the parts in which so many draws of that width fit into memory."""
+    """Return the sizes of the chunks in which draws of this width fit into memory."""
     most = max(1, _CHUNK // width)
     return [min(most, draws - start) for start in range(0, draws, most)]
 
 
 def _tested(comparison: Comparison, covariance: np.ndarray, tossed: np.ndarray, freedom: int) -> Comparison:
-    """The comparison with its test and interval, by the covariance of both values and the tossed differences."""
+    """Return the comparison with its test and interval, from the covariance and the tossed differences."""
     import numpy as np
     from scipy.special import stdtr
 
@@ -242,7 +243,7 @@ def _tested(comparison: Comparison, covariance: np.ndarray, tossed: np.ndarray, 
 
 
 def _two_items(comparison: Comparison, variances: Sequence[float]) -> float:
-    """The variance that two further items add; 0 where the values are no shares, or do not vary."""
+    """Return the variance that two further items add; 0 if the values are no shares, or do not vary."""
     shares = [abs(value) for value in (comparison.baseline, comparison.new) if value is not None]
     if not all(value <= 1 for value in shares):
         return 0.0

@@ -71,14 +71,14 @@ class Boundaries:
 
 
 def spent(fraction: float, error: float) -> float:
-    """The part of the one-sided ``error`` rate that may have been used at this fraction of the information."""
+    """Return the part of the one-sided ``error`` rate that may be used at this fraction of the information."""
     if fraction >= 1:
         return error
     return 2 * _NORMAL.cdf(-_NORMAL.inv_cdf(1 - error / 2) / math.sqrt(fraction)) if fraction > 0 else 0.0
 
 
 def upper_boundaries(fractions: Sequence[float], alpha: float) -> Boundaries:
-    """The limits of a one-sided test of level ``alpha``."""
+    """Return the limits of a one-sided test of level ``alpha``."""
     boundaries: list[float] = []
     path = _Path()
     for new in _steps(fractions, alpha):
@@ -204,7 +204,7 @@ class AnalysisPlan:
 
     @property
     def levels(self) -> tuple[float, ...]:
-        """The level of the interval at each interim analysis."""
+        """Return the level of the interval at each interim analysis."""
         return tuple(1 - 2 * _NORMAL.cdf(-z) for z in self.not_worse.upper)
 
 
@@ -219,14 +219,14 @@ class EarlyStop:
 
     @property
     def text(self) -> str:
-        """The place where it stopped, in words."""
+        """Return the stopping point in words."""
         return f"settled after {self.items} of {self.total} items: {self.kind}"
 
 
 def item_order(
     ids: Sequence[str], clusters: Sequence[Hashable | None] | None = None, *, seed: int = 0
 ) -> list[int]:
-    """The places of the items in the order in which to ask them: at random by ``seed``, clusters kept together.
+    """Return the indices of the items in a random order by ``seed``, with clusters kept together.
 
     It depends on ids and seed only, not on the order given, so two runs ask the same items first.
     """
@@ -242,7 +242,7 @@ def item_order(
 def cut(
     ordered_clusters: Sequence[Hashable | None], fractions: Sequence[float] = FRACTIONS
 ) -> tuple[int, ...]:
-    """The number of items at each interim analysis: the fraction, rounded up to the end of a cluster.
+    """Return the number of items at each interim analysis, rounded up to the end of a cluster.
 
     Analyses that fall together are one.
     """
@@ -265,7 +265,7 @@ def plan_analyses(
     beta: float = BETA,
     strict: bool = False,
 ) -> AnalysisPlan:
-    """The plan for interim analyses after these numbers of items (the last: all); ``family`` counts the benchmarks."""
+    """Plan interim analyses after these numbers of items (the last: all); ``family`` counts the benchmarks."""
     fractions = tuple(analysis / analyses[-1] for analysis in analyses)
     alpha_each = alpha / 2 / family
     worse, not_worse = (

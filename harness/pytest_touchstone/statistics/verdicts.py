@@ -69,7 +69,7 @@ def judge(
     alpha: float = ALPHA,
     sizes: Mapping[Key, int] | None = None,
 ) -> dict[Key, Comparison]:
-    """The comparisons with a verdict each, in the order given.
+    """Return the comparisons with a verdict each, in the given order.
 
     ``margins`` are those that differ from ``margin``. ``sizes`` are the numbers of items that there are at most, where
     known: an advice to ask more would be of no use. Raises ``ValueError`` for an interval of another level than
@@ -146,7 +146,7 @@ def cannot_tell(items: int | None, size: int) -> str:
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """The adjusted p-values, in the order given; None stays None."""
+    """Return the adjusted p values, in the given order; None stays None."""
     defined = [(p, index) for index, p in enumerate(p_values) if p is not None]
     adjusted, largest = list[float | None](p_values), 0.0
     for rank, (p, index) in enumerate(sorted(defined)):
@@ -159,8 +159,9 @@ POWER: Final = 0.8
 
 
 def items_to_settle(comparison: Comparison, margin: float, *, alpha: float = ALPHA) -> int | None:
-    """The approximate number of items that it takes to tell no difference from one of ``margin`` with power 0.8; None
-    without an interval or a margin.
+    """Return about how many items distinguish no difference from one of ``margin`` with power 0.8.
+
+    None without an interval or a margin.
 
     The standard error is read from the width of the interval, which allows for clusters and for few items; for one
     where nothing differed the count is on the high side.

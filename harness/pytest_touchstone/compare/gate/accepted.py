@@ -94,13 +94,13 @@ class AcceptedDrop:
 
     @property
     def text(self) -> str:
-        """The entry in a sentence."""
+        """Return the entry as a sentence."""
         before = "" if self.before is None else f"from {fixed(self.before, 4)} "
         return f"accepted {before}to {fixed(self.to, 4)} by {self.who} on {self.on}: {self.because}"
 
     @property
     def who(self) -> str:
-        """The person's name, without an address."""
+        """Return the person's name, without an address."""
         return self.by.partition(" <")[0]
 
     def is_of(self, saved: StoredResult) -> bool:
@@ -127,7 +127,7 @@ class AcceptedDrop:
 
 
 def read_accepted(path: Path) -> tuple[AcceptedDrop, ...]:
-    """The entries of the file, none where there is no file; raises ``GateError`` for one that cannot be believed."""
+    """Read the accepted drops, none without a file; raises ``GateError`` for a malformed file."""
     try:
         with open_regular(path, most=MOST_BYTES) as file:
             data = parse_json(file.read())
@@ -181,7 +181,7 @@ def drop_of(
     on: str,
     run: str,
 ) -> AcceptedDrop:
-    """The entry that accepts what a line says; without a baseline it goes on from the former entry."""
+    """Return the accepted drop for a line; without a baseline it continues the former entry."""
     assert line.comparison.new is not None
     before = former.before if former is not None else None
     before = before if line.against is None else line.as_measured.baseline
@@ -217,7 +217,7 @@ class _Measured(NamedTuple):
 
 
 def _measured(line: BenchmarkComparison, saved: StoredResult | None) -> _Measured | None:
-    """The value of a line; None where it cannot be told without a comparison."""
+    """Return the value of a line; None if only a comparison could give it."""
     comparison = line.comparison
     if comparison.new is None:
         return None
@@ -248,7 +248,7 @@ def apply_accepted_drops(
     margin: float,
     further: Further,
 ) -> BenchmarkComparison:
-    """The line as the accepted drops leave it."""
+    """Return a line after the accepted drops are applied."""
     drop = next(
         (
             accepted
@@ -288,5 +288,5 @@ def apply_accepted_drops(
 
 
 def of_each(drops: Iterable[AcceptedDrop]) -> dict[tuple[str, str], AcceptedDrop]:
-    """The entries by benchmark and metric."""
+    """Return the accepted drops by benchmark and metric."""
     return {(drop.benchmark, drop.metric): drop for drop in drops}

@@ -67,7 +67,7 @@ class GateResult:
 
     @property
     def decision(self) -> str:
-        """The exit code in words."""
+        """Return the exit code in words."""
         words = {
             ExitCode.OK: "passed",
             ExitCode.WORSE: "failed",
@@ -78,8 +78,10 @@ class GateResult:
 
 
 def gate_json(gate: GateResult, text: str, code: int | None = None) -> dict[str, Any]:
-    """The plain form; ``text`` is the decision in a sentence, ``code`` the run's exit code, where it is not the
-    gate's."""
+    """Return a gate's result as JSON data.
+
+    ``text`` is the decision in a sentence; ``code`` is the run's exit code if it is not the gate's.
+    """
     exit_code = int(gate.exit_code) if code is None else code
     header = {"schema": SCHEMA, "decision": gate.decision, "exit_code": exit_code, "text": text}
     lines, pooled = (
@@ -100,7 +102,7 @@ def _seen_drop(line: BenchmarkComparison, alpha: float) -> float | None:
 
 
 def lines_from_json(plain: Mapping[str, Any], key: str = "lines") -> list[BenchmarkComparison]:
-    """The lines of the plain form, as they were; those of ``pooled`` by that key."""
+    """Return the lines from JSON data; those of ``pooled`` by that key."""
     return [line_of(row) for row in plain.get(key, ())]
 
 
@@ -111,5 +113,5 @@ def shown_lines(plain: Mapping[str, Any]) -> list[BenchmarkComparison]:
 
 
 def ordered(lines: tuple[BenchmarkComparison, ...]) -> list[BenchmarkComparison]:
-    """The most pressing first, else as they came."""
+    """Return the lines with the most urgent first, else in the given order."""
     return sorted(lines, key=lambda line: (not line.invalid, not line.fails, KINDS.index(line.kind)))
