@@ -196,8 +196,7 @@ def remove_run(options: argparse.Namespace) -> Output:
 
 
 def best_first(results: Sequence[StoredResult]) -> list[StoredResult]:
-    """Return the results by benchmark, those on most items first, of these the highest primary value; what is not
-    whole last."""
+    """Return the results by benchmark: complete ones first, then by items and score."""
     return sorted(
         results,
         key=lambda saved: (
@@ -211,7 +210,7 @@ def best_first(results: Sequence[StoredResult]) -> list[StoredResult]:
 
 
 def _find(output: Path, target: str) -> tuple[NamedBaseline | None, list[StoredResult]]:
-    """Return the baseline that a name or a run id means; raises ``GateError`` where it means nothing."""
+    """Return the baseline with a name or run id. Raises ``GateError`` for an unknown one."""
     target = run_id_of(target, output)
     name, results = find_named_results(target, output, ResultStore(output).find())
     if name is None and not results:
@@ -314,7 +313,7 @@ def save(store: ResultStore, candidate: CheckpointResults, now: float) -> None:
 
 
 def _imported(path: Path, table: ResultTable, store: ResultStore) -> Iterator[str]:
-    """Yield what was imported, and what of the file is doubtful."""
+    """Yield a line per imported result, then notes on doubtful parts of the file."""
     entries = [(name, entry) for candidate in table.candidates for name, entry in candidate.entries.items()]
     checkpoints = count(len(table.candidates), "checkpoint")
     benchmarks = ", ".join(dict.fromkeys(name for name, _ in entries))
@@ -360,7 +359,7 @@ def plan_add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def plan_run(options: argparse.Namespace) -> Output:
-    """Plan the gate of this folder's project, as the options change it. Raises ``HarnessError`` for a mistake."""
+    """Plan the gate of the project in the current folder. Raises ``HarnessError``."""
     from pytest_touchstone.reports.plan import plan_facts, render
 
     changes = {name: getattr(options, name) for name in ("baseline", "margin", "alpha")}
@@ -473,7 +472,7 @@ def _failed(
 
 
 def _author() -> str:
-    """Return the person's name as git knows them, else as the system does."""
+    """Return the user's name from git, else from the system."""
     with suppress(OSError):
         words = ["git", "var", "GIT_AUTHOR_IDENT"]
         done = subprocess.run(words, capture_output=True, text=True, errors="replace", check=False)

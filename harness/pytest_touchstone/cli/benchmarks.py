@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Output:
-    """List the benchmarks; those that are named with all there is to tell. Raises ``HarnessError``."""
+    """List benchmarks, with all details for named ones. Raises ``HarnessError``."""
     paths, names = [], []
     for name in options.names:
         path = Path(name) if Path(name).exists() else _package(name)
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> Output:
 
 
 def _package(name: str) -> Path | None:
-    """Return the folder of an installed package, as ``pytest --pyargs`` takes it; None for what is none."""
+    """Return the folder of an installed package, None for other names. Names are those of ``pytest --pyargs``."""
     if name in shipped_names() or not all(map(str.isidentifier, name.split("."))):
         return None
     try:
@@ -91,7 +91,10 @@ def _package(name: str) -> Path | None:
 
 
 def _of_config(path: Path, paths: Sequence[Path]) -> Output:
-    """List what a file of --eval-config enables; of one with faults each is a line, and the exit code is 4."""
+    """List the benchmarks that a file of --eval-config enables.
+
+    If the file has faults, each is a line, and the exit code is 4.
+    """
     specs = known_specs(paths)
     try:
         file, faults = checked(path, specs)
@@ -111,7 +114,7 @@ def _of_config(path: Path, paths: Sequence[Path]) -> Output:
 def _tasks(
     benchmarks: Sequence[ListedBenchmark], names: Sequence[str], groups: Mapping[str, str]
 ) -> TaskSelection:
-    """Return the choice that the names mean; raises ``HarnessError`` for a name that means none."""
+    """Return the task selection for names. Raises ``HarnessError`` for an unknown name."""
     try:
         tasks = TaskSelection.of(names, groups, [benchmark.spec.name for benchmark in benchmarks])
     except ValueError as error:
@@ -126,7 +129,7 @@ def _tasks(
 
 
 def _row(benchmark: ListedBenchmark, data: str | None, shots: int | None) -> dict[str, Any]:
-    """Return all there is to tell about a benchmark, as plain values; ``shots`` is what the names say of it."""
+    """Return all facts about a benchmark as plain values. ``shots`` overrides its number of few-shot examples."""
     spec, path = benchmark.spec, benchmark.path
     row_count, origin, missing, groups = _here(benchmark, data)
     published = spec.published.rows
@@ -154,7 +157,7 @@ def _row(benchmark: ListedBenchmark, data: str | None, shots: int | None) -> dic
 
 
 def _here(benchmark: ListedBenchmark, data: str | None) -> tuple[int | None, str, str, Sequence[str]]:
-    """Return the number of rows, where they come from, why there are none, and their groups."""
+    """Return the number of local rows, their origin, why there are none, and their groups."""
     spec = benchmark.spec
     groups = declared_groups(spec, None) or ()
     if data == HUB:
@@ -204,7 +207,7 @@ def _blocks(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def _told(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what there is to tell of a benchmark, with labels."""
+    """Yield the labelled facts about a benchmark."""
     yield "asks", ", ".join(row["asks"])
     yield "tags", ", ".join(row["tags"])
     yield "metrics", ", ".join(row["metrics"])
@@ -229,12 +232,12 @@ def _told(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def known_specs(paths: Sequence[Path]) -> list[Benchmark]:
-    """Return the shipped benchmarks and those of the paths; raises ``HarnessError``."""
+    """Return the bundled benchmarks and those in the paths. Raises ``HarnessError``."""
     return [benchmark.spec for benchmark in find_benchmarks([shipped_evals(), *paths])]
 
 
 def checked(path: Path, specs: Sequence[Benchmark]) -> tuple[EvalConfig, list[str]]:
-    """Return a file, and a line for each of its faults; raises ``ConfigFileError`` where nothing of it can be used."""
+    """Return a parsed eval config with a line per fault. Raises ``ConfigFileError`` for an unusable file."""
     file, faults = validate_eval_config(path, shipped_names() | {spec.name for spec in specs})
     if file is None:
         raise ConfigFileError(faults)
@@ -272,7 +275,7 @@ def rows_of(file: EvalConfig, specs: Sequence[Benchmark]) -> list[dict[str, Any]
 
 
 def table_of(file: EvalConfig, rows: Sequence[dict[str, Any]], notes: Sequence[str] = ()) -> str:
-    """Return what a file enables, and what it does not, as text."""
+    """Return the benchmarks that an eval config enables, and its notes, as text."""
     from pytest_touchstone.document import Facts, Part, Section, Table, render_text
     from pytest_touchstone.document.formatting import NOTHING
 

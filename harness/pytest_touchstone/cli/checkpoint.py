@@ -47,19 +47,19 @@ def show_add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def show_run(options: argparse.Namespace) -> Output:
-    """Return a table per checkpoint."""
+    """Show the properties of each checkpoint."""
     with CheckpointResources(lambda text: say(visible(text), sys.stderr)) as resources:
         checkpoints = rows(options.source, base_model=options.base_model, lasting=resources)
     return Output(checkpoints, "\n\n".join("\n".join(lines(row)) for row in checkpoints))
 
 
 def fetch_add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``checkpoint fetch``."""
+    """Add the arguments of ``checkpoint fetch``."""
     parser.add_argument("name", metavar="NAME", help="smollm2-135m")
 
 
 def fetch_run(options: argparse.Namespace) -> Output:
-    """Fetch it and report progress, with JSON on stderr."""
+    """Download a builtin checkpoint. With JSON the progress goes to standard error."""
     stream = sys.stderr if options.format == "json" else sys.stdout
     path = fetch(options.name, say=lambda text: print(text, file=stream))
     return Output({"name": options.name, "path": str(path)})
@@ -68,7 +68,7 @@ def fetch_run(options: argparse.Namespace) -> Output:
 def rows(
     source: str, *, base_model: str | None = None, lasting: CheckpointResources | None = None
 ) -> list[dict[str, Any]]:
-    """Return each of the checkpoints as a table of plain values. Raises ``CheckpointError``."""
+    """Return the properties of each checkpoint as plain values. Raises ``CheckpointError``."""
     specs = sorted(shipped_specs(shipped_names()), key=lambda spec: spec.name)
     tables = []
     for info in resolve(source, seq_len=None, base_model=base_model, lasting=lasting):
@@ -82,7 +82,7 @@ def rows(
 
 
 def lines(row: dict[str, Any]) -> Iterator[str]:
-    """Yield the table for people, without the values that are not known."""
+    """Yield the known properties of a checkpoint as lines of text."""
     hidden = (
         "takes_adapters",
         "cacheable",
@@ -115,7 +115,7 @@ def _facts(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _served(served: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the labels and texts about a server: what it is, how it is asked, and what it lacks."""
+    """Yield the labelled facts about a server: model, API, and limits."""
     supports = capabilities_from_plain(served["abilities"])
     scores = {"prompt_logprobs": "by token ids with prompt_logprobs", "echo": "by token ids with echo"}
     texts = (
@@ -223,7 +223,7 @@ def noise_run(options: argparse.Namespace) -> Output:
 
 
 def diff_run(options: argparse.Namespace) -> Output:
-    """Measure the distance. Raises ``HarnessError`` for a mistake."""
+    """Measure how far two checkpoints differ. Raises ``HarnessError``."""
     names = (
         "text",
         "dtype",
@@ -299,7 +299,7 @@ def _text(divergence: Fidelity, verdicts: dict[str, dict[str, Any]]) -> str:
 
 
 def _number(value: float | None) -> str:
-    """Return four digits: a divergence may be a millionth."""
+    """Return a number with four significant digits."""
     return "-" if value is None else f"{value:.4g}"
 
 

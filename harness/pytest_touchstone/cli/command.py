@@ -44,7 +44,7 @@ Text: TypeAlias = str | Callable[[], str]
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The findings of a command: ``data`` for JSON, ``text`` for people (nothing is printed for an empty one)."""
+    """The output of a command: ``data`` for JSON, ``text`` for people. Nothing is printed for an empty text."""
 
     data: Any
     text: Text = ""
@@ -89,9 +89,9 @@ def _call(dotted_name: str, argument: Any) -> Any:
 
 
 def _ours(name: str, group: str, text: str, where: str = "", **more: Any) -> Command:
-    """Return a command whose functions are imported when it is used: ``--help`` must not wait for all of them.
+    """Return a command of this package. Functions are imported on use, so that ``--help`` is fast.
 
-    ``where`` is their module, with the beginning of their names after a colon.
+    ``where`` is the module, with the prefix of the function names after a colon.
     """
     module, _, prefix = (where or name).partition(":")
     add_arguments, run = (
@@ -200,7 +200,7 @@ def run_command(arguments: Sequence[str]) -> int:
 
 
 def shown(output: Output, options: argparse.Namespace) -> str:
-    """Return what is printed."""
+    """Return the output of a command in the requested format."""
     form = getattr(options, "format", None) or TEXT
     if form == "json":
         return visible_json(json.dumps(output.data, ensure_ascii=False, indent=2, default=str))
@@ -211,18 +211,18 @@ def shown(output: Output, options: argparse.Namespace) -> str:
 
 
 def say(text: str, stream: TextIO | None = None, end: str = "\n") -> None:
-    """Print a text; in a job's log no line of it is a command."""
+    """Print a text. In a CI log no line of the text acts as a workflow command."""
     print(harmless(text) if is_log() else text, file=stream or sys.stdout, end=end)
 
 
 def terminal() -> tuple[int, bool]:
-    """Return the width of the terminal, and whether it wants colours."""
+    """Return the terminal's width, and whether to use colours."""
     color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     return shutil.get_terminal_size((100, 24)).columns, color
 
 
 def parser_for(arguments: Sequence[str]) -> Parser:
-    """Return the parser of all commands, of which those that are named have their arguments."""
+    """Return the parser of all commands. Only the named ones have their arguments."""
     parser = Parser(prog="touchstone", description="results of benchmarks run with pytest")
     parser.add_argument("--version", action="version", version=f"pytest-touchstone {__version__}")
     ours = {command.name for command in COMMANDS}
@@ -236,7 +236,7 @@ def parser_for(arguments: Sequence[str]) -> Parser:
 
 
 def _add(commands: Sequence[Command], parser: Parser, arguments: Sequence[str]) -> None:
-    """Add the commands; only those that are named get arguments, for which their modules are imported."""
+    """Add the commands to a parser. Only the named ones are imported and get arguments."""
     lines = []
     for group in dict.fromkeys(command.group for command in commands):
         members = [command for command in commands if command.group == group]
@@ -266,7 +266,7 @@ def _add(commands: Sequence[Command], parser: Parser, arguments: Sequence[str]) 
 
 
 def _installed() -> list[Command]:
-    """Return the commands of other packages, by name; raises ``HarnessError`` for an entry point that is no command."""
+    """Return the commands of other packages by name. Raises ``HarnessError`` for an invalid entry point."""
     commands = []
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
         try:
@@ -293,7 +293,7 @@ def add_output(parser: argparse.ArgumentParser) -> None:
 
 
 def add_language(parser: argparse.ArgumentParser) -> None:
-    """Add ``--language``, of what is drawn for a terminal."""
+    """Add ``--language``, the language of text output."""
     text = "the language of headings, verdicts and advice: %(choices)s (default: en)"
     parser.add_argument("--language", choices=languages(), default=ENGLISH, metavar="NAME", help=text)
 
@@ -306,7 +306,7 @@ def add_items(
 
 
 def add_target(parser: argparse.ArgumentParser, text: str, metavar: str = "DIR") -> None:
-    """Add ``-o``, what is written; ``text`` is its help."""
+    """Add ``-o``, the path to write to; ``text`` is the help."""
     parser.add_argument("-o", dest="to", type=Path, metavar=metavar, help=text)
 
 
@@ -337,7 +337,7 @@ def add_value(
     default: str | None = None,
     **limits: Any,
 ) -> None:
-    """Add an option whose value ``parse`` makes of its text, as ``core.settings.read_as`` does."""
+    """Add an option with a value that ``parse`` reads, as ``core.settings.read_as`` does."""
 
     def read(value: str) -> Any:
         return read_as(flag, value, parse, **limits)
@@ -364,7 +364,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 
 def run_folder(options: argparse.Namespace, *files: str) -> Path:
-    """Return the folder of the run that is named, by path, by id, or as ``last``; it has one of the ``files``.
+    """Return the folder of a run that has one of the ``files``. The run is named by path, by id or as ``last``.
 
     Raises ``HarnessError``.
     """
@@ -384,15 +384,16 @@ SENTENCES: Final = (
 
 
 class Parser(argparse.ArgumentParser):
-    """The parser of a command, or of a group with ``commands``; with ``takes_rest`` unknown arguments are kept, as
-    ``rest``."""
+    """The parser of a command, or of a group with ``commands``.
+
+    With ``takes_rest``, unknown arguments are kept in ``rest``.
+    """
 
     commands: Sequence[str] = ()
     takes_rest: bool = False
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse as argparse does, but refuse what is unknown here, where the known options are; without any argument
-        a group shows its help."""
+        """Parse as argparse does, but reject unknown arguments. A group without arguments prints its help."""
         if self.commands and not args:
             self.print_help()
             self.exit()

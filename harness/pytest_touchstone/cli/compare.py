@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> Output:
 
 
 def flips_of(pair: PairComparison, most: int) -> Flips:
-    """Return the first items gained and lost of each benchmark that was compared by its items, so many of each."""
+    """Return the first gained and lost items of each benchmark that was compared by items."""
     flips: dict[str, list[Flip]] = {}
     for name, line in pair.judged.items():
         if line.flips is None or line.is_unchanged:
@@ -121,7 +121,7 @@ def flips_of(pair: PairComparison, most: int) -> Flips:
 
 
 def rate(text: str, *, zero: bool = False) -> float:
-    """Return a share below 1, above 0 or, with ``zero``, from 0. Raises ``ValueError``."""
+    """Parse a proportion below 1, above 0 or, with ``zero``, from 0. Raises ``ValueError``."""
     value = number_of(text)
     if value is None or not (0 < value < 1 or (zero and value == 0)):
         raise ValueError(f"a number {'from' if zero else 'above'} 0, and below 1: 0.01, or 1%, is one point")

@@ -67,7 +67,7 @@ OF_FILES: Final = ("to", "checkpoint", "no_samples", "model_id", "source", "data
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Write the files, or send what a tracker lacks; raise ``HarnessError`` where that cannot be."""
+    """Write the files, or send what a tracker lacks. Raises ``HarnessError``."""
     source = run_folder(options, SUMMARY)
     tracker = {tracker.name: tracker for tracker in trackers()}.get(options.format)
     useless = ("project",) if tracker is None else OF_FILES

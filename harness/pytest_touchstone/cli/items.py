@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Show items; raises ``HarnessError`` for a name that the run does not have."""
+    """Show items. Raises ``HarnessError`` for a name that does not occur in the run."""
     if options.n is not None and (not options.n.isdecimal() or int(options.n) < 1):
         raise HarnessError(f"invalid -n {options.n!r}: expected a whole number from 1 up")
     folder = run_folder(options, "collected.json")
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> Output:
 
 
 def check_name(option: str, name: str | None, names: Collection[str]) -> None:
-    """Raise ``HarnessError`` for a name that the run does not have."""
+    """Raise ``HarnessError`` for a name that does not occur in the run."""
     if name is not None and name not in names:
         near = did_you_mean(name, names) or f"there are {join_names(sorted(names))}"
         raise HarnessError(f"{option} {name}: not in this run; {near.rstrip()}")

@@ -115,7 +115,7 @@ def _plan(options: argparse.Namespace) -> GateConfig | None:
 
 
 def _summary(merged: Merged, parts: Sequence[ShardRun], plan: GateConfig | None) -> Summary:
-    """Write the results of the merged run, and return them; they are saved for later runs only if they are whole."""
+    """Write and return the results of the merged run. Only a complete run is saved for later runs."""
     results = RunResults(RunDirectory(merged.folder))
     shards = []
     for shard in parts:

@@ -48,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Translate a command line or a config; what has no counterpart is named. Raises ``HarnessError``."""
+    """Translate a command line or a config of lm-evaluation-harness. Raises ``HarnessError``."""
     words = [word for word in options.words if word != "--"]
     if len(words) == 1 and Path(words[0]).suffix in YAML:
         command, notes = translate(read_config(Path(words[0])))
@@ -82,7 +82,7 @@ SHORT: Final = {
 
 
 def options_of(words: Sequence[str]) -> dict[str, list[str]]:
-    """Return the options with their values, none for switches; words that belong to none have the name ''."""
+    """Parse a command line into options with their values. Switches have none; stray words are under ''."""
     values: dict[str, list[str]] = {}
     name = ""
     for word in words:
@@ -97,7 +97,7 @@ def options_of(words: Sequence[str]) -> dict[str, list[str]]:
 
 
 def read_config(path: Path) -> Given:
-    """Return the options that a config of lm_eval has. Raises ``HarnessError``."""
+    """Return the options in a config of lm-evaluation-harness. Raises ``HarnessError``."""
     import yaml
 
     def text(value: Any) -> str:
@@ -201,8 +201,10 @@ SHIPPED_WHOLE: Final = "humaneval"
 
 
 def translate(given: Given) -> tuple[list[str], list[str]]:
-    """Return our command for the options of lm-evaluation-harness, and lines about what differs. Raises
-    ``HarnessError``."""
+    """Return the touchstone command for options of lm-evaluation-harness, with notes on differences.
+
+    Raises ``HarnessError`` if no task has a counterpart.
+    """
     if config := "".join(given.get("config", ())):
         given = (
             {**read_config(Path(config)), **given}
@@ -246,8 +248,10 @@ def translate(given: Given) -> tuple[list[str], list[str]]:
 
 
 def tasks_of(names: Iterable[str], *, shots: bool) -> tuple[list[str], list[str]]:
-    """Return what ``--tasks`` takes for names of lm-evaluation-harness, and lines about those that it lacks; with
-    ``shots`` the command gives a number of few-shot examples for all."""
+    """Return the terms of ``--tasks`` for task names of lm-evaluation-harness, with notes on missing ones.
+
+    With ``shots`` the command has a number of few-shot examples for all tasks.
+    """
     shipped = shipped_names()
     terms: list[str] = []
     notes: list[str] = []
@@ -267,8 +271,10 @@ def tasks_of(names: Iterable[str], *, shots: bool) -> tuple[list[str], list[str]
 
 
 def _limit_of_texts(names: Sequence[str], notes: list[str]) -> list[str]:
-    """Return the option for the length of texts that lm-evaluation-harness has for its tasks, where it differs from
-    ours and is one; else a line says so."""
+    """Return the option for the token limit that lm-evaluation-harness sets for its tasks.
+
+    Tasks with different limits get a note instead.
+    """
     limits = {name: NEW_TOKENS[name] for name in names if name in NEW_TOKENS}
     if len(limits) == len(names) and len(set(limits.values())) == 1:
         return ["--eval-max-new-tokens", str(limits[names[0]])]
@@ -279,7 +285,7 @@ def _limit_of_texts(names: Sequence[str], notes: list[str]) -> list[str]:
 
 
 def _parts(name: str, value: str, model: str, notes: list[str]) -> list[str]:
-    """Return the options for the parts of an option; a line says which part has none."""
+    """Return the options for a ``NAME=VALUE,...`` argument. Parts without a counterpart get a note."""
     arguments = dict(argument.partition("=")[::2] for argument in value.split(",") if argument)
     words = ["--wandb"] if name == "wandb_args" else []
     if name == "model_args" and (adapter := arguments.pop("peft", arguments.pop("lora_local_path", None))):

@@ -66,7 +66,7 @@ list_add_arguments = add_output
 
 
 def list_run(options: argparse.Namespace) -> Output:
-    """Print a row per run, the newest last; one that cannot be read has a line on standard error."""
+    """Print a row per run, the newest last. Unreadable runs have a line on standard error."""
     paths = [path for file in (SUMMARY, COLLECTED) for path in files_of_runs(options.output, file)]
     summaries = []
     for folder in sorted(set(map(run_of, paths))):
@@ -103,7 +103,7 @@ def _began(summary: Summary) -> float:
 
 
 def _state(summary: Summary) -> str:
-    """Return whether a run goes on or was stopped, else the gate's decision, and what went wrong."""
+    """Return the state of a run: in progress, stopped, or the gate's decision and faults."""
     gate, folder = summary.gate or {}, Path(summary.directory)
     if summary.stopped or not ended(folder):
         return "stopped" if ended(folder) or not goes_on(folder, time.time()) else "running"
@@ -118,7 +118,7 @@ def _state(summary: Summary) -> str:
 
 
 def _list(summaries: Sequence[Summary]) -> str:
-    """Return a line per run, by the time at which they began, in the width of the terminal as far as that can be."""
+    """Return a row per run in order of start, fitted to the terminal."""
     rows = [HEADER]
     for summary in sorted(summaries, key=_began):
         row, sums, state = _row(summary), totals(summary), _state(summary)
@@ -189,7 +189,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Show or write it. Raises ``HarnessError`` where a run cannot be read, or the file not be written."""
+    """Show a report or write its file. Raises ``HarnessError`` if a run or file is inaccessible."""
     if options.format is None and (options.to is not None or options.open):
         options.format = "html"
     if options.format == "html":
@@ -218,7 +218,7 @@ def _table(options: argparse.Namespace) -> Output:
 
 
 def _report(options: argparse.Namespace) -> Output:
-    """Return the report that the end of the run printed, in the width of today's terminal."""
+    """Return the report of a finished run, in the width of the current terminal."""
     if len(options.targets) > 1:
         raise HarnessError(
             f"{len(options.targets)} runs: this form is of one; several have a table (--format markdown or latex) and "
@@ -238,7 +238,7 @@ def _report(options: argparse.Namespace) -> Output:
 
 
 class PageTarget(NamedTuple):
-    """A run, or one of its checkpoints; ``checkpoint`` is empty for all of them."""
+    """A run, or one of its checkpoints; ``checkpoint`` is empty for the whole run."""
 
     folder: Path
     summary: Summary
@@ -246,7 +246,7 @@ class PageTarget(NamedTuple):
 
 
 def _page(options: argparse.Namespace) -> Output:
-    """Make the page of what is named; with ``--open`` that of one run need not be made if it is there."""
+    """Write the page of runs or checkpoints. With ``--open`` the existing page of a single run is enough."""
     from pytest_touchstone.reports.page.builder import comparison_page, run_page
 
     targets = [_target(text, options.output) for text in options.targets]
@@ -274,7 +274,7 @@ def _page(options: argparse.Namespace) -> Output:
 
 
 def _target(text: str, output: Path) -> PageTarget:
-    """Return the run, or the checkpoint of one, that a text names; raises ``HarnessError`` where there is none."""
+    """Return the run or checkpoint that a text names. Raises ``HarnessError``."""
     address = locate_results(text, output)
     run_id, name = address if address is not None else (*re.split("[#:]", text, maxsplit=1), "")[:2]
     folder = find_run(run_id, output, SUMMARY)
@@ -286,7 +286,7 @@ def _target(text: str, output: Path) -> PageTarget:
 
 
 def _check_apart(targets: Sequence[PageTarget], named: str) -> None:
-    """Raise ``HarnessError`` where a run or a checkpoint is named twice, or as a part of another."""
+    """Raise ``HarnessError`` if targets overlap, such as a run and one of its checkpoints."""
     for index, target in enumerate(targets):
         for other in targets[:index]:
             if os.path.realpath(target.folder) != os.path.realpath(other.folder):

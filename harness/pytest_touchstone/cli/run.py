@@ -75,8 +75,11 @@ def run(options: argparse.Namespace) -> Output:
 
 
 def joined(words: Sequence[str]) -> list[str]:
-    """Return the words with values joined to our options: pytest takes values that are paths for what to run, finds
-    its root folder from them, and so neither the project's settings nor its conftest."""
+    """Return the arguments with option values joined by ``=``.
+
+    Pytest would take separate values that are paths for files to run. It would find its root folder from them, and miss
+    the project's settings and its conftest.
+    """
     rows = (row for row in settings_table().values() if row.option and row.action != "switch")
     flags = {SET} | {flag for row in rows for flag in (row.flag, row.long_flag)}
     arguments: list[str] = []

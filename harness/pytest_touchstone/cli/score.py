@@ -65,7 +65,7 @@ OPTIONS: Final = {
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Score what is named. Raises ``HarnessError`` for a mistake."""
+    """Score a run, a file of samples or the recorded cases. Raises ``HarnessError``."""
     kind, work = "a run", _rescored
     if options.verdicts or options.cases is not None:
         kind, work = "verdicts", _compared
@@ -85,13 +85,13 @@ def run(options: argparse.Namespace) -> Output:
 
 @dataclass(slots=True)
 class Rescored:
-    """The results of a run by today's scorers.
+    """The results of a run by the current scorers.
 
-    ``changes`` are the items whose scores differ from before: by name, before and now (None where there is no such
-    score now). ``added`` are the scores that the run did not have, each with the number of its items; ``means`` has, by
-    benchmark and primary score, the mean before and now over the items scored both times; ``temperatures`` that of
-    ``p_right``, by benchmark. ``records`` has every item of the run as it is now; one that could not be scored again is
-    in error.
+    ``changes`` are items with different scores: by name, before and now (None if the score no longer exists). ``added``
+    are scores that the run did not have, with their number of items. ``means`` has, by benchmark and primary score, the
+    mean before and now over the items scored both times; ``temperatures`` the fitted temperature of ``p_right`` by
+    benchmark. ``records`` has every item with its current scores; items that could not be scored again have the status
+    error.
     """
 
     items: int = 0
@@ -104,14 +104,14 @@ class Rescored:
 
 
 class ScoreChange(NamedTuple):
-    """An item whose scores differ from before."""
+    """An item with scores that differ from the recorded ones."""
 
     item: str
     scores: dict[str, tuple[float, float | None]]
 
 
 def _rescored(options: argparse.Namespace) -> Output:
-    """Print today's scores beside those of the run, and write them where that is asked for."""
+    """Compare current scores with the recorded ones, and write the new ones on request."""
     folder, target = run_folder(options, "run.json"), options.to
     if target is not None:  # results are never replaced
         if target.is_file() or (target.is_dir() and (target.suffix == CSV or any(target.iterdir()))):
@@ -144,7 +144,10 @@ def _rescored(options: argparse.Namespace) -> Output:
 
 
 def _write(target: Path, folder: Path, scored: Rescored) -> None:
-    """Write a table, or a run's folder with a journal, which all commands read and no later run takes scores from."""
+    """Write a table, or a run folder with a journal.
+
+    Commands read the folder, but later runs reuse no scores from it.
+    """
     if target.suffix == CSV:
         write_atomic(target, results_csv(summary_of(folder, scored.records)))
         return
@@ -214,7 +217,10 @@ TOLERANCE: Final = 1e-9
 
 
 def _compared(options: argparse.Namespace) -> Output:
-    """Return the differences between a file's verdicts and the recorded ones; without a file, what is recorded."""
+    """Return the differences between the verdicts of a file and the recorded ones.
+
+    Without a file, return the recorded cases.
+    """
     if options.cases is not None:
         rows = [
             {"scorer": options.cases, "gold": case["gold"], "output": case["output"]}
@@ -243,7 +249,7 @@ def scorers() -> list[str]:
 
 
 def cases(scorer: str) -> list[dict[str, Any]]:
-    """Return the recorded cases of a scorer; raises ``DataError`` for a name that the kit does not have."""
+    """Return the recorded cases of a scorer. Raises ``DataError`` for an unknown name."""
     if scorer not in scorers():
         raise DataError(f"no scorer {scorer!r} in the kit; there are {', '.join(scorers())}")
     return [line.data for line in read_lines(_folder() / f"{scorer}.jsonl")]

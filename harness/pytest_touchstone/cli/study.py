@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Read everything that is named and report on it. Raises ``HarnessError`` for a mistake."""
+    """Report on all given runs and checkpoints. Raises ``HarnessError``."""
     # Before numpy is imported: its matrices here are small, and threads that wait for each other cost more.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     if options.to is not None and (why := unwritable(options.to)) is not None:
@@ -97,8 +97,7 @@ def run(options: argparse.Namespace) -> Output:
 
 
 def read_study(what: Sequence[str], output: Path, **more: Any) -> Study:
-    """Return the study of what is named, with the composites and series of this folder's project. Raises
-    ``HarnessError``."""
+    """Return the study of the given names, with the project's composites and series. Raises ``HarnessError``."""
     project = Path("pyproject.toml")
     composites, series = project_composites(project), project_series(project)
     enabled = gc.isenabled()
@@ -119,7 +118,7 @@ def best_add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def best_run(options: argparse.Namespace) -> Output:
-    """Say which checkpoint is best. Raises ``HarnessError`` for a mistake."""
+    """Name the best checkpoint. Raises ``HarnessError``."""
     from pytest_touchstone.document import render_markdown, render_text
     from pytest_touchstone.reports.best import benchmarks_of, best_line, best_sections, cost_facts
 
@@ -141,7 +140,7 @@ def best_run(options: argparse.Namespace) -> Output:
 
 
 def _place(text: str) -> float:
-    """Return a step or an epoch. Raises ``ArgumentTypeError`` for what is none."""
+    """Parse a step or an epoch. Raises ``ArgumentTypeError``."""
     with suppress(ValueError):
         if 0 < (position := float(text)) < math.inf:
             return position
@@ -149,7 +148,7 @@ def _place(text: str) -> float:
 
 
 def _chosen(sections: Sequence[Section], options_given: Sequence[str]) -> Sequence[Section]:
-    """Return the sections that are asked for, all where none is. Raises ``HarnessError`` for one that there is not."""
+    """Return the requested sections, all by default. Raises ``HarnessError`` for an unknown one."""
     names = [name for text in options_given for name in text.split(",")]
     keys = [section.key for section in sections]
     for name in names:
@@ -162,7 +161,7 @@ def _chosen(sections: Sequence[Section], options_given: Sequence[str]) -> Sequen
 
 
 def _pictures(options: argparse.Namespace, study: Study) -> tuple[list[Path], list[str]]:
-    """Draw what is asked for, as PNG where that can be; return the paths, and a line about them."""
+    """Draw the requested pictures, as PNG if possible; return the paths and a message."""
     from pytest_touchstone.reports.plots import bar_pictures, study_pictures, svg
     from pytest_touchstone.reports.png import available, png
 

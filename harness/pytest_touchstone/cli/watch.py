@@ -127,7 +127,7 @@ def run(options: argparse.Namespace) -> Output:
 
 @contextmanager
 def _locked(plan: Plan) -> Iterator[int]:
-    """Hold the lock of a watch, and give its descriptor; wait while another watch, or a run, has it."""
+    """Hold the lock of a watch and yield its descriptor. Another watch or run must release it first."""
     plan.output.mkdir(parents=True, exist_ok=True)
     with (plan.output / f".{plan.name}.lock").open("a") as file:
         try:
@@ -151,7 +151,7 @@ def tell(text: str) -> None:
 
 
 def until(text: str) -> tuple[str, float]:
-    """Return "step" with a number, or "idle" with seconds. Raises ``argparse.ArgumentTypeError``."""
+    """Parse the end of a watch: "step" with a number, or "idle" with seconds. Raises ``ArgumentTypeError``."""
     name, _, value = text.partition("=")
     if name == "step" and value.isdecimal():
         return name, int(value)
@@ -164,9 +164,10 @@ def until(text: str) -> tuple[str, float]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a watch was asked for: its own ``options``, and what follows from all of them.
+    """The plan of a watch, derived from its ``options``.
 
-    ``name`` is ``watch-SERIES-KEY``, ``words`` what each run is given, ``settings`` those that hold for its runs.
+    ``name`` is ``watch-SERIES-KEY``, ``words`` are the arguments of each run, ``settings`` the resolved settings of its
+    runs.
     """
 
     options: argparse.Namespace
@@ -235,7 +236,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
 
 
 def _settings(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
-    """Return the values of our settings among the options of a run, and the other words. Raises ``OptionError``."""
+    """Return the settings among the arguments of a run, and the other arguments. Raises ``OptionError``."""
     parser = Parser(prog="touchstone watch", add_help=False, allow_abbrev=False)
     parser.takes_rest = True
     rows = {name: row for name, row in settings_table().items() if row.option and not row.key}
@@ -302,7 +303,7 @@ class Watch:
         tell(f"page     {shown_path(self.plan.page)}")
 
     def go_on(self) -> int:
-        """Score what comes until the end; return the exit code."""
+        """Score checkpoints as they arrive until the watch ends, and return the exit code."""
         while True:
             waiting = self._waiting()
             if waiting:
@@ -319,7 +320,7 @@ class Watch:
             time.sleep(self.plan.options.poll)
 
     def code(self) -> int:
-        """Return the exit code of what was found so far."""
+        """Return the exit code for the alerts so far."""
         if any(finding.worse and finding.gated for finding in self.findings.values()):
             return ExitCode.WORSE
         if self.given_up or any(finding.invalid for finding in self.findings.values()):
@@ -327,7 +328,7 @@ class Watch:
         return ExitCode.OK
 
     def last_line(self, how: str, more: str = "") -> str:
-        """Return what was done, in a line."""
+        """Return a summary of the watch in a line."""
         worse = sum(finding.worse for finding in self.findings.values())
         parts = [f"{count(len(self.findings), 'checkpoint')} scored"]
         parts += [f"{worse} worse"] if worse else []
@@ -335,7 +336,7 @@ class Watch:
         return f"{how}: {', '.join(parts)}{more}"
 
     def _waiting(self) -> list[CompletedCheckpoint]:
-        """Return the whole checkpoints that are not scored yet, the newest first."""
+        """Return the complete checkpoints that are not scored yet, the newest first."""
         self._take_all()
         arrivals = self.arrivals.look(time.monotonic())
         if (steps := self.plan.settings.get("steps")) is not None:
@@ -352,7 +353,7 @@ class Watch:
         return f"{self.plan.name}-{file_name(arrival.path.name)[:58]}-{arrival.stamp}"
 
     def _take_all(self) -> None:
-        """Take the findings of runs that an earlier watch began, or another one now, in the order of their ends."""
+        """Take the alerts of runs by other or earlier watches, in order of completion."""
         written = {}
         for path in self.plan.output.glob(f"{glob.escape(self.plan.name)}-*/{SUMMARY}"):
             with suppress(OSError):  # another watch may have dropped it just now
@@ -361,7 +362,7 @@ class Watch:
             self._take(folder)
 
     def _take(self, folder: Path) -> None:
-        """Take a run's findings, if there are any, and tell them where that was not done."""
+        """Take the alert of a run, and announce each alert only once."""
         summary = _scored(folder)
         if summary is None:
             return
@@ -440,7 +441,7 @@ class Watch:
             self.given_up += 1
 
     def show(self, state: str, reload: int | None = RELOAD) -> None:
-        """Write the page: what is known so far, and what is done just now."""
+        """Write the page with all results so far and the current state."""
         from pytest_touchstone.reports.page.builder import live_page
         from pytest_touchstone.study.sections import sections_of
 
@@ -466,7 +467,7 @@ class Watch:
 
 
 def _scored(folder: Path) -> Summary | None:
-    """Return the summary of a run that has come to its end and scored something."""
+    """Return the summary of a finished run with scores, else None."""
     with suppress(HarnessError):
         if ended(folder) and not (summary := load_summary(folder)).stopped:
             return summary if any(result.scored for result in wholes(summary)) else None
@@ -474,7 +475,7 @@ def _scored(folder: Path) -> Summary | None:
 
 
 def _drop(folder: Path) -> None:
-    """Remove a run of which nobody knows what it has scored, with its saved results."""
+    """Remove a run with unknown progress, and its saved results."""
     store = ResultStore(folder.parent)
     for saved in store.find():
         if saved.run_id == folder.name:
@@ -483,7 +484,7 @@ def _drop(folder: Path) -> None:
 
 
 def _error(log: IO[bytes]) -> str:
-    """Return the line of a run's output that says why it failed."""
+    """Return the last error line in a run's output."""
     log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL))
     lines = [one_line(line) for line in log.read().decode("utf-8", "replace").splitlines() if line.strip()]
     errors = [line for line in lines if re.match(r"ERROR: |touchstone: |\w+Error\b", line)]

@@ -28,9 +28,10 @@ COMMAND_SECONDS: Final = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointAlert:
-    """The line of a checkpoint, and whether the training got ``worse``, or nothing can be said (``invalid``).
+    """The line about a checkpoint of a training, and whether the training got worse.
 
-    ``gated``: the exit code depends on it. ``facts`` are what is told of a worse checkpoint, by name.
+    ``invalid`` means that the result decides nothing, ``gated`` that the exit code depends on it. ``facts`` are passed
+    to commands about a worse checkpoint, by name.
     """
 
     text: str
@@ -41,16 +42,21 @@ class CheckpointAlert:
 
 
 def checkpoint_alert(summary: Summary, others: Mapping[str, Mapping[str, Any]]) -> CheckpointAlert:
-    """Return what a run says of its checkpoint. ``others`` are those of the runs of its training, with path and step.
+    """Return the alert for the checkpoint of a run.
 
-    The newest is scored first, and an older one compared with it: where that is below a later one the training has got
-    better since, and where it is better than the best later one, that one is worse.
+    The newest checkpoint is scored first, and older ones are compared with it. An older checkpoint below a later one
+    means that the training improved. If it is better than the best later one, the later one is worse.
+
+    Args:
+        summary: The run of the checkpoint.
+        others: The checkpoints of other runs of the training by run id, with path and step.
+
     """
     checkpoint, gate = summary.checkpoints[0], summary.gate or {}
     step = checkpoint.get("step")
 
     def later(line: BenchmarkComparison) -> Mapping[str, Any] | None:
-        """Return the checkpoint that a line compares with, if it is a later one."""
+        """Return the checkpoint that a line compares with, None if earlier."""
         other = None if line.against is None else others.get(line.against.run_id)
         if other is None or other.get("step") is None or step is None:
             return None
@@ -85,7 +91,10 @@ def checkpoint_alert(summary: Summary, others: Mapping[str, Mapping[str, Any]]) 
 
 
 def _score(summary: Summary, line: BenchmarkComparison | None, lines: int) -> str:
-    """Return benchmark, value and interval: those of a line (``+1``: of two), else of the first result."""
+    """Return benchmark, score and interval of a line, or without one of the first result.
+
+    ``+1`` stands for a further line.
+    """
     more = f" +{lines - 1}" if lines > 1 else ""
     for result in wholes(summary):
         metric = result.metrics[result.primary] if line is None else result.metrics.get(line.metric)
@@ -95,7 +104,7 @@ def _score(summary: Summary, line: BenchmarkComparison | None, lines: int) -> st
 
 
 def _verdict(line: BenchmarkComparison, *, later: bool) -> str:
-    """Return a verdict in a few words of plain English."""
+    """Return a verdict in a few words."""
     other = line.against.checkpoint if line.against is not None else "the best"
     words = {
         "worse": f"WORSE than {other}",
@@ -116,7 +125,7 @@ def _verdict(line: BenchmarkComparison, *, later: bool) -> str:
 
 
 def warn(finding: CheckpointAlert, commands: Sequence[str], stop_file: Path | None) -> Iterator[str]:
-    """Write the stop file and tell commands of a worse checkpoint; give a line for each that failed."""
+    """Write the stop file and run the commands for a worse checkpoint. Yield a line per failure."""
     if stop_file is not None:
         try:
             write_atomic(stop_file, f"{one_line(finding.text)}\n")
@@ -128,7 +137,10 @@ def warn(finding: CheckpointAlert, commands: Sequence[str], stop_file: Path | No
 
 
 def _call(command: str, facts: Mapping[str, str]) -> str:
-    """Run a command in a shell; return what went wrong, if anything. What it is told is never part of the command."""
+    """Run a shell command and return the failure, empty for success.
+
+    Facts are environment variables, never part of the command.
+    """
     variables = {f"WATCH_{name.upper()}": value for name, value in facts.items()}
     process = subprocess.Popen(
         command, shell=True, env=os.environ | variables, stdin=subprocess.DEVNULL, start_new_session=True
@@ -143,7 +155,7 @@ def _call(command: str, facts: Mapping[str, str]) -> str:
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process with all that it has started."""
+    """Kill a process and all its children."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -28,7 +28,7 @@ from pytest_touchstone.study.selection_bias import selection_estimates, standing
 
 
 def in_summary(summary: Summary) -> list[Standing]:
-    """Return the standings of a run's checkpoints; results of former versions have those that are told."""
+    """Return the leaders of a run as standings. Results of former versions have only the significant ones."""
     former: dict[str, Any] = {"benchmark": "", "metric": "", "checkpoint": "", "of": 2, "told": True}
     former |= {"rival": "", "p": None, "tied": False, "rivals": (), "worse": ()}
     rows = [{name: row.get(name, default) for name, default in former.items()} for row in summary.leaders]
@@ -36,15 +36,17 @@ def in_summary(summary: Summary) -> list[Standing]:
 
 
 def best_of_run(summary: Summary) -> str:
-    """Return who is best in a run of several checkpoints, in a sentence."""
+    """Name the best checkpoint of a run in a sentence."""
     names = [result.benchmark for result in wholes(summary)]
     several = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     return best_line(in_summary(summary), several)
 
 
 def best_line(standings: Sequence[Standing], benchmarks: Iterable[str] = ()) -> str:
-    """Return who is best in a sentence; empty without standings. ``benchmarks`` are all that there are: those without a
-    standing are named."""
+    """Name the best checkpoint in a sentence, empty without standings.
+
+    Of ``benchmarks``, those without a standing are listed.
+    """
     compared = {row.benchmark for row in standings if row.benchmark != ALL and row.metric != COMPOSITE}
     if not compared:
         return ""
@@ -65,7 +67,7 @@ def best_line(standings: Sequence[Standing], benchmarks: Iterable[str] = ()) -> 
 
 
 def verdicts_of(standings: Sequence[Standing]) -> dict[str, str]:
-    """Return each checkpoint that was compared with the best one, and what was found."""
+    """Return each checkpoint that was compared with the best one, with its verdict."""
     best = best_checkpoint(standings)
     if best is None:
         return {}
@@ -75,7 +77,7 @@ def verdicts_of(standings: Sequence[Standing]) -> dict[str, str]:
 
 
 def _sentence(best: Standing) -> str:
-    """Return who is best, and from whom that is not told."""
+    """Name the best checkpoint and the rivals that do not differ significantly."""
     rivals = f"cannot be told from {join_names(best.rivals or (best.rival,), 3)}{_p(best)}"
     if best.benchmark == ALL:
         if best.tied:
@@ -100,13 +102,13 @@ def _p(standing: Standing) -> str:
 
 
 def benchmarks_of(study: Study) -> list[str]:
-    """Return the benchmarks that more than one checkpoint has."""
+    """Return the benchmarks that several checkpoints have results on."""
     names = [name for point in study.points for name in point.candidate.entries]
     return [name for name in dict.fromkeys(names) if names.count(name) > 1]
 
 
 def best_sections(study: Study) -> list[Section]:
-    """Return the sentence, a line per benchmark and composite, and what the choice costs."""
+    """Return the summary, a row per benchmark and composite, and the selection bias."""
     standings, costs = study.once(standings_in), study.once(selection_estimates)
     rows = [_best_row(study, row) for row in standings if row.benchmark != ALL]
     parts: list[Part] = [best_line(standings, benchmarks_of(study)) or nothing_told(study)]
@@ -131,7 +133,7 @@ def best_sections(study: Study) -> list[Section]:
 
 
 def _best_row(study: Study, standing: Standing) -> tuple[str, ...]:
-    """Return the benchmark, its metric, the best checkpoint, its value, and from whom it is told."""
+    """Return a table row: benchmark, metric, best checkpoint, value, and its significance."""
     candidate = next(point.candidate for point in study.points if point.name == standing.checkpoint)
     metric, value = standing.metric, candidate.composites.get(standing.benchmark)
     if (entry := candidate.entries.get(standing.benchmark)) is not None:
@@ -153,7 +155,7 @@ def _best_row(study: Study, standing: Standing) -> tuple[str, ...]:
 
 
 def cost_sentences(study: Study) -> list[str]:
-    """Return how much of the best is luck, over all items or on the only benchmark."""
+    """Return the selection bias of the best checkpoint, over all items if there are several benchmarks."""
     best = best_checkpoint(study.once(standings_in))
     lines = []
     for cost in study.once(selection_estimates):
@@ -174,7 +176,7 @@ def cost_sentences(study: Study) -> list[str]:
 
 
 def cost_facts(study: Study) -> list[dict[str, Any]]:
-    """Return the costs as plain data, values unrounded."""
+    """Return the selection estimates as plain data, unrounded."""
     return [
         {
             "benchmark": estimate.standing.benchmark,
@@ -190,7 +192,7 @@ def cost_facts(study: Study) -> list[dict[str, Any]]:
 
 
 def nothing_told(study: Study) -> str:
-    """Return why nothing can be said of the best."""
+    """Return why there is no best checkpoint."""
     if len(study.points) < 2:
         return "one checkpoint: name another run to say which is best"
     return "which is best cannot be told: no two checkpoints have whole, valid results of the same items"
@@ -242,8 +244,10 @@ def _shown(summary: Summary, checkpoints: int) -> list[dict[str, Any]]:
 def _largest(
     summary: Summary, rows: Sequence[dict[str, Any]], checkpoints: int
 ) -> tuple[list[dict[str, Any]], str]:
-    """Return the largest changes, and a note on the others; of one checkpoint also those of primary metrics at other
-    numbers (``real@5``)."""
+    """Return the largest changes and a note on the others.
+
+    For a single checkpoint they include primary metrics at other k (``real@5``).
+    """
     decisive = _of_primary_metrics(summary, family=checkpoints == 1)
     rows = [row for row in rows if row in decisive]
     moved = [row for row in rows if round(row["change"], 2)]
@@ -298,7 +302,7 @@ def change_text(row: Mapping[str, Any]) -> str:
 
 
 def _per_cent(row: Mapping[str, Any]) -> str:
-    """Return the change in per cent of the value before, ``+2.0``; nothing where that is none."""
+    """Return the change relative to the value before, in per cent: ``+2.0``. Empty if undefined."""
     before = row["best"]
     if not before or before < 0:
         return ""
@@ -306,16 +310,16 @@ def _per_cent(row: Mapping[str, Any]) -> str:
 
 
 def best_so_far(row: Mapping[str, Any], *, of: bool = True) -> str:
-    """Return the checkpoint that the best value belongs to, with its run if it has the same name.
+    """Return the checkpoint with the best earlier value, with its run if names collide.
 
-    With ``of`` it also says how many it is the best of.
+    With ``of``, the number of candidates follows.
     """
     again = f" of run {row['run_id']}" if row["against"] == row["checkpoint"] else ""
     return f"{row['against']}{again}" + (f" (best of {row['of']})" if of and row["of"] > 1 else "")
 
 
 def best_runs(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return notes on whose the best values of other checkpoints are: their runs, and other models by their kind."""
+    """Return notes on the runs that hold the best values, and on other models."""
     runs: dict[str, None] = {}
     models: dict[tuple[str, str], dict[str, None]] = {}
     for row in rows:

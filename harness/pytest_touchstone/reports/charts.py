@@ -21,7 +21,10 @@ LIMITS: Final = "95 % intervals"
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A value at a place, with its limits where they are known, and the name of its checkpoint."""
+    """A point of a line chart.
+
+    ``place`` is its step or epoch, ``name`` its checkpoint; the limits are those of its interval.
+    """
 
     place: float
     value: float
@@ -32,8 +35,11 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class CurveLine:
-    """The dots of a series in the order of their places; ``best`` is the number of the best one. Those of ``invalid``
-    must not be believed: they are no part of the line."""
+    """The points of a series in order of their steps.
+
+    ``best`` is the index of the best point. ``invalid`` has the points that are NOT VALID; they are drawn apart from
+    the line.
+    """
 
     name: str
     dots: tuple[Dot, ...]
@@ -43,7 +49,7 @@ class CurveLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineChart:
-    """Lines of one measure on one axis. ``percent``: values are shares, shown in per cent."""
+    """The curves of one metric over one axis. With ``percent``, values are proportions and shown in per cent."""
 
     key: str
     title: str
@@ -54,16 +60,17 @@ class LineChart:
 
     @property
     def limits(self) -> bool:
-        """Return whether any interval is known."""
+        """Return whether any point has an interval."""
         return any(dot.low is not None and dot.high is not None for line in self.lines for dot in line.dots)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarChart:
-    """Bars by checkpoint: ``groups`` are the names below, ``bars`` has a row of values for each metric, None where it
-    was not measured.
+    """Bars grouped by checkpoint.
 
-    ``sections`` are the series, each with the place of its first checkpoint; their names stand above."""
+    ``groups`` are the names below the bars. ``bars`` has a row of values for each metric, None where a checkpoint has
+    none. ``sections`` are the series, each with the index of its first checkpoint; their names stand above the bars.
+    """
 
     key: str
     title: str
@@ -74,7 +81,7 @@ class BarChart:
 
 
 def line_charts(study: Study) -> list[LineChart]:
-    """Return a chart for each measure, and axis where series have different ones; none of single points."""
+    """Return a line chart for each metric and axis with more than one point."""
     charts = []
     for measure in study.measures:
         for axis in dict.fromkeys(series.axis for series in study.series):
@@ -98,7 +105,10 @@ def line_charts(study: Study) -> list[LineChart]:
 
 
 def line_of(study: Study, series: Series, measure: StudyMetric) -> CurveLine:
-    """Return a series as a line; the place is its order where nothing else is known."""
+    """Return the curve of a metric in a series.
+
+    Points are numbered from 1 where the series has neither steps nor epochs.
+    """
     dots = []
     for number, point in enumerate(series.points, start=1):
         value, position = study.value(point, measure), series.place(point)
@@ -110,7 +120,7 @@ def line_of(study: Study, series: Series, measure: StudyMetric) -> CurveLine:
 
 
 def curve_line(name: str, dots: Iterable[tuple[Dot, bool]], *, higher: bool) -> CurveLine:
-    """Return the line of dots, each with whether it is valid."""
+    """Return the curve of pairs of a point and its validity."""
     ordered = sorted(dots, key=lambda dot_and_validity: dot_and_validity[0].place)
     valid, invalid = (
         tuple(dot for dot, fine in ordered if fine is valid_ones) for valid_ones in (True, False)
@@ -119,13 +129,16 @@ def curve_line(name: str, dots: Iterable[tuple[Dot, bool]], *, higher: bool) -> 
 
 
 def best_of(values: Iterable[float], *, higher: bool = True) -> int | None:
-    """Return the place of the best value, the first of equals; None without any."""
+    """Return the index of the best value, the first of equal ones; None without values."""
     numbers = list(values)
     return numbers.index(max(numbers) if higher else min(numbers)) if numbers else None
 
 
 def bar_charts(study: Study) -> list[BarChart]:
-    """Return a chart for each benchmark with its measures that are shares, pass@k among them, and one of composites."""
+    """Return a bar chart for each benchmark and one for the composites.
+
+    The bars are the metrics that are proportions, pass@k among them.
+    """
     benchmarks = dict.fromkeys(metric.benchmark for metric in study.measures if metric.metric != COMPOSITE)
     charts = [_bars(study, name, _measures(study, name)) for name in benchmarks]
     composites = [metric for metric in study.measures if metric.metric == COMPOSITE and metric.share]
@@ -134,7 +147,7 @@ def bar_charts(study: Study) -> list[BarChart]:
 
 
 def _measures(study: Study, benchmark: str) -> list[StudyMetric]:
-    """Return the measures of a benchmark, with every pass@k that results have."""
+    """Return the metrics of a benchmark that are proportions, with every pass@k of the results."""
     metrics = [metric for metric in study.measures if metric.benchmark == benchmark and metric.share]
     entries = [point.candidate.entries.get(benchmark) for point in study.points]
     names = {name for entry in entries if entry for name in entry.saved.metrics}
@@ -172,7 +185,7 @@ def _bars(study: Study, key: str, measures: Sequence[StudyMetric]) -> BarChart |
 
 
 def _chosen(study: Study, points: Sequence[Point], measure: StudyMetric) -> list[Point]:
-    """Return the first and the last point of each series, and its best by the measure."""
+    """Return the first, the last and the best point of each series."""
     names = set()
     for series in study.series:
         own_points = [point for point in points if point.series == series.name]
@@ -203,7 +216,7 @@ TINY: Final = 1e-9
 
 
 def ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Return round numbers from at most ``low`` to at least ``high``, some ``most`` of them."""
+    """Return about ``most`` round numbers that cover the range from ``low`` to ``high``."""
     size = max(abs(low), abs(high))
     if high - low <= max(1e-9 * size, TINY):
         pad = 0.05 * (size if size > TINY else 1.0)
@@ -216,7 +229,7 @@ def ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def extent(chart: LineChart) -> tuple[float, float]:
-    """Return the least and the greatest number that a chart shows, its intervals included."""
+    """Return the least and the greatest number in a chart, intervals included."""
     dots = [dot for line in chart.lines for dot in line.dots]
     numbers = [dot.value for line in chart.lines for dot in line.invalid]
     numbers += [limit for dot in dots for limit in (dot.value, dot.low, dot.high) if limit is not None]

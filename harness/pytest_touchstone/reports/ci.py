@@ -59,7 +59,7 @@ SIGNS: Final = {
 
 
 def markdown_page(summary: Summary) -> str:
-    """Return the whole text."""
+    """Return the report of a run as Markdown."""
     many = len(wholes(summary)) > ROWS
     signs = legend(summary, many=many)
     facts = Facts((*([("legend", signs)] if signs else []), *notes.facts(summary, details=True)))
@@ -74,7 +74,7 @@ def markdown_page(summary: Summary) -> str:
 
 
 def failed_page(code: int, message: str) -> str:
-    """Return the text for a run that has no results: its exit code, what that means, and what was said."""
+    """Return the report of a run without results: its exit code and the error message."""
     meaning = next((f": {exit_code.sentence}" for exit_code in ExitCode if exit_code == code), "")
     head = f"### Benchmarks: no results\n\n:x: **exit code {code}{markdown_text(meaning)}**"
     return f"{head}\n\n{markdown_text(message[:MOST_SIGNS])}\n"
@@ -99,7 +99,7 @@ def _gate(summary: Summary) -> list[str]:
 
 
 def _dropped(line: BenchmarkComparison) -> str:
-    """Return what dropped, by how much, against what, and how sure that is."""
+    """Describe a failing line: the scores, the difference with its p-value, and the baseline."""
     metric = "" if line.metric == COMPOSITE else f" {markdown_code(line.label)}"
     against = line.against
     before = "" if against is None else f"{formatting.number(line.as_measured.baseline)} to "
@@ -118,7 +118,7 @@ def _dropped(line: BenchmarkComparison) -> str:
 
 
 def comparison_page(pairs: Sequence[PairComparison], flips: Sequence[Flips] = ()) -> str:
-    """Return all comparisons; no text of others can break out of its cell."""
+    """Return all comparisons as Markdown. Foreign texts are escaped."""
     return "\n\n".join(render_markdown(comparison.sections_of(pairs, flips))) + "\n"
 
 
@@ -134,10 +134,10 @@ _NOT_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010
 
 
 def properties(summary: Summary) -> list[tuple[str, str]]:
-    """Return names and values for the suite.
+    """Return the JUnit properties of the test suite, as names and values.
 
-    These are every metric of every result with its ``mark`` and ``asked``, its change against the best so far, then
-    the gate's lines.
+    These are every metric of every result with its ``mark`` and ``asked``, its change against the best so far, then the
+    gate's lines.
     """
     pairs = []
     for result in wholes(summary):
@@ -175,7 +175,7 @@ def properties(summary: Summary) -> list[tuple[str, str]]:
 
 
 class GateCase(NamedTuple):
-    """A line of the gate as a test case of JUnit's XML; ``failed`` where the gate does not pass for it."""
+    """A line of the gate as a JUnit test case. ``failed`` means that the gate does not pass because of the line."""
 
     classname: str
     name: str
@@ -186,8 +186,8 @@ class GateCase(NamedTuple):
 def gate_cases(summary: Summary) -> list[GateCase]:
     """Return a test case for each line of the gate.
 
-    A gate that does not pass for another reason than its lines, such as a baseline that cannot be read, has one of its
-    own. Where the gate was not asked to decide, none has failed.
+    If the gate fails for another reason, such as an unreadable baseline, one more case stands for the decision. Without
+    ``--gate`` no case fails.
     """
     gate = summary.gate
     if gate is None:
@@ -208,8 +208,10 @@ def gate_cases(summary: Summary) -> list[GateCase]:
 
 
 def commands(summary: Summary) -> list[str]:
-    """Return workflow commands: an error for each line of the gate that fails or says nothing, and the decision, as a
-    warning where nobody knows whether anything got worse."""
+    """Return GitHub workflow commands: errors for failing lines, and one for the decision.
+
+    The decision is a warning where it is unsure.
+    """
     gate = summary.gate
     if gate is None:
         return []
@@ -223,13 +225,13 @@ def commands(summary: Summary) -> list[str]:
 
 
 def _line_text(line: BenchmarkComparison) -> str:
-    """Return a line's difference, mark, baseline and reasons."""
+    """Return the difference, mark, baseline and reasons of a line."""
     texts = (difference_text(line), line.about, *reason_texts(line, "against "))
     return "; ".join(text for text in texts if text)
 
 
 def failure(code: int, message: str) -> str:
-    """Return the workflow command for a run that has no results."""
+    """Return the GitHub workflow command for a run without results."""
     return command("error", f"touchstone, exit code {code}", _shown(message))
 
 
@@ -238,12 +240,12 @@ def _shown(text: str) -> str:
 
 
 def command(kind: str, title: str, message: str) -> str:
-    """Return one workflow command; nothing in title or message can end it or begin another."""
+    """Return a GitHub workflow command with title and message escaped."""
     return f"::{kind} title={_escape(title, inside=True)}::{_escape(message)}"
 
 
 def append_summary(environment: Mapping[str, str], text: str) -> str | None:
-    """Append the text to the job's summary, if it has one; return the error, if there was one."""
+    """Append a text to the GitHub job summary, if there is one. Returns the error message, None if it succeeded."""
     path = environment.get("GITHUB_STEP_SUMMARY")
     if not path:
         return None

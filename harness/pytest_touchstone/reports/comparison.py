@@ -52,7 +52,7 @@ IDENTICAL: Final = "identical"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flip:
-    """An item with another score in the new run: the question, both answers, and the right one, as far as known."""
+    """An item with a different score in the new run, with both answers and the gold answer."""
 
     example: str
     gained: bool
@@ -115,13 +115,13 @@ def percent(value: float | None) -> str:
 
 
 def is_valid(pair: PairComparison, line: BenchmarkComparison) -> bool:
-    """Return whether nothing is known against either value."""
+    """Return whether both scores are valid."""
     sides = (pair.baseline.entries.get(line.benchmark), pair.new.entries.get(line.benchmark))
     return not any(entry and entry.saved.invalid for entry in sides)
 
 
 def findings(pair: PairComparison) -> list[tuple[str, str]]:
-    """Return labels and texts that stand below the table: benchmarks by verdict, composites, and all together."""
+    """Return the labelled texts below the table: benchmarks by verdict, composites, and all items together."""
     rows = []
     for kind, key in LISTS:
         texts = [f"{name}: {pair.judged[name].comparison.why}" for name in pair.of_kind(kind)]
@@ -159,7 +159,7 @@ def pooled(line: BenchmarkComparison) -> str:
 
 
 def notes(pair: PairComparison) -> list[str]:
-    """Return the facts that a reader must know before believing the numbers."""
+    """Return the facts that a reader should know before the numbers."""
     a, b = pair.baseline, pair.new
     entries = [
         (side, name, results.entries[name]) for side, results in (("A", a), ("B", b)) for name in pair.judged
@@ -210,7 +210,7 @@ def notes(pair: PairComparison) -> list[str]:
 
 
 def _asked_apart(line: BenchmarkComparison, a: BenchmarkScores, b: BenchmarkScores) -> Iterator[str]:
-    """Yield what is not alike: the better scorer, conditions, and whether items are known."""
+    """Yield the differences between two results: the scorer, conditions, and recorded items."""
     for side, entry, other in (("A", a, b), ("B", b, a)):
         best = best_scorer(entry)
         if best != line.metric and metric_of(entry, best) and metric_of(other, best) is None:
@@ -229,10 +229,7 @@ def _benchmarks(pair: PairComparison, names: Sequence[str]) -> str:
 
 
 def _unknown(pair: PairComparison) -> list[str]:
-    """Return notes on a side that was published elsewhere, if the other is a run.
-
-    Items in pairs are known by their prompts.
-    """
+    """Return notes on a published result that is compared with a run. Paired items have known prompts."""
     published = [
         side
         for side, results in (("A", pair.baseline), ("B", pair.new))
@@ -253,7 +250,7 @@ def _unknown(pair: PairComparison) -> list[str]:
 
 
 def clipped(text: str, width: int, *, end: bool = False) -> str:
-    """Return at most that many characters, in one line.
+    """Return at most ``width`` characters of a text, in one line.
 
     They are from the start of the text or, with ``end``, from its end, or around a mask, if there is one.
     """
@@ -340,12 +337,12 @@ MOST_SIGNS: Final = 300
 
 
 def render(pairs: Sequence[PairComparison], flips: Sequence[Flips] = (), *, width: int, color: bool) -> str:
-    """Return all comparisons as text of at most ``width`` columns (of at least 76), with ANSI colours if wanted."""
+    """Return all comparisons as text of at most ``width`` columns, but no fewer than 76."""
     return render_text(sections_of(pairs, flips), width=max(width, NARROWEST), color=color)
 
 
 def sections_of(pairs: Sequence[PairComparison], flips: Sequence[Flips] = ()) -> list[Section]:
-    """Return a section for each comparison, and one for the items of each benchmark that are to be shown."""
+    """Return a section for each comparison, followed by its gained and lost items by benchmark."""
     sections = []
     for index, pair in enumerate(pairs):
         sections.append(pair_section(pair))
@@ -357,7 +354,7 @@ def sections_of(pairs: Sequence[PairComparison], flips: Sequence[Flips] = ()) ->
 
 
 def pair_section(pair: PairComparison) -> Section:
-    """Return the candidates, a line for each metric, the lists by verdict, and what must be known before them."""
+    """Return the candidates, warnings, a line for each metric, and the lists by verdict."""
     a, b = pair.baseline, pair.new
     sides = []
     for name, side in (("A", a), ("B", b)):

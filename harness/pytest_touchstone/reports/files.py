@@ -84,9 +84,12 @@ from pytest_touchstone.results.summary import (
 
 
 def write_results(summary: Summary, directory: Path | None = None) -> list[Path]:
-    """Write every file into ``directory`` (the run's own without it) and return their paths.
+    """Write every file of a run, by default into its folder, and return the paths.
 
-    Raises ``HarnessError`` when the disk refuses, and ``KeyFoundError`` where all but the page is written.
+    Raises:
+        HarnessError: If a file cannot be written.
+        KeyFoundError: If the page contains a key; all other files are written then.
+
     """
     folder = Path(summary.directory) if directory is None else directory
     best = korean_mlm.best(korean_mlm.rows(summary))
@@ -122,7 +125,7 @@ def write_checkpoints(summary: Summary) -> None:
 
 
 def _of_formats(summary: Summary, taken: Container[str]) -> dict[str, Any]:
-    """Return the files of all result formats that are written, by name; ``taken`` are names of benchmarks' files."""
+    """Return the files of all result formats by name; ``taken`` are names already in use."""
     files: dict[str, Any] = {}
     for result_format in result_formats():
         if isinstance(result_format, WritableFormat):
@@ -142,7 +145,7 @@ def _write(folder: Path, files: Mapping[str, Any], at_top: Container[str] = ()) 
 
 
 def benchmark_facts(summary: Summary, declaration: Declaration) -> dict[str, Any]:
-    """Return the results of one benchmark, as its file has them."""
+    """Return the content of a benchmark's results file."""
     results = [asdict(result) for result in summary.results if result.benchmark == declaration.name]
     plain: dict[str, Any] = finite(asdict(declaration))
     return {
@@ -161,9 +164,18 @@ def write_benchmark_files(
     asked: Mapping[str, BenchmarkOptions],
     base: Path,
 ) -> None:
-    """Write the files; ``asked`` has the options of benchmarks by name, whose paths are taken from ``base``.
+    """Write the output files that the eval config asks for.
 
-    Raises ``OSError``.
+    Args:
+        directory: The folder of the run.
+        summary: The run.
+        records: The items of the run.
+        asked: The options of each benchmark, by name.
+        base: The folder that relative paths start from.
+
+    Raises:
+        OSError: If a file cannot be written.
+
     """
     by_benchmark: dict[str, list[Record]] = {}
     for record in records:
@@ -180,14 +192,14 @@ def write_benchmark_files(
 
 
 def output_file(path: Path, benchmark: str, run_id: str) -> Path:
-    """Return the file for an ``output_path``: itself where it is one, else a file in that folder."""
+    """Return the file that an ``output_path`` names, which is a file or a folder."""
     return path if path.suffix == ".json" else path / f"{benchmark}_{run_id}.json"
 
 
 def _log_lines(
     name: str, results: Iterable[Result], records: Iterable[Record], asking: BenchmarkOptions
 ) -> Iterator[str]:
-    """Yield what was asked, then a line per item and per result, with the metrics that the file names, or all."""
+    """Yield the settings, then a line per item and per result with the selected metrics."""
 
     def is_named(metric: str) -> bool:
         return not asking.metrics or any(metrics_named(pattern, [metric]) for pattern in asking.metrics)
@@ -216,9 +228,9 @@ FAILURES: Final = tuple(name for name in get_args(ProgramOutcome) if name != "pa
 
 
 def write_code_files(directory: Path, unscored: Set[str]) -> list[Path]:
-    """Write both files of every benchmark of programs, but for ``unscored`` items; return the paths written.
+    """Write the tables of code benchmarks, without ``unscored`` items, and return the paths.
 
-    Raises ``HarnessError`` when the disk refuses.
+    Raises ``HarnessError`` if a file cannot be written.
     """
     tasks: dict[tuple[str, str], dict[str, tuple[str, list[dict[str, Any]]]]] = {}
     for record in each_record(directory, kind="RunProgram"):
@@ -247,7 +259,7 @@ def write_code_files(directory: Path, unscored: Set[str]) -> list[Path]:
 
 
 def samples_of(record: Record) -> list[dict[str, Any]]:
-    """Return the samples of a record as lines of their file, each with the text from which it was cut."""
+    """Return the program samples of a record as JSON rows, each with its full text."""
     texts: list[str] = []
     prompt: Mapping[str, Any] = {}
     samples: list[dict[str, Any]] = []
@@ -277,7 +289,7 @@ def samples_of(record: Record) -> list[dict[str, Any]]:
 
 
 def _task_table(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> str:
-    """Return the samples of tasks as CSV: pass@k for every k for which some task has enough samples."""
+    """Return the tasks as CSV, with pass@k for each possible k."""
     ks = [f"pass@{k}" for k in KS if k <= max(map(len, tasks), default=0)]
     rows: list[list[Any]] = [["task_id", "samples", "passed", *ks, *FAILURES]]
     for samples in tasks:
@@ -289,9 +301,9 @@ def _task_table(tasks: Sequence[Sequence[Mapping[str, Any]]]) -> str:
 
 
 def _completion(program: str, request: Mapping[str, Any]) -> dict[str, str]:
-    """Return the program as a completion if it begins with the prompt, else as a solution.
+    """Return a program as a completion of its prompt, else as a full solution.
 
-    Of a long prompt the journal has the end and the hash of the whole.
+    Of a long prompt the journal has only the end and a hash of the whole.
     """
     prompt = request.get("prompt", "")
     if (whole := request.get("prompt_sha256")) is None:
@@ -308,7 +320,7 @@ def _completion(program: str, request: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _natural(example: str) -> tuple[str, int, str]:
-    """Return the key by which ``humaneval/9`` comes before ``humaneval/10``."""
+    """Return a sort key that puts ``humaneval/9`` before ``humaneval/10``."""
     front, _, number = example.rpartition("/")
     return (front, int(number), "") if number.isdigit() else (front, -1, number)
 
@@ -318,7 +330,7 @@ ENDING: Final = "_eval_results.json"
 
 @dataclass(slots=True)
 class SidecarFiles:
-    """The files that were written beside checkpoints, lines on what was done, and why others were not written."""
+    """The files written next to checkpoints, with messages about written and skipped files."""
 
     written: list[Path] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
@@ -326,10 +338,10 @@ class SidecarFiles:
 
 
 def write_beside(summary: Summary) -> SidecarFiles:
-    """Write the file of each checkpoint; one that cannot be written does not keep the others from being written.
+    """Write a results file next to each checkpoint. A failure does not affect the other files.
 
-    Where two would have the same (``best.pt`` and ``best.gguf``, or one path with two lengths), the others have the
-    checkpoint's name in the run.
+    Where two checkpoints share a path (``best.pt`` and ``best.gguf``, or two lengths of one file), the later ones are
+    named after the checkpoint.
     """
     beside, elsewhere, errors = SidecarFiles(), [], []
     targets: set[Path] = set()
@@ -362,7 +374,7 @@ def write_beside(summary: Summary) -> SidecarFiles:
 
 
 def _is_local(row: Mapping[str, Any]) -> bool:
-    """Return whether the user named a path: builtin checkpoints and those of the Hub lie in caches."""
+    """Return whether the checkpoint is the user's own path, not a cached download."""
     source = str(row.get("source", ""))
     if source.startswith("builtin:"):
         return False
@@ -371,7 +383,7 @@ def _is_local(row: Mapping[str, Any]) -> bool:
 
 
 def _is_foreign(target: Path) -> bool:
-    """Return whether a file must stay as it is, since no run of this harness wrote it."""
+    """Return whether a file was written by another program and must not be replaced."""
     if not target.exists() or target.is_dir():  # which the system itself keeps from being replaced
         return False
     try:

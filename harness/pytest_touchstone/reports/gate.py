@@ -31,10 +31,10 @@ APART: Final = 20
 
 
 def verdicts_section(gate: Mapping[str, Any] | None, *, details: bool) -> Section | None:
-    """Return a line per benchmark, the most pressing first, with the reasons of those that fail; None for no gate.
+    """Return a row per benchmark, the most pressing first, with the reasons of failures. None without a gate.
 
-    Without details, lines that pass without a comparison, or are too many, share a line per verdict. With details, all
-    have their reasons, and their baselines.
+    Without details, passing lines without a comparison, or too many passing lines, share a row per verdict. With
+    details, every line has its reasons and its baseline.
     """
     if gate is None:
         return None
@@ -106,7 +106,7 @@ def gate_section(gate: Mapping[str, Any]) -> Section:
 
 
 def sees_text(line: BenchmarkComparison) -> str:
-    """Return the drop that a line calls worse with power 0.8, in words; empty where it is not known."""
+    """Return the drop that a line detects with power 0.8, empty if unknown."""
     if line.sees is None:
         return ""
     which = line.benchmark if line.metric != POOLED else f"{line.benchmark} pooled"
@@ -135,7 +135,7 @@ def heading(gate: Mapping[str, Any]) -> str:
 
 
 def margins_text(margin: float, rows: Sequence[tuple[str, float, MetricUnit]]) -> str:
-    """Return the margin of all, and those of metrics with a unit: ``1 point, 0.01 bits of bits_per_byte``."""
+    """Return the common margin, then margins in other units: ``1 point, 0.01 bits of bits_per_byte``."""
     with_units = [f"{unit.size(size)} of {metric}" for metric, size, unit in rows if unit is not POINTS]
     points = [POINTS.size(margin)] if len(with_units) < len(rows) or not rows else []
     return ", ".join(dict.fromkeys((*points, *with_units)))
@@ -172,8 +172,7 @@ HINT: Final = "; --gate makes the exit code depend on them"
 
 
 def decision_text(gate: GateResult, code: int | None = None) -> str:
-    """Return the decision and its reasons, in one line; ``code`` is the run's exit code, if that is not the
-    gate's."""
+    """Return the decision and its reasons in one line. ``code`` replaces the gate's exit code."""
     code = gate.exit_code if code is None else code
     if gate.mistake is not None:
         return f"gate not judged: {gate.mistake}"
@@ -202,7 +201,7 @@ def decision_text(gate: GateResult, code: int | None = None) -> str:
 
 
 def standing(gate: Mapping[str, Any]) -> str:
-    """Return the decision, as ``SIGNS`` of reports have it: "first" and "unsure" are passed, but no plain success."""
+    """Return the decision as a key of ``SIGNS``. "first" and "unsure" pass, but are no plain success."""
     kinds = {line.kind for line in lines_from_json(gate)}
     if gate["decision"] != "passed":
         return str(gate["decision"])
@@ -223,7 +222,7 @@ def difference_text(line: BenchmarkComparison) -> str:
 
 
 def baseline_text(line: BenchmarkComparison) -> str:
-    """Return the baseline, with its value as measured and, of several, after allowing for the choice."""
+    """Return the baseline with its measured value and, of several runs, the corrected one."""
     baseline = line.against
     if baseline is None:
         return ""
@@ -241,9 +240,9 @@ def baseline_text(line: BenchmarkComparison) -> str:
 
 
 def reason_texts(line: BenchmarkComparison, against: str | None = None) -> list[str]:
-    """Return the reasons for a line's being not valid or failing, those for its verdict, and notes.
+    """Return why a line is invalid or fails, the reasons of its verdict, and notes.
 
-    ``against`` precedes the line's baseline, which then comes first.
+    With ``against`` the baseline comes first, preceded by that text.
     """
     baseline = baseline_text(line) if against is not None else ""
     fails = [reason for reason in line.fails if reason != "worse"]
@@ -254,7 +253,7 @@ def reason_texts(line: BenchmarkComparison, against: str | None = None) -> list[
 
 
 def _parts(gate: GateResult) -> str:
-    """Return the benchmarks that lack items of earlier results: first those that were compared with nothing."""
+    """Return the benchmarks that lack items of the baseline, uncompared ones first."""
     apart = [line for line in gate.lines if line.kind == "not compared"]
     some = [line for line in gate.lines if line.part and line not in apart]
     texts = []
@@ -265,7 +264,7 @@ def _parts(gate: GateResult) -> str:
 
 
 def _failure(line: BenchmarkComparison) -> str:
-    """Return the reasons for which a line fails, in a few words with its difference."""
+    """Return why a line fails in a few words, with its difference."""
     comparison = line.comparison
     moved = "" if comparison.difference is None else f" ({comparison.told_in.told(comparison.difference)})"
     strict = f"cannot be told{moved}"

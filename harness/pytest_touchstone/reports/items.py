@@ -30,12 +30,15 @@ LABELS: Final = {
 
 
 def rendered(view: ItemView, width: int, *, full: bool = False) -> str:
-    """Return an item as lines of this width; ``full`` cuts nothing, and signs that do not show are named."""
+    """Return an item as text of at most ``width`` columns.
+
+    With ``full`` no text is shortened. Invisible characters are named.
+    """
     return "\n".join(line.rstrip() for line in _lines(_visible(view), width, full))
 
 
 def _visible(value: Any) -> Any:
-    """Return the same data with ``visible`` texts."""
+    """Return a copy of nested data with invisible characters named."""
     if isinstance(value, str):
         return visible(value)
     if is_dataclass(value) and not isinstance(value, type):
@@ -107,7 +110,7 @@ def _field(label: str, text: str, width: int, full: bool) -> Iterator[str]:
 def _text(
     text: str, width: int, full: bool, first: str = INDENT * 2, others: str | None = None
 ) -> Iterator[str]:
-    """Yield a text folded to the width, its own lines kept; it breaks at spaces, else anywhere."""
+    """Yield the lines of a text folded to the width. Lines break at spaces where possible."""
     from rich.text import Text
 
     others = first if others is None else others
@@ -120,7 +123,7 @@ def _text(
 
 
 def shortened(text: str, longest: int = LONGEST) -> str:
-    """Return a text with its middle left out where it is long; the number of characters stands there."""
+    """Return a text with the middle omitted if long. The number of omitted characters stands in its place."""
     left = len(text) - longest
     if left <= longest // 10:
         return text

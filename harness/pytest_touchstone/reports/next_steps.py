@@ -62,9 +62,9 @@ def invalid_results(summary: Summary) -> list[Result]:
 
 
 def by_remedy(summary: Summary) -> dict[str, list[Result]]:
-    """Return the results that are not valid by what may help.
+    """Return the results that are NOT VALID by remedy.
 
-    Those of a benchmark are added up; their names say of which checkpoints they are.
+    Results of one benchmark are added up; their names list the checkpoints.
     """
     by_name: dict[str, dict[str, list[Result]]] = {}
     tokens = 0
@@ -92,7 +92,7 @@ def by_remedy(summary: Summary) -> dict[str, list[Result]]:
 
 
 def not_valid(summary: Summary) -> list[str]:
-    """Return the results that must not be believed, with reasons, and what to do about it; one line per remedy."""
+    """Return the results that are NOT VALID with reasons and remedies, one line per remedy."""
     lines = []
     for remedy, results in by_remedy(summary).items():
         texts = []
@@ -107,9 +107,9 @@ def not_valid(summary: Summary) -> list[str]:
 
 
 def last_lines(summary: Summary, width: int) -> list[str]:
-    """Return paragraphs of at most ``width`` columns that name the results that are not valid or lack items.
+    """Return paragraphs of at most ``width`` columns on results that are invalid or incomplete.
 
-    There is none if all is well.
+    They are empty if all is well.
     """
     texts = [
         f"{join_names((result.name for result in results), MOST_LINES)}; {remedy}"
@@ -126,7 +126,7 @@ def last_lines(summary: Summary, width: int) -> list[str]:
 
 
 def _too_many(summary: Summary, result: Result) -> dict[str, float]:
-    """Return the kinds of unusable outputs of which there are too many, each with the share that is allowed."""
+    """Return the kinds of unusable outputs that exceed the allowed share, with that share."""
     allowed = {declared.name: declared.most_unusable for declared in summary.declarations}
     share = allowed.get(result.benchmark, 0.0)
     return {key: share for key in UNUSABLE if getattr(result, key) > share * result.outputs}
@@ -139,7 +139,7 @@ def _short_name(summary: Summary, result: Result) -> str:
 
 
 def _token_limit(summary: Summary, result: Result) -> int | None:
-    """Return the most tokens of a result's texts: that of the run's settings, else that of the first text."""
+    """Return the token limit of a result's texts, from the settings or the first text."""
     settings = {declared.name: declared.settings for declared in summary.declarations}.get(
         result.benchmark, {}
     )
@@ -156,9 +156,9 @@ def _token_limit(summary: Summary, result: Result) -> int | None:
 
 
 def token_limit(exchange: Mapping[str, Any]) -> int | None:
-    """Return the most tokens of a text, from a request of the journal and its answer.
+    """Return the token limit of a generated text, from its request in the journal.
 
-    A chat's answer has the limit that the request names for chats, if it names one.
+    In a chat it is the request's limit for chats, if there is one.
     """
     request = exchange["request"]
     chat = exchange["answer"].get("chat") and request.get("turns_max_new_tokens")
@@ -170,7 +170,7 @@ def token_limit(exchange: Mapping[str, Any]) -> int | None:
 
 
 class NextStep(NamedTuple):
-    """A command, and what it does."""
+    """A command with its purpose."""
 
     command: str
     what: str
@@ -229,7 +229,7 @@ def _steps(summary: Summary) -> Iterator[NextStep]:
 
 
 def _steps_for_several(summary: Summary) -> Iterator[NextStep]:
-    """Yield what tells several checkpoints apart: two by their differences, more by who is best and by their curves."""
+    """Yield the steps that compare checkpoints: two by their differences, more by ranking and curves."""
     if len(checkpoints(summary)) == 2 or not summary.leaders:
         yield NextStep(_touchstone(summary, "compare"), "what can be said of their differences")
     else:
@@ -240,7 +240,7 @@ def _steps_for_several(summary: Summary) -> Iterator[NextStep]:
 
 
 def after_gate(summary: Summary) -> Iterator[NextStep]:
-    """Yield what may be done after a gate: of a red one to look at it, and to accept it."""
+    """Yield the steps after a failed gate: inspect the drop, or accept it."""
     gate = summary.gate or {}
     lines = lines_from_json(gate)
     for line in lines:
@@ -278,7 +278,7 @@ def after_gate(summary: Summary) -> Iterator[NextStep]:
 
 
 def stopped_at(scored: int, of: int, manifest: Mapping[str, Any], word: str = "stopped") -> str:
-    """Return how far a run with so many scored items came, and the command that asks what has no score yet."""
+    """Return how far a stopped run came, and the command that resumes the run."""
     # Without what would stop it again, or ask everything again.
     command = command_of(manifest, flags=("-x", "--exitfirst", "--eval-no-cache"), without=("--maxfail",))
     return f"{word}: {scored:,} of {of:,} scored and kept; go on: {command}"
@@ -287,7 +287,7 @@ def stopped_at(scored: int, of: int, manifest: Mapping[str, Any], word: str = "s
 def command_of(
     manifest: Mapping[str, Any], without: Collection[str] = (), flags: Collection[str] = ()
 ) -> str:
-    """Return the command of a run, without its id, some options that have values, and some that have none."""
+    """Return the command line of a run, without its id and without the given options."""
     given = iter(command_words(manifest))
     words = []
     for word in given:
@@ -302,7 +302,7 @@ def command_of(
 
 
 def _touchstone(summary: Summary, command: str, *words: str) -> str:
-    """Return a command on the run, or on what is named, with the option for a results folder of another name."""
+    """Return a touchstone command on a run, with ``--output`` for another results folder."""
     folder = Path(place(summary)).parent
     output = [] if str(folder) == OUTPUT else ["--output", str(folder)]
     return shlex.join(["touchstone", command, *(words or (summary.run_id,)), *output])

@@ -54,9 +54,9 @@ _ASIDE: Final = re.compile(r" \([^)]*\)")
 
 
 def facts(summary: Summary, *, details: bool) -> list[tuple[str, str]]:
-    """Return labels with texts, those that matter most at the end.
+    """Return labelled lines about a run, the most important ones last.
 
-    Without ``details`` a label has one line, of as many texts as its number says.
+    Without ``details`` each label has a single line with a limited number of texts.
     """
     texts = [
         ("data", _data(summary), 0),
@@ -85,7 +85,7 @@ def facts(summary: Summary, *, details: bool) -> list[tuple[str, str]]:
 
 
 def loud(summary: Summary, *, details: bool = False) -> list[tuple[str, str]]:
-    """Return the facts that are never shortened: what failed, ran without isolation, or is not valid."""
+    """Return the facts that are always shown in full: failures, missing isolation, invalid results."""
     rows = [("failed", text) for text in failed_to_load(summary)]
     rows += faults(summary)[:FAULTS_SHOWN]
     if (rest := len(faults(summary)) - FAULTS_SHOWN) > 0:
@@ -97,7 +97,7 @@ def loud(summary: Summary, *, details: bool = False) -> list[tuple[str, str]]:
 
 
 def warnings(summary: Summary) -> list[str]:
-    """Return what a reader must know before believing the numbers."""
+    """Return the lines that a reader should see before the numbers."""
     unsafe = [
         f"{_name(summary, result)} is UNSANDBOXED: its programs ran without isolation"
         for result in wholes(summary)
@@ -107,7 +107,7 @@ def warnings(summary: Summary) -> list[str]:
 
 
 def _warnings(summary: Summary) -> list[tuple[str, list[str], int]]:
-    """Return labels with such texts, and how many of them a brief report shows."""
+    """Return the texts of each warning label, with the number that a brief report shows."""
     number = totals(summary)["truncated"]
     were = "request was" if number == 1 else "requests were"
     cut = f"{number:,} {were} longer than the checkpoint takes: context was cut"
@@ -128,7 +128,7 @@ def _warnings(summary: Summary) -> list[tuple[str, list[str], int]]:
 
 
 def demonstration(summary: Summary) -> list[str]:
-    """Return the line of a demonstration, with the commands for all rows and for a checkpoint of one's own."""
+    """Return the last line of a demonstration, with commands for full data and other checkpoints."""
     description = summary.manifest.get("demonstration")
     return [as_line(description)] if description else []
 
@@ -152,7 +152,7 @@ def _formulas(summary: Summary) -> list[str]:
 
 
 def _best_by_korean_scores(summary: Summary) -> list[str]:
-    """Return the best checkpoint by each of the Korean scores, when there are several to choose from."""
+    """Return the best of several checkpoints by each Korean score."""
     return [
         f"{key}: {top['checkpoint']} of {top['of']}, {number(top['value'])}, standard error {number(top['stderr'])}"
         for key, top in korean_mlm.best(korean_mlm.rows(summary)).items()
@@ -161,7 +161,7 @@ def _best_by_korean_scores(summary: Summary) -> list[str]:
 
 
 def directions(summary: Summary) -> list[str]:
-    """Return the benchmarks with metrics of which lower is better, a line for those with the same ones."""
+    """Return the metrics for which lower is better, with their benchmarks."""
     aggregates = {declared.name: declared.aggregate for declared in summary.declarations}
     benchmarks: dict[str, list[str]] = {}
     for result in wholes(summary):
@@ -173,7 +173,7 @@ def directions(summary: Summary) -> list[str]:
 
 
 def unsampled(summary: Summary) -> list[str]:
-    """Return that samples were asked for, and no benchmark has any texts."""
+    """Return a warning if samples were requested but no benchmark generates texts."""
     samples = summary.manifest.get("settings", {}).get("samples") or 1
     if samples == 1 or any(result.outputs or not result.scored for result in wholes(summary)):
         return []
@@ -181,7 +181,7 @@ def unsampled(summary: Summary) -> list[str]:
 
 
 def other_prompts(summary: Summary) -> list[str]:
-    """Return the benchmarks whose few-shot examples were drawn as another harness does, but not from all its rows."""
+    """Return the benchmarks with few-shot examples drawn as another harness does, but from fewer rows."""
     benchmarks: dict[str, list[str]] = {}
     for result in wholes(summary):
         partly = result.dataset.rows != result.published or "part" in result.few_shot
@@ -195,7 +195,7 @@ def other_prompts(summary: Summary) -> list[str]:
 
 
 def short_of_limit(summary: Summary) -> list[str]:
-    """Return where a limit asks for more rows than are here, though more were published: a line per limit."""
+    """Return a line for each limit above the number of local rows, if more were published."""
     if summary.manifest.get("demonstration"):
         return []
     of_run = summary.manifest.get("settings", {}).get("limit")
@@ -220,7 +220,7 @@ def short_of_limit(summary: Summary) -> list[str]:
 
 
 def _parts(summary: Summary) -> list[str]:
-    """Return the benchmarks of which --eval-tasks names some groups, with these."""
+    """Return the benchmarks that --eval-tasks restricts to some groups, with the groups."""
     terms = ",".join(map(str, summary.manifest.get("settings", {}).get("tasks") or ())).split(",")
     lines = []
     for name, results in _by_benchmark(summary.results).items():
@@ -240,9 +240,9 @@ def left_out(summary: Summary) -> list[str]:
 
 
 def _left_out_in_brief(summary: Summary) -> list[str]:
-    """Return the benchmarks without a result, by the beginning of the reason, with what helps where it is short.
+    """Return the benchmarks without a result, grouped by reason, with a short remedy.
 
-    Those that a checkpoint without any result could not be asked are among them.
+    Benchmarks that were left out for a checkpoint without any result are among them.
     """
     asked = {result.benchmark for result in wholes(summary)}
     # Of several reasons the last: that a kind of checkpoint cannot be asked comes before data that is not there.
@@ -286,7 +286,7 @@ def items(summary: Summary) -> str:
 
 
 def reused(summary: Summary) -> list[str]:
-    """Return the scores that are from earlier runs, of all benchmarks and of each."""
+    """Return the numbers of scores reused from earlier runs, in total and by benchmark."""
     lines = []
     for name, results in {"": wholes(summary), **_by_benchmark(wholes(summary))}.items():
         if number := sum(result.reused for result in results):
@@ -304,9 +304,9 @@ def failed_to_load(summary: Summary) -> list[str]:
 
 
 def faults(summary: Summary) -> list[tuple[str, str]]:
-    """Return status and text of each fault, one line per message: the item, or how many and the first of them.
+    """Return status and text of each fault, one line per message.
 
-    The item's own id is left out of its message.
+    A text names the item, or the number of items and the first of them. Item ids are removed from messages.
     """
     by_message: dict[tuple[str, str], list[str]] = {}
     for fault in summary.faults:
@@ -322,13 +322,16 @@ def faults(summary: Summary) -> list[tuple[str, str]]:
 
 
 def invalid(summary: Summary) -> list[str]:
-    """Return the results that must not be believed, with the reason; groups only if the whole is valid."""
+    """Return the results that are NOT VALID, with the reason.
+
+    Groups are listed only where the whole benchmark is valid.
+    """
     results = invalid_results(summary)
     return [f"{_name(summary, result)} is NOT VALID: {result.invalid}" for result in results]
 
 
 def reasons(summary: Summary) -> list[str]:
-    """Return the reasons for which metrics have no value or no interval, one line each."""
+    """Return why metrics have no value or no interval, one line each."""
     names: dict[str, list[str]] = {}
     for result in summary.results:
         for metric in shown_metrics(result):
@@ -341,7 +344,7 @@ def reasons(summary: Summary) -> list[str]:
 
 
 def generated(summary: Summary) -> list[str]:
-    """Return the counts of each benchmark's generated texts: by chat template or not, cut off, empty, unanswered."""
+    """Return counts of each benchmark's generated texts: chat template, cut off, empty, unanswered."""
     lines = []
     for result in _together(wholes(summary)):
         chat = {0: "as plain text", result.outputs: "through the chat template"}
@@ -359,7 +362,7 @@ def generated(summary: Summary) -> list[str]:
 
 
 def unanswered(summary: Summary) -> list[str]:
-    """Return the results with texts that ended before an answer, with the score over both numbers of items."""
+    """Return the results with unfinished texts, with the score over both item counts."""
     lines = []
     for result in wholes(summary):
         if not result.unanswered or result.answered is None:
@@ -383,7 +386,7 @@ def unanswered(summary: Summary) -> list[str]:
 
 
 def traces(summary: Summary) -> list[str]:
-    """Return the results whose texts seem to have a reasoning that is scored as if it were part of the answer."""
+    """Return the results in which reasoning seems to be scored as part of the answer."""
     return [
         f"{_name(summary, result)}: a reasoning seems to stand in {result.traces_seen} of "
         f"{count(result.outputs, 'text')}, and is scored with them; --eval-set think_end=TOKEN names the token after "
@@ -394,7 +397,7 @@ def traces(summary: Summary) -> list[str]:
 
 
 def judged(summary: Summary) -> list[str]:
-    """Return who has judged, how often, and how often there was no verdict."""
+    """Return the judges, their number of verdicts, and of requests without a verdict."""
     number, without, cut = (
         sum(getattr(result, name) for result in wholes(summary))
         for name in ("judged", "no_verdict", "verdicts_at_limit")
@@ -425,7 +428,7 @@ def programs(summary: Summary) -> list[str]:
 
 
 def missing_modules(summary: Summary) -> list[str]:
-    """Return the results with programs that import what the sandbox does not have, with the modules."""
+    """Return the results with programs that import modules missing from the sandbox."""
     return [
         f"{_name(summary, result)}: {missing_modules_text(result.missing_modules)}"
         for result in _together(wholes(summary))
@@ -434,13 +437,13 @@ def missing_modules(summary: Summary) -> list[str]:
 
 
 def missing_modules_text(modules: Mapping[str, int]) -> str:
-    """Return the number of programs that import a module which the sandbox lacks, and the names of the modules."""
+    """Return the number of programs that import missing modules, and the modules."""
     programs = count(sum(modules.values()), "program imports", "programs import")
     return f"{programs} what the sandbox lacks: {join_names(modules, NAMED)}"
 
 
 def weak_tests(summary: Summary) -> list[str]:
-    """Return the tasks of each benchmark whose tests accept wrong programs, the same for all checkpoints."""
+    """Return the tasks of each benchmark with tests that accept wrong programs."""
     lines = []
     for benchmark, results in _by_benchmark(wholes(summary)).items():
         tasks = {task: accepted for result in results for task, accepted in result.weak_tests.items()}
@@ -456,7 +459,7 @@ def weak_tests(summary: Summary) -> list[str]:
 
 
 def engines(summary: Summary) -> list[str]:
-    """Return records of items that the run did not select, weak or missing fingerprints, and the notes of engines."""
+    """Return orphaned records, weak or missing fingerprints, and notes of the engines."""
     failed = {row["name"] for row in summary.failed_to_load}
     prints = {row["name"]: row.get("fingerprint", "") for row in summary.checkpoints}
     unknown = [name for name, digest in prints.items() if digest is None and name not in failed]
@@ -477,9 +480,9 @@ def engines(summary: Summary) -> list[str]:
 
 
 def slow_ways(summary: Summary) -> list[str]:
-    """Return the slow ways that checkpoints had to take, with reasons and costs over all processes.
+    """Return the slow code paths that checkpoints took, with reasons and costs over all processes.
 
-    There is one line per checkpoint and way; with many checkpoints one per way.
+    There is one line per checkpoint and code path; with many checkpoints, one per code path.
     """
     costs: dict[str, dict[str, list[Mapping[str, Any]]]] = {}
     for row in summary.effort:
@@ -537,7 +540,7 @@ def _usage(rows: Sequence[Usage]) -> str:
 
 
 def _speculation(rows: Sequence[Usage], decoded: int) -> list[str]:
-    """Return the share of tokens from speculative decoding, their mean number per pass, and each head's accuracy."""
+    """Return the share of speculative tokens, their number per pass, and each head's accuracy."""
     counts = [row.engine["speculative"] for row in rows if "speculative" in row.engine]
     lengths, asked, right = (  # however long the tables are
         [sum(column) for column in zip_longest(*(table[name] for table in counts), fillvalue=0)]
@@ -572,7 +575,7 @@ def _by_benchmark(results: Iterable[Result]) -> dict[str, list[Result]]:
 
 
 def _together(results: Sequence[Result]) -> list[Result]:
-    """Return the results as they are; those of many checkpoints added up for each benchmark."""
+    """Return the results, added up by benchmark if there are many checkpoints."""
     if len({result.checkpoint for result in results}) <= SINGLY:
         return list(results)
     return [added_up(same, count(len(same), "checkpoint")) for same in _by_benchmark(results).values()]

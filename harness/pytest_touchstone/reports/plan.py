@@ -37,7 +37,7 @@ def plan_facts(plan: GatePlan) -> dict[str, Any]:
 
 
 def render(plan: GatePlan, *, width: int, color: bool, checkpoints: int = 1) -> str:
-    """Return the plan as text of at most ``width`` columns; it holds for each of so many checkpoints."""
+    """Return the plan for a number of checkpoints as text of at most ``width`` columns."""
     parts = (_heading(plan, checkpoints), _table(plan), Facts(tuple(_notes(plan))))
     return render_text([Section(parts=parts)], width=width, color=color)
 
@@ -103,12 +103,12 @@ def _notes(plan: GatePlan) -> Iterator[tuple[str, str]]:
 
 
 def _never(row: PlanRow) -> bool:
-    """Return whether no number of items finds the drop, since it is within the margin."""
+    """Return whether the drop is within the margin: no number of items detects such a drop."""
     return row.drop <= row.margin
 
 
 def _drop(plan: GatePlan) -> str:
-    """Return the drop of the plan in the units of its metrics: ``2 points``, or ``2 points (0.02 bits)``."""
+    """Return the planned drop in each metric's unit: ``2 points``, or ``2 points (0.02 bits)``."""
     sizes = dict.fromkeys(_unit(row).size(row.drop) for row in plan.rows if _unit(row) is not POINTS)
     points = POINTS.size(plan.drop)
     return f"{points} ({join_names(sizes, 3)})" if sizes else points
@@ -146,10 +146,10 @@ NAMED: Final = 3
 
 @dataclass(slots=True, kw_only=True)
 class DryRunRow:
-    """The questions of a benchmark to a checkpoint; None where that is not known before it is asked.
+    """The planned requests of a benchmark to a checkpoint. Counts are None where the number is unknown.
 
-    Of the ``sampled`` items those in ``too_long`` are longer than the tokens that the checkpoint ``takes``; their
-    contexts are then ``cut``, or they are not asked.
+    Of the ``sampled`` items, those in ``too_long`` exceed the checkpoint's maximum length (``takes``). Their contexts
+    are ``cut``, or they are skipped.
     """
 
     checkpoint: str
@@ -178,7 +178,7 @@ class SettingRow:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """All of it; ``lacks`` says what served models cannot answer."""
+    """The rows of a dry run. ``lacks`` names the requests that served models do not support."""
 
     rows: Sequence[DryRunRow]
     left_out: Sequence[str]
@@ -187,7 +187,7 @@ class DryRun:
 
 
 def render_dry_run(plan: DryRun, *, width: int, color: bool) -> str:
-    """Return it as text of at most ``width`` columns."""
+    """Return a dry run as text of at most ``width`` columns."""
     names = dict.fromkeys(row.checkpoint for row in plan.rows)
     parts: list[Part] = [
         _table_of_questions(name, [row for row in plan.rows if row.checkpoint == name]) for name in names
@@ -219,7 +219,7 @@ def _table_of_questions(checkpoint: str, rows: Sequence[DryRunRow]) -> Table:
 
 
 def _numbers(counts: Sequence[int | None], exact: Sequence[bool]) -> list[str]:
-    """Return counts as a table shows them, with a tilde before those that are not exact."""
+    """Return counts as table cells, with a tilde before estimates."""
     return [
         NOTHING if number is None else f"{'' if is_exact or not number else '~'}{number:,}"
         for number, is_exact in zip(counts, exact, strict=True)

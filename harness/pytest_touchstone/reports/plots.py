@@ -79,9 +79,9 @@ XY: TypeAlias = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Stroke:
-    """Lines through points, or with ``filled`` the area within them; ``series`` gives the colour, None that of texts.
+    """Lines through points, or with ``filled`` the area that they enclose.
 
-    ``title`` is shown to who points at it.
+    ``series`` selects the colour, None that of text. ``title`` is the tooltip.
     """
 
     runs: tuple[tuple[XY, ...], ...]
@@ -95,8 +95,11 @@ class Stroke:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The mark of a series at a place, with a ring around its best; ``small``: of many. Without a series it is a grey
-    cross."""
+    """The marker of a series at a point.
+
+    ``ring`` encircles the best point of a series; ``small`` is for dense curves. Without a series the marker is a grey
+    cross.
+    """
 
     at: XY
     series: int | None
@@ -107,7 +110,10 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """A line of text, at its left end unless ``anchor`` says else; ``middle``: centred on the height of its place."""
+    """A line of text at a point.
+
+    ``anchor`` is the end that lies on the point; with ``middle`` the text is centred vertically.
+    """
 
     at: XY
     text: str
@@ -124,7 +130,10 @@ Part: TypeAlias = Stroke | Mark | Words
 
 
 class Picture(NamedTuple):
-    """What is drawn of a chart: ``name`` is that of its file, and with ``curve-`` its id in a page."""
+    """The shapes of a drawn chart.
+
+    ``name`` is the file name without suffix; in a page it follows ``curve-`` in the element's id.
+    """
 
     name: str
     title: str
@@ -135,17 +144,17 @@ class Picture(NamedTuple):
 
 
 def study_pictures(study: Study, bars: str = "bars") -> list[Picture]:
-    """Return the pictures of a study: ``curve_MEASURE``, and those of ``bar_pictures``."""
+    """Return all pictures of a study: ``curve_METRIC`` for the curves, then the bars."""
     return [*map(draw_curves, line_charts(study)), *bar_pictures(study, bars)]
 
 
 def bar_pictures(study: Study, front: str) -> list[Picture]:
-    """Return a picture of bars for each benchmark, ``FRONT_BENCHMARK``."""
+    """Return a picture of bars for each benchmark, named ``FRONT_BENCHMARK``."""
     return [draw_bars(chart, front) for chart in bar_charts(study)]
 
 
 class Scale(NamedTuple):
-    """Numbers from ``low`` to ``high`` between two places of the picture."""
+    """A linear map of values from ``low`` to ``high`` to coordinates of the picture."""
 
     low: float
     high: float
@@ -153,13 +162,13 @@ class Scale(NamedTuple):
     end: float
 
     def at(self, value: float) -> float:
-        """Return the place of a number."""
+        """Return the coordinate of a value."""
         span = self.high - self.low
         return self.start + (value - self.low) / span * (self.end - self.start) if span else self.start
 
 
 class Panel(NamedTuple):
-    """The two axes of a part of the picture; its left and bottom ends are where they begin."""
+    """The two axes of a panel, which begin at its left and bottom ends."""
 
     x: Scale
     y: Scale
@@ -171,12 +180,12 @@ def heading(chart: LineChart | BarChart) -> str:
 
 
 def shown(chart: LineChart | BarChart, value: float) -> str:
-    """Return a value as texts have it."""
+    """Return a value as text with its unit."""
     return f"{in_percent(value)} %" if chart.percent else number(value)
 
 
 def labels(names: Sequence[str]) -> list[str]:
-    """Return names shortened; whole where that would make two of them alike."""
+    """Return names shortened, or in full where short names would collide."""
     short = [cut_name(name, LONGEST_NAME) for name in names]
     return short if len(set(short)) == len(set(names)) else list(names)
 
@@ -185,7 +194,7 @@ def labels(names: Sequence[str]) -> list[str]:
 
 
 def draw_curves(chart: LineChart) -> Picture:
-    """Return the curves with their bands: in one panel, or where they are many in a panel each."""
+    """Draw curves with their bands, in one panel or in a panel for each series."""
     dense = any(len(line.dots) > DENSE for line in chart.lines)
     apart = len(chart.lines) > 1 and (dense or len(chart.lines) > TOGETHER)
     panels, bottom = _panels(chart, apart)
@@ -220,7 +229,7 @@ def draw_curves(chart: LineChart) -> Picture:
 
 
 def description(chart: LineChart) -> str:
-    """Return the chart in words: first, best and last value of each series."""
+    """Describe a chart in words: first, best and last value of each series."""
     texts = [f"{chart.title} by {chart.axis}."]
     for line in (series for series in chart.lines if series.dots):
         first, last = line.dots[0], line.dots[-1]
@@ -236,7 +245,7 @@ def description(chart: LineChart) -> str:
 
 
 def _panels(chart: LineChart, apart: bool) -> tuple[list[Panel], float]:
-    """Return the panels, and where the lowest of them ends."""
+    """Return the panels and the lower edge of the lowest one."""
     places = [dot.place for line in chart.lines for dot in (*line.dots, *line.invalid)]
     pad = (max(places) - min(places)) * 0.02 or 0.5
     values = ticks(*extent(chart))
@@ -254,7 +263,7 @@ def _panels(chart: LineChart, apart: bool) -> tuple[list[Panel], float]:
 
 
 def _axes(chart: LineChart | BarChart, panel: Panel, *, left: bool, below: bool) -> Iterator[Part]:
-    """Yield grid and axis; numbers ``left`` of it and ``below`` it, ticks in any case."""
+    """Yield grid, axis and ticks, with numbers where ``left`` or ``below`` says so."""
     x, y = panel
     levels = ticks(y.low, y.high)
     factor = 100 if chart.percent else 1
@@ -271,7 +280,7 @@ def _axes(chart: LineChart | BarChart, panel: Panel, *, left: bool, below: bool)
 
 
 def _measured_places(chart: LineChart, x: Scale) -> list[float]:
-    """Return the steps or epochs that have a value, the last and as many before it as have room for their numbers."""
+    """Return the steps or epochs that get a number below the axis. The last one is always among them."""
     places = {dot.place for line in chart.lines for dot in (*line.dots, *line.invalid)}
     shown: list[float] = []
     for place in sorted(places, reverse=True):
@@ -281,7 +290,7 @@ def _measured_places(chart: LineChart, x: Scale) -> list[float]:
 
 
 def _band(line: CurveLine, series: int, panel: Panel) -> Iterator[Part]:
-    """Yield the interval of a line: a band, with a stroke where a dot has no neighbour that has one."""
+    """Yield the interval of a line as a band. An isolated interval is a vertical stroke."""
     x, y = panel
     for has_interval, dots in groupby(
         line.dots, key=lambda dot: dot.low is not None and dot.high is not None
@@ -310,7 +319,7 @@ def _curve(chart: LineChart, series: int, panel: Panel) -> Iterator[Part]:
 
 
 def _with_limits(chart: LineChart | BarChart, dot: Dot | Value) -> str:
-    """Return a value with its interval, where that is known."""
+    """Return a value as text, followed by its interval if there is one."""
     has_interval = dot.low is not None and dot.high is not None
     limits = f" [{shown(chart, dot.low or 0.0)}, {shown(chart, dot.high or 0.0)}]" if has_interval else ""
     return f"{shown(chart, dot.value)}{limits}"
@@ -319,9 +328,9 @@ def _with_limits(chart: LineChart | BarChart, dot: Dot | Value) -> str:
 def _legend(
     names: Sequence[str], top: float, width: float = WIDTH, order: Sequence[int] | None = None
 ) -> tuple[list[Part], float]:
-    """Return the names with the marks of their series, as many in a row as fit, and where the last row ends.
+    """Return the shapes of the legend and its lower edge.
 
-    With ``order`` they are bars, of these series.
+    With ``order`` the entries are bars, coloured as these series.
     """
     parts: list[Part] = []
     left, row = 0.0, 0
@@ -344,7 +353,7 @@ def _legend(
 
 
 def draw_bars(chart: BarChart, front: str = "bars") -> Picture:
-    """Return grouped bars with their intervals, in rows of ``LONGEST_ROW`` checkpoints at most."""
+    """Draw grouped bars with their intervals, at most ``LONGEST_ROW`` checkpoints in a row."""
     rows: list[tuple[int, int]] = []
     for start, end in pairwise([*(start for start, _ in chart.sections or ((0, ""),)), len(chart.groups)]):
         if rows and end - rows[-1][0] <= LONGEST_ROW:  # a series stays whole where it fits
@@ -420,7 +429,7 @@ def _box(corner: XY, opposite: XY, series: int, title: str = "") -> Stroke:
 
 
 def svg(picture: Picture, *, alone: bool = False) -> str:
-    """Return the picture as an element of a page; ``alone``: as a file, on white."""
+    """Return a picture as an SVG element, or with ``alone`` as a file on white."""
     ident = escape(picture.name.replace("_", "-", 1), quote=True)
     width, height = f"{picture.width:g}", f"{picture.height:g}"
     size = 'width="100%"'

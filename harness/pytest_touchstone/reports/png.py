@@ -41,7 +41,7 @@ def available() -> bool:
 
 
 def png(picture: Picture) -> bytes:
-    """Return the picture as PNG, whatever the user's own settings of matplotlib are."""
+    """Render a picture as PNG, whatever the user's matplotlib settings."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -125,7 +125,7 @@ def _add_words(axes: Axes, words: Words, spelled: Callable[[str], str]) -> None:
 
 
 def _fonts() -> list[str]:
-    """Return the fonts of letters, one with Korean ones first where there is any."""
+    """Return the font families for text, a Korean one first where one is installed."""
     from matplotlib.font_manager import fontManager
 
     installed = {font.name for font in fontManager.ttflist}
@@ -133,7 +133,7 @@ def _fonts() -> list[str]:
 
 
 def _speller(fonts: list[str]) -> Callable[[str], str]:
-    """Return a function that writes letters that no font has in Latin ones."""
+    """Return a function that transliterates the letters that no font covers."""
     from matplotlib.font_manager import findfont, get_font
 
     covered: set[int] = set()
@@ -143,7 +143,7 @@ def _speller(fonts: list[str]) -> Callable[[str], str]:
 
 
 def latin(letter: str) -> str:
-    """Return a Korean syllable in Latin letters; ``?`` for any other letter without a plain form."""
+    """Transliterate a letter: a Korean syllable by its name, others by decomposition, else ``?``."""
     name = unicodedata.name(letter, "")
     if name.startswith("HANGUL SYLLABLE "):
         return name.rpartition(" ")[2].lower()

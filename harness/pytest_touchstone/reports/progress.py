@@ -120,8 +120,10 @@ class ProgressLine:
         self._rate = self._progress.add_task("", total=None, visible=False)
 
     def start(self) -> None:
-        """Begin to count and, on a terminal, to draw after the first ``paused()``; called once, while nothing is
-        captured."""
+        """Start counting and drawing; call once, while pytest captures nothing.
+
+        On a terminal the line appears after the first ``paused()``.
+        """
         self._began = self._last = self._clock()
         self._count()
         try:
@@ -132,7 +134,7 @@ class ProgressLine:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread and leave no trace on a terminal; calling it again does nothing."""
+        """End the thread and erase the line; further calls do nothing."""
         if self._thread is None:
             return
         self._ending.set()
@@ -146,7 +148,7 @@ class ProgressLine:
 
     @contextmanager
     def paused(self) -> Generator[None]:
-        """Keep the line away while pytest writes; every write of pytest's during a run belongs inside."""
+        """Erase the line while pytest writes. Every write of pytest during a run belongs inside."""
         with self._lock:
             self._erase()
             try:
@@ -161,7 +163,7 @@ class ProgressLine:
                     self._draw()
 
     def tick(self) -> None:
-        """Count and show; the thread calls this at every interval."""
+        """Update the counts and redraw the line. The thread calls this method at every interval."""
         with self._lock:
             self._count()
             now = self._counted
@@ -254,7 +256,7 @@ class ProgressLine:
 
 
 def short(name: str) -> str:
-    """Return a name as it is shown."""
+    """Return a name shortened for the progress line."""
     return cut_name(name, NAME)
 
 
@@ -268,8 +270,7 @@ LETTERS: Final = {"+": "right", "-": "wrong", UNGRADED: "any other score, or non
 
 
 def item_status(primary: float | None) -> tuple[str, str]:
-    """Return the letter and the word by which pytest shows an item with this primary score; None without such a
-    score."""
+    """Return letter and word for an item in pytest's output, by its primary score."""
     if primary is None or not math.isfinite(primary):
         return UNGRADED, "SCORED"
     # The tenth below: 0.99 is a 9, and never looks like a full score.
@@ -278,7 +279,7 @@ def item_status(primary: float | None) -> tuple[str, str]:
 
 
 def letters_text(primaries: Iterable[float]) -> str:
-    """Return what the letters of items with these primary scores mean, those that occur alone."""
+    """Explain the letters of items with the given primary scores."""
     occurring = {item_status(primary)[0] for primary in primaries}
     texts = [f"{letter} {meaning}" for letter, meaning in LETTERS.items() if letter in occurring]
     if digits := sorted(occurring - LETTERS.keys()):

@@ -65,18 +65,20 @@ class ScoreCell(NamedTuple):
 
     @property
     def best(self) -> bool:
-        """Return whether it is told from each other value of its column."""
+        """Return whether the score is significantly better than all others of its column."""
         return "*" in self.signs
 
     @property
     def invalid(self) -> bool:
-        """Return whether it is not valid, or items are missing."""
+        """Return whether the score is NOT VALID or lacks items."""
         return "!" in self.signs
 
 
 class BenchmarkColumn(NamedTuple):
-    """A benchmark's metric: ``share`` where values are shown in per cent; ``items`` as ``4/1,188``, the most that a row
-    has."""
+    """The metric of a benchmark.
+
+    With ``share`` values are in per cent; ``items`` such as ``4/1,188`` is the largest count of any row.
+    """
 
     benchmark: str
     metric: str
@@ -87,7 +89,7 @@ class BenchmarkColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoreTable:
-    """Checkpoints by benchmarks; None where there is no result."""
+    """Scores of checkpoints (rows) on benchmarks (columns), None where there is no result."""
 
     columns: tuple[BenchmarkColumn, ...]
     rows: tuple[tuple[str, tuple[ScoreCell | None, ...]], ...]
@@ -95,19 +97,19 @@ class ScoreTable:
 
     @property
     def cells(self) -> list[ScoreCell]:
-        """Return all that there are."""
+        """Return all cells with a result."""
         return [cell for _, row in self.rows for cell in row if cell is not None]
 
 
 def in_order(summary: Summary) -> list[str]:
-    """Return the checkpoints that have results, as they were given: by series and step."""
+    """Return the checkpoints with results by series and step, as on the command line."""
     scored = formatting.checkpoints(summary)
     names = [str(info.get("name")) for info in summary.checkpoints]
     return [*(name for name in names if name in scored), *(name for name in scored if name not in names)]
 
 
 def ends(summary: Summary, names: Sequence[str]) -> list[bool]:
-    """Return for each checkpoint whether a series ends with it and another follows."""
+    """Return for each checkpoint whether the next one belongs to another series."""
     series = {str(info.get("name")): info.get("series") for info in summary.checkpoints}
     return [*(series.get(name) != series.get(after) for name, after in pairwise(names)), False]
 
@@ -172,7 +174,7 @@ def _cell(metric: Metric, signs: str) -> ScoreCell:
 
 
 def _signs(result: Result, others: Sequence[Result]) -> str:
-    """Return the signs of a value among those of its column."""
+    """Return the signs of a result, compared with the others of its column."""
     alike = bool(formatting.asked_alike(others)) or not any(map(formatting.asked, others))
     signs = "!" * bool(result.invalid or result.faults)
     signs += "c" * (not alike and result.template in ("chat", "mixed"))
@@ -184,8 +186,10 @@ def _are_shares(values: Iterable[float | None]) -> bool:
 
 
 def tables_by_checkpoint(summary: Summary, table: ScoreTable) -> Iterator[Table]:
-    """Yield a table for each kind of checkpoint, with an empty row between series, and below it half the widest
-    interval of each column."""
+    """Yield a table for each kind of checkpoint.
+
+    An empty row separates series; the last row has half the widest interval of each column.
+    """
     kinds = {str(info.get("name")): info.get("kind") for info in summary.checkpoints}
     for kind in dict.fromkeys(kinds.get(name) for name, _ in table.rows):
         rows = [row for row in table.rows if kinds.get(row[0]) == kind]
@@ -225,7 +229,7 @@ def _spread(cells: Sequence[ScoreCell | None]) -> str:
 
 
 def _headings(columns: Sequence[BenchmarkColumn]) -> list[str]:
-    """Return benchmark, metric and items below each other; names of several lines end in the same one."""
+    """Return column headings of benchmark, metric and items, aligned at their last lines."""
     parts = [
         (folded(column.benchmark, FOLDED), folded(column.metric, FOLDED), [column.items])
         for column in columns
@@ -272,7 +276,7 @@ NOT_VALID: Final = "not valid"
 
 
 def legend(table: ScoreTable, *, stderr: bool) -> str:
-    """Return what the numbers of a table are."""
+    """Explain the numbers and marks of a table."""
     shares = {column.share for column in table.columns}
     values = "Values" if shares == {False} else "Per cent" if shares == {True} else "Shares in per cent"
     around = "standard errors" if stderr else "95 % intervals"
@@ -287,7 +291,7 @@ def legend(table: ScoreTable, *, stderr: bool) -> str:
 
 
 def cell_texts(column: BenchmarkColumn, cell: ScoreCell, *, stderr: bool) -> tuple[str, str]:
-    """Return a value, and its interval or standard error; empty where that is not known."""
+    """Return a value and its interval or standard error as text, empty if undefined."""
 
     def text(value: float | None) -> str:
         return in_percent(value) if column.share and value is not None else number(value)
@@ -342,7 +346,7 @@ _LATEX_SIGNS: Final = re.compile("|".join(map(re.escape, sorted(_LATEX, key=len,
 
 
 def latex_text(text: str) -> str:
-    """Return a text as LaTeX sets it: nothing in it is a command, ends a cell, or begins a comment."""
+    """Escape a text for LaTeX, so that no character acts as markup."""
     return _LATEX_SIGNS.sub(lambda match: _LATEX[match[0]], one_line(text))
 
 

@@ -55,10 +55,10 @@ FILES: Final = ("report.html", "summary.json", "results.csv", "checkpoints.csv",
 
 
 def render(summary: Summary, width: int, color: bool, *, details: bool = False, decision: bool = True) -> str:
-    """Return the whole report as text of at most ``width`` columns, with ANSI colours if wanted.
+    """Render the report of a run as text of at most ``width`` columns.
 
-    A gate's decision is one line, however long. Without ``decision`` that line is left to the caller, as is how a
-    stopped run goes on; then only results are shown whose items have all ended.
+    The gate's decision is one line of any length. Without ``decision`` that line and the hint on resuming a stopped run
+    are left to the caller; only complete results are shown then.
     """
     from rich.text import Text
 
@@ -111,7 +111,7 @@ def _print(console: Console, *parts: Part, apart: bool = False) -> None:
 
 
 def _print_command(console: Console, label: str, command: str, about: str) -> None:
-    """Print a command and what it does; one that is longer than a line goes on below, as a shell takes it."""
+    """Print a command and its purpose. A long command continues on further lines, as a shell accepts it."""
     from rich.text import Text
 
     style = "bold" if label == "next" else ""
@@ -127,14 +127,14 @@ def _print_command(console: Console, label: str, command: str, about: str) -> No
 
 
 def saved(summary: Summary) -> str:
-    """Return the run's folder and the files in it."""
+    """Return the run's folder and its main files."""
     folder = Path(summary.directory)
     paths = [path for name in FILES if (path := file_path(folder, name)).is_file() and path.stat().st_size]
     return "   ".join([f"{formatting.place(summary)}/", *(str(path.relative_to(folder)) for path in paths)])
 
 
 def again(summary: Summary, *, details: bool) -> NextStep:
-    """Return the command for this report, or for the long one."""
+    """Return the command that prints the report again, brief or in full."""
     command = f"touchstone report {shlex.quote(formatting.place(summary))}"
     return (
         NextStep(command, "this report")
@@ -167,7 +167,10 @@ MOST_ALIKE: Final = 2
 
 
 def is_by_checkpoint(summary: Summary, *, details: bool) -> bool:
-    """Return whether each checkpoint has a row, since a row per benchmark and checkpoint would not fit."""
+    """Return whether the table has a row per checkpoint.
+
+    It has, if a row per benchmark and checkpoint would not fit.
+    """
     benchmarks: dict[str, set[str]] = {name: set() for name in formatting.checkpoints(summary)}
     for result in wholes(summary):
         benchmarks[result.checkpoint].add(result.benchmark)
@@ -185,7 +188,7 @@ def _has_one_benchmark(summary: Summary) -> bool:
 
 
 def results_section(summary: Summary, *, many: bool, details: bool = False) -> Section:
-    """Return the tables of all results: of ``many`` by checkpoint, and with details also by benchmark."""
+    """Return the tables of all results: with ``many`` by checkpoint, with details also by benchmark."""
     tables = list(tables_by_checkpoint(summary, table_of_run(summary))) if many else []
     if details or not many:
         tables += _tables_by_benchmark(summary, details=details, groups=not many)
@@ -193,7 +196,7 @@ def results_section(summary: Summary, *, many: bool, details: bool = False) -> S
 
 
 def legend(summary: Summary, *, many: bool) -> str:
-    """Return the meaning of each sign that occurs in the tables; ``many``: they are by checkpoint."""
+    """Return the meaning of each sign in the tables, which are by checkpoint with ``many``."""
     results, own_rows, parts = wholes(summary), formatting.own_rows(summary), []
     if many:
         signs = {sign for cell in table_of_run(summary).cells for sign in cell.signs}
@@ -219,9 +222,10 @@ def legend(summary: Summary, *, many: bool) -> str:
 
 
 def _tables_by_benchmark(summary: Summary, *, details: bool, groups: bool) -> Iterator[Table]:
-    """Yield the table of each checkpoint; without ``groups`` rows of benchmarks say how many groups there are.
+    """Yield the table of each checkpoint.
 
-    Checkpoints with the same single benchmark are the rows of one table.
+    Without ``groups``, benchmarks show only the number of their groups. Checkpoints with the same single benchmark
+    share a table.
     """
     if not details and _has_one_benchmark(summary):
         yield _table_of_one_benchmark(summary)
@@ -276,7 +280,7 @@ def _benchmark_rows(summary: Summary, checkpoint: str, details: bool, most: int)
 
 
 def _groups(summary: Summary, whole: Result, details: bool) -> list[Result]:
-    """Return the results of a benchmark's groups; without details none where each group is a single item."""
+    """Return the results of a benchmark's groups. Without details there are none if every group is a single item."""
     name = (whole.checkpoint, whole.benchmark)
     results = [
         result for result in summary.results if result.group and (result.checkpoint, result.benchmark) == name
@@ -295,7 +299,7 @@ def _other_numbers(result: Result) -> list[Metric]:
 
 
 def _result_row(summary: Summary, result: Result, label: str, groups: str = "") -> tuple[str, ...]:
-    """Return the row of a result's primary metric, with words on what is known of it, the loud ones first."""
+    """Return the table row of a result's primary metric, with remarks, most urgent first."""
     own_rows, whole = result.benchmark in formatting.own_rows(summary), result.group is None
     best = whole and (result.benchmark, result.checkpoint) in clear_leaders(summary.leaders)
     faults = {"error": result.errors, "timeout": result.timeouts, "lost item": result.lost}

@@ -27,7 +27,7 @@ LONGEST_TAG: Final = 5000
 
 
 class MLflow:
-    """A server of MLflow, or a database of its own."""
+    """An MLflow server, or a local database."""
 
     name = "mlflow"
     title = "MLflow"
@@ -36,7 +36,7 @@ class MLflow:
     variable = "MLFLOW_EXPERIMENT_NAME"
 
     def missing(self) -> str | None:
-        """Return what must be installed or set first."""
+        """Return what must be installed or configured first, None if nothing."""
         return missing()
 
     def send(
@@ -72,7 +72,7 @@ class MLflow:
 
 
 def _complete(client: Any, run: TrackedRun, tracked: Any) -> int:
-    """Send what the tracker's run lacks, and return how many numbers that were."""
+    """Send what a run in MLflow lacks, and return the number of metric points sent."""
     from mlflow.entities import Metric, Param, RunTag
 
     run_id = tracked.info.run_id
@@ -101,7 +101,7 @@ def _complete(client: Any, run: TrackedRun, tracked: Any) -> int:
 
 
 def _send_files(client: Any, files: Mapping[str, Path], run_id: str) -> int:
-    """Send the files that are not there, and return how many these were."""
+    """Send the files that a run in MLflow lacks, and return their number."""
     sent = {artifact.path for artifact in client.list_artifacts(run_id)} if files else ()
     lacking = [path for name, path in files.items() if name not in sent]
     for path in lacking:

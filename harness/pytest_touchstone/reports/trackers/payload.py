@@ -41,10 +41,10 @@ class MetricPoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackedRun:
-    """A run in the tracker; ``key`` tells it from the others of the same run of ours.
+    """A run in the tracker. ``key`` identifies it within the touchstone run.
 
-    ``params`` are plain values: texts, numbers, lists. ``tags`` say whether it is ``valid``. ``why_not`` says why its
-    numbers must not be believed, None where nothing is known against them. ``files`` are its artifacts, by name.
+    ``params`` are plain values: texts, numbers, lists. The tag ``valid`` says whether its numbers are valid; otherwise
+    ``why_not`` has the reason. ``files`` are its artifacts, by name.
     """
 
     key: str
@@ -62,10 +62,10 @@ CheckpointBenchmark: TypeAlias = tuple[str, str]
 
 
 class ResultFiles(NamedTuple):
-    """The facts about a result that its records have: files to send, and how texts were asked for.
+    """The files of a result and the sampling parameters of its records.
 
-    ``asked`` has ``num_samples``, ``temperature`` and ``max_new_tokens``; it is empty where no text was asked for, and
-    None where no item was scored.
+    ``asked`` has ``num_samples``, ``temperature`` and ``max_new_tokens``. It is empty without generated texts, and None
+    without scored items.
     """
 
     files: Mapping[str, Path]
@@ -73,14 +73,21 @@ class ResultFiles(NamedTuple):
 
 
 def identity(summary: Summary) -> str:
-    """The name of a run among all runs of all machines: ids alone are made of the time of day."""
+    """Return the name of a run that is unique across machines. The run id alone is made of the time of day."""
     return f"{summary.run_id}@{float(summary.manifest.get('began') or 0.0):.3f}"
 
 
 def tracked_runs(
     summary: Summary, files: Mapping[str, Path], result_files: Mapping[CheckpointBenchmark, ResultFiles]
 ) -> list[TrackedRun]:
-    """Return what is sent of a run, the parent first; ``files`` are the run's own, ``found`` those of its results."""
+    """Return the tracker's runs for a touchstone run, the parent first.
+
+    Args:
+        summary: The run.
+        files: Files of the whole run, by name.
+        result_files: Files of each result.
+
+    """
     rows = {row.checkpoint: row for row in result_rows(summary)}.values()
     fine = {row.series for row in rows if row.step is not None and row.step != int(row.step)}
     steps = {row.checkpoint: Step.of(row, fine=row.series in fine) for row in rows}
@@ -94,8 +101,11 @@ def tracked_runs(
 
 
 class Step(NamedTuple):
-    """The place of a checkpoint: its series, None without a place in one, and its step as a whole number, as trackers
-    take them; in thousandths where the series has fractions of an epoch, as the tag says."""
+    """The step of a checkpoint in its series, as a whole number.
+
+    Trackers take integers: steps of a series with fractional epochs are in thousandths, as the tag ``step_unit`` says.
+    ``series`` is None for a checkpoint without a step.
+    """
 
     series: str | None = None
     step: int = 0
@@ -103,7 +113,7 @@ class Step(NamedTuple):
 
     @classmethod
     def of(cls, row: ResultRow, *, fine: bool) -> Step:
-        """Return the step of a checkpoint by a row of its results."""
+        """Return the step of a checkpoint. With ``fine`` it is in thousandths."""
         if row.step is None:
             return cls()
         unit = {"step_unit": "thousandths of an epoch"} if fine else {}
@@ -111,7 +121,7 @@ class Step(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """A benchmark of a checkpoint, or a composite: its values, and why they must not be believed, if known."""
+    """The scores of a checkpoint on a benchmark or composite. ``why_not`` is the reason if they are NOT VALID."""
 
     checkpoint: str
     name: str
@@ -121,7 +131,7 @@ class Measured(NamedTuple):
 
 
 def _measured(summary: Summary) -> list[Measured]:
-    """Return what was measured of each checkpoint, by the names that trackers take."""
+    """Return the scores of all checkpoints, under names that trackers accept."""
     measured = []
     for result in wholes(summary):
         values = {tracker_name(metric.name): metric.value for metric in result.metrics.values()}
@@ -138,7 +148,7 @@ def _measured(summary: Summary) -> list[Measured]:
 
 
 def why_not(result: Result) -> str | None:
-    """Return why the numbers of a result must not be believed, None where nothing is known against them."""
+    """Return why a result is NOT VALID, None if valid."""
     faults = f"{count(result.faults, 'item')} of {result.collected} failed" if result.faults else ""
     return "; ".join(text for text in (result.invalid or "", faults) if text) or None
 
@@ -155,7 +165,7 @@ def _run(
     wrong: str | None,
     files: Mapping[str, Path] = MappingProxyType({}),
 ) -> TrackedRun:
-    """Return a run with what all have: the commit, whether it is valid, and the numbers that are defined."""
+    """Return a tracker's run with the common tags, and the defined numbers as points."""
     commit = summary.manifest.get("commit") or {}
     common_tags = (
         {"commit": f"{commit['id']}{' with changes' * bool(commit.get('dirty'))}"} if commit.get("id") else {}
@@ -246,7 +256,7 @@ def _results(
 
 
 def _numbers(result: Result) -> Iterator[dict[str, float | None]]:
-    """Yield the numbers of each metric with its interval, then the counts of items."""
+    """Yield the values of each metric with its interval, then the item counts."""
     front = "" if result.group is None else f"{tracker_name(result.group)}/"
     for metric in result.metrics.values():
         name = f"{front}{tracker_name(metric.name)}"
@@ -376,17 +386,17 @@ def _series(
 
 
 def _front(score: Measured) -> str:
-    """Return what stands before the names of values in a curve."""
+    """Return the prefix of metric names in a series."""
     return f"{NOT_VALID}/" * bool(score.why_not) + ("" if score.composite else f"{tracker_name(score.name)}/")
 
 
 def drop_missing(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values without those that are not known."""
+    """Return the values that are neither None nor empty."""
     return {name: value for name, value in values.items() if value not in (None, "")}
 
 
 def texts(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values as text, without those that are not known."""
+    """Return the values as text, without None and empty ones."""
     return {
         name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         for name, value in drop_missing(values).items()
@@ -402,8 +412,11 @@ PLACE: Final = "touchstone"
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """The outcome: where it is, the number of the tracker's runs, of those that are new, and of numbers and files that
-    were sent now; ``left_out`` are files that were not, with the reason."""
+    """What a tracker received.
+
+    ``runs`` counts the runs in the tracker, ``new`` those created now; ``numbers`` and ``files`` were sent now.
+    ``left_out`` are files that were not sent, with the reason.
+    """
 
     where: str
     runs: int
@@ -414,7 +427,7 @@ class Sent:
 
 
 class Tracker(Protocol):
-    """A tracker."""
+    """An experiment tracker."""
 
     name: str
     """The name in options and in ``reports.trackers.sending``."""
@@ -427,19 +440,19 @@ class Tracker(Protocol):
     """Its own variable for that name."""
 
     def missing(self) -> str | None:
-        """Return what must be installed or set first, None where nothing is missing; quick."""
+        """Return what must be installed or configured first, None if nothing; must be quick."""
 
     def send(
         self, identity: str, runs: Sequence[TrackedRun], settings: Mapping[str, Any], pictures: Pictures
     ) -> Sent:
-        """Send what is not there yet; the pictures belong to the first run. Raises ``TrackerError``."""
+        """Send what the tracker lacks. ``pictures`` belong to the first run. Raises ``TrackerError``."""
 
 
 def place_option(tracker: Tracker) -> str:
-    """Return the name of the setting that names the experiment or project."""
+    """Return the name of the setting for the experiment or project."""
     return f"{tracker.name}_{tracker.place}"
 
 
 def place_name(tracker: Tracker, settings: Mapping[str, Any]) -> str:
-    """Return the experiment or project: of the options, of the tracker's own variable, or ours."""
+    """Return the experiment or project, from the settings, the tracker's environment variable, or the default."""
     return str(settings.get(place_option(tracker)) or os.environ.get(tracker.variable) or PLACE)

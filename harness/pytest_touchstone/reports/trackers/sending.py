@@ -55,7 +55,7 @@ OF_RUN: Final = (SUMMARY, "results.csv", "errors.log", PAGE)
 
 
 class Artifacts:
-    """The files of a run, made in ``target``; ``left_out`` says which are not sent, and why."""
+    """The files to send, copied into ``target``. ``left_out`` names the files that are not sent, with the reason."""
 
     def __init__(self, summary: Summary, target: Path, secrets: Secrets) -> None:
         self._summary = summary
@@ -65,7 +65,7 @@ class Artifacts:
         self.left_out: list[str] = []
 
     def of_run(self) -> dict[str, Path]:
-        """Return the files of the whole run, by name. Raises ``OSError`` as the system does."""
+        """Copy the files of the whole run, and return the copies by name. Raises ``OSError``."""
         paths = [file_path(self._folder, name) for name in OF_RUN]
         files = {}
         for path in (path for path in paths if path.is_file() and path.stat().st_size):
@@ -78,7 +78,10 @@ class Artifacts:
         return files
 
     def pictures(self) -> dict[str, Path]:
-        """Return the curves and bars of a study of the run, by name; none without matplotlib, or with a secret."""
+        """Draw the curves and bars of the run and return the files by name.
+
+        There are none without matplotlib, or if the run's texts contain a secret.
+        """
         if not png.available() or self._secret_in_texts() is not None:
             return {}
         study = study_of([str(self._folder)], output=self._folder.parent)
@@ -86,7 +89,7 @@ class Artifacts:
         return {name: self._written(f"plots/{name}", data) for name, data in drawn.items()}
 
     def of_results(self) -> dict[CheckpointBenchmark, ResultFiles]:
-        """Return the files of each result, by name, with what its first records tell.
+        """Write the files of each result, and return the paths with the sampling parameters.
 
         Raises ``OSError``, and ``HarnessError`` where the journal cannot be read.
         """
@@ -117,12 +120,15 @@ class Artifacts:
         return path
 
     def _secret_in_texts(self) -> str | None:
-        """Return the variable whose value a record holds: within the page texts are packed, and not searched."""
+        """Return the name of a secret variable that a record contains.
+
+        The page packs its texts, so that they cannot be searched there.
+        """
         return self._secrets.within(journal_files(self._folder))
 
 
 def item_table(records: Sequence[Record]) -> bytes:
-    """Return a row per item as CSV: what became of it, and its scores."""
+    """Return a CSV table with a row per item: its status and scores."""
     scores = list(dict.fromkeys(name for record in records for name in record.scores))
     rows: list[list[Any]] = [["example", "group", "status", "seconds", *scores, "message"]]
     for record in records:
@@ -132,7 +138,7 @@ def item_table(records: Sequence[Record]) -> bytes:
 
 
 def _samples(record: Record) -> bytes:
-    """Return an item as lines of JSON: its programs as in the run's own file, else its exchanges."""
+    """Return an item as JSON lines: its program samples, else its exchanges."""
     fields = ("example", "group", "status", "scores", "exchanges")
     samples = samples_of(record) or [
         {name: value for name, value in to_json(record).items() if name in fields}
@@ -142,8 +148,7 @@ def _samples(record: Record) -> bytes:
 
 
 def _asked(records: Iterable[Record]) -> dict[str, float] | None:
-    """Return how texts were asked for, by the parameters' names, where all were asked for alike; None without a
-    record."""
+    """Return the sampling parameters that all generation requests share. None without records."""
     settings: dict[str, set[float]] = {}
     records_read = list(records)
     for record in records_read:
@@ -170,9 +175,9 @@ _NAMES: Final = re.compile(
 
 
 class Secrets:
-    """The secret values of an environment, and texts without them.
+    """The secret values of an environment.
 
-    Secret are the values of variables whose names say so, and passwords within addresses.
+    Secrets are the values of variables with names such as ``API_KEY``, and passwords in URLs.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -185,21 +190,18 @@ class Secrets:
         self._names = dict(sorted(names.items(), key=lambda pair: -len(pair[0])))
 
     def removed(self, text: str) -> str:
-        """Return the text with the variable's name in the place of its value, and no other key."""
+        """Return a text with each secret replaced by its variable's name, and other keys removed."""
         for value, name in self._names.items():
             text = text.replace(value, f"[{name}]")
         return without_keys(text)
 
     def removed_from(self, data: bytes) -> bytes:
-        """Return the content of a text file without keys."""
+        """Return the content of a text file without secrets."""
         text = data.decode("utf-8", "surrogateescape")
         return self.removed(text).encode("utf-8", "surrogateescape")
 
     def within(self, paths: Iterable[Path]) -> str | None:
-        """Return the name of a variable whose value is in one of the files, None where there is none.
-
-        Raises ``OSError`` as the system does.
-        """
+        """Return the name of a variable with a value in one of the files. Raises ``OSError``."""
         values = {value.encode(): name for value, name in self._names.items()}
         for path in paths if values else ():
             with path.open("rb") as file:
@@ -218,12 +220,12 @@ def _password(value: str) -> str:
 
 
 def trackers() -> tuple[Tracker, ...]:
-    """Return our trackers."""
+    """Return the supported trackers."""
     return (MLflow(), WandB())
 
 
 def track(folder: Path, tracker: Tracker, settings: Mapping[str, Any]) -> Sent:
-    """Send what a tracker does not have yet of a run that ended. Raises ``HarnessError``."""
+    """Send what a tracker lacks of a finished run. Raises ``HarnessError``."""
     if (missing := tracker.missing()) is not None:
         raise HarnessError(missing)
     summary = load_summary(folder)
@@ -240,7 +242,7 @@ def track(folder: Path, tracker: Tracker, settings: Mapping[str, Any]) -> Sent:
 
 
 def _without(secrets: Secrets, run: TrackedRun) -> TrackedRun:
-    """Return a run with no key in any text of it."""
+    """Return a tracker's run without secrets in its texts."""
     names = ("key", "name", "params", "tags", "why_not")
     texts = {name: each_text(getattr(run, name), secrets.removed) for name in names}
     points = (point._replace(name=secrets.removed(point.name)) for point in run.points)

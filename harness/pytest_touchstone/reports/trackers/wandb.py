@@ -39,7 +39,7 @@ SETTINGS: Final[Mapping[str, Any]] = {
 
 
 class WandB:
-    """A server of Weights & Biases, or the files of its offline mode."""
+    """A Weights & Biases server, or the files of its offline mode."""
 
     name = "wandb"
     title = "Weights & Biases"
@@ -48,7 +48,7 @@ class WandB:
     variable = "WANDB_PROJECT"
 
     def missing(self) -> str | None:
-        """Return what must be installed first."""
+        """Return what must be installed first, None if nothing."""
         if importlib.util.find_spec("wandb") is None:
             return "Weights & Biases is not installed: pip install 'pytest-touchstone[wandb]'"
         return None
@@ -89,7 +89,7 @@ class WandB:
 def _send_run(
     wandb: Any, run: TrackedRun, run_id: str, files: Mapping[str, Path], *, project: str, group: str
 ) -> None:
-    """Send a part of a run with its files, and mark it as sent whole."""
+    """Send a tracker's run with its files, and mark the run as complete."""
     started = wandb.init(
         project=project,
         group=group,
@@ -115,7 +115,7 @@ def _send_run(
 
 
 def steps_of(points: Sequence[MetricPoint]) -> list[tuple[int, dict[str, float]]]:
-    """Return the numbers of each step in order, as the package takes them: it refuses a step that is before another."""
+    """Return the numbers by step, in ascending order. The package refuses a step below the previous one."""
     numbers: dict[int, dict[str, float]] = {}
     for point in points:
         numbers.setdefault(point.step, {})[point.name] = point.value
@@ -123,6 +123,6 @@ def steps_of(points: Sequence[MetricPoint]) -> list[tuple[int, dict[str, float]]
 
 
 def artifact_name(name: str, run_id: str) -> str:
-    """Return a name that the package takes for an artifact, no two alike in a project."""
+    """Return a valid artifact name that is unique within a project."""
     end = f"-{run_id[:8]}"
     return re.sub(r"[^\w.-]", "_", name, flags=re.ASCII)[: LONGEST_NAME - len(end)] + end
