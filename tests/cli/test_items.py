@@ -18,7 +18,7 @@ from pytest_touchstone.cli import main
 from pytest_touchstone.compare.formats.run import read_run
 from pytest_touchstone.compare.load import read_file
 from pytest_touchstone.document.formatting import cell_width
-from pytest_touchstone.reports.items import rendered, shortened
+from pytest_touchstone.reports.items import render_item, shorten
 from pytest_touchstone.results.item_view import AnswerChoice, ItemView, Question, ResponseView
 from pytest_touchstone.results.journal import Journal, read_journal
 from tests.support.every_eval_ever_schema import problems
@@ -198,13 +198,13 @@ def test_no_line_of_text_or_choice_is_wider_than_the_terminal(text: str, choice:
             ),
         ),
     )
-    lines = rendered(view, width).split("\n")
+    lines = render_item(view, width).split("\n")
     assert all(cell_width(line) <= width for line in lines if line.isprintable())
 
 
 @given(st.text(max_size=3000))
 def test_a_long_text_keeps_its_ends_and_says_how_much_is_left_out(text: str) -> None:
-    short = shortened(text)
+    short = shorten(text)
     if short != text:
         assert short.startswith(text[:300])
         assert short.endswith(text[-300:])

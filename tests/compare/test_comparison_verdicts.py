@@ -331,8 +331,8 @@ def test_a_comparison_has_it_too() -> None:
     assert pair.pooled is not None
     assert pair.pooled.comparison.verdict is not None
     assert pair.pooled.comparison.verdict == "worse"
-    assert comparison.pooled(pair.pooled).startswith("worse: -3.00 points [")
-    assert comparison.pooled(pair.pooled).endswith("; 2400 items of 6 benchmarks")
+    assert comparison.pooled_text(pair.pooled).startswith("worse: -3.00 points [")
+    assert comparison.pooled_text(pair.pooled).endswith("; 2400 items of 6 benchmarks")
     assert comparison.pair_facts(pair)["pooled"]["verdict"] == "worse"
     alone = compare_pair(ran("a", {"a": columns["a"][0]}), ran("b", {"a": columns["a"][1]}))
     assert alone.pooled is None

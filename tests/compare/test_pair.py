@@ -152,7 +152,7 @@ def test_a_perplexity_is_compared_by_the_log_probabilities_of_its_items() -> Non
     pair = compare_pair(*(replace(one, entries={"lm": e}) for one, e in zip((a, b), entries, strict=True)))
     (line,) = pair.lines
     assert (line.metric, line.percent) == ("logprob", None)
-    assert (comparison.cells(line).metric, pair_facts(pair)["benchmarks"][0]["label"]) == (
+    assert (comparison.line_cells(line).metric, pair_facts(pair)["benchmarks"][0]["label"]) == (
         "perplexity (by log-probability)",
     ) * 2
     assert line.comparison.difference == pytest.approx(0.875)
@@ -256,7 +256,9 @@ def test_the_mean_improvement_weighs_all_benchmarks_alike() -> None:
         printed("q", {"x": (0.6, None, 0), "y": (0.1, 0.01, 9)}),
     ).mean
     assert unknown is not None
-    assert comparison.mean(unknown).startswith("+5.00 points (no interval: a part has no interval), +10.0 %")
+    assert comparison.mean_text(unknown).startswith(
+        "+5.00 points (no interval: a part has no interval), +10.0 %"
+    )
     assert compare_pair(ran("a", {"x": [1.0]}), ran("b", {"x": [1.0]})).mean is None
 
 
@@ -348,7 +350,7 @@ def test_what_another_file_calls_exact_match_is_the_score_that_ours_has_for_it()
 def test_differences_of_values_above_one_are_told_in_their_own_unit() -> None:
     pair = compare_pair(ran("a", {"b": [20.0, 30.0, 40.0, 50.0]}), ran("b", {"b": [21.0, 31.0, 41.5, 52.0]}))
     (line,) = pair.lines
-    assert comparison.cells(line).points == "+1.3750 (+3.9 %)"
+    assert comparison.line_cells(line).points == "+1.3750 (+3.9 %)"
     assert line.comparison.verdict is not None
     assert line.comparison.why.startswith("+1.3750 [")
     assert "point" not in line.comparison.why
@@ -424,7 +426,7 @@ def test_identical_runs_are_identical_and_never_worse(scores: list[list[float]],
         assert line.comparison.difference == 0
         assert line.comparison.verdict is not None
         assert line.comparison.verdict in (("not worse",) if same_name else ("not worse", "inconclusive"))
-        assert comparison.cells(line).flips == "identical"
+        assert comparison.line_cells(line).flips == "identical"
 
 
 def test_a_metric_with_a_unit_is_compared_by_its_own_margin_and_told_in_it() -> None:
@@ -436,7 +438,7 @@ def test_a_metric_with_a_unit_is_compared_by_its_own_margin_and_told_in_it() -> 
     assert line.comparison.verdict is not None
     assert (line.comparison.verdict, line.comparison.margin) == ("not worse", 0.01)
     assert line.comparison.why.endswith("a loss of more than 0.01 bits is ruled out")
-    assert comparison.cells(line).points == "+0.0050 bits (+0.5 %)"
+    assert comparison.line_cells(line).points == "+0.0050 bits (+0.5 %)"
     assert pair_facts(pair)["benchmarks"][0]["unit"] == "bits"
     (wide,) = compare_pair(one, other, metric="bits_per_byte", margin=0.001).lines
     assert wide.comparison.verdict is not None
@@ -450,4 +452,4 @@ def test_a_unit_without_a_margin_has_no_verdict_but_its_difference() -> None:
     )
     (line,) = compare_pair(one, other, metric="log_odds").lines
     assert line.comparison.verdict is None
-    assert comparison.cells(line).points == "+0.2500 nats (+23.8 %)"
+    assert comparison.line_cells(line).points == "+0.2500 nats (+23.8 %)"

@@ -28,7 +28,7 @@ from pytest_touchstone.checkpoints.formats import format_of
 from pytest_touchstone.checkpoints.formats.gguf import read_gguf
 from pytest_touchstone.checkpoints.formats.weights import pickled_tensors, read_tensors, weights_of
 from pytest_touchstone.cli import main
-from pytest_touchstone.cli.benchmarks import checked, known_specs, rows_of, table_of
+from pytest_touchstone.cli.benchmarks import known_specs, rows_of, table_of, validate_config
 from pytest_touchstone.cli.grade import load_problems, read_samples
 from pytest_touchstone.compare.baseline_source import open_source
 from pytest_touchstone.compare.fidelity import _documents as documents
@@ -244,7 +244,7 @@ def _shipped() -> list[Benchmark]:
 
 def _config(path: Path) -> None:
     """As ``touchstone benchmarks --config`` reads it, and shows what it enables."""
-    file, faults = checked(path, _shipped())
+    file, faults = validate_config(path, _shipped())
     for line in faults:
         check_refusal(HarnessError(line))
     if faults:

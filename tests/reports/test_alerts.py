@@ -10,7 +10,7 @@ import pytest
 from pytest_touchstone.compare.benchmark_comparison import Baseline, BenchmarkComparison
 from pytest_touchstone.compare.gate.result import GateResult, gate_json
 from pytest_touchstone.reports import alerts
-from pytest_touchstone.reports.alerts import CheckpointAlert, checkpoint_alert, warn
+from pytest_touchstone.reports.alerts import CheckpointAlert, checkpoint_alert, send_alert
 from pytest_touchstone.results.summary import Summary
 from pytest_touchstone.statistics.comparison import Comparison, Kind
 from tests.support.summaries import sample
@@ -71,7 +71,7 @@ def test_a_command_gets_names_as_variables_and_never_as_its_text(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     command = 'printf %s "$WATCH_CHECKPOINT $WATCH_BENCHMARK $WATCH_VERDICT" > told'
-    assert list(warn(WORSE, [command], Path("stop"))) == []
+    assert list(send_alert(WORSE, [command], Path("stop"))) == []
     assert Path("told").read_text() == f"{FACTS['checkpoint']} arc_easy worse"
     assert Path("stop").read_text() == "checkpoint-2 WORSE\n"
     assert not Path("pwned").exists()
@@ -82,7 +82,7 @@ def test_a_command_that_fails_or_does_not_end_is_a_line(
 ) -> None:
     monkeypatch.setattr(alerts, "COMMAND_SECONDS", 0.3)
     (tmp_path / "folder").mkdir()
-    lines = list(warn(WORSE, ["exit 7", "sleep 60"], tmp_path / "folder"))
+    lines = list(send_alert(WORSE, ["exit 7", "sleep 60"], tmp_path / "folder"))
     assert lines[0].startswith("cannot write --stop-file")
     assert lines[1:] == [
         "--on-worse CMD: ended with exit code 7",

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_touchstone.compare.standings import ALL, Standing
 from pytest_touchstone.document import render_text
-from pytest_touchstone.reports.best import best_line, best_of_run, best_sections, in_summary
+from pytest_touchstone.reports.best import best_line, best_of_run, best_sections, standings_of_run
 from pytest_touchstone.reports.score_table import (
     BenchmarkColumn,
     ScoreCell,
@@ -82,7 +82,7 @@ def test_what_was_not_compared_is_named() -> None:
 
 def test_standings_of_former_versions_are_those_that_were_told() -> None:
     former = {"benchmark": "x", "metric": "acc", "checkpoint": "a", "of": 3, "more": 1}
-    (found,) = in_summary(replace(sample(3), leaders=[former]))
+    (found,) = standings_of_run(replace(sample(3), leaders=[former]))
     assert (found.told, found.p) == (True, None)
     assert best_of_run(replace(sample(3), leaders=[former])).startswith(
         "a is the best on x, significantly better than all others"

@@ -72,9 +72,9 @@ def test_several_comparisons_stand_below_each_other() -> None:
 
 def test_sizes_of_both_are_shown_where_they_differ() -> None:
     pair = compare_pair(printed("p", {"b": (0.5, None, 2400)}), printed("q", {"b": (0.5, None, 3200)}))
-    assert comparison.cells(pair.lines[0]).n == "2400/3200"
+    assert comparison.line_cells(pair.lines[0]).n == "2400/3200"
     alone = compare_pair(printed("p", {"b": (0.5, None, 0)}), printed("q", {"b": (0.5, None, 0)}))
-    assert comparison.cells(alone.lines[0])[4:8] == ("+0.00 (+0.0 %)", "-", "-", "-")
+    assert comparison.line_cells(alone.lines[0])[4:8] == ("+0.00 (+0.0 %)", "-", "-", "-")
 
 
 @pytest.mark.parametrize(
@@ -118,16 +118,16 @@ def test_flips_show_question_answers_and_the_right_one_within_the_width() -> Non
 
 def test_of_a_long_text_what_is_around_the_mask_is_shown() -> None:
     text = "a " * 500 + MASK + " b" * 500
-    found = comparison.clipped(text, 101, end=True)
+    found = comparison.clip(text, 101, end=True)
     assert MASK in found
     assert len(found) <= 101
     assert (found[0], found[-1]) == ("…", "…")
-    assert comparison.clipped(f"{MASK} end " + "b" * 500, 50, end=True).startswith(MASK)
+    assert comparison.clip(f"{MASK} end " + "b" * 500, 50, end=True).startswith(MASK)
 
 
 @given(st.text(max_size=200), st.integers(2, 60), st.booleans())
 def test_a_clipped_text_is_at_most_so_long(text: str, width: int, end: bool) -> None:
-    assert len(comparison.clipped(text, width, end=end)) <= width
+    assert len(comparison.clip(text, width, end=end)) <= width
 
 
 # Markdown

@@ -57,7 +57,7 @@ def test_a_run_without_a_gate_says_nothing_of_one() -> None:
     assert plain.gate is None
     assert "gate" not in render(plain, 100, color=False)
     assert "<h2>Gate" not in run_page(plain)
-    assert ci.commands(plain) == []
+    assert ci.gate_commands(plain) == []
 
 
 def test_the_gate_stays_in_the_summary_and_is_shown_again() -> None:
@@ -116,12 +116,12 @@ def test_plain_text_in_markdown_has_no_sign_that_means_anything(text: str) -> No
 
 
 def test_github_is_told_of_every_line_that_fails_and_of_the_decision() -> None:
-    first, last = ci.commands(summary())
+    first, last = ci.gate_commands(summary())
     assert first.startswith("::error title=new%3A winogrande acc worse::-1")
     assert last.startswith("::error title=touchstone gate::gate failed (exit code 8): ")
-    (only,) = ci.commands(summary(best=0))
+    (only,) = ci.gate_commands(summary(best=0))
     assert only.startswith("::notice title=touchstone gate::gate passed: no baseline yet")
-    (shown,) = ci.commands(summary(mode=None))
+    (shown,) = ci.gate_commands(summary(mode=None))
     assert shown.startswith("::notice title=touchstone gate::verdicts: 1 worse")
 
 

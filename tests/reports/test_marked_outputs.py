@@ -188,7 +188,7 @@ def test_properties_and_annotations_have_them(summary: Summary) -> None:
     assert found["touchstone.gate.c0.winogrande.about"] == PART
     assert summary.gate is not None
     lines = [{**line, "fails": ["worse"], "verdict": "worse"} for line in summary.gate["lines"]]
-    text = "\n".join(ci.commands(replace(summary, gate={**summary.gate, "lines": lines})))
+    text = "\n".join(ci.gate_commands(replace(summary, gate={**summary.gate, "lines": lines})))
     assert PART in text
     assert f"5-shot, chat; {SAMPLE}" in text
 

@@ -49,13 +49,13 @@ def test_a_judge_that_is_cut_has_a_remedy_of_its_own():
         judged = replace(first, judged=10, no_verdict=6, verdicts_at_limit=cut, invalid=reason)
         manifest = {**whole.manifest, "settings": {"judge_tokens": 64}}
         run = replace(whole, results=[judged, *rest], manifest=manifest)
-        assert next_steps.not_valid(run) == [f"{first.name}: {reason}; {remedy}"]
+        assert next_steps.remedy_lines(run) == [f"{first.name}: {reason}; {remedy}"]
 
 
 def test_the_last_lines_of_a_run_name_what_is_not_valid_and_what_lacks_items():
     whole = sample(2)
     results = [one for one in whole.results if one.benchmark != "mmlu_stem"]
-    assert next_steps.last_lines(cut_off(replace(whole, results=results), "real_coref"), 100) == [
+    assert next_steps.invalid_paragraphs(cut_off(replace(whole, results=results), "real_coref"), 100) == [
         "not valid: real_coref of 2 checkpoints; --eval-max-new-tokens 64",
         "not valid: checkpoint-100 winogrande: 1 of 24 items ended in error, 1 of 24 items timed out, 1 of 24",
         "  items never finished; errors.log says why",
@@ -99,7 +99,7 @@ def test_a_longer_limit_is_proposed_only_where_enough_texts_do_not_repeat_themse
         "--eval-max-new-tokens 32"
     ) in text
     assert f"touchstone items {tmp_path} --benchmark winogrande --invalid the texts" in text
-    assert [remedy for remedy in next_steps.by_remedy(whole) if remedy.startswith("--")] == [
+    assert [remedy for remedy in next_steps.results_by_remedy(whole) if remedy.startswith("--")] == [
         "--eval-max-new-tokens 32"
     ]
     assert "--eval-max-new-tokens 32 for valid results of real_coref" in text  # and not of winogrande

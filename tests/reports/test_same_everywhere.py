@@ -25,7 +25,7 @@ from pytest_touchstone.compare.standings import best_checkpoint, standings_of
 from pytest_touchstone.document import render_text
 from pytest_touchstone.document.formatting import interval, number
 from pytest_touchstone.reports import ci
-from pytest_touchstone.reports.best import best_line, best_sections, in_summary
+from pytest_touchstone.reports.best import best_line, best_sections, standings_of_run
 from pytest_touchstone.reports.page.builder import run_page, study_page
 from pytest_touchstone.reports.score_table import table_of_study
 from pytest_touchstone.reports.terminal import render
@@ -153,7 +153,7 @@ def hold_all_forms_together(output: Path, drawn: Drawn) -> None:
             assert (cell.value, cell.low, cell.high) == pytest.approx(
                 (compared.value, compared.low, compared.high)
             )
-    standings = in_summary(summary)
+    standings = standings_of_run(summary)
     best, line = best_checkpoint(standings), best_line(standings)
     assert best is not None
     for text in (texts["terminal"], texts["page"], words(study_page(study, sections_of(study)))):

@@ -18,7 +18,7 @@ from pytest_touchstone.reports.files import write_results
 from pytest_touchstone.reports.next_steps import next_steps
 from pytest_touchstone.reports.page.builder import run_page as page
 from pytest_touchstone.reports.score_table import SIGNS
-from pytest_touchstone.reports.terminal import again, render, saved
+from pytest_touchstone.reports.terminal import render, report_command, saved_files
 from pytest_touchstone.results.summary import Summary
 from pytest_touchstone.results.usage import Usage
 from tests.support.summaries import sample
@@ -535,11 +535,11 @@ def test_what_was_reused_is_said_a_line_a_benchmark():
         else one
         for one in whole.results
     ]
-    assert notes.reused(replace(whole, results=results)) == [
+    assert notes.reused_scores(replace(whole, results=results)) == [
         "27 of 236 scores, from r1",
         "winogrande: 27 of 44 scores, from r1",
     ]
-    assert notes.reused(whole) == []
+    assert notes.reused_scores(whole) == []
 
 
 def test_a_checkpoint_that_could_not_be_used_is_named_in_the_table_and_the_page():
@@ -690,10 +690,10 @@ def test_the_files_that_are_there_are_named_and_the_long_report_can_be_printed(
     found = run(directory=str(folder))
     write_results(found)
     names = ["report.html", "summary.json", "results.csv", "details/checkpoints.csv"]
-    assert saved(found).split("   ") == [f"{folder}/", *names]
-    assert main(shlex.split(again(found, details=False).command)[1:]) == 0
+    assert saved_files(found).split("   ") == [f"{folder}/", *names]
+    assert main(shlex.split(report_command(found, details=False).command)[1:]) == 0
     long = capsys.readouterr().out
-    assert main(shlex.split(again(found, details=True).command)[1:]) == 0
+    assert main(shlex.split(report_command(found, details=True).command)[1:]) == 0
     assert "acc_norm_macro" in long
     assert "acc_norm_macro" not in capsys.readouterr().out
 

@@ -33,7 +33,7 @@ from pytest_touchstone.cli.command import (
     run_folder,
     terminal,
 )
-from pytest_touchstone.cli.compare import rate
+from pytest_touchstone.cli.compare import parse_share
 from pytest_touchstone.compare.baseline_source import (
     MAIN,
     NamedBaseline,
@@ -127,7 +127,7 @@ def show_add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def show_run(options: argparse.Namespace) -> Output:
     """Show all metrics and conditions of a name's or a run's results."""
-    name, results = _find(options.output, options.target)
+    name, results = _find_baseline(options.output, options.target)
 
     def text() -> str:
         sections = [] if name is None else [Section(parts=(_meaning(name),))]
@@ -183,7 +183,7 @@ def remove_run(options: argparse.Namespace) -> Output:
         text = f"{options.target} is no name of a baseline any more; its results stay"
         return Output({"name": options.target, "results": []}, text)
     run_id = run_id_of(options.target, output)
-    _, results = _find(output, run_id)
+    _, results = _find_baseline(output, run_id)
     removed = [saved for saved in results if options.checkpoint in (None, saved.checkpoint)]
     if not removed:
         names = ", ".join(dict.fromkeys(saved.checkpoint for saved in results))
@@ -209,7 +209,7 @@ def best_first(results: Sequence[StoredResult]) -> list[StoredResult]:
     )
 
 
-def _find(output: Path, target: str) -> tuple[NamedBaseline | None, list[StoredResult]]:
+def _find_baseline(output: Path, target: str) -> tuple[NamedBaseline | None, list[StoredResult]]:
     """Return the baseline with a name or run id. Raises ``GateError`` for an unknown one."""
     target = run_id_of(target, output)
     name, results = find_named_results(target, output, ResultStore(output).find())
@@ -302,7 +302,7 @@ def import_run(options: argparse.Namespace) -> Output:
         "contradictions": [wrong._asdict() for wrong in table.contradictions],
         "not_read": [asdict(row) for row in table.bad],
     }
-    return Output(data, "\n".join(_imported(path, table, store)))
+    return Output(data, "\n".join(_import_lines(path, table, store)))
 
 
 def save(store: ResultStore, candidate: CheckpointResults, now: float) -> None:
@@ -312,7 +312,7 @@ def save(store: ResultStore, candidate: CheckpointResults, now: float) -> None:
         store.save(replace(entry.saved, began=now, items_sha256=digest), entry.items)
 
 
-def _imported(path: Path, table: ResultTable, store: ResultStore) -> Iterator[str]:
+def _import_lines(path: Path, table: ResultTable, store: ResultStore) -> Iterator[str]:
     """Yield a line per imported result, then notes on doubtful parts of the file."""
     entries = [(name, entry) for candidate in table.candidates for name, entry in candidate.entries.items()]
     checkpoints = count(len(table.candidates), "checkpoint")
@@ -348,14 +348,14 @@ def plan_add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "the loss to plan for, in points, or margins of a metric with a unit (default: 2)"
     add_value(parser, "--drop", _points, text, metavar="POINTS", default="2")
     text = "the chance to find it (default: 0.8, or 80%%)"
-    add_value(parser, "--power", rate, text, metavar="P", default=str(POWER))
+    add_value(parser, "--power", parse_share, text, metavar="P", default=str(POWER))
     text = "a loss that does not matter (default: the gate's, else one point)"
-    add_value(parser, "--margin", rate, text, metavar="D", zero=True)
+    add_value(parser, "--margin", parse_share, text, metavar="D", zero=True)
     text = "chance of a false verdict (default: the gate's, else 0.05)"
-    add_value(parser, "--alpha", rate, text, metavar="P")
+    add_value(parser, "--alpha", parse_share, text, metavar="P")
     add_items(parser, "plan for so many items of a benchmark")
     text = "take this share of items to flip in place of what is saved: 15%%"
-    add_value(parser, "--flips", rate, text, metavar="SHARE")
+    add_value(parser, "--flips", parse_share, text, metavar="SHARE")
 
 
 def plan_run(options: argparse.Namespace) -> Output:

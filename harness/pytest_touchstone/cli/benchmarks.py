@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> Output:
         else:
             paths.append(path)
     if options.config is not None:
-        return _of_config(Path(options.config), paths)
+        return _list_enabled(Path(options.config), paths)
     data = options.data or os.environ.get("TOUCHSTONE_DATA")
     if data is not None:
         settings_table()["data"].read(data, "--data" if options.data else "TOUCHSTONE_DATA")
@@ -90,14 +90,14 @@ def _package(name: str) -> Path | None:
     return Path(folders[0]) if folders else None
 
 
-def _of_config(path: Path, paths: Sequence[Path]) -> Output:
+def _list_enabled(path: Path, paths: Sequence[Path]) -> Output:
     """List the benchmarks that a file of --eval-config enables.
 
     If the file has faults, each is a line, and the exit code is 4.
     """
     specs = known_specs(paths)
     try:
-        file, faults = checked(path, specs)
+        file, faults = validate_config(path, specs)
     except ConfigFileError as error:
         faults = error.lines
     if faults:
@@ -131,7 +131,7 @@ def _tasks(
 def _row(benchmark: ListedBenchmark, data: str | None, shots: int | None) -> dict[str, Any]:
     """Return all facts about a benchmark as plain values. ``shots`` overrides its number of few-shot examples."""
     spec, path = benchmark.spec, benchmark.path
-    row_count, origin, missing, groups = _here(benchmark, data)
+    row_count, origin, missing, groups = _local_rows(benchmark, data)
     published = spec.published.rows
     source, cwd = spec.data, Path.cwd()
     hub = (
@@ -156,7 +156,7 @@ def _row(benchmark: ListedBenchmark, data: str | None, shots: int | None) -> dic
     }
 
 
-def _here(benchmark: ListedBenchmark, data: str | None) -> tuple[int | None, str, str, Sequence[str]]:
+def _local_rows(benchmark: ListedBenchmark, data: str | None) -> tuple[int | None, str, str, Sequence[str]]:
     """Return the number of local rows, their origin, why there are none, and their groups."""
     spec = benchmark.spec
     groups = declared_groups(spec, None) or ()
@@ -199,14 +199,14 @@ def _blocks(rows: Sequence[dict[str, Any]]) -> str:
     sections = [
         Section(
             title=f"{row['name']}  version {row['version']}, {row['shots']}-shot",
-            parts=(Facts(tuple((f"  {label}", text) for label, text in _told(row))),),
+            parts=(Facts(tuple((f"  {label}", text) for label, text in _facts(row))),),
         )
         for row in rows
     ]
     return render_text(sections, width=width, color=color, dense=True)
 
 
-def _told(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _facts(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the labelled facts about a benchmark."""
     yield "asks", ", ".join(row["asks"])
     yield "tags", ", ".join(row["tags"])
@@ -236,7 +236,7 @@ def known_specs(paths: Sequence[Path]) -> list[Benchmark]:
     return [benchmark.spec for benchmark in find_benchmarks([shipped_evals(), *paths])]
 
 
-def checked(path: Path, specs: Sequence[Benchmark]) -> tuple[EvalConfig, list[str]]:
+def validate_config(path: Path, specs: Sequence[Benchmark]) -> tuple[EvalConfig, list[str]]:
     """Return a parsed eval config with a line per fault. Raises ``ConfigFileError`` for an unusable file."""
     file, faults = validate_eval_config(path, shipped_names() | {spec.name for spec in specs})
     if file is None:

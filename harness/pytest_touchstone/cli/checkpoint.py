@@ -49,8 +49,8 @@ def show_add_arguments(parser: argparse.ArgumentParser) -> None:
 def show_run(options: argparse.Namespace) -> Output:
     """Show the properties of each checkpoint."""
     with CheckpointResources(lambda text: say(visible(text), sys.stderr)) as resources:
-        checkpoints = rows(options.source, base_model=options.base_model, lasting=resources)
-    return Output(checkpoints, "\n\n".join("\n".join(lines(row)) for row in checkpoints))
+        checkpoints = checkpoint_rows(options.source, base_model=options.base_model, lasting=resources)
+    return Output(checkpoints, "\n\n".join("\n".join(format_row(row)) for row in checkpoints))
 
 
 def fetch_add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +65,7 @@ def fetch_run(options: argparse.Namespace) -> Output:
     return Output({"name": options.name, "path": str(path)})
 
 
-def rows(
+def checkpoint_rows(
     source: str, *, base_model: str | None = None, lasting: CheckpointResources | None = None
 ) -> list[dict[str, Any]]:
     """Return the properties of each checkpoint as plain values. Raises ``CheckpointError``."""
@@ -81,7 +81,7 @@ def rows(
     return tables
 
 
-def lines(row: dict[str, Any]) -> Iterator[str]:
+def format_row(row: dict[str, Any]) -> Iterator[str]:
     """Yield the known properties of a checkpoint as lines of text."""
     hidden = (
         "takes_adapters",
@@ -104,7 +104,7 @@ def _facts(name: str, value: Any) -> Iterator[tuple[str, str]]:
     elif name == "base":
         yield "base", f"{value['source']} ({value['architecture']})"
     elif name == "served":
-        yield from _served(value)
+        yield from _server_facts(value)
     elif name == "parameters":
         yield name, f"{value:,}"
     elif isinstance(value, (list, dict)):
@@ -114,7 +114,7 @@ def _facts(name: str, value: Any) -> Iterator[tuple[str, str]]:
         yield name, str(value)
 
 
-def _served(served: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _server_facts(served: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the labelled facts about a server: model, API, and limits."""
     supports = capabilities_from_plain(served["abilities"])
     scores = {"prompt_logprobs": "by token ids with prompt_logprobs", "echo": "by token ids with echo"}

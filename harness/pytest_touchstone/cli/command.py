@@ -88,7 +88,7 @@ def _call(dotted_name: str, argument: Any) -> Any:
     return pkgutil.resolve_name(dotted_name)(argument)
 
 
-def _ours(name: str, group: str, text: str, where: str = "", **more: Any) -> Command:
+def _command(name: str, group: str, text: str, where: str = "", **more: Any) -> Command:
     """Return a command of this package. Functions are imported on use, so that ``--help`` is fast.
 
     ``where`` is the module, with the prefix of the function names after a colon.
@@ -102,34 +102,38 @@ def _ours(name: str, group: str, text: str, where: str = "", **more: Any) -> Com
 
 
 CHECKPOINT: Final = (
-    _ours("show", SET_UP, "show a checkpoint's properties, without loading it", "checkpoint:show_"),
-    _ours("fetch", SET_UP, "download a builtin checkpoint into your cache", "checkpoint:fetch_"),
-    _ours("diff", SET_UP, "say how far a converted or quantised one is from its origin", "checkpoint:diff_"),
-    _ours("noise", SET_UP, "say how much the number type changes of one", "checkpoint:noise_"),
+    _command("show", SET_UP, "show a checkpoint's properties, without loading it", "checkpoint:show_"),
+    _command("fetch", SET_UP, "download a builtin checkpoint into your cache", "checkpoint:fetch_"),
+    _command(
+        "diff", SET_UP, "say how far a converted or quantised one is from its origin", "checkpoint:diff_"
+    ),
+    _command("noise", SET_UP, "say how much the number type changes of one", "checkpoint:noise_"),
 )
 BASELINE: Final = (
-    _ours("list", DECIDE, "list the saved results, the best first", "baseline:list_"),
-    _ours("show", DECIDE, "show the results of a name or a run", "baseline:show_"),
-    _ours("set", DECIDE, "give a run's checkpoint a name, for `pytest --baseline NAME`", "baseline:set_"),
-    _ours("rm", DECIDE, "remove a name, or a run's saved results", "baseline:remove_"),
-    _ours("import", DECIDE, "import published results, to compare with", "baseline:import_"),
-    _ours("plan", DECIDE, "say what a gate could decide, before anything is asked", "baseline:plan_"),
+    _command("list", DECIDE, "list the saved results, the best first", "baseline:list_"),
+    _command("show", DECIDE, "show the results of a name or a run", "baseline:show_"),
+    _command("set", DECIDE, "give a run's checkpoint a name, for `pytest --baseline NAME`", "baseline:set_"),
+    _command("rm", DECIDE, "remove a name, or a run's saved results", "baseline:remove_"),
+    _command("import", DECIDE, "import published results, to compare with", "baseline:import_"),
+    _command("plan", DECIDE, "say what a gate could decide, before anything is asked", "baseline:plan_"),
 )
 
 COMMANDS: Final = (
-    _ours("run", RUN, "run the shipped benchmarks, or files of your own, with pytest", formats=(), rest=True),
-    _ours("watch", RUN, "score the checkpoints of a training as they appear", formats=(), rest=True),
-    _ours("merge", RUN, "join the shards of a run, and judge the whole", formats=PAGES),
-    _ours("benchmarks", SET_UP, "list benchmarks and their metrics, or check a file of --eval-config"),
+    _command(
+        "run", RUN, "run the shipped benchmarks, or files of your own, with pytest", formats=(), rest=True
+    ),
+    _command("watch", RUN, "score the checkpoints of a training as they appear", formats=(), rest=True),
+    _command("merge", RUN, "join the shards of a run, and judge the whole", formats=PAGES),
+    _command("benchmarks", SET_UP, "list benchmarks and their metrics, or check a file of --eval-config"),
     Command(name="checkpoint", group=SET_UP, help="look at checkpoints before a run", commands=CHECKPOINT),
-    _ours("migrate", SET_UP, "turn command lines and configs of lm-evaluation-harness into ours"),
-    _ours("runs", READ, "list the runs of a results folder", "report:list_"),
-    _ours("report", READ, "show runs again: tables for terminal or paper, or the page", formats=REPORTS),
-    _ours("items", READ, "show the items of a run: prompts, answers, and which are right"),
-    _ours("score", READ, "score stored answers, samples of programs or others' verdicts"),
-    _ours("compare", READ, "compare results: which differences are more than chance", formats=PAGES),
-    _ours("study", READ, "study trainings: curves, peaks, series against series", formats=PAGES),
-    _ours(
+    _command("migrate", SET_UP, "turn command lines and configs of lm-evaluation-harness into ours"),
+    _command("runs", READ, "list the runs of a results folder", "report:list_"),
+    _command("report", READ, "show runs again: tables for terminal or paper, or the page", formats=REPORTS),
+    _command("items", READ, "show the items of a run: prompts, answers, and which are right"),
+    _command("score", READ, "score stored answers, samples of programs or others' verdicts"),
+    _command("compare", READ, "compare results: which differences are more than chance", formats=PAGES),
+    _command("study", READ, "study trainings: curves, peaks, series against series", formats=PAGES),
+    _command(
         "best",
         READ,
         "say which checkpoint is best, and what it cannot be told from",
@@ -137,8 +141,8 @@ COMMANDS: Final = (
         formats=PAGES,
     ),
     Command(name="baseline", group=DECIDE, help="manage what runs are compared with", commands=BASELINE),
-    _ours("accept", DECIDE, "accept a drop that has failed a gate, with a reason", "baseline:accept_"),
-    _ours("export", DECIDE, "write a run as others have it, or send it to a tracker", formats=()),
+    _command("accept", DECIDE, "accept a drop that has failed a gate, with a reason", "baseline:accept_"),
+    _command("export", DECIDE, "write a run as others have it, or send it to a tracker", formats=()),
 )
 
 FORMER_COMMANDS: Final = {
@@ -179,7 +183,7 @@ def run_command(arguments: Sequence[str]) -> int:
             )
         with use_language(language):
             output = options.command.run(options)
-            text = shown(output, options)
+            text = format_output(output, options)
         if text:
             say(text, end="" if text.endswith("\n") else "\n")
         return int(output.exit_code)
@@ -199,7 +203,7 @@ def run_command(arguments: Sequence[str]) -> int:
         os.umask(umask)
 
 
-def shown(output: Output, options: argparse.Namespace) -> str:
+def format_output(output: Output, options: argparse.Namespace) -> str:
     """Return the output of a command in the requested format."""
     form = getattr(options, "format", None) or TEXT
     if form == "json":
@@ -228,7 +232,7 @@ def parser_for(arguments: Sequence[str]) -> Parser:
     ours = {command.name for command in COMMANDS}
     # Other packages are searched only when the user names one of their commands, or asks for a list of all.
     named = next((word for word in arguments if not word.startswith("-")), None)
-    others = [] if named in ours else [command for command in _installed() if command.name not in ours]
+    others = [] if named in ours else [command for command in _plugin_commands() if command.name not in ours]
     if named in FORMER_COMMANDS.keys() - {command.name for command in others}:
         raise OptionError(f"{named} has another name now: touchstone {FORMER_COMMANDS[named]}")
     _add((*COMMANDS, *others), parser, arguments)
@@ -265,7 +269,7 @@ def _add(commands: Sequence[Command], parser: Parser, arguments: Sequence[str]) 
         subparser.set_defaults(command=command)
 
 
-def _installed() -> list[Command]:
+def _plugin_commands() -> list[Command]:
     """Return the commands of other packages by name. Raises ``HarnessError`` for an invalid entry point."""
     commands = []
     for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):

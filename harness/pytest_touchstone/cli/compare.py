@@ -35,9 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "the baseline of all others, by its name among WHAT (default: the first)"
     add("--against", metavar="NAME", help=text)
     text = "a loss that does not matter (default: 0.01, one point; of a metric with a unit, the one that it declares)"
-    add_value(parser, "--margin", rate, text, metavar="D", zero=True)
+    add_value(parser, "--margin", parse_share, text, metavar="D", zero=True)
     text = "chance of a false verdict (default: 0.05)"
-    add_value(parser, "--alpha", rate, text, metavar="P", default=str(ALPHA))
+    add_value(parser, "--alpha", parse_share, text, metavar="P", default=str(ALPHA))
     text = "print so many items gained and lost of each benchmark"
     add_value(parser, "--show-flips", parse_integer, text, default="0")
     add_language(parser)
@@ -120,7 +120,7 @@ def flips_of(pair: PairComparison, most: int) -> Flips:
     return flips
 
 
-def rate(text: str, *, zero: bool = False) -> float:
+def parse_share(text: str, *, zero: bool = False) -> float:
     """Parse a proportion below 1, above 0 or, with ``zero``, from 0. Raises ``ValueError``."""
     value = number_of(text)
     if value is None or not (0 < value < 1 or (zero and value == 0)):

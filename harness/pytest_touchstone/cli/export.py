@@ -75,13 +75,13 @@ def run(options: argparse.Namespace) -> Output:
         flag = "-o" if ignored[0] == "to" else f"--{ignored[0].replace('_', '-')}"
         raise HarnessError(f"{flag}: does nothing with --format {options.format}; leave it out")
     if tracker is None:
-        return _exported(options, source)
+        return _export(options, source)
     settings = dict(RunDirectory(source).read_manifest().get("settings", {}))
     settings |= {place_option(tracker): options.project} if options.project else {}
     return Output(None, _text(tracker, track(source, tracker, settings)))
 
 
-def _exported(options: argparse.Namespace, source: Path) -> Output:
+def _export(options: argparse.Namespace, source: Path) -> Output:
     summary = load_summary(source)
     names = list(dict.fromkeys(result.checkpoint for result in summary.results))
     check_name("--checkpoint", options.checkpoint, names)

@@ -12,7 +12,7 @@ from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.text import count, did_you_mean, join_names
 from pytest_touchstone.plugin.finished_run import Item, Items, view_of
 from pytest_touchstone.plugin.replay import Replay
-from pytest_touchstone.reports.items import rendered
+from pytest_touchstone.reports.items import render_item
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import base_name, finite
 
@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> Output:
 
     def text() -> str:
         width, _ = terminal()
-        blocks = [rendered(view, width, full=options.full) for view in views]
+        blocks = [render_item(view, width, full=options.full) for view in views]
         if not chosen:
             return f"no {options.kind} item" if options.kind else "no item"
         what = count(len(chosen), f"{options.kind} item" if options.kind not in (None, "error") else "item")

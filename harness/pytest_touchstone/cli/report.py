@@ -25,7 +25,7 @@ from pytest_touchstone.cli.command import (
     add_language,
     add_output,
     add_target,
-    shown,
+    format_output,
     terminal,
     write,
 )
@@ -36,7 +36,7 @@ from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import file_name, shown_path
 from pytest_touchstone.core.text import count, one_line
 from pytest_touchstone.document.formatting import cell_width, cut_name
-from pytest_touchstone.reports.gate import standing
+from pytest_touchstone.reports.gate import sign_key
 from pytest_touchstone.results import run_of
 from pytest_touchstone.results.aggregate import COLLECTED, ended, summary_so_far
 from pytest_touchstone.results.run_directory import RunDirectory, files_of_runs, find_run, goes_on
@@ -107,7 +107,7 @@ def _state(summary: Summary) -> str:
     gate, folder = summary.gate or {}, Path(summary.directory)
     if summary.stopped or not ended(folder):
         return "stopped" if ended(folder) or not goes_on(folder, time.time()) else "running"
-    decision = standing(gate) if gate.get("mode") else ""
+    decision = sign_key(gate) if gate.get("mode") else ""
     if decision == "not valid":
         return "gate not valid"  # faults are a reason
     words = {"first": "first", "unsure": "gate passed, unsure"}
@@ -203,7 +203,7 @@ def run(options: argparse.Namespace) -> Output:
     output = _table(options) if options.format in PAPER else _report(options)
     if options.to is None:
         return output
-    write(options.to, shown(output, options))
+    write(options.to, format_output(output, options))
     options.format = TEXT
     return Output(None, shown_path(options.to))
 

@@ -46,7 +46,7 @@ PLACES = ("--rootdir", "--basetemp", "--confcutdir", "--ignore", "--ignore-glob"
 
 def run(options: argparse.Namespace) -> Output:
     """Become pytest: signals and the exit code are its own. Raises ``OptionError`` for a word that is no file."""
-    words = joined(options.rest)
+    words = join_option_values(options.rest)
     files = False  # whether a folder, or a file with tests, is to be run
     for before, word in pairwise(["", *words]):
         if word.startswith("-"):
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> Output:
     os.execve(sys.executable, command, environment)
 
 
-def joined(words: Sequence[str]) -> list[str]:
+def join_option_values(words: Sequence[str]) -> list[str]:
     """Return the arguments with option values joined by ``=``.
 
     Pytest would take separate values that are paths for files to run. It would find its root folder from them, and miss

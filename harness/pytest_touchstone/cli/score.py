@@ -66,9 +66,9 @@ OPTIONS: Final = {
 
 def run(options: argparse.Namespace) -> Output:
     """Score a run, a file of samples or the recorded cases. Raises ``HarnessError``."""
-    kind, work = "a run", _rescored
+    kind, work = "a run", _rescore_run
     if options.verdicts or options.cases is not None:
-        kind, work = "verdicts", _compared
+        kind, work = "verdicts", _compare_verdicts
     elif options.benchmark is not None:
         kind, work = "samples", grade.run
     for name in (name for names in OPTIONS.values() for name in names if name not in OPTIONS[kind]):
@@ -110,7 +110,7 @@ class ScoreChange(NamedTuple):
     scores: dict[str, tuple[float, float | None]]
 
 
-def _rescored(options: argparse.Namespace) -> Output:
+def _rescore_run(options: argparse.Namespace) -> Output:
     """Compare current scores with the recorded ones, and write the new ones on request."""
     folder, target = run_folder(options, "run.json"), options.to
     if target is not None:  # results are never replaced
@@ -216,7 +216,7 @@ def rescore(folder: Path, *, data: str | None = None, root: Path | None = None) 
 TOLERANCE: Final = 1e-9
 
 
-def _compared(options: argparse.Namespace) -> Output:
+def _compare_verdicts(options: argparse.Namespace) -> Output:
     """Return the differences between the verdicts of a file and the recorded ones.
 
     Without a file, return the recorded cases.

@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser, "write study.md, study.json, curves as SVG (as PNG too with the extra plots) and more there"
     )
     text = "forecast every series at this step or epoch, from the checkpoints before it"
-    add("--forecast", type=_place, metavar="PLACE", help=text)
+    add("--forecast", type=_parse_step, metavar="PLACE", help=text)
     add("--all-metrics", action="store_true", help="every metric, not only those that decide")
     add_items(parser)
     add_language(parser)
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> Output:
     study = read_study(options.what, options.output, sizes=sizes, more=more, every=options.all_metrics)
     files: list[Path] = []
     sections = sections_of(study, options.forecast)
-    chosen = _chosen(sections, options.section)
+    chosen = _select_sections(sections, options.section)
     pictures, drawn = _pictures(options, study)
     if options.to is not None:
         from pytest_touchstone.reports.page.builder import FILE, study_page
@@ -139,7 +139,7 @@ def best_run(options: argparse.Namespace) -> Output:
     return Output(facts, text, markdown=lambda: "\n\n".join(render_markdown(best_sections(study))))
 
 
-def _place(text: str) -> float:
+def _parse_step(text: str) -> float:
     """Parse a step or an epoch. Raises ``ArgumentTypeError``."""
     with suppress(ValueError):
         if 0 < (position := float(text)) < math.inf:
@@ -147,7 +147,7 @@ def _place(text: str) -> float:
     raise argparse.ArgumentTypeError(f"invalid place {text!r}: give a step or an epoch, as 3000 or 2.5")
 
 
-def _chosen(sections: Sequence[Section], options_given: Sequence[str]) -> Sequence[Section]:
+def _select_sections(sections: Sequence[Section], options_given: Sequence[str]) -> Sequence[Section]:
     """Return the requested sections, all by default. Raises ``HarnessError`` for an unknown one."""
     names = [name for text in options_given for name in text.split(",")]
     keys = [section.key for section in sections]

@@ -39,14 +39,14 @@ from pytest_touchstone.checkpoints.info import CheckpointInfo
 from pytest_touchstone.checkpoints.resolve import find
 from pytest_touchstone.checkpoints.watcher import CheckpointWatcher, CompletedCheckpoint
 from pytest_touchstone.cli.command import Output, Parser, say, terminal
-from pytest_touchstone.cli.run import joined
+from pytest_touchstone.cli.run import join_option_values
 from pytest_touchstone.cli.study import read_study
 from pytest_touchstone.core.errors import CheckpointError, ExitCode, HarnessError
 from pytest_touchstone.core.files import SCHEMA, file_name, shown_path, unwritable, write_atomic, write_json
 from pytest_touchstone.core.settings import SET, of_environment, of_project, of_words, settings_table
 from pytest_touchstone.core.text import count, one_line, visible, without_home
 from pytest_touchstone.document.formatting import wrapped
-from pytest_touchstone.reports.alerts import CheckpointAlert, checkpoint_alert, kill_group, warn
+from pytest_touchstone.reports.alerts import CheckpointAlert, checkpoint_alert, kill_group, send_alert
 from pytest_touchstone.results import file_path
 from pytest_touchstone.results.aggregate import ended
 from pytest_touchstone.results.store import ResultStore
@@ -92,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "the benchmarks, as of `touchstone run`"
     add("--tasks", action="append", default=[], metavar="NAME,...", help=text)
     text = "end once step N is scored, or after so long without a new checkpoint; both: what comes first"
-    add("--until", action="append", default=[], type=until, metavar="step=N|idle=2h", help=text)
+    add("--until", action="append", default=[], type=parse_until, metavar="step=N|idle=2h", help=text)
     text = "the live page, which loads itself again (default: watch-NAME.html in the results folder)"
     add("--page", type=Path, metavar="FILE", help=text)
     text = "--gate, and for each worse checkpoint a shell command (with WATCH_CHECKPOINT, WATCH_BENCHMARK, "
@@ -114,7 +114,7 @@ def run(options: argparse.Namespace) -> Output:
             if signal.getsignal(number) is signal.SIG_DFL:
                 stack.callback(signal.signal, number, signal.signal(number, signal.default_int_handler))
         try:
-            watch.lock = stack.enter_context(_locked(watch.plan))
+            watch.lock = stack.enter_context(_hold_lock(watch.plan))
             watch.begin()
             code = watch.go_on()
             return Output(None, watch.last_line("ended"), code)
@@ -126,7 +126,7 @@ def run(options: argparse.Namespace) -> Output:
 
 
 @contextmanager
-def _locked(plan: Plan) -> Iterator[int]:
+def _hold_lock(plan: Plan) -> Iterator[int]:
     """Hold the lock of a watch and yield its descriptor. Another watch or run must release it first."""
     plan.output.mkdir(parents=True, exist_ok=True)
     with (plan.output / f".{plan.name}.lock").open("a") as file:
@@ -150,7 +150,7 @@ def tell(text: str) -> None:
 # What was asked for
 
 
-def until(text: str) -> tuple[str, float]:
+def parse_until(text: str) -> tuple[str, float]:
     """Parse the end of a watch: "step" with a number, or "idle" with seconds. Raises ``ArgumentTypeError``."""
     name, _, value = text.partition("=")
     if name == "step" and value.isdecimal():
@@ -212,7 +212,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
     settings = of_project(Path("pyproject.toml"))[0] | of_environment(os.environ)[0] | given
     output = Path(settings.get("output", "results"))
     words = [f"--eval-tasks={tasks}" for tasks in options.tasks]
-    words += [*joined(options.rest), f"--eval-output={output}"]
+    words += [*join_option_values(options.rest), f"--eval-output={output}"]
     if options.on_worse or options.stop_file:
         words.append("--gate")
     elif not JUDGED & settings.keys():
@@ -363,7 +363,7 @@ class Watch:
 
     def _take(self, folder: Path) -> None:
         """Take the alert of a run, and announce each alert only once."""
-        summary = _scored(folder)
+        summary = _finished_summary(folder)
         if summary is None:
             return
         self.checkpoints[folder.name] = summary.checkpoints[0]
@@ -371,7 +371,7 @@ class Watch:
         marker = file_path(folder, TOLD)
         if not marker.exists():
             options = self.plan.options
-            for line in warn(finding, options.on_worse, options.stop_file) if finding.worse else ():
+            for line in send_alert(finding, options.on_worse, options.stop_file) if finding.worse else ():
                 tell(line)
             tell(finding.text)
             write_json(marker, {"schema": SCHEMA, "kind": "watch", "worse": finding.worse})
@@ -466,7 +466,7 @@ class Watch:
             self._unwritten = str(error)
 
 
-def _scored(folder: Path) -> Summary | None:
+def _finished_summary(folder: Path) -> Summary | None:
     """Return the summary of a finished run with scores, else None."""
     with suppress(HarnessError):
         if ended(folder) and not (summary := load_summary(folder)).stopped:

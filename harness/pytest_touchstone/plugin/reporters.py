@@ -23,9 +23,9 @@ from pytest_touchstone.core.hooks import add_specifications
 from pytest_touchstone.document.formatting import busy_text, command_lines, wrapped
 from pytest_touchstone.plugin.plain_stream import make_plain, stream_of
 from pytest_touchstone.reports import ci, files, terminal
-from pytest_touchstone.reports.next_steps import last_lines, stopped_at
+from pytest_touchstone.reports.next_steps import invalid_paragraphs, resume_text
 from pytest_touchstone.reports.page.security import KeyFoundError
-from pytest_touchstone.reports.progress import ProgressLine, letters_text, short
+from pytest_touchstone.reports.progress import ProgressLine, letters_text, short_name
 from pytest_touchstone.reports.trackers.payload import Tracker
 from pytest_touchstone.reports.trackers.sending import trackers
 from pytest_touchstone.results.journal import each_record, latest
@@ -166,7 +166,7 @@ def tell_failure(folder: Path, target: str | None, code: int, message: str) -> N
             write_atomic(folder / target, text)
     if os.environ.get("GITHUB_ACTIONS") == "true":
         ci.append_summary(os.environ, text)
-        print(f"\n{ci.failure(code, message)}", flush=True)
+        print(f"\n{ci.failure_command(code, message)}", flush=True)
 
 
 def _ends_with_gate(summary: Summary | None) -> bool:
@@ -233,7 +233,7 @@ class CheckpointNames:
         before, self._last = reporter.currentfspath, name
         found = yield
         if name is not None and reporter.currentfspath != before:
-            reporter.write(f"{short(name)} ", flush=True)
+            reporter.write(f"{short_name(name)} ", flush=True)
         return found
 
 
@@ -391,7 +391,7 @@ class HookCaller:
             for line in text.splitlines():
                 reporter.write_line(line)
             if self._on_github and title is mine[0]:
-                stream_of(self._config).writelines(f"{line}\n" for line in ci.commands(reached(summary)))
+                stream_of(self._config).writelines(f"{line}\n" for line in ci.gate_commands(reached(summary)))
 
     def write_last_lines(
         self, summary: Summary | None, status: int, stopped: RunDirectory | None = None
@@ -402,7 +402,7 @@ class HookCaller:
         if reporter is None:
             return
         width = self._config.get_terminal_writer().fullwidth
-        lines = [] if summary is None or stopped else last_lines(summary, width)
+        lines = [] if summary is None or stopped else invalid_paragraphs(summary, width)
         for one in (one for one in self.notices if one.exit_code):
             lines += wrapped(f"error (exit code {int(status)}): {one.line}", width)
         gate = summary.gate if summary is not None and _ends_with_gate(summary) else None
@@ -413,7 +413,7 @@ class HookCaller:
             with suppress(JournalError):
                 records = latest(each_record(stopped.path, exchanges=False)).values()
                 scored = sum(record.status == "scored" for record in records)
-            lines.append(stopped_at(scored, self._total, stopped.read_manifest()))
+            lines.append(resume_text(scored, self._total, stopped.read_manifest()))
         for line in lines:
             reporter.write_line(line, yellow=True)
 

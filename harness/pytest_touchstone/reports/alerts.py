@@ -124,7 +124,7 @@ def _verdict(line: BenchmarkComparison, *, later: bool) -> str:
 # Who is told of a worse one
 
 
-def warn(finding: CheckpointAlert, commands: Sequence[str], stop_file: Path | None) -> Iterator[str]:
+def send_alert(finding: CheckpointAlert, commands: Sequence[str], stop_file: Path | None) -> Iterator[str]:
     """Write the stop file and run the commands for a worse checkpoint. Yield a line per failure."""
     if stop_file is not None:
         try:
@@ -132,11 +132,11 @@ def warn(finding: CheckpointAlert, commands: Sequence[str], stop_file: Path | No
         except OSError as error:
             yield f"cannot write --stop-file {shown_path(stop_file)}: {error.strerror}"
     for command in commands:
-        if why := _call(command, finding.facts):
+        if why := _run_command(command, finding.facts):
             yield f"--on-worse CMD: {why}"
 
 
-def _call(command: str, facts: Mapping[str, str]) -> str:
+def _run_command(command: str, facts: Mapping[str, str]) -> str:
     """Run a shell command and return the failure, empty for success.
 
     Facts are environment variables, never part of the command.

@@ -27,7 +27,7 @@ from pytest_touchstone.study.selection_bias import selection_estimates, standing
 # In a sentence
 
 
-def in_summary(summary: Summary) -> list[Standing]:
+def standings_of_run(summary: Summary) -> list[Standing]:
     """Return the leaders of a run as standings. Results of former versions have only the significant ones."""
     former: dict[str, Any] = {"benchmark": "", "metric": "", "checkpoint": "", "of": 2, "told": True}
     former |= {"rival": "", "p": None, "tied": False, "rivals": (), "worse": ()}
@@ -39,7 +39,7 @@ def best_of_run(summary: Summary) -> str:
     """Name the best checkpoint of a run in a sentence."""
     names = [result.benchmark for result in wholes(summary)]
     several = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-    return best_line(in_summary(summary), several)
+    return best_line(standings_of_run(summary), several)
 
 
 def best_line(standings: Sequence[Standing], benchmarks: Iterable[str] = ()) -> str:
@@ -111,7 +111,7 @@ def best_sections(study: Study) -> list[Section]:
     """Return the summary, a row per benchmark and composite, and the selection bias."""
     standings, costs = study.once(standings_in), study.once(selection_estimates)
     rows = [_best_row(study, row) for row in standings if row.benchmark != ALL]
-    parts: list[Part] = [best_line(standings, benchmarks_of(study)) or nothing_told(study)]
+    parts: list[Part] = [best_line(standings, benchmarks_of(study)) or no_best_reason(study)]
     if rows:
         header = ("benchmark", "metric", "best", "value", "told from")
         parts.append(Table(header=header, rows=tuple(rows), left=3, words=True))
@@ -191,7 +191,7 @@ def cost_facts(study: Study) -> list[dict[str, Any]]:
     ]
 
 
-def nothing_told(study: Study) -> str:
+def no_best_reason(study: Study) -> str:
     """Return why there is no best checkpoint."""
     if len(study.points) < 2:
         return "one checkpoint: name another run to say which is best"

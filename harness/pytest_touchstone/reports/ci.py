@@ -34,8 +34,8 @@ from pytest_touchstone.document.formatting import markdown_code, markdown_text
 from pytest_touchstone.reports import comparison, notes
 from pytest_touchstone.reports.best import best_so_far, change_text, changes_section
 from pytest_touchstone.reports.comparison import Flips
-from pytest_touchstone.reports.gate import difference_text, gate_section, reason_texts, standing
-from pytest_touchstone.reports.next_steps import after_gate
+from pytest_touchstone.reports.gate import difference_text, gate_section, reason_texts, sign_key
+from pytest_touchstone.reports.next_steps import steps_after_gate
 from pytest_touchstone.reports.terminal import legend, results_section
 from pytest_touchstone.results.summary import Summary, wholes
 
@@ -84,21 +84,22 @@ def _gate(summary: Summary) -> list[str]:
     gate = summary.gate
     if gate is None:
         return []
-    parts = [f"{SIGNS.get(standing(gate), '')} **{markdown_text(str(gate['text']))}**".strip()]
+    parts = [f"{SIGNS.get(sign_key(gate), '')} **{markdown_text(str(gate['text']))}**".strip()]
     lines = shown_lines(gate)
     if red := [line for line in lines if line.fails]:
-        lines_of_list = [_dropped(line) for line in red[:MOST_DROPS]]
+        lines_of_list = [_describe_failure(line) for line in red[:MOST_DROPS]]
         lines_of_list += (
             [f"- and {len(red) - MOST_DROPS} more, in the table"] if len(red) > MOST_DROPS else []
         )
         lines_of_list += [
-            f"- {markdown_text(step.what)}: {markdown_code(step.command)}" for step in after_gate(summary)
+            f"- {markdown_text(step.what)}: {markdown_code(step.command)}"
+            for step in steps_after_gate(summary)
         ]
         parts.append("\n".join(lines_of_list))
     return [*parts, *render_markdown([replace(gate_section(gate), title="")], most_rows=ROWS)]
 
 
-def _dropped(line: BenchmarkComparison) -> str:
+def _describe_failure(line: BenchmarkComparison) -> str:
     """Describe a failing line: the scores, the difference with its p-value, and the baseline."""
     metric = "" if line.metric == COMPOSITE else f" {markdown_code(line.label)}"
     against = line.against
@@ -142,8 +143,8 @@ def properties(summary: Summary) -> list[tuple[str, str]]:
     pairs = []
     for result in wholes(summary):
         prefix = f"touchstone.{result.checkpoint}.{result.benchmark}"
-        notes = {"asked": coverage.asked(result.shots, result.template, result.pick), "mark": result.mark}
-        pairs += [(f"{prefix}.{name}", text) for name, text in notes.items() if text]
+        marks = {"asked": coverage.asked(result.shots, result.template, result.pick), "mark": result.mark}
+        pairs += [(f"{prefix}.{name}", text) for name, text in marks.items() if text]
         pairs += [(f"{prefix}.{metric.name}", _text(metric.value)) for metric in result.metrics.values()]
     for composite in summary.composites:
         prefix = f"touchstone.{composite['checkpoint']}.{composite['name']}"
@@ -207,7 +208,7 @@ def gate_cases(summary: Summary) -> list[GateCase]:
     return cases
 
 
-def commands(summary: Summary) -> list[str]:
+def gate_commands(summary: Summary) -> list[str]:
     """Return GitHub workflow commands: errors for failing lines, and one for the decision.
 
     The decision is a warning where it is unsure.
@@ -220,7 +221,7 @@ def commands(summary: Summary) -> list[str]:
     for line in failing[:ANNOTATIONS] if gate["mode"] is not None else []:
         title = f"{line.checkpoint}: {line.benchmark} {line.label} {line.kind}"
         annotations.append(command("error", _shown(title), _shown(_line_text(line))))
-    kind = ANNOTATED.get(standing(gate), "error")
+    kind = ANNOTATED.get(sign_key(gate), "error")
     return [*annotations, command(kind, "touchstone gate", _shown(str(gate["text"])))]
 
 
@@ -230,7 +231,7 @@ def _line_text(line: BenchmarkComparison) -> str:
     return "; ".join(text for text in texts if text)
 
 
-def failure(code: int, message: str) -> str:
+def failure_command(code: int, message: str) -> str:
     """Return the GitHub workflow command for a run without results."""
     return command("error", f"touchstone, exit code {code}", _shown(message))
 

@@ -86,7 +86,7 @@ HEADER: Final = Cells(
 )
 
 
-def cells(line: BenchmarkComparison, *, is_composite: bool = False) -> Cells:
+def line_cells(line: BenchmarkComparison, *, is_composite: bool = False) -> Cells:
     """Return the line's cells; ``p`` is the uncorrected one, while verdicts use Holm's. Composites have no items."""
     comparison = line.comparison
     relative = "" if line.percent is None else f" ({percent(line.percent)})"
@@ -129,11 +129,13 @@ def findings(pair: PairComparison) -> list[tuple[str, str]]:
     rows += [(line.benchmark, f"{line.comparison.why}; = {line.metric}") for line in pair.composites]
     wrong = [name for name, line in pair.judged.items() if not is_valid(pair, line)]
     without = f"; without {join_names(wrong)}, NOT VALID" if wrong else ""
-    rows += [("mean", mean(pair.mean) + without)] if pair.mean is not None else []
-    return rows + ([(pair.pooled.metric, pooled(pair.pooled) + without)] if pair.pooled is not None else [])
+    rows += [("mean", mean_text(pair.mean) + without)] if pair.mean is not None else []
+    return rows + (
+        [(pair.pooled.metric, pooled_text(pair.pooled) + without)] if pair.pooled is not None else []
+    )
 
 
-def mean(improvement: Mean) -> str:
+def mean_text(improvement: Mean) -> str:
     """Return the mean improvement in one line."""
     comparison = improvement.comparison
     text = POINTS.told(comparison.difference)
@@ -150,7 +152,7 @@ def mean(improvement: Mean) -> str:
     return f"{text}, over {count(improvement.benchmarks, 'benchmark')}"
 
 
-def pooled(line: BenchmarkComparison) -> str:
+def pooled_text(line: BenchmarkComparison) -> str:
     """Return the verdict on all items together, in one line."""
     comparison, why = line.comparison, line.comparison.why
     if ", p = " not in why and comparison.p is not None:
@@ -186,7 +188,7 @@ def notes(pair: PairComparison) -> list[str]:
     )
     names: dict[str, list[str]] = {}
     for name, line in pair.judged.items():
-        for text in _asked_apart(line, a.entries[name], b.entries[name]):
+        for text in _differing_conditions(line, a.entries[name], b.entries[name]):
             names.setdefault(text, []).append(name)
     texts += [f"{text}: {_benchmarks(pair, same)}" for text, same in names.items()]
     texts += [
@@ -194,7 +196,7 @@ def notes(pair: PairComparison) -> list[str]:
         for name in a.entries
         if name in b.entries and (text := differing_judges(a.entries[name], b.entries[name]))
     ]
-    texts += _unknown(pair)
+    texts += _published_notes(pair)
     for name, line in pair.judged.items():
         if line.counts.each is not None and len(set(line.counts.each)) > 1:
             of_a, of_b, both = line.counts.each
@@ -209,7 +211,7 @@ def notes(pair: PairComparison) -> list[str]:
     return texts
 
 
-def _asked_apart(line: BenchmarkComparison, a: BenchmarkScores, b: BenchmarkScores) -> Iterator[str]:
+def _differing_conditions(line: BenchmarkComparison, a: BenchmarkScores, b: BenchmarkScores) -> Iterator[str]:
     """Yield the differences between two results: the scorer, conditions, and recorded items."""
     for side, entry, other in (("A", a, b), ("B", b, a)):
         best = best_scorer(entry)
@@ -228,7 +230,7 @@ def _benchmarks(pair: PairComparison, names: Sequence[str]) -> str:
     return f"all {len(names)} benchmarks" if every else join_names(names)
 
 
-def _unknown(pair: PairComparison) -> list[str]:
+def _published_notes(pair: PairComparison) -> list[str]:
     """Return notes on a published result that is compared with a run. Paired items have known prompts."""
     published = [
         side
@@ -249,7 +251,7 @@ def _unknown(pair: PairComparison) -> list[str]:
     return texts
 
 
-def clipped(text: str, width: int, *, end: bool = False) -> str:
+def clip(text: str, width: int, *, end: bool = False) -> str:
     """Return at most ``width`` characters of a text, in one line.
 
     They are from the start of the text or, with ``end``, from its end, or around a mask, if there is one.
@@ -375,7 +377,7 @@ def _table(pair: PairComparison) -> Table:
     rows = []
     before = ""
     for line in (*pair.lines, *pair.composites):
-        row = cells(line, is_composite=line in pair.composites)
+        row = line_cells(line, is_composite=line in pair.composites)
         sign = " " if not line.primary else "*" if is_valid(pair, line) else "!"
         sides = [side.entries.get(line.benchmark) for side in (pair.baseline, pair.new)]
         marks = [entry.saved.about if entry else "" for entry in sides]
@@ -401,4 +403,4 @@ def _flip_rows(flip: Flip) -> Iterator[tuple[str, str]]:
     for label, text in texts.items():
         if text is None and (label != "gold" or flip.question is None):  # nobody stored the answers
             continue
-        yield f"  {label}", clipped(text or NOTHING, MOST_SIGNS, end=label == "question")
+        yield f"  {label}", clip(text or NOTHING, MOST_SIGNS, end=label == "question")

@@ -106,7 +106,7 @@ def write_results(summary: Summary, directory: Path | None = None) -> list[Path]
         message = textwrap.indent("\n".join(fault["message"].splitlines()), "    ", lambda _: True)
         faults.append(f"{fault['status']}  {fault['item']}\n{message}\n")
     text = {"errors.log": visible(masked("".join(faults))), RESULTS: results_csv(summary)}
-    files = {SUMMARY: text_with_checksum(numbers)} | plain | _of_formats(summary, benchmarks) | text
+    files = {SUMMARY: text_with_checksum(numbers)} | plain | _format_files(summary, benchmarks) | text
     at_top = plain if summary.manifest.get("settings", {}).get("config") else ()
     written = _write(folder, files, at_top)
     return [*written, *_write(folder, {PAGE: run_page(summary)})]
@@ -118,13 +118,13 @@ def write_checkpoints(summary: Summary) -> None:
     Raises ``HarnessError`` when the disk refuses.
     """
     taken = [f"{file_name(declaration.name)}_results.json" for declaration in summary.declarations]
-    files = _of_formats(summary, taken)  # there is only one table for all checkpoints
+    files = _format_files(summary, taken)  # there is only one table for all checkpoints
     _write(
         Path(summary.directory), {name: value for name, value in files.items() if not isinstance(value, str)}
     )
 
 
-def _of_formats(summary: Summary, taken: Container[str]) -> dict[str, Any]:
+def _format_files(summary: Summary, taken: Container[str]) -> dict[str, Any]:
     """Return the files of all result formats by name; ``taken`` are names already in use."""
     files: dict[str, Any] = {}
     for result_format in result_formats():
@@ -243,7 +243,9 @@ def write_code_files(directory: Path, unscored: Set[str]) -> list[Path]:
     try:
         for (checkpoint, benchmark), by_item in tasks.items():
             name = file_name(f"{checkpoint}_{benchmark}" if several else benchmark)
-            by_task = [samples for _, samples in sorted(by_item.values(), key=lambda task: _natural(task[0]))]
+            by_task = [
+                samples for _, samples in sorted(by_item.values(), key=lambda task: _natural_key(task[0]))
+            ]
             total = sum(map(len, by_task))
             each = max(1, MOST_SAMPLES // len(by_task)) if total > MOST_SAMPLES else total
             lines = [
@@ -319,7 +321,7 @@ def _completion(program: str, request: Mapping[str, Any]) -> dict[str, str]:
     return {"solution": program}
 
 
-def _natural(example: str) -> tuple[str, int, str]:
+def _natural_key(example: str) -> tuple[str, int, str]:
     """Return a sort key that puts ``humaneval/9`` before ``humaneval/10``."""
     front, _, number = example.rpartition("/")
     return (front, int(number), "") if number.isdigit() else (front, -1, number)

@@ -54,7 +54,7 @@ def verdicts_section(gate: Mapping[str, Any] | None, *, details: bool) -> Sectio
         shown = details or line.fails or line.accepted
         reasons = reason_texts(line, "baseline ") if shown else reason_texts(line) if bad else []
         if details and line.comparison.verdict != "inconclusive":
-            reasons.append(sees_text(line))
+            reasons.append(detectable_text(line))
         elif not details:  # reasons that several lines share are told by the first of them
             reasons = [text for text in reasons if text not in shown_reasons]
             shown_reasons.update(bad)
@@ -77,7 +77,7 @@ def verdicts_section(gate: Mapping[str, Any] | None, *, details: bool) -> Sectio
         numbers = _numbers(replace(line, metric=COMPOSITE), several, details=details)
         reasons = [f"{line.kind} over {numbers}; decides nothing"]
         reasons += reason_texts(line) if details else []
-        reasons += [sees_text(line)] if details and line.comparison.verdict != "inconclusive" else []
+        reasons += [detectable_text(line)] if details and line.comparison.verdict != "inconclusive" else []
         rows.append((POOLED, "\n".join(filter(None, reasons))))
     rows += [("note", note) for note in gate.get("notes", ())]
     table = Table(header=("", ""), rows=tuple(rows), left=2)
@@ -105,7 +105,7 @@ def gate_section(gate: Mapping[str, Any]) -> Section:
     return Section(key="gate", title="Gate", parts=parts)
 
 
-def sees_text(line: BenchmarkComparison) -> str:
+def detectable_text(line: BenchmarkComparison) -> str:
     """Return the drop that a line detects with power 0.8, empty if unknown."""
     if line.sees is None:
         return ""
@@ -200,7 +200,7 @@ def decision_text(gate: GateResult, code: int | None = None) -> str:
     return f"gate passed{' WITHOUT A COMPARISON' * without}: {_counted(gate.lines)}{_parts(gate)}{unsure}"
 
 
-def standing(gate: Mapping[str, Any]) -> str:
+def sign_key(gate: Mapping[str, Any]) -> str:
     """Return the decision as a key of ``SIGNS``. "first" and "unsure" pass, but are no plain success."""
     kinds = {line.kind for line in lines_from_json(gate)}
     if gate["decision"] != "passed":
@@ -247,7 +247,7 @@ def reason_texts(line: BenchmarkComparison, against: str | None = None) -> list[
     baseline = baseline_text(line) if against is not None else ""
     fails = [reason for reason in line.fails if reason != "worse"]
     why = _SAID.sub("", line.comparison.why, count=1)
-    sees = sees_text(line) if line.comparison.verdict == "inconclusive" else ""
+    sees = detectable_text(line) if line.comparison.verdict == "inconclusive" else ""
     texts = [f"{against}{baseline}" if baseline else "", *line.invalid, *fails, line.accepted]
     return list(filter(None, [*texts, "" if why in line.invalid else why, sees, *line.notes]))
 

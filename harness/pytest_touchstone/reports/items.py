@@ -29,23 +29,25 @@ LABELS: Final = {
 }
 
 
-def rendered(view: ItemView, width: int, *, full: bool = False) -> str:
+def render_item(view: ItemView, width: int, *, full: bool = False) -> str:
     """Return an item as text of at most ``width`` columns.
 
     With ``full`` no text is shortened. Invisible characters are named.
     """
-    return "\n".join(line.rstrip() for line in _lines(_visible(view), width, full))
+    return "\n".join(line.rstrip() for line in _lines(_make_visible(view), width, full))
 
 
-def _visible(value: Any) -> Any:
+def _make_visible(value: Any) -> Any:
     """Return a copy of nested data with invisible characters named."""
     if isinstance(value, str):
         return visible(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{field.name: _visible(getattr(value, field.name)) for field in fields(value)})
+        return replace(
+            value, **{field.name: _make_visible(getattr(value, field.name)) for field in fields(value)}
+        )
     if isinstance(value, Mapping):
-        return {_visible(name): _visible(inner) for name, inner in value.items()}
-    return [_visible(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+        return {_make_visible(name): _make_visible(inner) for name, inner in value.items()}
+    return [_make_visible(inner) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 def _lines(view: ItemView, width: int, full: bool) -> Iterator[str]:
@@ -56,7 +58,7 @@ def _lines(view: ItemView, width: int, full: bool) -> Iterator[str]:
     if view.message:
         yield from _text(view.message, width, full, INDENT)
     for asked in view.asked:
-        yield from _asked(asked, width, full)
+        yield from _question_lines(asked, width, full)
     for rule, answer in view.extracted.items():
         yield from _field(f"read by {rule}", "nothing" if answer is None else answer, width, full)
     if view.gold is not None:
@@ -68,7 +70,7 @@ def _lines(view: ItemView, width: int, full: bool) -> Iterator[str]:
         yield from textwrap.wrap(f"note: {note}", width, initial_indent=INDENT, subsequent_indent=INDENT * 2)
 
 
-def _asked(asked: Question, width: int, full: bool) -> Iterator[str]:
+def _question_lines(asked: Question, width: int, full: bool) -> Iterator[str]:
     yield f"{INDENT}{LABELS.get(asked.kind, asked.kind)}"
     yield from _text(asked.text, width, full)
     if asked.choices:
@@ -116,13 +118,13 @@ def _text(
     others = first if others is None else others
     columns = max(1, width - cell_width(others))
     start = first
-    for line in (text if full else shortened(text)).strip("\n").split("\n"):
+    for line in (text if full else shorten(text)).strip("\n").split("\n"):
         for piece in Text(line.expandtabs()).wrap(console_of(columns, color=False), columns):
             yield start + piece.plain
             start = others
 
 
-def shortened(text: str, longest: int = LONGEST) -> str:
+def shorten(text: str, longest: int = LONGEST) -> str:
     """Return a text with the middle omitted if long. The number of omitted characters stands in its place."""
     left = len(text) - longest
     if left <= longest // 10:

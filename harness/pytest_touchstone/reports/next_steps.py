@@ -61,7 +61,7 @@ def invalid_results(summary: Summary) -> list[Result]:
     ]
 
 
-def by_remedy(summary: Summary) -> dict[str, list[Result]]:
+def results_by_remedy(summary: Summary) -> dict[str, list[Result]]:
     """Return the results that are NOT VALID by remedy.
 
     Results of one benchmark are added up; their names list the checkpoints.
@@ -69,7 +69,7 @@ def by_remedy(summary: Summary) -> dict[str, list[Result]]:
     by_name: dict[str, dict[str, list[Result]]] = {}
     tokens = 0
     for result in invalid_results(summary):
-        remedy, unusable = LOOK, _too_many(summary, result)
+        remedy, unusable = LOOK, _excessive_kinds(summary, result)
         if unusable.get("at_limit"):
             if result.repeating > unusable["at_limit"] * result.outputs:
                 remedy = ENDLESS
@@ -91,13 +91,13 @@ def by_remedy(summary: Summary) -> dict[str, list[Result]]:
     return remedies
 
 
-def not_valid(summary: Summary) -> list[str]:
+def remedy_lines(summary: Summary) -> list[str]:
     """Return the results that are NOT VALID with reasons and remedies, one line per remedy."""
     lines = []
-    for remedy, results in by_remedy(summary).items():
+    for remedy, results in results_by_remedy(summary).items():
         texts = []
         for result in results:
-            kinds = _too_many(summary, result)
+            kinds = _excessive_kinds(summary, result)
             parts = [f"{getattr(result, key)} of {result.outputs} {UNUSABLE[key]}" for key in kinds]
             if "at_limit" in kinds and result.repeating:
                 parts[0] += f" ({count(result.repeating, 'repeats itself', 'repeat themselves')})"
@@ -106,14 +106,14 @@ def not_valid(summary: Summary) -> list[str]:
     return lines
 
 
-def last_lines(summary: Summary, width: int) -> list[str]:
+def invalid_paragraphs(summary: Summary, width: int) -> list[str]:
     """Return paragraphs of at most ``width`` columns on results that are invalid or incomplete.
 
     They are empty if all is well.
     """
     texts = [
         f"{join_names((result.name for result in results), MOST_LINES)}; {remedy}"
-        for remedy, results in by_remedy(summary).items()
+        for remedy, results in results_by_remedy(summary).items()
     ]
     faulty = [result for result in wholes(summary) if result.faults]
     for result in faulty[:MOST_LINES]:
@@ -125,7 +125,7 @@ def last_lines(summary: Summary, width: int) -> list[str]:
     return [line for text in texts for line in wrapped(f"not valid: {text}", width)]
 
 
-def _too_many(summary: Summary, result: Result) -> dict[str, float]:
+def _excessive_kinds(summary: Summary, result: Result) -> dict[str, float]:
     """Return the kinds of unusable outputs that exceed the allowed share, with that share."""
     allowed = {declared.name: declared.most_unusable for declared in summary.declarations}
     share = allowed.get(result.benchmark, 0.0)
@@ -183,7 +183,7 @@ def next_steps(summary: Summary) -> list[NextStep]:
 
 def _steps(summary: Summary) -> Iterator[NextStep]:
     command = command_of(summary.manifest)
-    remedies = by_remedy(summary)
+    remedies = results_by_remedy(summary)
     if options := [remedy for remedy in remedies if remedy.startswith("--")]:
         others = command_of(
             summary.manifest, without=[re.split(" |=[^=]*$", option)[0] for option in options]
@@ -202,7 +202,9 @@ def _steps(summary: Summary) -> Iterator[NextStep]:
     if compares and not summary.faults:
         yield from _steps_for_several(summary)
     useless = [result for remedy in (LOOK, ENDLESS) for result in remedies.get(remedy, ())]
-    if names := list({base_name(result.benchmark) for result in useless if _too_many(summary, result)}):
+    if names := list(
+        {base_name(result.benchmark) for result in useless if _excessive_kinds(summary, result)}
+    ):
         which = ["--benchmark", *names] if len(names) == 1 else []
         step = shlex.join(["touchstone", "items", place(summary), *which, "--invalid"])
         yield NextStep(step, "the texts that are of no use")
@@ -218,7 +220,7 @@ def _steps(summary: Summary) -> Iterator[NextStep]:
     elif demonstration:
         yield NextStep(demonstration["own"], "your own checkpoint, all rows")
     elif summary.gate is not None and not summary.faults and summary.results:
-        yield from after_gate(summary)
+        yield from steps_after_gate(summary)
     elif summary.faults or not summary.results or compares:
         return
     elif summary.changes:
@@ -239,7 +241,7 @@ def _steps_for_several(summary: Summary) -> Iterator[NextStep]:
         yield NextStep(_touchstone(summary, "study"), "curves, peaks, and what to do next")
 
 
-def after_gate(summary: Summary) -> Iterator[NextStep]:
+def steps_after_gate(summary: Summary) -> Iterator[NextStep]:
     """Yield the steps after a failed gate: inspect the drop, or accept it."""
     gate = summary.gate or {}
     lines = lines_from_json(gate)
@@ -277,7 +279,7 @@ def after_gate(summary: Summary) -> Iterator[NextStep]:
             yield NextStep(command, "makes this run the baseline main")
 
 
-def stopped_at(scored: int, of: int, manifest: Mapping[str, Any], word: str = "stopped") -> str:
+def resume_text(scored: int, of: int, manifest: Mapping[str, Any], word: str = "stopped") -> str:
     """Return how far a stopped run came, and the command that resumes the run."""
     # Without what would stop it again, or ask everything again.
     command = command_of(manifest, flags=("-x", "--exitfirst", "--eval-no-cache"), without=("--maxfail",))

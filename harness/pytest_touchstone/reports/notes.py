@@ -28,7 +28,7 @@ from pytest_touchstone.document.formatting import (
     shown_metrics,
 )
 from pytest_touchstone.engines.base import SLOW_WAYS
-from pytest_touchstone.reports.next_steps import invalid_results, not_valid
+from pytest_touchstone.reports.next_steps import invalid_results, remedy_lines
 from pytest_touchstone.results.summary import Result, Summary, added_up, totals, wholes
 from pytest_touchstone.results.usage import Usage
 
@@ -62,14 +62,14 @@ def facts(summary: Summary, *, details: bool) -> list[tuple[str, str]]:
         ("data", _data(summary), 0),
         ("composite", _formulas(summary), 0),
         ("best", _best_by_korean_scores(summary), 0),
-        ("items", [items(summary)], 1),
-        ("metrics", directions(summary), 0),
-        ("reused", reused(summary)[: None if details else 1], 1),
-        ("outputs", generated(summary), 0),
-        ("judge", judged(summary), ALL),
-        ("programs", programs(summary), 0),
+        ("items", [item_counts(summary)], 1),
+        ("metrics", lower_is_better(summary), 0),
+        ("reused", reused_scores(summary)[: None if details else 1], 1),
+        ("outputs", text_counts(summary), 0),
+        ("judge", judge_counts(summary), ALL),
+        ("programs", program_counts(summary), 0),
         ("usage", usage(summary), 0),
-        ("undefined", reasons(summary), 0),
+        ("undefined", undefined_metrics(summary), 0),
         *_warnings(summary),
         ("limit", short_of_limit(summary), ALL),
         ("part", _parts(summary), ALL),
@@ -81,10 +81,10 @@ def facts(summary: Summary, *, details: bool) -> list[tuple[str, str]]:
             (label, join_names(lines, most, between="; ")) for label, lines, most in texts if lines and most
         ]
     rows += [("left out", text) for text in (left_out(summary) if details else _left_out_in_brief(summary))]
-    return [*rows, *loud(summary, details=details)]
+    return [*rows, *urgent_facts(summary, details=details)]
 
 
-def loud(summary: Summary, *, details: bool = False) -> list[tuple[str, str]]:
+def urgent_facts(summary: Summary, *, details: bool = False) -> list[tuple[str, str]]:
     """Return the facts that are always shown in full: failures, missing isolation, invalid results."""
     rows = [("failed", text) for text in failed_to_load(summary)]
     rows += faults(summary)[:FAULTS_SHOWN]
@@ -92,8 +92,8 @@ def loud(summary: Summary, *, details: bool = False) -> list[tuple[str, str]]:
         rows.append(("", f"and {count(rest, 'other message')}, in errors.log"))
     if names := dict.fromkeys(result.benchmark for result in wholes(summary) if result.unsandboxed):
         rows.append(("no sandbox", f"{join_names(names, NAMED)}: programs ran without isolation"))
-    rows += [("not valid", text) for text in invalid(summary)] if details else []
-    return rows + [("not valid", text) for text in not_valid(summary)]
+    rows += [("not valid", text) for text in invalid_lines(summary)] if details else []
+    return rows + [("not valid", text) for text in remedy_lines(summary)]
 
 
 def warnings(summary: Summary) -> list[str]:
@@ -103,7 +103,7 @@ def warnings(summary: Summary) -> list[str]:
         for result in wholes(summary)
         if result.unsandboxed
     ]
-    return [*invalid(summary), *unsafe, *(text for _, lines, _ in _warnings(summary) for text in lines)]
+    return [*invalid_lines(summary), *unsafe, *(text for _, lines, _ in _warnings(summary) for text in lines)]
 
 
 def _warnings(summary: Summary) -> list[tuple[str, list[str], int]]:
@@ -113,14 +113,14 @@ def _warnings(summary: Summary) -> list[tuple[str, list[str], int]]:
     cut = f"{number:,} {were} longer than the checkpoint takes: context was cut"
     return [
         ("cut", [cut] * bool(number), 1),
-        ("no answer", unanswered(summary), ALL),
-        ("reasoning", traces(summary), ALL),
+        ("no answer", unanswered_texts(summary), ALL),
+        ("reasoning", scored_reasoning(summary), ALL),
         ("weak tests", weak_tests(summary), 2),
         ("modules", missing_modules(summary), ALL),
         ("slow", slow_ways(summary), 2),
         ("prompts", other_prompts(summary), ALL),
-        ("samples", unsampled(summary), ALL),
-        ("note", engines(summary), 1),
+        ("samples", missing_samples(summary), ALL),
+        ("note", engine_notes(summary), 1),
     ]
 
 
@@ -160,7 +160,7 @@ def _best_by_korean_scores(summary: Summary) -> list[str]:
     ]
 
 
-def directions(summary: Summary) -> list[str]:
+def lower_is_better(summary: Summary) -> list[str]:
     """Return the metrics for which lower is better, with their benchmarks."""
     aggregates = {declared.name: declared.aggregate for declared in summary.declarations}
     benchmarks: dict[str, list[str]] = {}
@@ -172,7 +172,7 @@ def directions(summary: Summary) -> list[str]:
     return [f"{_distinct(names)}: lower is better for {lower}" for lower, names in benchmarks.items()]
 
 
-def unsampled(summary: Summary) -> list[str]:
+def missing_samples(summary: Summary) -> list[str]:
     """Return a warning if samples were requested but no benchmark generates texts."""
     samples = summary.manifest.get("settings", {}).get("samples") or 1
     if samples == 1 or any(result.outputs or not result.scored for result in wholes(summary)):
@@ -276,7 +276,7 @@ def _left_out_in_brief(summary: Summary) -> list[str]:
 # What became of it
 
 
-def items(summary: Summary) -> str:
+def item_counts(summary: Summary) -> str:
     """Return the counts of the run's items by outcome, in one line."""
     numbers = totals(summary)
     parts = [f"{numbers['scored']:,} scored", *not_counted(numbers["skipped"], numbers["xfailed"])]
@@ -285,7 +285,7 @@ def items(summary: Summary) -> str:
     return ", ".join(parts) + (f" in {duration(summary.seconds)}" if summary.seconds else "")
 
 
-def reused(summary: Summary) -> list[str]:
+def reused_scores(summary: Summary) -> list[str]:
     """Return the numbers of scores reused from earlier runs, in total and by benchmark."""
     lines = []
     for name, results in {"": wholes(summary), **_by_benchmark(wholes(summary))}.items():
@@ -321,7 +321,7 @@ def faults(summary: Summary) -> list[tuple[str, str]]:
     ]
 
 
-def invalid(summary: Summary) -> list[str]:
+def invalid_lines(summary: Summary) -> list[str]:
     """Return the results that are NOT VALID, with the reason.
 
     Groups are listed only where the whole benchmark is valid.
@@ -330,7 +330,7 @@ def invalid(summary: Summary) -> list[str]:
     return [f"{_name(summary, result)} is NOT VALID: {result.invalid}" for result in results]
 
 
-def reasons(summary: Summary) -> list[str]:
+def undefined_metrics(summary: Summary) -> list[str]:
     """Return why metrics have no value or no interval, one line each."""
     names: dict[str, list[str]] = {}
     for result in summary.results:
@@ -343,10 +343,10 @@ def reasons(summary: Summary) -> list[str]:
 # Texts, verdicts and programs
 
 
-def generated(summary: Summary) -> list[str]:
+def text_counts(summary: Summary) -> list[str]:
     """Return counts of each benchmark's generated texts: chat template, cut off, empty, unanswered."""
     lines = []
-    for result in _together(wholes(summary)):
+    for result in _merge_checkpoints(wholes(summary)):
         chat = {0: "as plain text", result.outputs: "through the chat template"}
         parts = [
             f"{count(result.outputs, 'output')} {chat.get(result.chat, 'partly through the chat template')}",
@@ -361,7 +361,7 @@ def generated(summary: Summary) -> list[str]:
     return lines
 
 
-def unanswered(summary: Summary) -> list[str]:
+def unanswered_texts(summary: Summary) -> list[str]:
     """Return the results with unfinished texts, with the score over both item counts."""
     lines = []
     for result in wholes(summary):
@@ -385,7 +385,7 @@ def unanswered(summary: Summary) -> list[str]:
     return lines
 
 
-def traces(summary: Summary) -> list[str]:
+def scored_reasoning(summary: Summary) -> list[str]:
     """Return the results in which reasoning seems to be scored as part of the answer."""
     return [
         f"{_name(summary, result)}: a reasoning seems to stand in {result.traces_seen} of "
@@ -396,7 +396,7 @@ def traces(summary: Summary) -> list[str]:
     ]
 
 
-def judged(summary: Summary) -> list[str]:
+def judge_counts(summary: Summary) -> list[str]:
     """Return the judges, their number of verdicts, and of requests without a verdict."""
     number, without, cut = (
         sum(getattr(result, name) for result in wholes(summary))
@@ -417,12 +417,12 @@ def judged(summary: Summary) -> list[str]:
     ]
 
 
-def programs(summary: Summary) -> list[str]:
+def program_counts(summary: Summary) -> list[str]:
     """Return the counts of each benchmark's programs by outcome."""
     return [
         f"{_name(summary, result)}: {count(sum(result.programs.values()), 'program')}, "
         + ", ".join(f"{number} {outcome}" for outcome, number in result.programs.items())
-        for result in _together(wholes(summary))
+        for result in _merge_checkpoints(wholes(summary))
         if result.programs
     ]
 
@@ -431,7 +431,7 @@ def missing_modules(summary: Summary) -> list[str]:
     """Return the results with programs that import modules missing from the sandbox."""
     return [
         f"{_name(summary, result)}: {missing_modules_text(result.missing_modules)}"
-        for result in _together(wholes(summary))
+        for result in _merge_checkpoints(wholes(summary))
         if result.missing_modules
     ]
 
@@ -458,7 +458,7 @@ def weak_tests(summary: Summary) -> list[str]:
 # Engines
 
 
-def engines(summary: Summary) -> list[str]:
+def engine_notes(summary: Summary) -> list[str]:
     """Return orphaned records, weak or missing fingerprints, and notes of the engines."""
     failed = {row["name"] for row in summary.failed_to_load}
     prints = {row["name"]: row.get("fingerprint", "") for row in summary.checkpoints}
@@ -574,7 +574,7 @@ def _by_benchmark(results: Iterable[Result]) -> dict[str, list[Result]]:
     return by_benchmark
 
 
-def _together(results: Sequence[Result]) -> list[Result]:
+def _merge_checkpoints(results: Sequence[Result]) -> list[Result]:
     """Return the results, added up by benchmark if there are many checkpoints."""
     if len({result.checkpoint for result in results}) <= SINGLY:
         return list(results)

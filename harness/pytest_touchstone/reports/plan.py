@@ -66,9 +66,9 @@ def _table(plan: GatePlan) -> Table:
                 f"{row.benchmark} {row.metric}".rstrip(),
                 f"{row.design.items:,}",
                 flips + "?" * row.assumed,
-                _told(row.sees, _unit(row)),
+                _format_share(row.sees, _unit(row)),
                 _percent(row.finds),
-                "never" if _never(row) else _about(row.items_for_drop, beyond=row.finds > 0),
+                "never" if _is_undetectable(row) else _about(row.items_for_drop, beyond=row.finds > 0),
                 _about(row.items_for_not_worse, beyond=True),
             )
         )
@@ -78,12 +78,12 @@ def _table(plan: GatePlan) -> Table:
 
 
 def _notes(plan: GatePlan) -> Iterator[tuple[str, str]]:
-    if never := [row.benchmark for row in plan.rows if _never(row)]:
+    if never := [row.benchmark for row in plan.rows if _is_undetectable(row)]:
         whose = "" if len(never) == len(plan.rows) else f" of {join_names(never, 3)}"
         why = f"the drop is {'within' if any(row.drop < row.margin for row in plan.rows) else 'equal to'} the margin"
         yield "never", f"{why}{whose}, so no number of items calls it worse; give a larger --drop"
     for row in plan.rows:
-        drop = None if _never(row) else row.items_for_drop
+        drop = None if _is_undetectable(row) else row.items_for_drop
         for what, items in ((_drop(plan), drop), ('"not worse"', row.items_for_not_worse)):
             if text := cannot_tell(items and _rounded_up(items), row.size):
                 yield "too few", f"{row.benchmark}, {what}: {text}"
@@ -102,7 +102,7 @@ def _notes(plan: GatePlan) -> Iterator[tuple[str, str]]:
         yield "note", f"{name}: {why}"
 
 
-def _never(row: PlanRow) -> bool:
+def _is_undetectable(row: PlanRow) -> bool:
     """Return whether the drop is within the margin: no number of items detects such a drop."""
     return row.drop <= row.margin
 
@@ -114,7 +114,7 @@ def _drop(plan: GatePlan) -> str:
     return f"{points} ({join_names(sizes, 3)})" if sizes else points
 
 
-def _told(share: float | None, unit: MetricUnit = POINTS) -> str:
+def _format_share(share: float | None, unit: MetricUnit = POINTS) -> str:
     shown_unit = POINTS._replace(digits=1) if unit is POINTS else unit
     return shown_unit.told(share).removeprefix("+")
 

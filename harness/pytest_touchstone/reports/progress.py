@@ -255,7 +255,7 @@ class ProgressLine:
             return shutil.get_terminal_size().columns or 80
 
 
-def short(name: str) -> str:
+def short_name(name: str) -> str:
     """Return a name shortened for the progress line."""
     return cut_name(name, NAME)
 

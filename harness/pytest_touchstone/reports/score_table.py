@@ -101,14 +101,14 @@ class ScoreTable:
         return [cell for _, row in self.rows for cell in row if cell is not None]
 
 
-def in_order(summary: Summary) -> list[str]:
+def ordered_checkpoints(summary: Summary) -> list[str]:
     """Return the checkpoints with results by series and step, as on the command line."""
     scored = formatting.checkpoints(summary)
     names = [str(info.get("name")) for info in summary.checkpoints]
     return [*(name for name in names if name in scored), *(name for name in scored if name not in names)]
 
 
-def ends(summary: Summary, names: Sequence[str]) -> list[bool]:
+def series_ends(summary: Summary, names: Sequence[str]) -> list[bool]:
     """Return for each checkpoint whether the next one belongs to another series."""
     series = {str(info.get("name")): info.get("series") for info in summary.checkpoints}
     return [*(series.get(name) != series.get(after) for name, after in pairwise(names)), False]
@@ -116,7 +116,7 @@ def ends(summary: Summary, names: Sequence[str]) -> list[bool]:
 
 def table_of_run(summary: Summary) -> ScoreTable:
     """Return the table of a run."""
-    names = in_order(summary)
+    names = ordered_checkpoints(summary)
     columns = [*_benchmark_columns(summary), *_composite_columns(summary)]
     return ScoreTable(
         columns=tuple(column for column, _ in columns),
@@ -201,7 +201,7 @@ def tables_by_checkpoint(summary: Summary, table: ScoreTable) -> Iterator[Table]
         texts: list[tuple[str, ...]] = []
         signs: dict[tuple[int, int], str] = {}
         for row_index, ((name, _), is_last) in enumerate(
-            zip(rows, ends(summary, [name for name, _ in rows]), strict=True)
+            zip(rows, series_ends(summary, [name for name, _ in rows]), strict=True)
         ):
             cells = [column_cells[row_index] for _, column_cells in columns]
             signs |= {

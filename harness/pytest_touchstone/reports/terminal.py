@@ -24,13 +24,13 @@ from pytest_touchstone.metrics.samples import KS
 from pytest_touchstone.reports import notes
 from pytest_touchstone.reports.best import best_of_run, changes_section
 from pytest_touchstone.reports.gate import verdicts_section
-from pytest_touchstone.reports.next_steps import NextStep, next_steps, stopped_at
+from pytest_touchstone.reports.next_steps import NextStep, next_steps, resume_text
 from pytest_touchstone.reports.score_table import (
     SIGNS,
     SPREAD,
     TOLD,
-    ends,
-    in_order,
+    ordered_checkpoints,
+    series_ends,
     table_of_run,
     tables_by_checkpoint,
 )
@@ -72,13 +72,13 @@ def render(summary: Summary, width: int, color: bool, *, details: bool = False, 
         console.print()
     if shown.results:
         _print(console, *results_section(shown, many=many, details=details).parts, apart=True)
-    saved_row = ("saved", saved(summary))
+    saved_row = ("saved", saved_files(summary))
     if summary.stopped:
-        _print(console, Facts((*notes.loud(shown), saved_row)))
+        _print(console, Facts((*notes.urgent_facts(shown), saved_row)))
         if decision:
             counts, whole = totals(summary), ended(Path(summary.directory))
             word = "stopped" if whole else "unfinished"
-            line = stopped_at(counts["scored"], counts["collected"], summary.manifest, word)
+            line = resume_text(counts["scored"], counts["collected"], summary.manifest, word)
             console.print(line, style="bold", soft_wrap=True)
         return written(console)
     for section in (
@@ -92,7 +92,7 @@ def render(summary: Summary, width: int, color: bool, *, details: bool = False, 
     rows = [("legend", signs)] if signs else []
     rows += notes.facts(summary, details=details)
     _print(console, Facts((*rows, *([("best", best)] if best else []), saved_row)))
-    _print_command(console, "more", *again(summary, details=details))
+    _print_command(console, "more", *report_command(summary, details=details))
     for step in next_steps(summary):
         _print_command(console, "next", *step)
     if summary.gate is not None and decision:
@@ -126,14 +126,14 @@ def _print_command(console: Console, label: str, command: str, about: str) -> No
         console.print(Text(f"{'':{LABEL + 2 + ABOUT}}{about}", style="dim"))
 
 
-def saved(summary: Summary) -> str:
+def saved_files(summary: Summary) -> str:
     """Return the run's folder and its main files."""
     folder = Path(summary.directory)
     paths = [path for name in FILES if (path := file_path(folder, name)).is_file() and path.stat().st_size]
     return "   ".join([f"{formatting.place(summary)}/", *(str(path.relative_to(folder)) for path in paths)])
 
 
-def again(summary: Summary, *, details: bool) -> NextStep:
+def report_command(summary: Summary, *, details: bool) -> NextStep:
     """Return the command that prints the report again, brief or in full."""
     command = f"touchstone report {shlex.quote(formatting.place(summary))}"
     return (
@@ -242,9 +242,9 @@ def _tables_by_benchmark(summary: Summary, *, details: bool, groups: bool) -> It
 
 def _table_of_one_benchmark(summary: Summary) -> Table:
     by_checkpoint = {result.checkpoint: result for result in wholes(summary)}
-    results = [by_checkpoint[name] for name in in_order(summary)]
+    results = [by_checkpoint[name] for name in ordered_checkpoints(summary)]
     rows: list[tuple[str, ...]] = []
-    for result, last in zip(results, ends(summary, list(by_checkpoint)), strict=True):
+    for result, last in zip(results, series_ends(summary, list(by_checkpoint)), strict=True):
         rows.append(_result_row(summary, result, f"  {formatting.checkpoint_label(result, results)}"))
         rows += [_row("", metric, str(metric.n)) for metric in _other_numbers(result)]
         rows += [GAP] * last

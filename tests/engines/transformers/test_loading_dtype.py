@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo, resolve
-from pytest_touchstone.cli.checkpoint import lines
+from pytest_touchstone.cli.checkpoint import format_row
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.loading import choose_dtype
@@ -52,7 +52,7 @@ def test_torchs_own_types_are_read_too(tmp_path: Path) -> None:
 
     found = info(torch.bfloat16, tmp_path)
     assert chosen(found, "cuda") == "torch.bfloat16"
-    assert f"{'config_dtype':14}".strip() in "\n".join(lines(found.plain()))
+    assert f"{'config_dtype':14}".strip() in "\n".join(format_row(found.plain()))
 
 
 @pytest.mark.parametrize("said", [None, "auto"])

@@ -14,7 +14,7 @@ import pytest
 from perf.page import make_run
 from pytest_touchstone.compare.formats.run import read_run
 from pytest_touchstone.compare.pair import compare_pair
-from pytest_touchstone.reports.comparison import pooled
+from pytest_touchstone.reports.comparison import pooled_text
 from pytest_touchstone.reports.files import write_results
 from pytest_touchstone.reports.page.builder import comparison_page, run_page
 from pytest_touchstone.reports.page.payload import PageItems
@@ -165,7 +165,7 @@ def test_runs_stand_side_by_side_with_their_verdicts_in_plain_html(runs):
     assert "inconclusive" in text
     pair = compare_pair(*(read_run(run)[0] for run in runs))
     assert pair.pooled is not None
-    assert pooled(pair.pooled) in text
+    assert pooled_text(pair.pooled) in text
 
 
 def test_a_key_in_the_command_leaves_the_page_unwritten_and_all_else_written(tmp_path):

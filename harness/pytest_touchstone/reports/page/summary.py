@@ -70,14 +70,14 @@ def run_content(run: PageRun) -> dict[str, Any]:
         "when": _when(summary),
         "demonstration": notes.demonstration(summary),
         "best": best.best_of_run(summary),
-        "overview": overview(table_of_run(summary), best.verdicts_of(best.in_summary(summary))),
+        "overview": overview(table_of_run(summary), best.verdicts_of(best.standings_of_run(summary))),
         "command": " ".join(command_words(summary.manifest)),
         "failed": notes.failed_to_load(summary),
         "facts": [
-            *(f"Reused: {text}" for text in notes.reused(summary)),
-            *notes.generated(summary),
-            *notes.judged(summary),
-            *notes.programs(summary),
+            *(f"Reused: {text}" for text in notes.reused_scores(summary)),
+            *notes.text_counts(summary),
+            *notes.judge_counts(summary),
+            *notes.program_counts(summary),
             *notes.usage(summary),
         ],
         "warnings": notes.warnings(summary),
@@ -116,7 +116,7 @@ def study_content(study: Study | None) -> dict[str, Any]:
         return {"best": "", "overview": {"rows": ()}, "curves": ()}
     line = best.best_line(study.once(standings_in), best.benchmarks_of(study))
     return {
-        "best": line or best.nothing_told(study),
+        "best": line or best.no_best_reason(study),
         "overview": overview(table_of_study(study), best.verdicts_of(study.once(standings_in))),
         "curves": drawn(study),
     }
@@ -160,7 +160,7 @@ def _when(summary: Summary) -> str:
         time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(began)) if isinstance(began, (int, float)) else ""
     )
     checkpoints = count(len(formatting.checkpoints(summary)), "checkpoint")
-    return ", ".join(part for part in (clock, checkpoints, notes.items(summary)) if part)
+    return ", ".join(part for part in (clock, checkpoints, notes.item_counts(summary)) if part)
 
 
 def _benchmark(declared: Declaration, results: Sequence[Result]) -> dict[str, Any]:
