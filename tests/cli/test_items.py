@@ -149,7 +149,7 @@ def test_items_in_error_have_their_message(shown: Callable[..., str], tmp_path: 
     run = changed(tmp_path, status="error", scores={}, message="RequestError: too long\nby 3")
     text = shown("--error", run=run)
     assert text.startswith("arc_easy/2 of fake-causal: error\n  RequestError: too long\n  by 3\n")
-    assert text.endswith("1 of 1 item in error\n")
+    assert text.endswith("1 of 1 failed item\n")
     assert shown("--invalid") == "no invalid item\n"
 
 

@@ -440,7 +440,7 @@ def accept_run(options: argparse.Namespace) -> Output:
     except OSError as error:
         raise GateError(f"{shown_path(path)}: cannot be written ({error.strerror})") from None
     texts = [f"{drop.benchmark} {drop.metric} of {drop.checkpoint}: {drop.text}" for drop in drops]
-    texts.append(f"{shown_path(path)} is written: commit it; gates hold to these values from now on")
+    texts.append(f"wrote {shown_path(path)}; commit it, and later gates accept these values")
     return Output({"file": str(path), "accepted": [asdict(drop) for drop in drops]}, "\n".join(texts))
 
 

@@ -73,10 +73,10 @@ def run(options: argparse.Namespace) -> Output:
         blocks = [render_item(view, width, full=options.full) for view in views]
         if not chosen:
             return f"no {options.kind} item" if options.kind else "no item"
-        what = count(len(chosen), f"{options.kind} item" if options.kind not in (None, "error") else "item")
-        error = " in error" if options.kind == "error" else ""
+        kind = "failed" if options.kind == "error" else options.kind
+        matching = count(len(chosen), f"{kind} item" if kind else "item")
         more = f"; -n {len(chosen)} shows all" if len(chosen) > len(views) else ""
-        return "\n\n".join([*blocks, f"{len(views)} of {what}{error}{more}"])
+        return "\n\n".join([*blocks, f"{len(views)} of {matching}{more}"])
 
     return Output([finite(asdict(view)) for view in views], text)
 
