@@ -7,13 +7,14 @@ import math
 import os
 import re
 import threading
+import time
 from unittest import mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.reports.progress import ProgressLine, item_status, letters_text
+from pytest_touchstone.reports.progress import ProgressLine, ProgressText, item_status, letters_text
 from pytest_touchstone.results.run_directory import ProcessProgress, write_progress
 
 NEVER = 3600.0
@@ -342,11 +343,9 @@ def test_files_that_are_broken_leave_a_line_without_them(tmp_path, monkeypatch, 
 
 @given(st.text(max_size=60), st.integers(0, 99_999), st.integers(50, 200))
 def test_the_line_fits_whatever_a_benchmark_or_a_server_calls_itself(doing, done, width):
-    with mock.patch.dict(os.environ, {"TERM": "xterm", "COLUMNS": str(width)}):
-        progress = ProgressLine(mock.MagicMock(), 100_000, io.StringIO(), True, interval=NEVER)
-        text = progress._line(
-            [ProcessProgress(who="main", doing=doing, work=1e12, done=done * 1e7, tokens=done)]
-        )
+    progress = ProgressText(100_000, io.StringIO(), live=True, clock=time.monotonic)
+    state = ProcessProgress(who="main", doing=doing, work=1e12, done=done * 1e7, tokens=done)
+    text = progress.render([state], width)
     assert len(text) < width
     assert text.isprintable()
 

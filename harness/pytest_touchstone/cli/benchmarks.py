@@ -69,8 +69,11 @@ def run(options: argparse.Namespace) -> Output:
     benchmarks = find_benchmarks(paths or [shipped_evals()])
     groups = task_groups(Path("pyproject.toml"))
     tasks = _tasks(benchmarks, names, groups)
-    selected = [benchmark for benchmark in benchmarks if tasks.chosen(benchmark.spec)]
-    rows = [_row(benchmark, data, tasks.shots(benchmark.spec)) for benchmark in selected]
+    rows = [
+        _row(benchmark, data, tasks.shots(benchmark.spec))
+        for benchmark in benchmarks
+        if tasks.chosen(benchmark.spec)
+    ]
     if not rows:
         raise HarnessError(
             f"no benchmarks in {', '.join(map(str, paths))}; docs/benchmarks.md tells how to write one"

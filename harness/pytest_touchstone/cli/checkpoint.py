@@ -122,7 +122,6 @@ def _server_facts(served: dict[str, Any]) -> Iterator[tuple[str, str]]:
         [f"completions, {'by token ids' if supports.tokens else 'as text'}"] if supports.completions else []
     )
     texts += ["chats"] if supports.chat else []
-    template_tokens = served["template"]
     limit = served["limit"]
     for name, text in (
         ("address", served["url"]),
@@ -145,8 +144,8 @@ def _server_facts(served: dict[str, Any]) -> Iterator[tuple[str, str]]:
         (
             "chat template",
             ""
-            if template_tokens is None or not supports.chat
-            else f"makes {template_tokens} tokens of {HELLO!r}",
+            if served["template"] is None or not supports.chat
+            else f"makes {served['template']} tokens of {HELLO!r}",
         ),
         *(("note", note) for note in served["notes"]),
     ):

@@ -60,13 +60,14 @@ def _unit(row: PlanRow) -> MetricUnit:
 def _table(plan: GatePlan) -> Table:
     rows = []
     for row in plan.rows:
+        unit = POINTS._replace(digits=1) if _unit(row) is POINTS else _unit(row)
         flips = f"{100 * row.design.flips:.1f} %" if row.design.flips is not None else NOTHING
         rows.append(
             (
                 f"{row.benchmark} {row.metric}".rstrip(),
                 f"{row.design.items:,}",
                 flips + "?" * row.assumed,
-                _format_share(row.sees, _unit(row)),
+                unit.told(row.sees).removeprefix("+"),
                 _percent(row.finds),
                 "never" if _is_undetectable(row) else _about(row.items_for_drop, beyond=row.finds > 0),
                 _about(row.items_for_not_worse, beyond=True),
@@ -112,11 +113,6 @@ def _drop(plan: GatePlan) -> str:
     sizes = dict.fromkeys(_unit(row).size(row.drop) for row in plan.rows if _unit(row) is not POINTS)
     points = POINTS.size(plan.drop)
     return f"{points} ({join_names(sizes, 3)})" if sizes else points
-
-
-def _format_share(share: float | None, unit: MetricUnit = POINTS) -> str:
-    shown_unit = POINTS._replace(digits=1) if unit is POINTS else unit
-    return shown_unit.told(share).removeprefix("+")
 
 
 def _percent(share: float) -> str:

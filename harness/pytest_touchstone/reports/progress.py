@@ -84,40 +84,22 @@ class ProgressLine:
         interval: float | None = None,
         column: Callable[[], int] | None = None,
     ) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-        from rich.table import Column
-
         self._directory = directory
-        self._total = total
-        self._stream = stream
         self.live = bool(is_tty) and os.environ.get("TERM", "dumb") != "dumb"
         self.broke_line = False
+        self._output = _OutputStream(stream)
+        self._layout = ProgressText(total, stream, live=self.live, clock=clock)
         self._clock = clock
         self._interval = interval or (LIVE_INTERVAL if self.live else PLAIN_INTERVAL)
         self._column = column
-        self._descriptor: int | None = None
         self._lock = threading.RLock()
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
         self._text = ""
-        self._shown = self._silent = False
+        self._shown = False
         # Nothing is drawn before pytest's first report: until then it writes headers without calling any
         # hook.
         self._armed = False
-        self._console = Console(file=stream, color_system=None)
-        self._progress = Progress(
-            TextColumn("touchstone:"),
-            *([BarColumn(None)] if self.live else []),
-            TextColumn("{task.description}", markup=False),
-            TimeRemainingColumn(),
-            TextColumn("left{task.fields[doing]}", markup=False, table_column=Column(overflow="ellipsis")),
-            console=self._console,
-            get_time=clock,
-            speed_estimate_period=WINDOW,
-        )
-        self._work = self._progress.add_task("", total=total, doing="")
-        self._rate = self._progress.add_task("", total=None, visible=False)
 
     def start(self) -> None:
         """Start counting and drawing; call once, while pytest captures nothing.
@@ -126,10 +108,7 @@ class ProgressLine:
         """
         self._began = self._last = self._clock()
         self._count()
-        try:
-            self._descriptor = os.dup(self._stream.fileno())
-        except (OSError, ValueError):
-            self._descriptor = None  # no real file, as in tests: its own write() will do
+        self._output.open()
         self._thread = threading.Thread(target=self._run, name="touchstone-progress", daemon=True)
         self._thread.start()
 
@@ -141,10 +120,8 @@ class ProgressLine:
         self._thread.join(timeout=5)
         with self._lock:
             self._erase()
-            self._silent, self._thread = True, None
-            if self._descriptor is not None:
-                os.close(self._descriptor)
-                self._descriptor = None
+            self._thread = None
+            self._output.close()
 
     @contextmanager
     def paused(self) -> Generator[None]:
@@ -155,7 +132,7 @@ class ProgressLine:
                 yield
             finally:
                 self._armed = True
-                self._flush()
+                self._output.flush()
                 if self.live and self._clock() - self._counted > 2 * self._interval:
                     # C code that keeps the interpreter lock (a tokenizer, a tagger) starves the thread
                     self.tick()
@@ -173,7 +150,7 @@ class ProgressLine:
                 self._last = now
                 # pytest may be in the middle of a line of dots
                 self.broke_line = self._column is None or self._column() > 0
-                self._write(f"\n{self._text}" if self.broke_line else f"{self._text}\n")
+                self._output.write(f"\n{self._text}" if self.broke_line else f"{self._text}\n")
 
     def _run(self) -> None:
         while not self._ending.wait(self._interval):
@@ -183,13 +160,56 @@ class ProgressLine:
         self._counted = self._clock()
         for states in (read_progress(self._directory), []):
             with suppress(Exception):  # files that somebody else has written there; a line must not end a run
-                self._text = self._line(states)
+                self._text = self._layout.render(states, self._output.width())
                 break
 
-    def _line(self, states: Sequence[ProcessProgress]) -> str:
+    def _draw(self) -> None:
+        if not self.live or not self._armed or self._ending.is_set():
+            return
+        width = self._output.width()
+        column = self._column() if self._column is not None else 1
+        # In the last column a terminal wraps only at the next character; moving the cursor would undo that.
+        if column and column % width == 0:
+            self._erase()
+            return
+        self._output.write(DRAW.format(text=self._text[: width - 1]))
+        self._shown = True
+
+    def _erase(self) -> None:
+        if self._shown:
+            self._output.write(ERASE)
+            self._shown = False
+
+
+class ProgressText:
+    """The text of the progress line: counts, speed and the time left. On a live line a bar fills the width."""
+
+    def __init__(self, total: int, stream: TextIO, *, live: bool, clock: Callable[[], float]) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.table import Column
+
+        self._total = total
+        self._live = live
+        self._console = Console(file=stream, color_system=None)
+        self._progress = Progress(
+            TextColumn("touchstone:"),
+            *([BarColumn(None)] if live else []),
+            TextColumn("{task.description}", markup=False),
+            TimeRemainingColumn(),
+            TextColumn("left{task.fields[doing]}", markup=False, table_column=Column(overflow="ellipsis")),
+            console=self._console,
+            get_time=clock,
+            speed_estimate_period=WINDOW,
+        )
+        self._work = self._progress.add_task("", total=total, doing="")
+        self._rate = self._progress.add_task("", total=None, visible=False)
+
+    def render(self, states: Sequence[ProcessProgress], width: int) -> str:
+        """Return the line for the current progress of all processes, fitted to ``width`` columns."""
         progress = self._progress
         done = min(sum(state.ended for state in states), self._total)
-        doing = "".join(f", {what}" for what in dict.fromkeys(state.doing for state in states) if what)
+        doing = "".join(f", {name}" for name in dict.fromkeys(state.doing for state in states) if name)
         tokens = sum(state.tokens for state in states)
         work = max((state.work for state in states), default=0.0)
         progress.update(self._rate, completed=tokens or done)
@@ -208,35 +228,40 @@ class ProgressLine:
             description=", ".join(texts),
             doing=doing,
         )
-        self._console.width = self._width() - 1 if self.live else max(self._width(), USUAL)
+        self._console.width = width - 1 if self._live else max(width, USUAL)
         with self._console.capture() as capture:
             self._console.print(progress.get_renderable())
         return capture.get().partition("\n")[0].rstrip()
 
-    def _draw(self) -> None:
-        if not self.live or not self._armed or self._ending.is_set():
-            return
-        width = self._width()
-        column = self._column() if self._column is not None else 1
-        # In the last column a terminal wraps only at the next character; moving the cursor would undo that.
-        if column and column % width == 0:
-            self._erase()
-            return
-        self._write(DRAW.format(text=self._text[: width - 1]))
-        self._shown = True
 
-    def _erase(self) -> None:
-        if self._shown:
-            self._write(ERASE)
-            self._shown = False
+class _OutputStream:
+    """A stream that falls silent when writing fails.
 
-    def _flush(self) -> None:
+    Once open it writes to a duplicate of the file descriptor, because pytest's capture redirects the original.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._descriptor: int | None = None
+        self._silent = False
+
+    def open(self) -> None:
+        with suppress(OSError, ValueError):  # no real file, as in tests: its own write() will do
+            self._descriptor = os.dup(self._stream.fileno())
+
+    def close(self) -> None:
+        self._silent = True
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def flush(self) -> None:
         try:
             self._stream.flush()
         except (OSError, ValueError):
             self._silent = True
 
-    def _write(self, text: str) -> None:
+    def write(self, text: str) -> None:
         if self._silent:
             return
         try:
@@ -248,7 +273,7 @@ class ProgressLine:
         except (OSError, ValueError):
             self._silent = True
 
-    def _width(self) -> int:
+    def width(self) -> int:
         try:
             return os.get_terminal_size(-1 if self._descriptor is None else self._descriptor).columns or 80
         except (OSError, ValueError):
