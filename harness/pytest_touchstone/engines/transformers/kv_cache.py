@@ -45,7 +45,7 @@ class KeyValues:
         return KeyValues(self.tokens[:length], layers if length else ())
 
     def widened(self) -> KeyValues:
-        """Return them in the type in which they are multiplied."""
+        """Return the keys and values in the type in which they are multiplied."""
         if not self.layers:
             return self
         dtype = cpu.stored_type(self.layers[0][0].dtype, self.layers[0][0].device)
@@ -53,14 +53,14 @@ class KeyValues:
 
     @property
     def bytes(self) -> int:
-        """Return the bytes of memory they take."""
+        """The bytes of memory of all layers."""
         return sum(tensor.numel() * tensor.element_size() for layer in self.layers for tensor in layer)
 
 
 class _Cache:
-    """Stands where a model expects transformers' ``Cache``, after a prefix.
+    """A stand-in for transformers' ``Cache`` that begins with a prefix.
 
-    Models with more state than keys and values ask ``keeps`` whether that state stays.
+    Models with more state than keys and values read ``keeps`` to decide whether that state is stored.
     """
 
     is_compileable = False
@@ -78,18 +78,18 @@ class _Cache:
         return self.past
 
     def get_query_offset(self, *_: Any) -> int:
-        """Return the position of the first query; the code that makes masks calls it."""
+        """Return the position of the first query; transformers' mask code calls it."""
         return self.past
 
     def get_mask_sizes(self, query_length: int, *_: Any) -> tuple[int, int]:
-        """Return the number of keys, and which key is the first; the code that makes masks calls it."""
+        """Return the number of keys and the index of the first; transformers' mask code calls it."""
         return self.past + query_length, 0
 
 
 class PrefixSharedCache(_Cache):
-    """The cache that a model's layers use: their keys and values after those of the prompt prefix.
+    """A cache whose rows all share the keys and values of a prefix.
 
-    With ``record``, the resulting keys and values are kept in ``made``. ``split``: the layers attend by
+    With ``record`` the keys and values of the pass are stored for ``made``. With ``split`` the layers attend by
     ``split_attention``, so that the prefix is not copied for the rows.
     """
 
@@ -101,7 +101,7 @@ class PrefixSharedCache(_Cache):
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Take what a layer computed for the batch; return the keys and values that it must attend to."""
+        """Append the keys and values of a layer to the prefix; return those that the layer attends to."""
         import torch
 
         new_keys_values = keys, values
@@ -120,7 +120,12 @@ class PrefixSharedCache(_Cache):
         return keys, values
 
     def made(self, tokens: tuple[int, ...]) -> KeyValues:
-        """Return the keys and values of the prefix and of what was computed after it: ``tokens`` in all."""
+        """Return the keys and values of ``tokens``, which are the prefix and the tokens computed after it.
+
+        Raises:
+            UnsupportedError: If the layers do not store keys and values by token.
+
+        """
         if sorted(self._made) != list(range(len(self._made))) or not self._made:
             raise UnsupportedError("the model's layers do not hand over their keys and values one by one")
         layers = tuple(self._made[layer] for layer in range(len(self._made)))
@@ -130,7 +135,7 @@ class PrefixSharedCache(_Cache):
 
 
 class PrefixCache:
-    """A few prefixes, of ``most_bytes`` in all; the one unused for longest goes first."""
+    """An LRU cache of up to ``most`` prefixes and ``most_bytes`` bytes."""
 
     def __init__(self, most_bytes: int, most: int = MOST_PREFIXES) -> None:
         self._most_bytes, self._most = most_bytes, most
@@ -138,7 +143,7 @@ class PrefixCache:
         self._last: tuple[int, ...] = ()
 
     def find(self, tokens: Sequence[int]) -> KeyValues:
-        """Return the longest stored prefix of ``tokens``, perhaps nothing."""
+        """Return the longest stored prefix of ``tokens``, which may be empty."""
         best, length = None, 0
         for entry in self._entries:
             if (shared := common_prefix_length(entry.tokens, tokens)) > length:
@@ -150,7 +155,7 @@ class PrefixCache:
         return best.cropped(length)
 
     def keep(self, made: KeyValues) -> None:
-        """Keep a prefix, and drop those that it contains and those there is no more room for."""
+        """Store a prefix; drop those that it contains, and the least recently used beyond the limits."""
         if len(made.tokens) < WORTH_KEEPING or made.bytes > self._most_bytes:
             return
         self._entries = [
@@ -165,8 +170,10 @@ class PrefixCache:
             del self._entries[0]
 
     def hints(self, sequences: Sequence[tuple[int, ...]]) -> set[tuple[int, ...]]:
-        """Return prefixes of ``sequences`` that are stored, or that most of the call before had too: they are likely
-        to come again."""
+        """Return the prefixes of ``sequences`` that are worth storing for later calls.
+
+        These are prefixes that are stored already, or that most sequences of the previous call shared.
+        """
         order = sorted(sequences)
         hints = set()
         for tokens in (self._last, *(entry.tokens for entry in self._entries)):
@@ -202,15 +209,14 @@ SlotKeyValues = list[tuple["torch.Tensor", "torch.Tensor"]]
 
 @dataclass(frozen=True, slots=True)
 class EndedRow:
-    """The tokens of a text that has ended, and their keys and values: those of a prefix, and those that were ``held``
-    in a slot after it."""
+    """The tokens of an ended text with their keys and values: of the prefix, and of its slot (``held``)."""
 
     tokens: tuple[int, ...]
     prefix: KeyValues
     held: SlotKeyValues
 
     def between(self, begin: int, end: int) -> SlotKeyValues:
-        """Return the keys and values of some of the tokens."""
+        """Return the keys and values of the tokens from index ``begin`` up to ``end``."""
         import torch
 
         past = len(self.prefix.tokens)
@@ -267,8 +273,10 @@ class SlotCache(_Cache):
         self._at: int | torch.Tensor = 0
 
     def own(self) -> None:
-        """Move the prefix to the first slot: for a row that shares it with none, split attention costs more than the
-        copy."""
+        """Move the prefix into the first slot.
+
+        For a row that shares it with no other, split attention costs more than the copy.
+        """
         prefix, self.prefix = self.prefix, KeyValues()
         self.begun = len(prefix.tokens)
         self.set_write_target(0, 1, 0, self.begun)
@@ -301,10 +309,10 @@ class SlotCache(_Cache):
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Take what a layer computed for the rows; return what they attend to, or what stands for it.
+        """Store the keys and values of a layer; return those that the rows attend to.
 
-        A model may do more with it than attend, so it has the model's own number type. Where another is stored, that
-        travels with the keys, and only ``split_attention`` finds it.
+        A model may do more with them than attend, so they have the model's own number type. Where another type is
+        stored, the stored tensors travel as an attribute of the keys, for ``split_attention``.
         """
         stored = self.store(keys, values, layer_idx)
         return stored if stored[0].dtype == keys.dtype else (attach_cache_parts(keys, [stored]), values)
@@ -312,7 +320,7 @@ class SlotCache(_Cache):
     def store(
         self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Take what a layer computed for the rows; return what they attend to, in the type that is stored."""
+        """Write the keys and values of a layer into the slots; return those attended to, in the stored type."""
         import torch
 
         if layer_idx not in self.layers:
@@ -336,20 +344,20 @@ class SlotCache(_Cache):
         return self._at.contiguous()
 
     def make_buffers(self, layers: int, heads: int, width: int, like: torch.Tensor) -> None:
-        """Make the buffers of all layers where they are missing, for a pass that writes into them itself."""
+        """Create the missing buffers of all layers, for a pass that writes into them itself."""
         for layer in range(layers):
             if layer not in self.layers:
                 like = like.new_empty((0, heads, 0, width))
                 self.layers[layer] = (self._empty(like), self._empty(like))
 
     def seen(self, layer_idx: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the keys and values that the selected rows attend to in a layer."""
+        """Return the keys and values of a layer that the rows of the pass attend to."""
         end = self.first + self.count
         keys, values = (buffer[self.first : end, :, : self.until] for buffer in self.layers[layer_idx])
         return attach_prefix(keys, self.prefix.layers[layer_idx] if self.past else None), values
 
     def take(self, slot: int, length: int | None = None) -> SlotKeyValues:
-        """Return a copy of what a slot holds, or of its first tokens."""
+        """Return a copy of a slot's keys and values, of all tokens or the first ``length``."""
         length = self.lengths[slot] if length is None else length
         return [
             (key[slot, :, :length].clone(), value[slot, :, :length].clone())
@@ -357,7 +365,7 @@ class SlotCache(_Cache):
         ]
 
     def put(self, slot: int, held: SlotKeyValues) -> None:
-        """Write such tokens into a slot that is not in use."""
+        """Write a copy of keys and values into a slot that is not in use."""
         length = held[0][0].shape[1]
         self.reserve(slot + 1, grown_columns(self.columns, length))
         self._written = max(self._written, length)
@@ -371,7 +379,7 @@ class SlotCache(_Cache):
             self.layers[layer][1][slot, :, :length] = value
 
     def add(self, held: SlotKeyValues) -> None:
-        """Put such a copy in the next slot."""
+        """Write a copy of keys and values into the next slot, which is then in use."""
         self.put(len(self.lengths), held)
         self.lengths.append(held[0][0].shape[1])
 
@@ -395,7 +403,7 @@ class SlotCache(_Cache):
         return cpu.paged_zeros(like.new_empty(0, dtype=dtype), (rows, like.shape[1], columns, like.shape[3]))
 
     def _resize(self, rows: int, columns: int) -> None:
-        """Make the buffers larger or smaller: where they lie if there is room, else elsewhere, with what fits."""
+        """Resize the buffers, in place where they have room, else by a copy of what fits."""
         kept, fewer = min(rows, self.rows), rows < self.rows
         self.rows, self.columns, self.stamp = rows, columns, object()
         room = self._room
@@ -421,12 +429,12 @@ class SlotCache(_Cache):
 
 
 def grown_columns(columns: int, until: int) -> int:
-    """Return the columns that buffers have once ``until`` are needed."""
+    """Return the columns to reserve when ``until`` are needed, so that buffers grow rarely."""
     return columns if until <= columns else until + max(_MORE_COLUMNS, until // 4)
 
 
 class SlotCaches(_Cache):
-    """Several slot caches that one pass fills; the rows of the first one come first."""
+    """The slot caches that one pass writes to, in the order of its rows."""
 
     def __init__(self, caches: Sequence[SlotCache]) -> None:
         super().__init__(KeyValues(), keeps=True)
@@ -435,7 +443,10 @@ class SlotCaches(_Cache):
     def update(
         self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int, *_: Any, **__: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Take what a layer computed for all rows; what they attend to travels with the keys that this returns."""
+        """Store the keys and values of a layer for all rows.
+
+        What the rows attend to travels as an attribute of the returned keys.
+        """
         import torch
 
         counts = [cache.count for cache in self.caches]

@@ -1,20 +1,21 @@
-"""Continues many prompts at once: when a row is done it leaves, and a waiting one takes its place.
+"""Continuous batching: when a row is done it leaves the batch, and a waiting one takes its slot.
 
 A prefix that several prompts share (few-shot examples) is computed once and never copied (``split_attention``). The
-prompts after one prefix that have about the same length make a ``PrefixGroup``. The rows of several lanes go through
-the model in one pass, and each attends to its own lane's prefix and to itself. A prompt is computed once for all its
+prompts after one prefix that have about the same length make a ``PrefixGroup``. The rows of several groups go through
+the model in one pass, and each attends to the prefix of its group and to itself. A prompt is computed once for all its
 samples. Every row has its own length, so nothing is padded to the longest (``kv_cache.SlotCache``).
 
 The next token depends on a row's own logits and numbers only (``sampling``), hence not on the batch. A prompt is
 handed on as soon as its own texts have ended. Those that may become longest begin first, so that few texts are left
-at the end. Where memory runs out, rows at work wait again, with the tokens they have, and fewer of them continue at
-once.
+at the end. Where memory runs out, running rows are preempted: they wait again, with the tokens they have, and fewer of
+them continue at once.
 
-Whoever has enough may leave while texts are at work. They stay where they are, and go on when their prompts are asked
+A caller may stop iterating while texts are running. They stay in their slots, and go on when their prompts are asked
 for again, among others.
 
-Texts that have ended stay in their slots until they are handed on. Where somebody then asks again (``asked``), as in a
-dialogue, what the text's slot holds is kept for the next call, whose prompts may begin like it. These come first.
+Texts that have ended stay in their slots until they are handed on. Where a caller then asks for more texts (``asked``),
+as in a dialogue, the keys and values of the slot are kept for the next call, whose prompts may begin with that text.
+These prompts come first.
 
 Transformers has continuous batching of its own (``generate_batch``), which does not serve here. It knows no stop
 sequences of text, has one seed for a whole batch instead of one for each sample, and shares prefixes only in whole
@@ -62,18 +63,17 @@ if TYPE_CHECKING:
 
 
 _PLANNED_TOKENS: Final = 48
-"""Tokens of a text that memory is planned for when it begins; half of the texts get no longer, and what they leave is
-for the others."""
+"""New tokens per text that memory is planned for; half of the texts end earlier and leave room for the others."""
 
 
 _LEAST_SHARED: Final = 24
-"""The tokens from which those of an ended text are copied."""
+"""The least number of shared tokens for which keys and values of an ended text are copied."""
 
 
 class _Job(NamedTuple):
-    """Samples of one prompt, and the tokens that a slot must be given for them.
+    """A prefill: the samples of one prompt, and the tokens of its slot after the prefix.
 
-    The first ``copied`` of them are taken from what is ``held`` of a text that has ended.
+    The keys and values of the first ``copied`` tokens are copied from ``held``, those of a text that has ended.
     """
 
     samples: list[GeneratedSequence]
@@ -88,10 +88,9 @@ class _Job(NamedTuple):
 
 
 class PrefixGroup:
-    """The samples after one prefix.
+    """The waiting and running samples whose prompts share a prefix; running sample i is in slot i.
 
-    Those at work are each in the slot of their number. The keys and values of a prompt are held while more of its
-    samples wait.
+    The keys and values of a prompt are held while more of its samples wait.
     """
 
     def __init__(
@@ -104,7 +103,7 @@ class PrefixGroup:
         """``shared`` is the prefix, in tokens."""
         self.shared, self.slots = shared, SlotCache(KeyValues())
         self.prefix = KeyValues()
-        self.at_work: list[GeneratedSequence] = []
+        self.running: list[GeneratedSequence] = []
         self._waiting = deque(waiting)
         self._stepper, self._budget = stepper, budget
         self._held: dict[int, tuple[SlotKeyValues, torch.Tensor]] = {}
@@ -113,22 +112,24 @@ class PrefixGroup:
 
     @property
     def samples(self) -> int:
-        """The number of samples that wait or are at work."""
-        return len(self._waiting) + sum(not sample.over for sample in self.at_work)
+        """The number of samples that wait or run."""
+        return len(self._waiting) + sum(not sample.over for sample in self.running)
 
     @property
     def row(self) -> int:
-        """The number of tokens that a row takes in memory, at the next step too."""
+        """The tokens that memory must hold for a row, up to the next step."""
         next_ = max(self.slots.lengths, default=0) + 1
         return max(self._longest, grown_columns(self.slots.columns, next_))
 
     def size(self, rows: int) -> int:
-        """Return the number of tokens in memory with ``rows`` samples at work, without the prefix; slots stay when
-        their rows leave."""
+        """Return the tokens in memory with ``rows`` running samples, without the prefix.
+
+        Slots stay when their rows leave.
+        """
         return max(rows, self.slots.rows if rows else 0) * self.row
 
     def open(self, prefix: KeyValues) -> None:
-        """Begin after a prefix whose keys and values are computed."""
+        """Open the group after a prefix whose keys and values are computed."""
         self.prefix = prefix
         self.slots = SlotCache(prefix.cropped(len(self.shared)))
         if self.samples == 1:
@@ -136,28 +137,28 @@ class PrefixGroup:
             self.prefix = KeyValues()
 
     def preempt(self) -> list[GeneratedSequence]:
-        """Let all samples wait again, with the tokens that they have; return those that have ended."""
+        """Preempt all running samples, which keep their tokens; return those that have ended."""
         ended = self.over()
-        self._waiting.extendleft(sample for sample in reversed(self.at_work) if not sample.over)
+        self._waiting.extendleft(sample for sample in reversed(self.running) if not sample.over)
         for sample in self._waiting:
             sample.before = None
-        self.at_work, self._held = [], {}
+        self.running, self._held = [], {}
         self.slots, self.prefix = SlotCache(KeyValues()), KeyValues()
         return ended
 
     def preempt_shortest(self) -> None:
-        """Let the sample with the fewest tokens wait again, and free the memory of its slot."""
-        number = min(range(len(self.at_work)), key=lambda number: len(self.at_work[number].tokens))
+        """Preempt the running sample with the fewest tokens, and free the memory of its slot."""
+        number = min(range(len(self.running)), key=lambda number: len(self.running[number].tokens))
         self._waiting.appendleft(self._remove(number))
         self.slots.trim()
 
     def over(self) -> list[GeneratedSequence]:
         """Return the samples that have ended, and are still in their slots."""
-        return [sample for sample in self.at_work if sample.over]
+        return [sample for sample in self.running if sample.over]
 
     def row_of(self, samples: Collection[GeneratedSequence]) -> EndedRow | None:
-        """Return a copy of what the slot of one of these samples holds, None where none of them is in a slot."""
-        for number, sample in enumerate(self.at_work):
+        """Return a copy of the slot of the first running sample among these; None if none is running."""
+        for number, sample in enumerate(self.running):
             if sample in samples:
                 prefix, length = self.slots.prefix, self.slots.lengths[number]
                 tokens = [*sample.prompt.tokens[self.slots.past :], *sample.tokens][:length]
@@ -165,30 +166,30 @@ class PrefixGroup:
         return None
 
     def begun(self) -> EndedRow | None:
-        """Return the text that has most of the prefix, of those that began like samples that wait."""
+        """Return the ended text that has most of the prefix, among those that the waiting samples continue."""
         rows = [sample.before for sample in self._waiting if sample.before is not None]
         return max(rows, key=lambda row: common_prefix_length(row.tokens, self.shared), default=None)
 
     def all(self) -> list[GeneratedSequence]:
-        """Return the samples that wait or are at work."""
-        return [*self._waiting, *(sample for sample in self.at_work if not sample.over)]
+        """Return the samples that wait or run."""
+        return [*self._waiting, *(sample for sample in self.running if not sample.over)]
 
     def only(self, wanted: Collection[GeneratedSequence]) -> None:
-        """Forget all samples but those that are wanted."""
+        """Drop all samples but those that are wanted."""
         self._waiting = deque(sample for sample in self._waiting if sample in wanted)
         self.part(wanted)
-        for number in reversed(range(len(self.at_work))):
-            if self.at_work[number] not in wanted:
+        for number in reversed(range(len(self.running))):
+            if self.running[number] not in wanted:
                 self._remove(number)
 
     def admit(self, most: int) -> None:
-        """Put waiting samples to work until ``most`` are.
+        """Admit waiting samples until ``most`` are running.
 
-        A prompt is computed once for all its samples. Samples that were at work before go on from the tokens they have.
+        A prompt is prefilled once for all its samples. Preempted samples go on from the tokens they have.
         """
         import torch
 
-        first = len(self.at_work)
+        first = len(self.running)
         coming = list(islice(self._waiting, max(0, most - first)))
         if not coming:
             if 2 * first < self.slots.rows and not self._waiting:
@@ -215,29 +216,29 @@ class PrefixGroup:
             self._held = {}
         for batch in self._batches(jobs):
             logits += self._fill(batch, next_prompt)
-        chosen = choose(torch.stack(logits), [sample.draw for sample in self.at_work[first:]])
+        chosen = choose(torch.stack(logits), [sample.draw for sample in self.running[first:]])
         self.take(first, [[token] for token in chosen])
         if not self._waiting:
             self._longest = self._planned()
 
     def take(self, first: int, chosen: Sequence[Sequence[int | None]]) -> None:
-        """Give the samples from ``first`` on their next tokens; what comes after a sample's end counts for nothing."""
-        for sample, tokens in zip(self.at_work[first:], chosen, strict=True):
+        """Append the chosen tokens to the running samples from index ``first`` on, each up to its end."""
+        for sample, tokens in zip(self.running[first:], chosen, strict=True):
             for token in tokens:
                 if not sample.over:
                     sample.take(token)
 
     def part(self, wanted: Collection[GeneratedSequence] = ()) -> None:
-        """Let the samples that are done leave, but those that are still wanted."""
+        """Remove the running samples that have ended, except those that are still wanted."""
         # From the last one down, since the last one takes the place of one that leaves.
-        for number in reversed(range(len(self.at_work))):
-            sample = self.at_work[number]
+        for number in reversed(range(len(self.running))):
+            sample = self.running[number]
             if sample.over and sample not in wanted:
                 self._stepper.ended(sample)
                 self._remove(number)
 
     def _planned(self) -> int:
-        """Return the tokens that memory is planned for in a row of those that wait."""
+        """Return the tokens that memory is planned for in a row of the waiting samples."""
         longest = max(
             (len(sample.prompt.tokens) - len(self.shared) for sample in self._waiting),
             default=-_PLANNED_TOKENS,
@@ -245,21 +246,21 @@ class PrefixGroup:
         return longest + _PLANNED_TOKENS
 
     def _remove(self, number: int) -> GeneratedSequence:
-        """Take a sample from its slot, where the last one goes."""
-        sample = self.at_work[number]
+        """Remove a running sample from its slot; the last one moves there."""
+        sample = self.running[number]
         self.slots.drop(number)
-        self.at_work[number] = self.at_work[-1]
-        self.at_work.pop()
+        self.running[number] = self.running[-1]
+        self.running.pop()
         return sample
 
     def _put_to_work(self, sample: GeneratedSequence) -> None:
-        """Note that a sample that waited is in the next slot."""
+        """Move a sample from the waiting ones to the next slot."""
         sample.before = None
         self._waiting.remove(sample)
-        self.at_work.append(sample)
+        self.running.append(sample)
 
     def _job(self, sample: GeneratedSequence) -> _Job:
-        """Return what a slot must be given for a sample, whose prompt may begin like a text that has ended."""
+        """Return the prefill of a sample, whose prompt may begin like a text that has ended."""
         past, prompt, row = self.slots.past, sample.prompt.tokens, sample.before
         tail = [*prompt[past + self.slots.begun :], *sample.tokens]
         if row is not None and not self.slots.begun:
@@ -269,11 +270,11 @@ class PrefixGroup:
         return _Job([sample], tail)
 
     def _fill(self, jobs: Sequence[_Job], next_prompt: Prompt | None) -> list[torch.Tensor]:
-        """Compute the prompts of some jobs, and copy them for the further samples of each.
+        """Prefill the prompts of jobs, and copy each into the slots of its further samples.
 
-        Return the logits after them, in the order in which they were put to work.
+        Return the logits [vocabulary] after each prompt, in the order of the running samples.
         """
-        slot = len(self.at_work)
+        slot = len(self.running)
         for number, job in enumerate(jobs):
             if job.held is not None:
                 self.slots.put(slot + number, job.held)
@@ -310,11 +311,11 @@ class PrefixGroup:
 _MOST_ROWS: Final = {"cpu": 64, "cuda": 256, "mps": 64}
 
 _MOST_GROUPS: Final = 16
-"""The most lanes in one pass. Attention is computed lane by lane, which costs less than a row that stays empty."""
+"""The most prefix groups in one pass. Attention is computed group by group, which costs less than an empty row."""
 
 
 def most_rows(device: str, batch: int | None) -> int:
-    """Return the most texts that go on together on a kind of device; ``batch`` is what a person has asked for."""
+    """Return the most rows of a decoding step on a kind of device; ``batch`` is ``--eval-batch``, if given."""
     return batch or _MOST_ROWS.get(device, _MOST_ROWS["cpu"])
 
 
@@ -326,7 +327,7 @@ Plain = Callable[[Sequence[TokenWork]], "torch.Tensor"]
 
 
 class BatchGenerator:
-    """Generates all samples of many prompts."""
+    """Generates all samples of many prompts by continuous batching."""
 
     def __init__(
         self,
@@ -336,29 +337,33 @@ class BatchGenerator:
         ends: StopTokens,
         *,
         budget: BatchBudget,
-        lanes: int = _MOST_GROUPS,
+        most_groups: int = _MOST_GROUPS,
     ) -> None:
-        """``lanes`` is how many may share a pass."""
+        """``most_groups`` is how many prefix groups may share a pass."""
         self._model, self._stepper, self._shared = model, stepper, shared
         self._ends, self._budget = ends, budget
         self._most = most_rows(model.device.type, budget.batch)
-        self._most_lanes = 1 if stepper.speculative else lanes
-        self._lanes: list[PrefixGroup] = []
+        self._most_groups = 1 if stepper.speculative else most_groups
+        self._open_groups: list[PrefixGroup] = []
         self._waiting: deque[PrefixGroup] = deque()
         self._begun: dict[Prompt, list[list[GeneratedSequence]]] = {}
         self._ended: list[EndedRow] = []
         self.asked = False
-        """Set by whoever asks again while an ended text is handed on."""
+        """Whether the caller has asked for more texts while an ended one was handed on; set by the engine."""
 
     def run(self, prompts: Sequence[Prompt]) -> Generator[EndedPrompt, None, None]:
         """Yield each prompt as soon as its samples have ended, while others go on.
 
-        Nothing is computed until the next one is asked for. Texts that are at work when the generator is closed go on
-        where the next call has their prompts.
+        Nothing is computed between two prompts. Texts that are running when the generator is closed go on when a later
+        call has their prompts.
         """
         samples = self._samples(prompts)
         number_of = {sample: number for number, some in enumerate(samples) for sample in some}
-        going = Counter(number_of[sample] for lane in (*self._lanes, *self._waiting) for sample in lane.all())
+        going = Counter(
+            number_of[sample]
+            for prefix_group in (*self._open_groups, *self._waiting)
+            for sample in prefix_group.all()
+        )
         left = dict(enumerate(prompts))
         try:
             for number, some in enumerate(samples):
@@ -366,7 +371,7 @@ class BatchGenerator:
                     del left[number]
                     yield from self._hand_on(EndedPrompt(number, some))
             self._part()
-            for sample in self._run_lanes():
+            for sample in self._run_groups():
                 number = number_of[sample]
                 going[number] -= 1
                 if not going[number]:
@@ -377,11 +382,11 @@ class BatchGenerator:
                 self._begun.setdefault(prompt, []).append(samples[number])
             raise
         except BaseException:
-            self._lanes, self._waiting, self._ended = [], deque(), []
+            self._open_groups, self._waiting, self._ended = [], deque(), []
             raise
 
     def _hand_on(self, ended: EndedPrompt) -> Iterator[EndedPrompt]:
-        """Yield a prompt, and keep what a slot holds of it where somebody asks again meanwhile.
+        """Yield a prompt; keep the row of one of its samples if the caller asks for more texts meanwhile.
 
         Kept rows take up to a quarter of the memory for rows.
         """
@@ -396,7 +401,7 @@ class BatchGenerator:
                 and (most is None or 4 * self._tokens_kept() < most)
             ):
                 try:
-                    rows = (lane.row_of(ended.samples) for lane in self._lanes)
+                    rows = (prefix_group.row_of(ended.samples) for prefix_group in self._open_groups)
                     self._ended += [row for row in rows if row is not None]
                 except Exception as error:
                     if not is_out_of_memory(error):
@@ -404,13 +409,17 @@ class BatchGenerator:
                     self._ended = []
 
     def _tokens_kept(self) -> int:
-        """Return the tokens of ended texts that are kept, for the next call or for prompts that wait."""
-        claimed = (sample.before for lane in (*self._lanes, *self._waiting) for sample in lane.all())
+        """Return the tokens of ended texts that are kept for the next call or for waiting prompts."""
+        claimed = (
+            sample.before
+            for prefix_group in (*self._open_groups, *self._waiting)
+            for sample in prefix_group.all()
+        )
         rows = {id(row): row for row in (*self._ended, *claimed) if row is not None}
         return sum(len(row.tokens) - len(row.prefix.tokens) for row in rows.values())
 
     def _samples(self, prompts: Sequence[Prompt]) -> list[list[GeneratedSequence]]:
-        """Return the samples of each prompt: those that the call before has begun, or new ones, which now wait."""
+        """Return the samples of each prompt: those of an earlier call, or new ones, which are queued."""
         import torch
 
         begun, self._begun = self._begun, {}
@@ -430,24 +439,28 @@ class BatchGenerator:
                 sample.before = rows[nearest_row]
         wanted = {sample for some in samples for sample in some}
         with torch.inference_mode():
-            for lane in (*self._lanes, *self._waiting):
-                lane.only(wanted)
-        old = [lane for lane in self._waiting if lane.samples]
-        self._lanes = [lane for lane in self._lanes if lane.samples or lane.over()]
-        new = self._new_lanes([prompts[number] for number in fresh], [samples[number] for number in fresh])
+            for prefix_group in (*self._open_groups, *self._waiting):
+                prefix_group.only(wanted)
+        old = [prefix_group for prefix_group in self._waiting if prefix_group.samples]
+        self._open_groups = [
+            prefix_group for prefix_group in self._open_groups if prefix_group.samples or prefix_group.over()
+        ]
+        new = self._new_groups([prompts[number] for number in fresh], [samples[number] for number in fresh])
         self._waiting = deque([*new, *old] if rows else [*old, *new])
         return samples
 
-    def _new_lanes(
+    def _new_groups(
         self, prompts: Sequence[Prompt], samples: Sequence[Sequence[GeneratedSequence]]
     ) -> list[PrefixGroup]:
-        """Return the samples in lanes; those that may become longest come first, and in a lane neighbours begin
-        alike."""
+        """Return new prefix groups, those whose texts may become longest first.
+
+        Within a group, prompts are sorted so that neighbours begin alike.
+        """
         groups = group_by_prefix([prompt.tokens for prompt in prompts])
-        if self._most_lanes > 1:
+        if self._most_groups > 1:
             lengths = [len(prompt.tokens) for prompt in prompts]
             groups = [subgroup for whole in groups for subgroup in split_by_length(whole, lengths)]
-        lanes = []
+        prefix_groups = []
         for prefix in groups:
             order = sorted(
                 prefix.members,
@@ -455,19 +468,25 @@ class BatchGenerator:
             )
             shared = prompts[order[0]].tokens[: prefix.shared]
             members = (sample for number in order for sample in samples[number])
-            lanes.append(PrefixGroup(shared, members, self._stepper, self._budget))
-        return sorted(lanes, key=lambda lane: -lane.longest_limit)
+            prefix_groups.append(PrefixGroup(shared, members, self._stepper, self._budget))
+        return sorted(prefix_groups, key=lambda prefix_group: -prefix_group.longest_limit)
 
-    def verify(self, works: Probe, plain: Plain, *, lanes: bool = False) -> str | None:
-        """Feed sequences as prompts and tokens after them, and compare their logits with ``plain``, those of every
-        sequence by itself; with ``lanes`` in two of them.
+    def verify(self, works: Probe, plain: Plain, *, several_groups: bool = False) -> str | None:
+        """Compare the logits of batched decoding with those of every sequence by itself.
 
-        Return None where they agree, else the difference.
+        Args:
+            works: Probe sequences, which are fed as a prompt and two tokens after it.
+            plain: Returns the logits of every sequence by itself.
+            several_groups: Whether the last sequence is in a prefix group of its own.
+
+        Returns:
+            None where they agree, else the difference.
+
         """
         import torch
 
-        if lanes and (self._most_lanes == 1 or len(works) == 1):
-            return "nothing goes in lanes"
+        if several_groups and (self._most_groups == 1 or len(works) == 1):
+            return "nothing goes in prefix_groups"
         # The targets do not matter: the logits after the last three tokens are asked for.
         asked = [TokenWork(work, work[-3:]) for work in works]
 
@@ -475,18 +494,18 @@ class BatchGenerator:
             logits = plain(asked).view(len(works), 3, -1).transpose(0, 1)
             return (torch.cat((logits, logits[1:])) if self._stepper.speculative else logits).flatten(0, 1)
 
-        return difference(self._model, alone, lambda: self._fed(works, lanes=lanes))
+        return difference(self._model, alone, lambda: self._fed(works, several_groups=several_groups))
 
-    def _fed(self, works: Probe, *, lanes: bool) -> torch.Tensor:
-        """Return logits [places x works, vocabulary] after the prompts, and after each of the last two tokens.
+    def _fed(self, works: Probe, *, several_groups: bool) -> torch.Tensor:
+        """Return logits [steps x sequences, vocabulary] after each prompt, and after each of its last two tokens.
 
         Where heads propose tokens, these two are fed once more, both at once, for the logits after them. With
-        ``lanes`` the last sequence is in one of its own, after a shorter prefix.
+        ``several_groups`` the last sequence is in a group of its own, after a shorter prefix.
         """
         import torch
 
         past = len(works[0]) // 2
-        parts = [(past, works[:-1]), (past // 2, works[-1:])] if lanes else [(past, works)]
+        parts = [(past, works[:-1]), (past // 2, works[-1:])] if several_groups else [(past, works)]
         fed = [[work[-2:] for work in some] for _, some in parts]
         with torch.inference_mode():
             caches = [SlotCache(self._shared.prefix(works[0][:length])) for length, _ in parts]
@@ -506,16 +525,18 @@ class BatchGenerator:
                     logits += [both[0::2], both[1::2]]
         return torch.cat(logits)
 
-    def _run_lanes(self) -> Iterator[GeneratedSequence]:
-        """Generate all samples, and yield each when it is there."""
+    def _run_groups(self) -> Iterator[GeneratedSequence]:
+        """Generate all samples, and yield each when it has ended."""
         most = self._most_tokens()
-        while self._waiting or self._lanes:
+        while self._waiting or self._open_groups:
             try:
                 self._open(most)
                 with use_split_attention(self._model):
-                    while self._lanes and not self._opens(most):
+                    while self._open_groups and not self._opens(most):
                         self._go_on(most)
-                        yield from [sample for lane in self._lanes for sample in lane.over()]
+                        yield from [
+                            sample for prefix_group in self._open_groups for sample in prefix_group.over()
+                        ]
                         self._part()
                 continue
             except Exception as error:
@@ -525,27 +546,33 @@ class BatchGenerator:
                     raise  # nothing is left to halve
             # Outside the handler, so that the error no longer holds the memory of its batch.
             self._most = max(1, self._most // 2)
-            lanes, self._lanes, self._ended = self._lanes, [], []
-            ended = [sample for lane in (*lanes, *self._waiting) for sample in lane.preempt()]
-            self._waiting.extendleft(reversed([lane for lane in lanes if lane.samples]))
-            del lanes
+            prefix_groups, self._open_groups, self._ended = self._open_groups, [], []
+            ended = [
+                sample
+                for prefix_group in (*prefix_groups, *self._waiting)
+                for sample in prefix_group.preempt()
+            ]
+            self._waiting.extendleft(
+                reversed([prefix_group for prefix_group in prefix_groups if prefix_group.samples])
+            )
+            del prefix_groups
             release(self._model.device)
             yield from ended
 
     def _part(self) -> None:
-        """Let the samples that have ended leave, and the lanes that are done, with their memory."""
+        """Remove the samples that have ended, and close the groups without samples, which frees their memory."""
         import torch
 
         with torch.inference_mode():
-            for lane in self._lanes:
-                lane.part()
-        going = [lane for lane in self._lanes if lane.samples]
-        if len(going) < len(self._lanes):
-            self._lanes = going
+            for prefix_group in self._open_groups:
+                prefix_group.part()
+        going = [prefix_group for prefix_group in self._open_groups if prefix_group.samples]
+        if len(going) < len(self._open_groups):
+            self._open_groups = going
             cpu.trim_heap(self._model.device)
 
     def _most_tokens(self) -> int | None:
-        """Return the most tokens whose keys and values may be in memory at once; None where there is no limit."""
+        """Return the most tokens of the KV cache; None where there is no limit."""
         allowance = self._budget.allowance
         if allowance is None or (self._budget.batch is not None and allowance.asked is None):
             return None
@@ -555,72 +582,90 @@ class BatchGenerator:
         return min(most, whole - self._tokens_kept())
 
     def _all_rows(self) -> int | None:
-        """Return the tokens whose keys and values there is memory for; None where that is not known."""
+        """Return the tokens that fit into the memory for the KV cache; None where that is unknown."""
         allowance = self._budget.allowance
         return None if allowance is None or allowance.rows is None else allowance.rows // allowance.costs.row
 
     def _taken(self, rows: Callable[[PrefixGroup], int]) -> int:
-        """Return the tokens in memory with so many rows in each lane that is open; a prefix of several counts once."""
-        prefixes = {id(lane.prefix): len(lane.prefix.tokens) for lane in self._lanes}
-        return sum(prefixes.values()) + sum(lane.size(rows(lane)) for lane in self._lanes)
+        """Return the KV-cache tokens with ``rows(group)`` rows in each open group; a shared prefix counts once."""
+        prefixes = {
+            id(prefix_group.prefix): len(prefix_group.prefix.tokens) for prefix_group in self._open_groups
+        }
+        return sum(prefixes.values()) + sum(
+            prefix_group.size(rows(prefix_group)) for prefix_group in self._open_groups
+        )
 
     def _opens(self, most: int | None) -> bool:
-        """Return whether the next lane can begin: there is room for all samples of the others and one of its own."""
-        lanes = self._lanes
-        if not self._waiting or not lanes:
+        """Return whether the next group can open: it needs room for all samples of the open ones and one of its own."""
+        prefix_groups = self._open_groups
+        if not self._waiting or not prefix_groups:
             return bool(self._waiting)
-        if len(lanes) >= self._most_lanes or sum(lane.samples for lane in lanes) >= self._most:
+        if (
+            len(prefix_groups) >= self._most_groups
+            or sum(prefix_group.samples for prefix_group in prefix_groups) >= self._most
+        ):
             return False
         next_ = self._waiting[0]
         prefix = 0 if self._open_prefix(next_.shared) is not None else 2 * len(next_.shared)
-        return most is None or self._taken(lambda lane: lane.samples) + prefix + next_.size(1) <= most
+        return (
+            most is None
+            or self._taken(lambda prefix_group: prefix_group.samples) + prefix + next_.size(1) <= most
+        )
 
     def _open_prefix(self, shared: tuple[int, ...]) -> KeyValues | None:
-        """Return the prefix of an open lane that begins with those tokens."""
-        for lane in self._lanes:
-            if shared and lane.prefix.tokens[: len(shared)] == shared:
-                return lane.prefix
+        """Return the prefix of an open group that begins with these tokens; None if there is none."""
+        for prefix_group in self._open_groups:
+            if shared and prefix_group.prefix.tokens[: len(shared)] == shared:
+                return prefix_group.prefix
         return None
 
     def _open(self, most: int | None) -> None:
-        """Compute the prefixes of the lanes that can begin."""
+        """Open the groups that there is room for, computing their prefixes."""
         import torch
 
         while self._opens(most):
-            lane = self._waiting[0]
+            prefix_group = self._waiting[0]
             with torch.inference_mode():
-                prefix = self._open_prefix(lane.shared)
-                lane.open(self._shared.prefix(lane.shared, lane.begun()) if prefix is None else prefix)
-            self._lanes.append(self._waiting.popleft())
+                prefix = self._open_prefix(prefix_group.shared)
+                prefix_group.open(
+                    self._shared.prefix(prefix_group.shared, prefix_group.begun())
+                    if prefix is None
+                    else prefix
+                )
+            self._open_groups.append(self._waiting.popleft())
 
     def _go_on(self, most: int | None) -> None:
-        """Put samples to work as far as there is room, and go on until some have ended."""
+        """Admit samples as far as there is room, and decode until at least one has ended."""
         import torch
 
-        # The mode is the thread's, and whoever is told of an end should not find himself in it.
+        # The mode is the thread's, and the code that receives an ended text must not run in it.
         with torch.inference_mode():
             while True:
-                # Rows wait again where all of them would grow out of the memory at the next step; one goes on.
-                while most is not None and self._taken(lambda lane: len(lane.at_work)) > most:
-                    if sum(len(lane.at_work) for lane in self._lanes) <= 1:
+                # Rows are preempted where all of them would outgrow the memory at the next step; one goes on.
+                while most is not None and self._taken(lambda prefix_group: len(prefix_group.running)) > most:
+                    if sum(len(prefix_group.running) for prefix_group in self._open_groups) <= 1:
                         break
-                    max(self._lanes, key=lambda lane: len(lane.at_work)).preempt_shortest()
-                for lane in self._lanes:
-                    lane.admit(self._room(lane, most))
-                if any(lane.over() for lane in self._lanes):
+                    max(
+                        self._open_groups, key=lambda prefix_group: len(prefix_group.running)
+                    ).preempt_shortest()
+                for prefix_group in self._open_groups:
+                    prefix_group.admit(self._room(prefix_group, most))
+                if any(prefix_group.over() for prefix_group in self._open_groups):
                     return
-                working = [lane for lane in self._lanes if lane.at_work]
-                tokens = self._stepper.advance([(lane.slots, lane.at_work) for lane in working])
-                for lane, chosen in zip(working, tokens, strict=True):
-                    lane.take(0, chosen)
-                if any(lane.over() for lane in self._lanes):
+                working = [prefix_group for prefix_group in self._open_groups if prefix_group.running]
+                tokens = self._stepper.advance(
+                    [(prefix_group.slots, prefix_group.running) for prefix_group in working]
+                )
+                for prefix_group, chosen in zip(working, tokens, strict=True):
+                    prefix_group.take(0, chosen)
+                if any(prefix_group.over() for prefix_group in self._open_groups):
                     return
 
-    def _room(self, lane: PrefixGroup, most: int | None) -> int:
-        """Return how many samples of a lane may be at work; at least one where no other lane has any."""
-        others = [other for other in self._lanes if other is not lane]
-        rows = self._most - sum(len(other.at_work) for other in others)
+    def _room(self, prefix_group: PrefixGroup, most: int | None) -> int:
+        """Return how many samples of a group may run; at least one where no other group has any."""
+        others = [other for other in self._open_groups if other is not prefix_group]
+        rows = self._most - sum(len(other.running) for other in others)
         if most is not None:
-            left = most - self._taken(lambda each: 0 if each is lane else len(each.at_work))
-            rows = min(rows, left // max(1, lane.row))
-        return max(rows, not any(other.at_work for other in others))
+            left = most - self._taken(lambda each: 0 if each is prefix_group else len(each.running))
+            rows = min(rows, left // max(1, prefix_group.row))
+        return max(rows, not any(other.running for other in others))
