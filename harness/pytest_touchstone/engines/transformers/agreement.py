@@ -102,11 +102,22 @@ def difference(
     what: str = "a logit",
     most: float = 1.0,
 ) -> str | None:
-    """Return None where the other way is as correct as the plain one, else the difference, or what the model's code
-    raised.
+    """Return None where another way of computing logits is as correct as the plain one, else the difference.
 
-    ``most`` is the number of logits in what ``apart`` measures. Raises what the plain way raises, and where memory
-    runs out.
+    Raises what the plain way raises, and errors of memory.
+
+    Args:
+        model: The model.
+        plain: Computes the logits as the model's own code does.
+        other: Computes the logits in the other way.
+        apart: Measures the distance between logits.
+        what: The name of what ``apart`` measures, for the message.
+        most: The number of logits in what ``apart`` measures, by which the bound is multiplied.
+
+    Returns:
+        None, or the difference, or the error that the model's code raised.
+
+
     """
     expected = plain()
     try:
@@ -149,7 +160,7 @@ def _has_experts(model: Any) -> bool:
 
 
 def root_mean_square_error(actual: torch.Tensor, exact: torch.Tensor, *, by_place: bool) -> float:
-    """Return the root of the mean square of the differences over all logits, or the median of it over the places.
+    """Return the root mean square error over all logits, or the median of it over the positions.
 
     NaN where a difference is NaN or infinite.
     """
@@ -174,14 +185,14 @@ _MOST: Final = 1000
 
 
 class VerifiedKernels:
-    """The ways admitted for one model; nothing is remembered without a folder."""
+    """The ways of computing that probes have verified for one model, kept in a folder if there is one."""
 
     def __init__(self, model: Any, folder: Path | None) -> None:
         self._path = None if folder is None else folder / f"{_model_key(model)}.json"
         self._known = _read_verified(self._path)
 
     def tried(self, way: str, probe: Callable[[], str | None]) -> str | None:
-        """Return None where the way is known, or where the probe finds no difference; else the difference."""
+        """Return None where the way is verified already, or by the probe now; else the difference."""
         if way in self._known:
             return None
         if (different := probe()) is not None:
@@ -195,9 +206,9 @@ class VerifiedKernels:
 
 
 def folder_for(model: Any) -> Path | None:
-    """Return the folder of the user's cache, for a large model whose ways depend on this code and its versions alone.
+    """Return the cache folder of verified ways for a large model of Transformers or torch.
 
-    None for a small model, for one with code of its own, which may change, and for one that is no module of torch.
+    None for a small model, for one with code of its own, which may change, and for one that is not a torch module.
     """
     import torch
 
@@ -208,7 +219,7 @@ def folder_for(model: Any) -> Path | None:
 
 
 def _read_verified(path: Path | None) -> set[str]:
-    """Return the ways in a file; none where it is missing or damaged."""
+    """Return the verified ways in a file; none where it is missing or damaged."""
     with suppress(OSError, ValueError):
         ways = read_json(path) if path is not None else []
         return {way for way in ways if isinstance(way, str)} if isinstance(ways, list) else set()
@@ -216,7 +227,7 @@ def _read_verified(path: Path | None) -> set[str]:
 
 
 def _model_key(model: Any) -> str:
-    """Return a hash of all that the outcome of a probe depends on, but for the weights' values."""
+    """Return a hash of all that a probe depends on, except the values of the weights."""
     import torch
 
     shapes = [[name, list(tensor.shape), str(tensor.dtype)] for name, tensor in model.state_dict().items()]
@@ -281,10 +292,15 @@ Inputs: TypeAlias = "Callable[[Sequence[Tokens]], dict[str, Any]]"
 
 @dataclass(frozen=True, slots=True)
 class BatchingConstraint:
-    """The rows that may be computed in one pass: any, those of equal length, or one.
+    """The rows that may be computed in one pass.
 
-    ``boundary``: rows longer than so many tokens stay apart from the others, with ``by_length`` also from those of
-    another length. ``reason`` says why rows are kept apart, where they are.
+    Attributes:
+        rows: Any rows, those of equal length, or one.
+        boundary: The number of tokens above which rows stay apart from shorter ones.
+        by_length: Whether rows above the boundary also stay apart from those of another length.
+        reason: Why rows are kept apart; empty where they are not.
+
+
     """
 
     rows: Literal["any", "equal", "one"] = "any"
@@ -293,7 +309,7 @@ class BatchingConstraint:
     reason: str = ""
 
     def group(self, length: int) -> int:
-        """Return a number that is equal for the lengths of rows that may be computed together."""
+        """Return a key that is equal for the lengths of rows that may be computed together."""
         if self.rows != "any":
             return length
         if self.boundary is None or length <= self.boundary:
@@ -305,7 +321,7 @@ ANY: Final = BatchingConstraint()
 
 
 class LoadedState:
-    """The state of a model before its first pass: the attributes, buffers and parts of all its modules."""
+    """A model's state before its first pass: attributes, buffers and submodules of all its modules."""
 
     def __init__(self, model: Any) -> None:
         self._modules = list(model.modules()) if hasattr(model, "modules") else []
@@ -361,8 +377,10 @@ class IndependenceProbe:
     def company(self, *, causal: bool) -> BatchingConstraint:
         """Return the rows that may be computed together.
 
-        Raises ``CheckpointError`` where nothing can be told from the model's logits, and for a model that is to be
-        ``causal`` and whose logits depend on later tokens.
+        Raises:
+            CheckpointError: If the logits carry no information, or change with later tokens in a ``causal`` model.
+
+
         """
         self._check_informative(self._logits([self._short], [0]))
         stays_changed = self._state.changed and self._changed_for_good()
@@ -401,8 +419,10 @@ class IndependenceProbe:
         )
 
     def _named_length(self) -> int:
-        """Return a length beyond the longest window, chunk or block that the config names, and one at which a
-        quantization's roundings show, as far as they are cheap to pass; else 0."""
+        """Return a length that shows what the config and the quantization depend on; 0 if a pass would cost too much.
+
+        It is beyond the longest window, chunk or block that the config names.
+        """
         config = getattr(self._model.config.get_text_config(), "__dict__", {})
         named = [value for name, value in config.items() if any(word in name for word in _PARTS_OF_TEXTS)]
         flat = [length for value in named for length in (value if isinstance(value, list) else [value])]
@@ -421,8 +441,7 @@ class IndependenceProbe:
             return torch.cat([logits[row, : len(rows[row])].float() for row in wanted])
 
     def _check_informative(self, logits: torch.Tensor) -> None:
-        """Raise ``CheckpointError`` where all tokens, or all places of a text, have the same logits; NaN is told with
-        the answers."""
+        """Raise ``CheckpointError`` where all tokens, or all positions of a text, have the same logits."""
         reason = None
         if bool((logits == logits[:, :1]).all()):
             reason = f"its logits are {float(logits[0, 0]):.3g} for every token of the vocabulary"
@@ -435,10 +454,15 @@ class IndependenceProbe:
             )
 
     def _check_causal(self, row: Tokens) -> str | None:
-        """Return what to say of a quantization that rounds by all tokens of a pass; None where the second half of a row
-        does not change the logits of the first.
+        """Check that the second half of a row does not change the logits of the first.
 
-        Raises ``CheckpointError`` where it does for another reason.
+        Returns:
+            None, or the reason to compute rows alone: a quantization that rounds by all tokens of a pass.
+
+        Raises:
+            CheckpointError: If the logits change for another reason.
+
+
         """
         half = len(row) // 2
         if not half:
@@ -464,7 +488,7 @@ class IndependenceProbe:
         )
 
     def _mixes(self, rows: Literal["any", "equal"]) -> str | None:
-        """Return by how much a row's neighbours change its logits, None where they do not."""
+        """Return by how much a row's neighbours change its logits; None where they do not."""
         second = self._long if rows == "any" else self._row(len(self._short), first=3)
 
         def alone() -> torch.Tensor:
@@ -479,7 +503,7 @@ class IndependenceProbe:
         return self._ways.tried(f"beside {rows} rows", lambda: beside((0, 1)) or beside((1, 0)))
 
     def _enlarged(self) -> str | None:
-        """Return how far logits move where the embeddings differ as float32's roundings do, None where it is as little.
+        """Return by how much small changes of the embeddings move the logits; None where it counts as rounding.
 
         A layer that rounds its inputs to 8 bits makes a step of the least difference between two ways of computing.
         Half precision has no such small differences: what it rounds is held to its own bound.
@@ -515,7 +539,7 @@ class IndependenceProbe:
             )
 
     def _changed_for_good(self) -> bool:
-        """Return whether a long row's logits are others after a short row than in the model as it was loaded."""
+        """Return whether a pass over a short row changes the logits of a later long one."""
         far = self._row(_FAR)
 
         def fresh() -> torch.Tensor:
@@ -553,8 +577,7 @@ class IndependenceProbe:
 
 
 def length_boundary(model: Any) -> tuple[int | None, bool]:
-    """Return the tokens beyond which a model computes the positions of all rows of a pass otherwise, and whether it
-    does so anew for each length.
+    """Return the length from which rotary positions change, and whether they change with each length.
 
     None where they are the same at every length.
     """
@@ -584,7 +607,7 @@ _BIDIRECTIONAL: Final = (
 
 
 def bidirectional_by(model: Any) -> str:
-    """Return the field of the config by which a model's tokens see later ones, as a clause with what to do."""
+    """Name the config field that makes a model bidirectional, with the remedy, for an error message."""
     config = model.config.get_text_config()
     for name, values in _BIDIRECTIONAL:
         value = getattr(config, name, None)

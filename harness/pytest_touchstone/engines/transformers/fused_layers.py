@@ -60,9 +60,9 @@ _SWAPPED: Final = "touchstone_swapped"
 
 
 def fuse(model: Any, then: Callable[[Any], object] | None = None) -> int:
-    """Make the decoder layers of a model compute this way where they can; return how many do.
+    """Fuse the decoder layers of a model where this gives the same numbers; return how many are fused.
 
-    ``then`` is called with each of them before the next is made: what it frees, that one can have.
+    ``then`` is called with each of them before the next is fused, so that the next can have the memory that it frees.
     """
     import torch
 
@@ -83,8 +83,7 @@ def fuse(model: Any, then: Callable[[Any], object] | None = None) -> int:
 
 
 def _is_fusable(layer: Any) -> bool:
-    """Return whether a module has the parts of one of Llama's or Qwen3's decoder layers, and weights on one device that
-    ``_DEVICES`` has."""
+    """Return whether a module has the parts of Llama's or Qwen3's decoder layers, with weights on one device."""
     import torch
 
     if {name for name, _ in layer.named_children()} != {"self_attn", "mlp", *_NORMS}:
@@ -111,15 +110,12 @@ def _is_fusable(layer: Any) -> bool:
 
 
 def head_norms(attention: Any) -> tuple[Any, ...]:
-    """Return the norms of each head of queries and of keys, which Qwen3's attention has; none for Llama's."""
+    """Return the norms of query and key heads, as in Qwen3's attention; none for Llama's."""
     return (attention.q_norm, attention.k_norm) if hasattr(attention, "q_norm") else ()
 
 
 def _layer_arguments(model: Any, layers: Sequence[Any]) -> dict[Any, tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Return the arguments of each of these layers beside hidden states, in a pass that goes by all of them.
-
-    None where the model cannot do that.
-    """
+    """Return the arguments that each layer is given in a pass, without hidden states; empty if the pass fails."""
     import torch
 
     arguments: dict[Any, tuple[tuple[Any, ...], dict[str, Any]]] = {}
@@ -144,7 +140,7 @@ def _layer_arguments(model: Any, layers: Sequence[Any]) -> dict[Any, tuple[tuple
 
 
 def _layer_kind(layer: Any) -> Hashable:
-    """Return what the code of a layer depends on, but for tensors and the layer's number."""
+    """Return what a layer's code depends on, except for tensors and ``layer_idx``."""
     return tuple(
         (
             type(module),
@@ -159,7 +155,7 @@ def _layer_kind(layer: Any) -> Hashable:
 
 
 def _agrees(layer: Any, given: tuple[tuple[Any, ...], dict[str, Any]]) -> bool:
-    """Return whether a layer that computes this way gives the same numbers, by a trial with these arguments."""
+    """Return whether a fused copy of a layer gives the layer's own numbers for random hidden states."""
     import torch
 
     weight, (more, named) = layer.self_attn.q_proj.weight, given
@@ -177,7 +173,7 @@ def _agrees(layer: Any, given: tuple[tuple[Any, ...], dict[str, Any]]) -> bool:
 
 
 def _fuse(layer: Any, files: cpu.MappedFiles) -> None:
-    """Make a layer compute this way; plain weights in ``files`` need no memory any more."""
+    """Fuse a layer; the memory of plain weights that are mapped from ``files`` is released."""
     import torch
 
     attention, feed = layer.self_attn, layer.mlp
@@ -199,7 +195,7 @@ def _fuse(layer: Any, files: cpu.MappedFiles) -> None:
 
 
 def _merge_projections(parent: Any, names: tuple[str, ...]) -> torch.nn.Linear:
-    """Return linear layers of the same input as one, their outputs behind each other."""
+    """Return linear layers with the same input as one layer, their outputs concatenated."""
     import torch
 
     some = [getattr(parent, name) for name in names]
@@ -222,7 +218,7 @@ def _merge_projections(parent: Any, names: tuple[str, ...]) -> torch.nn.Linear:
 
 @functools.cache
 def _slice_class() -> type[torch.nn.Module]:
-    """Return the class of linear layers that are a part of a larger one; made when torch is there."""
+    """Return the class of linear layers that are a slice of a merged one; made when torch is imported."""
     import torch
 
     class LinearSlice(torch.nn.Linear):
@@ -258,7 +254,7 @@ def _slice_class() -> type[torch.nn.Module]:
 
 @functools.cache
 def _fused_class(plain: Any) -> type[Any]:
-    """Return the class of layers that compute this way, whose own code is ``plain``."""
+    """Return the class of fused layers whose own code is ``plain``."""
     import torch
     from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
@@ -327,7 +323,7 @@ def _fused_class(plain: Any) -> type[Any]:
 
 
 def _merged_outputs(merged: Any, parent: Any, names: tuple[str, ...], hidden: torch.Tensor) -> torch.Tensor:
-    """Return a merged layer's outputs, with what hooks on its parts make of theirs: an adapter's low ranks."""
+    """Return the outputs of a merged layer, changed by the hooks on its parts, such as an adapter's."""
     import torch
 
     outputs: torch.Tensor = merged(hidden)
@@ -345,7 +341,7 @@ def _merged_outputs(merged: Any, parent: Any, names: tuple[str, ...], hidden: to
 
 
 def apply_norm(norm: Any, states: torch.Tensor, *, by_kernels: bool) -> torch.Tensor:
-    """Return states [..., width] by a norm of Llama's form; ``by_kernels``: by them where they take its weights."""
+    """Return states [..., width] normalised by an RMSNorm; with ``by_kernels`` by the CPU's kernels."""
     import torch
 
     if by_kernels and norm.weight.dtype == states.dtype:
@@ -354,8 +350,15 @@ def apply_norm(norm: Any, states: torch.Tensor, *, by_kernels: bool) -> torch.Te
 
 
 def apply_head_norms(norms: tuple[Any, ...], heads: torch.Tensor, keys: int) -> torch.Tensor:
-    """Return the heads of queries and keys of [rows, tokens, heads, width], whose last are ``keys`` of keys and as many
-    of values, by the norms that an attention has for them."""
+    """Return the normalised query and key heads.
+
+    Args:
+        norms: The norms of query and key heads; none leaves the heads as they are.
+        heads: Heads [rows, tokens, heads, width] of queries, then keys, then values.
+        keys: The number of key heads.
+
+
+    """
     import torch
 
     if not norms:
@@ -365,7 +368,7 @@ def apply_head_norms(norms: tuple[Any, ...], heads: torch.Tensor, keys: int) -> 
 
 
 def apply_rotary(heads: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """Return heads [rows, tokens, heads, width] turned by rotary embeddings [rows, tokens, width]."""
+    """Return heads [rows, tokens, heads, width] rotated by rotary embeddings [rows, tokens, width]."""
     import torch
 
     half = cos.shape[-1] // 2
@@ -382,7 +385,7 @@ _PARTS: Final = {"embed_tokens", "layers", "norm", "rotary_emb"}
 
 
 def fuse_steps(model: Any) -> bool:
-    """Make a model of Llama's parts, whose layers are all fused, compute its steps this way; return whether it does."""
+    """Make a model with fused layers compute its decoding steps by the CPU's kernels; return whether it does."""
     if (
         steps_are_fused(model)
         or _child_names(model) != {"model", "lm_head"}
@@ -399,7 +402,7 @@ def fuse_steps(model: Any) -> bool:
 
 
 def prepare_steps(model: Any) -> bool:
-    """Pack a model's weights for steps, before the first of them; return whether they go by the kernels."""
+    """Pack the weights for decoding steps, before the first one; return whether steps go by the kernels."""
     cpu.pack_for_steps(model)
     if steps_are_fused(model):
         with suppress(ValueError):  # other layers than the kernels compute
@@ -408,12 +411,12 @@ def prepare_steps(model: Any) -> bool:
 
 
 def steps_are_fused(model: Any) -> bool:
-    """Return whether a model can compute its steps this way."""
+    """Return whether a model has been made to compute fused steps."""
     return hasattr(type(model), "steps_of")
 
 
 def last_layer(model: Any) -> Any | None:
-    """Return the last layer of a model, whose ``wanted`` places alone may be computed; None for other models."""
+    """Return the last layer of a fused model, which may compute wanted positions only; else None."""
     return None if not steps_are_fused(model) or _has_hooks(model) else model.model.layers[-1]
 
 
@@ -423,7 +426,7 @@ def _child_names(module: Any) -> set[str]:
 
 @functools.cache
 def _stepping_class(plain: Any) -> type[Any]:
-    """Return the class of models that compute steps this way, whose own code is ``plain``."""
+    """Return the class of models with fused steps whose own code is ``plain``."""
     cache_name = cache_argument(plain)
     arguments = {*_GIVEN, cache_name}
 
@@ -452,12 +455,12 @@ def _stepping_class(plain: Any) -> type[Any]:
 
 
 def _has_hooks(model: Any) -> bool:
-    """Return whether something looks at what a module within a model computes."""
+    """Return whether any module of a model has hooks."""
     return any(module._forward_hooks or module._forward_pre_hooks for module in model.step_modules)
 
 
 def _compute_step(model: Any, past: SlotCache | SlotCaches, given: dict[str, Any]) -> torch.Tensor | None:
-    """Return the last hidden states [rows, tokens, width] of a step; None where the kernels do not compute it."""
+    """Return the hidden states [rows, tokens, width] of a step; None where the kernels do not support it."""
     inner = model.model
     states = inner.embed_tokens(given["input_ids"])
     turn = inner.rotary_emb(states, position_ids=given["position_ids"])

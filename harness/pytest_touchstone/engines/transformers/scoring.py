@@ -147,18 +147,19 @@ def compute_in_batches(
     company: BatchingConstraint,
     done: WorkDone,
 ) -> list[Made]:
-    """Return the results of all items, in their order; ``compute`` returns those of a batch.
+    """Compute a result for each item in batches, and return the results in order.
 
-    Where memory runs out the budget is halved, and what is left, that batch included, is cut into smaller batches.
+    Where memory runs out the budget is halved, and the items that are left are cut into smaller batches.
 
     Args:
         works: The tokens of each item.
         items: What ``compute`` is given.
-        compute: Returns one result per item.
+        compute: Returns one result per item of a batch.
         budget: The limits of a batch.
-        device: Where the model is.
+        device: The device of the model.
         company: The rows that may be computed together.
-        done: Is told the passes that rows which have to stay apart cost.
+        done: Counts the additional passes for rows that have to stay apart.
+
 
     """
     results: dict[int, Made] = {}
@@ -254,9 +255,10 @@ class PrefixTreeScorer:
     def verify(
         self, works: Sequence[TokenWork], plain: Callable[[Sequence[TokenWork]], torch.Tensor]
     ) -> str | None:
-        """Compute a probe's logits both ways, with chains, branches and gaps forced and without.
+        """Compare a probe's scores with those of ``plain``, which computes every sequence by itself.
 
-        Return None where they agree, else the difference. ``plain`` returns those of every sequence by itself.
+        It is computed twice: with chains, branches and gaps forced, and without. Return None where all agree, else the
+        difference.
         """
         targets = [target for work in works for target in work.targets]
 
@@ -296,8 +298,9 @@ class PrefixTreeScorer:
         return torch.stack(logits)
 
     def scored(self, works: Sequence[TokenWork]) -> Generator[list[tuple[int, Score]], None, None]:
-        """Yield the numbers of sequences and their scores, each once: all at the end, or, where the device goes on
-        meanwhile, as they are known.
+        """Yield the indices of sequences and their scores, each once.
+
+        They come all at the end, or as they are computed where the device goes on meanwhile.
 
         Where memory runs out, the sequences that have no score yet are made into a tree again, in smaller parts.
         """
@@ -327,7 +330,10 @@ class PrefixTreeScorer:
             yield completed
 
     def prefix(self, tokens: tuple[int, ...], begun: EndedRow | None = None) -> KeyValues:
-        """Return the keys and values of a prefix, and keep them for later calls; a text may have ``begun`` like it."""
+        """Return the keys and values of a prefix, and store them for later calls.
+
+        ``begun`` is an ended text that may begin with the prefix.
+        """
         if not tokens:
             return KeyValues()
         pass_ = _TreePass(build_tree([tokens]), [])
@@ -339,8 +345,10 @@ class PrefixTreeScorer:
         return made
 
     def _walk(self, pass_: _TreePass, cuts: Collection[int]) -> Iterator[None]:
-        """Compute all parts of a tree, chains before the parts below them; free a chain's keys and values when nothing
-        is left below it. Yield after each batch of chunks."""
+        """Compute all parts of a tree, each chain before the parts below it; yield after each batch of chunks.
+
+        The keys and values of a chain are freed when nothing is left below it.
+        """
         root = partition_tree(
             pass_.tree,
             room=min(self._room, self._budget.tokens),
@@ -375,7 +383,7 @@ class PrefixTreeScorer:
             todo += [(below, past) for below in chain.chains]
 
     def _extend_chain(self, pass_: _TreePass, chain: PrefixChain, past: KeyValues) -> KeyValues:
-        """Return the keys and values down to the end of a chain; stored ones are not computed again."""
+        """Return the keys and values up to the end of a chain, using stored ones where there are any."""
         whole = pass_.tree.path(chain.nodes[-1])
         places = pass_.tree.token_indices(chain.nodes)
         kept = self._kept.find(whole)
@@ -395,8 +403,7 @@ class PrefixTreeScorer:
     def _run_on(
         self, pass_: _TreePass, past: KeyValues, whole: tuple[int, ...], places: Sequence[int]
     ) -> KeyValues:
-        """Return the keys and values of ``whole``, which begins with the past's tokens, a budget of tokens at a
-        time."""
+        """Prefill ``whole`` after ``past``, a token budget at a time, and return its keys and values."""
         start = len(past.tokens)
         step = self._budget.within(len(whole), self._budget.tokens)
         if any(token_index in pass_.wanted for token_index in places):
@@ -416,11 +423,11 @@ class PrefixTreeScorer:
         return past
 
     def _split_after(self, past: int) -> bool:
-        """Return whether attention is split in a pass after so many tokens."""
+        """Return whether attention is split in a pass after ``past`` tokens."""
         return self.splits and past >= _LEAST_SPLIT
 
     def _forward(self, pass_: _TreePass, layout: Layout, cache: PrefixSharedCache) -> None:
-        """Run one forward pass; what it says about wanted targets goes to ``pass_``."""
+        """Run one forward pass, and pass the scores of its targets to ``pass_``."""
         asked = pass_.asked(layout.token_indices)
         rows: list[list[Any]] = [layout.ids, layout.positions, layout.seen_until]
         wanted = [asked.rows, asked.columns, asked.numbers, [target for _, target in asked.pairs]]
@@ -434,7 +441,7 @@ class PrefixTreeScorer:
             pass_.take(asked, logits, TargetScores(logits, number, target), self._unread)
 
     def _inputs(self, layout: Layout, cache: PrefixSharedCache, *sent: torch.Tensor) -> dict[str, Any]:
-        """Return what the model is given: of a layout's numbers those that were ``sent`` to the device."""
+        """Return the inputs of the model; ``sent`` are the ids, positions and ends of a layout on the device."""
         import torch
 
         ids, positions, seen_until = sent
@@ -463,8 +470,17 @@ class PrefixTreeScorer:
 
 
 class _PassTargets(NamedTuple):
-    """The tree's ``places`` of a pass at which something is wanted, and the row and the column of each; of each target
-    its ``pairs`` (place and target), and the number of its place among those."""
+    """The targets wanted at the tokens of a pass.
+
+    Attributes:
+        token_indices: The tree's indices of the tokens at which targets are wanted.
+        rows: The row of each of these tokens.
+        columns: The column of each of these tokens.
+        pairs: The tree's token index and the target, for each target.
+        numbers: For each target, the index of its token in ``token_indices``.
+
+
+    """
 
     token_indices: list[int]
     rows: list[int]
@@ -474,7 +490,7 @@ class _PassTargets(NamedTuple):
 
 
 class _TreePass:
-    """A tree, the targets wanted at its tokens, and what is known of them so far."""
+    """A tree, the targets wanted at its tokens, and the scores that are computed so far."""
 
     def __init__(
         self, tree: Tree, works: Sequence[TokenWork], rows: dict[int, torch.Tensor] | None = None
@@ -501,7 +517,7 @@ class _TreePass:
         self._unread: deque[tuple[list[tuple[int, int]], TargetScores]] = deque()
 
     def asked(self, laid_out: Sequence[Sequence[int]]) -> _PassTargets:
-        """Return what is wanted of a pass, from the places of its rows by column."""
+        """Return the targets wanted in a pass, whose rows have these token indices by column."""
         asked = _PassTargets([], [], [], [], [])
         for row, places in enumerate(laid_out):
             columns = [*compress(range(len(places)), map(self.wanted.__contains__, places))]
@@ -525,7 +541,7 @@ class _TreePass:
         self.read(unread)
 
     def read(self, but: int) -> None:
-        """Read the scores of all passes but so many."""
+        """Read the scores of all passes but the last ``but``."""
         while len(self._unread) > but:
             pairs, scores = self._unread.popleft()
             for pair in set(pairs) - self._chosen.keys():
@@ -538,7 +554,7 @@ class _TreePass:
         return [self._rows[token_index] for pairs in self._asked for token_index, _ in pairs]
 
     def completed(self) -> list[tuple[int, Score]]:
-        """Return the numbers and the scores of the sequences that were completed since the last call."""
+        """Return the indices and scores of the sequences completed since the last call."""
         completed, self._completed = self._completed, []
         return [
             (number, sum_scores([self._chosen[pair] for pair in self._asked[number]])) for number in completed
@@ -546,5 +562,5 @@ class _TreePass:
 
 
 def _count_sequences(chain: PrefixChain) -> int:
-    """Return the number of sequences that end below a chain, up to as many as matter."""
+    """Return the number of sequences that end below a chain."""
     return sum(chunk.sequences for chunk in chain.chunks) + sum(map(_count_sequences, chain.chains))

@@ -65,22 +65,19 @@ def use_split_attention(model: Any) -> Iterator[None]:
 
 
 def attach_prefix(keys: torch.Tensor, prefix: tuple[torch.Tensor, torch.Tensor] | None) -> torch.Tensor:
-    """Mark keys as those after a prefix [1, heads, tokens, width], or after none, for ``split_attention``."""
+    """Attach the prefix [1, heads, tokens, width] of keys, or None, for ``split_attention``."""
     setattr(keys, _BEHIND, prefix)
     return keys
 
 
 def attach_cache_parts(tensor: torch.Tensor, parts: Sequence[Any]) -> torch.Tensor:
-    """Return the same tensor; ``split_attention`` uses the parts instead: keys and values, or masks.
-
-    There is one part per cache, in the order of the rows.
-    """
+    """Attach what ``split_attention`` uses instead of a tensor: the keys and values, or masks, of each cache."""
     setattr(tensor, _BESIDE, parts)
     return tensor
 
 
 def attached_parts(tensor: torch.Tensor) -> Sequence[Any] | None:
-    """Return the parts that stand for a tensor, None where it stands for itself."""
+    """Return the attached parts of a tensor, one per cache; None where the tensor stands for itself."""
     parts: Sequence[Any] | None = getattr(tensor, _BESIDE, None)
     return parts
 
@@ -98,8 +95,11 @@ def split_attention(
 ) -> tuple[torch.Tensor, None]:
     """Attend for a layer: queries [rows, heads, length, width] -> [rows, length, heads, width].
 
-    Raises ``UnsupportedError`` if attention has arguments that are not known here, or keys that are not those of the
-    cache: what a layer makes of them is without the prefix.
+    Raises:
+        UnsupportedError: If attention has unknown arguments, or other keys than those of the cache, which would lack
+            the prefix.
+
+
     """
     import torch
 
@@ -167,7 +167,7 @@ def attend_cache(
 
 
 def _upcast(key_value: tuple[torch.Tensor, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return own keys and values, and the prefix before them, as float32 numbers."""
+    """Return own keys and values, and the prefix before them, as float32."""
     key, value = key_value[0].float(), key_value[1].float()
     prefix = getattr(key_value[0], _BEHIND, None)
     return (key if prefix is None else attach_prefix(key, (prefix[0].float(), prefix[1].float()))), value
@@ -179,13 +179,22 @@ def _attend_fused(
     key_value: tuple[torch.Tensor, torch.Tensor],
     mask: torch.Tensor,
 ) -> torch.Tensor | None:
-    """Attend to all of the prefix and to the own keys that a mask [rows, 1, length, keys] lets through, by torch's
-    operations.
+    """Attend to the whole prefix and to the row's own keys by torch's fused operations.
 
-    ``asked`` has the queries [rows, heads, group * length, width], which are scaled already. Each part is attended to
-    alone, and the two are weighed by the sums of their exponentials: the result is that of one softmax over both.
-    Return None where torch has no operation for the device that gives these sums. Return None also without a prefix
-    where products are the better way.
+    Prefix and own keys are attended to one after the other, and the two results are weighed by the sums of their
+    exponentials, as in one softmax over both.
+
+    Args:
+        asked: Scaled queries [rows, heads, group * length, width].
+        prefix: Keys and values [1, heads, tokens, width], or None.
+        key_value: Keys and values [rows, heads, keys, width] of the rows.
+        mask: An additive mask [rows, 1, length, keys] of the own keys.
+
+    Returns:
+        Attention [rows, heads, group * length, width]; None where torch has no operation that gives these sums, or
+        where products are faster for rows without a prefix.
+
+
     """
     import torch
 
@@ -240,7 +249,7 @@ def attend_all_keys(
 def attend_own_keys(
     name: str, asked: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, mask: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Attend to each row's own keys, and return the same.
+    """Attend to each row's own keys; return values and the logarithms of the sums of the exponentials.
 
     On a GPU flash attention takes no mask. There it is efficient attention for many queries, two products for few.
     """
@@ -265,8 +274,7 @@ def attend_own_keys(
 
 
 def fused_attention_name(device: str, dtype: str, width: int) -> str | None:
-    """Return which of torch's operations for attention gives the sums of the exponentials too; None where there is
-    none.
+    """Return the name of torch's attention operation that also returns log-sum-exps; None if there is none.
 
     On a GPU, flash attention computes in half precision only, and keys of up to 256 numbers.
     """
@@ -286,19 +294,19 @@ _OTHER_WINDOWS: Final = ("attention_types", "attention_chunk_size", "attn_types"
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """The kinds of layers that a model has, and how many tokens (itself included) a token of a sliding layer sees."""
+    """The kinds of layers of a model, and the window of its sliding layers in tokens, itself included."""
 
     kinds: tuple[str, ...]
     window: int | None
 
     def masks(self, make: Callable[[int | None], torch.Tensor]) -> Any:
-        """Return the mask for the model: one tensor, or one for each kind of layer, made for its window."""
+        """Return the mask of each kind of layer, made for its window; one tensor if all are of one kind."""
         by_kind = {kind: make(self.window if kind == "sliding_attention" else None) for kind in self.kinds}
         return by_kind if len(by_kind) > 1 else by_kind[self.kinds[0]]
 
 
 def attention_of(model: Any) -> Attention | str:
-    """Return the model's form of attention, or the reason why it cannot take rows with branches."""
+    """Return the kinds of attention of a model, or the reason why its rows cannot hold branches."""
     config = model.config.get_text_config()
     implementation = getattr(config, "_attn_implementation", None)
     if implementation not in ("sdpa", "eager"):
@@ -326,12 +334,21 @@ def additive_mask(
     window: int | None,
     dtype: torch.dtype,
 ) -> torch.Tensor:
-    """Return a mask [rows, 1, length, past + length]: 0 where a token sees another, else the lowest number of the
-    type.
+    """Return the additive mask of rows that hold branches of a prefix tree.
 
-    A token sees all of the past. In its row it sees itself and its ancestors to the left: the tokens whose
-    ``seen_until`` [rows, length] reaches beyond it. With a window it sees only those less than ``window`` positions
-    back.
+    A token sees all of the past. In its row it sees itself and its ancestors to the left.
+
+    Args:
+        seen_until: For each token [rows, length], the column after the last token that sees it.
+        positions: The position of each token [rows, length] in its text.
+        past: The number of tokens before the rows.
+        window: The number of positions that a token of a sliding layer sees, or None.
+        dtype: The type of the mask.
+
+    Returns:
+        A mask [rows, 1, length, past + length]: 0 where a token is seen, else the lowest number of the type.
+
+
     """
     import torch
 
@@ -352,10 +369,20 @@ def additive_mask(
 def slot_mask(
     attention_window: int | None, *, columns: torch.Tensor, past: int, until: int, dtype: torch.dtype
 ) -> torch.Tensor:
-    """Return a mask [rows, 1, length, keys]: 0 where a token sees a key, else the lowest number of the type.
+    """Return the additive mask of rows in slots.
 
-    ``columns`` [rows, length] has the tokens' columns; a token sees those up to its own. Keys are the columns up to
-    ``until``. With a window that does not reach back to the first token, the prefix's keys come first.
+    Args:
+        attention_window: The number of positions that a token of a sliding layer sees, or None.
+        columns: The column of each token [rows, length]; a token sees the columns up to its own.
+        past: The number of tokens of the prefix.
+        until: The end of the columns that are attended to.
+        dtype: The type of the mask.
+
+    Returns:
+        A mask [rows, 1, length, keys]: 0 where a key is seen, else the lowest number of the type. The keys are the
+        columns, after those of the prefix where the window does not reach back to its first token.
+
+
     """
     import torch
 

@@ -44,7 +44,7 @@ NAN_TOKEN: Final = -1
 
 
 class SamplingParams(NamedTuple):
-    """The steps from logits to the distribution that is drawn from, in this order; temperature 0 is greedy."""
+    """The parameters that turn logits into the distribution of a draw; temperature 0 is greedy."""
 
     temperature: float = 0.0
     top_k: int = 0
@@ -52,7 +52,7 @@ class SamplingParams(NamedTuple):
 
 
 class DrawKey(NamedTuple):
-    """The facts that one draw depends on besides the logits."""
+    """What a draw depends on besides the logits."""
 
     warp: SamplingParams
     seed: int
@@ -61,7 +61,7 @@ class DrawKey(NamedTuple):
 
 
 def choose(logits: torch.Tensor, draws: Sequence[DrawKey]) -> list[int | None]:
-    """Return the next token for each row of logits [rows, vocabulary]; None where a row holds a NaN."""
+    """Return the next token of each row of logits [rows, vocabulary]; None for a row with NaN."""
     import torch
 
     best, tokens = logits.max(dim=-1)
@@ -82,13 +82,13 @@ def choose(logits: torch.Tensor, draws: Sequence[DrawKey]) -> list[int | None]:
 
 
 def uniform_draw(seed: int, sample: int, step: int) -> float:
-    """Return a number from 0 up to 1, as good as random, that depends on the three numbers only."""
+    """Return a pseudo-random number in [0, 1) that depends on seed, sample and step only."""
     digest = hashlib.sha256(f"{seed}/{sample}/{step}".encode()).digest()
     return (int.from_bytes(digest[:8], "big") >> 11) / 2**53
 
 
 def sample_by_inverse_cdf(probabilities: torch.Tensor, numbers: torch.Tensor) -> torch.Tensor:
-    """Return for each row the token at which the cumulative probability exceeds that row's number."""
+    """Return the token of each row at which the cumulative probability exceeds the row's number."""
     import torch
 
     device = probabilities.device
@@ -101,10 +101,10 @@ def sample_by_inverse_cdf(probabilities: torch.Tensor, numbers: torch.Tensor) ->
 
 
 def warp_probabilities(logits: torch.Tensor, warp: SamplingParams) -> torch.Tensor:
-    """Return probabilities [rows, vocabulary], 0 for what top-k and top-p leave out; rows need not sum to 1.
+    """Return probabilities [rows, vocabulary] after top-k and top-p; rows need not sum to 1.
 
-    The same tokens remain as after transformers' warpers. Those are the tokens no less probable than the k-th, then
-    the most probable ones until they have ``top_p``, at least one.
+    The same tokens remain as after transformers' warpers: those no less probable than the k-th, then the most probable
+    ones until they have ``top_p``, at least one. All others are 0.
     """
     import torch
 
@@ -135,7 +135,7 @@ class StopTokens:
 
 
 def stop_tokens_of(model: Any, tokenizer: TextTokenizer) -> StopTokens:
-    """Return the end tokens that the model's generation settings and the tokenizer name."""
+    """Return the stop tokens that the generation config and the tokenizer name."""
     named = getattr(getattr(model, "generation_config", None), "eos_token_id", None)
     listed = named if isinstance(named, (list, tuple)) else [named]
     tokens = frozenset(int(token) for token in (*listed, tokenizer.end) if token is not None)
@@ -162,7 +162,7 @@ class GeneratedSequence:
 
     @property
     def draw(self) -> DrawKey:
-        """The key by which its next token is drawn."""
+        """The key of the draw of the next token."""
         asked = self.prompt.request
         warp = SamplingParams(asked.temperature, asked.top_k, asked.top_p)
         return DrawKey(warp, asked.seed, self.number, len(self.tokens))
@@ -194,7 +194,7 @@ class EndedPrompt(NamedTuple):
 
 
 def new_samples(prompt: Prompt, ends: StopTokens) -> list[GeneratedSequence]:
-    """Return the different samples of a prompt, with no tokens yet."""
+    """Return the samples of a prompt, one per different draw, with no tokens yet."""
     tokenizer, stops = ends.tokenizer, prompt.request.stop
     opened, delimiters = tokenizer.opens_reasoning(prompt.tokens), tokenizer.reasoning
     may_end = tokenizer.may_end(stops if delimiters is None else (*stops, delimiters.end))
@@ -267,8 +267,17 @@ class StopWatch:
         return at is not None and not may_begin_before(text, self._stops, at)
 
     def cut(self, tokens: Sequence[int], *, at_limit: bool = False) -> tuple[str | None, str, bool]:
-        """Return the reasoning of ``tokens``, None where there is none, their text up to the earliest stop sequence,
-        and whether there was one. ``at_limit``: there may be no more tokens."""
+        """Split all tokens of a text at its reasoning and its earliest stop sequence.
+
+        Args:
+            tokens: All tokens of the text.
+            at_limit: Whether the text ends at the limit of tokens.
+
+        Returns:
+            The reasoning or None, the text up to the stop sequence, and whether there is a stop sequence.
+
+
+        """
         trace, text = self._answer(tokens, at_limit=at_limit)
         at = earliest_stop(text, self._stops)
         return (trace, text, False) if at is None else (trace, text[:at], True)

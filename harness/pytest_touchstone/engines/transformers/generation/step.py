@@ -57,10 +57,9 @@ Groups = Sequence[tuple[SlotCache, Sequence[GeneratedSequence]]]
 
 
 class DecodeStep:
-    """Fills slots, and predicts the token after their content.
+    """Prefills and decodes rows in slots, with ``split_attention``.
 
-    The model attends by ``split_attention``. ``speculative`` says whether several tokens of a row may go through the
-    model at once.
+    ``speculative`` says whether a pass may verify several proposed tokens of a row.
     """
 
     speculative = False
@@ -145,7 +144,7 @@ class DecodeStep:
         return [[[next(tokens)] for _ in some] for _, some in groups]
 
     def ended(self, sample: GeneratedSequence) -> None:
-        """Take note of each sample that has ended."""
+        """Update the counts for a sample that has ended."""
 
     def decode(self, caches: Sequence[SlotCache], tokens: Sequence[Sequence[int]]) -> torch.Tensor:
         """Decode one token per slot in use of several caches, in one forward pass.
@@ -244,12 +243,12 @@ MOST_TOKENS: Final = {"cpu": 32, "cuda": 512}
 
 
 class SpeculativeStepper(DecodeStep):
-    """Runs a model with extra heads: ``drafts`` of them, and a method ``draft``."""
+    """Decodes with a model whose extra heads propose tokens: ``drafts`` heads, and a method ``draft``."""
 
     speculative = True
 
     def proposes(self, rows: int) -> bool:
-        """Return whether a pass of so many rows has proposals."""
+        """Return whether a pass over ``rows`` rows is to verify proposed tokens."""
         most = MOST_TOKENS.get(self._model.device.type, MOST_TOKENS["cpu"])
         return bool(rows * (self._model.drafts + 1) <= most)
 
@@ -260,7 +259,7 @@ class SpeculativeStepper(DecodeStep):
         return [self._advance(slots, samples) for slots, samples in groups]
 
     def _advance(self, slots: SlotCache, samples: Sequence[GeneratedSequence]) -> list[list[int | None]]:
-        """Return the next tokens of the samples, by one pass over the last token of each and the proposed ones."""
+        """Return the next tokens of the samples, by one pass over their last tokens and the proposed ones."""
         width = self._model.drafts + 1
         proposals = self._propose(slots, samples)
         fed = [[sample.tokens[-1], *proposed] for sample, proposed in zip(samples, proposals, strict=True)]
@@ -277,12 +276,12 @@ class SpeculativeStepper(DecodeStep):
         return accepted
 
     def ended(self, sample: GeneratedSequence) -> None:
-        """Count which proposals of a sample were right, and the tokens that came from them."""
+        """Count the accepted proposals of an ended sample, and the tokens that came from them."""
         self._done.decoded += self._done.accepted.judge(sample.proposals, sample.tokens)
         sample.proposals.clear()
 
     def _propose(self, slots: SlotCache, samples: Sequence[GeneratedSequence]) -> list[list[int]]:
-        """Return what the extra heads propose after each sample's last token."""
+        """Return the tokens that the extra heads propose after the last token of each sample."""
         import torch
 
         heads = self._model.drafts
@@ -301,7 +300,7 @@ class SpeculativeStepper(DecodeStep):
 
 
 def _draws(samples: Sequence[GeneratedSequence], width: int) -> list[DrawKey]:
-    """Return the keys by which the next ``width`` tokens of each sample are drawn."""
+    """Return the keys of the next ``width`` draws of each sample."""
     return [
         draw._replace(step=draw.step + offset)
         for draw in (s.draw for s in samples)
@@ -423,7 +422,7 @@ class SequentialGenerator:
             )
 
     def _generate_from_the_beginning(self, tokens: Sequence[int], most: int, choose_next: ChooseNext) -> None:
-        """Continue a prompt by up to ``most`` tokens, each by a pass over the whole text before it."""
+        """Continue a prompt by up to ``most`` tokens, each by a pass over the whole text."""
         import torch
 
         text = list(tokens)
