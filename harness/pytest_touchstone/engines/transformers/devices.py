@@ -66,7 +66,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class MemoryBudget:
-    """Bytes that an engine may take beside its weights; None for the whole where nobody knows what is free.
+    """The bytes that an engine may take beside its weights; None where the free memory is unknown.
 
     ``asked`` is ``--eval-set memory`` as it was given.
     """
@@ -76,7 +76,7 @@ class MemoryBudget:
     asked: str | None = None
 
     def part(self, eighths: int) -> int | None:
-        """Return so many eighths of the whole."""
+        """Return a number of eighths of the whole."""
         return None if self.whole is None else self.whole * eighths // 8
 
     @property
@@ -95,7 +95,7 @@ class MemoryBudget:
         return most if eighth is None else min(most, eighth)
 
     def too_long(self, tokens: int) -> str | None:
-        """Return why a text of so many tokens cannot be computed; None where it can, or where no size was given."""
+        """Return why a text of ``tokens`` tokens does not fit into the memory that was given; None where it does."""
         needed = tokens * self.costs.row * 3 // 2  # while they grow, a copy is there too
         if self.asked is None or self.rows is None or needed <= self.rows:
             return None
@@ -127,13 +127,17 @@ class BatchBudget:
 
     @property
     def logit_positions(self) -> int:
-        """The most places of a pass at which logits are computed."""
+        """The most positions of a pass at which logits are computed."""
         return self.logits // self.vocabulary
 
     def within(self, keys: int, width: int, *, split: bool = False) -> int:
-        """Return the most tokens of a pass in rows of ``width`` tokens, each after so many ``keys`` of other passes.
+        """Return the most tokens of a pass.
 
-        ``split``: the keys are not copied for the rows, but attention's scores are all there at once.
+        Args:
+            keys: The keys of earlier passes that each row sees.
+            width: The tokens of a row.
+            split: Whether the keys are not copied for the rows, while all scores of attention are in memory at once.
+
         """
         passes = self.allowance.passes
         if passes is None:
@@ -160,7 +164,7 @@ class BatchBudget:
 def first_batch_budget(
     model: Any, vocabulary: int, settings: ModelSettings | None = None, path: object = "the model"
 ) -> BatchBudget:
-    """Return the tokens that fit in a quarter of the allowance, but no more than is useful on the model's device.
+    """Return the batch budget that fits the memory, and is no larger than is useful on the device.
 
     Raises ``CheckpointError`` where a few tokens are too many for a size that was given.
     """
@@ -185,7 +189,7 @@ def first_batch_budget(
 
 
 def useful_rows(model: Any, allowance: MemoryBudget) -> int | None:
-    """Return the tokens whose keys and values may be in memory at once; None where there is no limit."""
+    """Return the most tokens of the KV cache; None where there is no limit."""
     if (most := allowance.rows) is None:
         return None
     if model.device.type == "cpu":
@@ -266,7 +270,7 @@ def free_share(wanted: str) -> tuple[str, float]:
 
 
 def release(device: Any) -> None:
-    """Return memory that this process keeps without using it to the device, so that smaller batches find room."""
+    """Return unused memory of this process to the device, so that smaller batches find room."""
     if device.type == "cuda":
         import torch
 
@@ -286,13 +290,13 @@ def gpu_count() -> int:
 
 
 def worker_number(environ: Mapping[str, str] = os.environ) -> int:
-    """Return the number N of the xdist worker ``gwN`` that this process is, 0 in any other process."""
+    """Return N in a process that is the xdist worker ``gwN``, 0 in any other."""
     named = re.fullmatch(r"gw(\d+)", environ.get("PYTEST_XDIST_WORKER", ""))
     return int(named[1]) if named else 0
 
 
 def choose_device(wanted: str, environ: Mapping[str, str] = os.environ) -> torch.device:
-    """Return the device to load onto; workers of one run are spread over the GPUs when no index is asked for.
+    """Return the device to load onto; without an index, the workers of a run are spread over the GPUs.
 
     Raises ``CheckpointError`` when the machine does not have that device.
     """
@@ -315,14 +319,14 @@ def choose_device(wanted: str, environ: Mapping[str, str] = os.environ) -> torch
 
 
 def processes_per_device(wanted: str, device: torch.device, processes: int) -> int:
-    """Return how many of the run's processes compute on the device, where ``wanted`` is ``--eval-device``."""
+    """Return how many of the run's processes share the device; ``wanted`` is ``--eval-device``."""
     if device.type != "cuda" or wanted.startswith("cuda:"):
         return max(1, processes)
     return max(1, -(-processes // max(1, gpu_count())))
 
 
 def copies_notes(wanted: str, device: torch.device, processes: int) -> tuple[str, ...]:
-    """Return a note where several processes of the run compute on one GPU, each with weights of its own there."""
+    """Return a note where several processes of the run hold their own copies of the weights on one GPU."""
     if device.type != "cuda" or (held := processes_per_device(wanted, device, processes)) < 2:
         return ()
     gpus = gpu_count()
@@ -348,7 +352,7 @@ def check_device_map(device: torch.device) -> None:
 
 
 def devices_of(model: Any) -> list[str]:
-    """Return the accelerators that hold a model's weights, in their order; none of a model on a CPU."""
+    """Return the accelerators that hold a model's weights, sorted; none for a model on a CPU."""
     parameters = getattr(model, "parameters", tuple)
     return sorted(
         {str(parameter.device) for parameter in parameters() if parameter.device.type not in ("cpu", "meta")}
@@ -365,7 +369,7 @@ def to_device(values: Sequence[Any], device: torch.device, dtype: torch.dtype | 
 def all_to_device(
     parts: Sequence[Sequence[Any] | torch.Tensor], device: torch.device
 ) -> tuple[torch.Tensor, ...]:
-    """Return several arrays of whole numbers of the host as tensors on the device, which one copy takes there."""
+    """Return arrays of integers as tensors on the device, sent by a single copy."""
     import torch
 
     tensors = [torch.as_tensor(values, dtype=torch.long) for values in parts]
@@ -386,7 +390,7 @@ def move_to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 class AsyncHostCopy:
-    """Numbers on their way to the host. Work that is given to the device afterwards does not delay them."""
+    """An asynchronous copy of a tensor to the host; later work on the device does not delay it."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         import torch
@@ -401,7 +405,7 @@ class AsyncHostCopy:
             self._there.record(torch.cuda.current_stream(tensor.device))
 
     def numbers(self) -> list[Any]:
-        """Wait until they are there, and return them."""
+        """Wait for the copy, and return it as a list."""
         if self._there is not None:
             self._there.synchronize()
         numbers: list[Any] = self._host.tolist()

@@ -87,8 +87,10 @@ class TextTokenizer:
         self._spelt = False
 
     def with_reasoning(self, think_end: str, thinking: Literal["on", "off"] | None) -> TextTokenizer:
-        """Return the same tokenizer that knows the delimiters of a reasoning, and what the chat template is told of it;
-        both as in ``ModelSettings``."""
+        """Return a copy that knows the delimiters of a reasoning, and the value of the template's thinking switch.
+
+        Both arguments are as in ``ModelSettings``.
+        """
         aware, tokenizer = copy.copy(self), self._tokenizer
         added: Iterable[str] = getattr(tokenizer, "get_added_vocab", dict)()
         vocabulary_text = f"{getattr(tokenizer, 'chat_template', None)} {' '.join(added)}"
@@ -101,7 +103,7 @@ class TextTokenizer:
         return aware
 
     def with_encoded(self, texts: Iterable[str]) -> TextTokenizer:
-        """Return the same tokenizer with the tokens of these texts at hand.
+        """Return a copy with the tokens of these texts at hand.
 
         They are tokenized many at once, by all cores, while other threads go on; what they share, once.
         """
@@ -139,7 +141,7 @@ class TextTokenizer:
         return None if token is None else int(token)
 
     def pair(self, context: str, continuation: str) -> TokenPair | Refusal:
-        """Return the tokens of both; a ``Refusal`` when there is nothing to score or nothing to start from."""
+        """Return the tokens of context and continuation; a ``Refusal`` if either is missing."""
         if not continuation:
             return Refusal("the continuation is empty; there is nothing to score")
         bare = context.rstrip()
@@ -167,7 +169,7 @@ class TextTokenizer:
         return TokenPair(before, after, spans)
 
     def text(self, text: str) -> tuple[int, ...] | Refusal:
-        """Return the tokens of a text that is scored from its first token on, without special tokens around it."""
+        """Return the tokens of a text that is scored from its first token, without special tokens around it."""
         if self.start is None:
             return Refusal("the tokenizer has neither a BOS nor an EOS token to start from")
         if (fault := text_fault(text)) is not None:
@@ -207,7 +209,7 @@ class TextTokenizer:
         return ids or Refusal("the chat template writes nothing; use --eval-chat off, or mend the template")
 
     def prompt(self, text: str) -> tuple[int, ...] | Refusal:
-        """Return the tokens of a text to be continued, at least one, with the special tokens before it."""
+        """Return the tokens of a prompt, at least one, after the special tokens that begin it."""
         ids = self._tokens(text, self._front_of(text), "prompt")
         if ids or self.start is None:
             return ids or Refusal(
@@ -216,8 +218,7 @@ class TextTokenizer:
         return (self.start,)
 
     def _tokens(self, text: str, front: tuple[int, ...], what: str) -> tuple[int, ...] | Refusal:
-        """Return the tokens of a text after special ones; a ``Refusal`` where it is no text, or begins with BOS
-        twice."""
+        """Return the tokens of a text after special ones; a ``Refusal`` for an invalid text, or one with two BOS."""
         if (fault := text_fault(text)) is not None:
             return fault
         ids = (*front, *self._encode(text))
@@ -234,7 +235,7 @@ class TextTokenizer:
         return bos is not None and bool(ids) and ids[0] == bos
 
     def readable(self, ids: Sequence[int]) -> str:
-        """Return the text of generated tokens, without special tokens but those in the delimiters of a reasoning."""
+        """Return the text of generated tokens, without special tokens except the delimiters of a reasoning."""
         if not self._kept:
             text: str = self._tokenizer.decode(list(ids), skip_special_tokens=True)
             return text
@@ -249,12 +250,14 @@ class TextTokenizer:
         return "".join((*parts, self._tokenizer.decode(list(ids[begin:]), skip_special_tokens=True)))
 
     def opens_reasoning(self, prompt: Sequence[int]) -> bool:
-        """Return whether the tokens of a prompt end within a reasoning that it opens."""
+        """Return whether a prompt ends within a reasoning that it opens."""
         return self.reasoning is not None and self.reasoning.opens(self.readable(prompt[-_TAIL:]))
 
     def may_end(self, stops: Sequence[str]) -> Callable[[int], bool]:
-        """Return a function that says of a token whether it may be the last one of a stop sequence: whether it has the
-        last byte of one, or nobody knows what bytes it has."""
+        """Return a predicate of tokens: whether a token may be the last one of a stop sequence.
+
+        A token may be the last one if it has the last byte of a stop sequence, or if its bytes are unknown.
+        """
         if "" in stops or any(UNREADABLE in stop for stop in stops):
             last = None
         else:
@@ -290,11 +293,11 @@ class TextTokenizer:
         return self._encoded.get(text) or list(self._tokenizer.encode(text, add_special_tokens=False))
 
     def _front_of(self, text: str) -> tuple[int, ...]:
-        """Return the tokens that the tokenizer adds at the start, but none where the text itself begins with BOS."""
+        """Return the special tokens at the start of a text; none if the text itself begins with BOS."""
         return () if self._bos and text.startswith(self._bos) else self._front
 
     def _join(self, ids: Sequence[int], text: str, join: int) -> tuple[int, bool]:
-        """Return the index of the first token that ends after character ``join``, and whether it begins before it."""
+        """Return the index of the first token that ends after character ``join``, and whether it begins before that."""
         if join == 0:
             return 0, False
         spelt = self._spelt and text in self._encoded  # each of its pieces is
@@ -316,7 +319,7 @@ class TextTokenizer:
 
 
 def text_fault(text: str) -> Refusal | None:
-    """Return the refusal of a string that is no text, since half of a character is in it; None for a text."""
+    """Return the refusal of a string with half of a surrogate pair; None for a valid text."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -326,7 +329,7 @@ def text_fault(text: str) -> Refusal | None:
 
 
 def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
-    """Yield texts in lists of up to ``_AT_ONCE`` characters, or of one text; none is empty."""
+    """Yield texts in non-empty lists of up to ``_AT_ONCE`` characters, or of one text."""
     batch: list[str] = []
     size = 0
     for text in texts:
@@ -354,23 +357,25 @@ _ALTERNATIVE: Final = re.compile(rf"\\s\+(?:\(\?!\\S\))?|{_FIRST}(?:{_CLASS}(?:[
 
 
 def splitter_of(tokenizer: Any) -> Callable[[str], list[str]]:
-    """Return the function that cuts a text in pieces whose tokens, one after the other, are those of the text.
+    """Return the function that cuts a text into pieces whose tokens, joined, are the tokens of the text.
 
-    For tokenizers that may not keep to that it returns the text alone.
+    For a tokenizer that is not known to keep to that it returns the whole text as one piece.
     """
     return _PIECE.findall if _is_local(tokenizer) else lambda text: [text]
 
 
 class TextCut(NamedTuple):
-    """A text in pieces: how many of its first ones are those of the text before it, and the others."""
+    """The pieces of a text: the number of leading ones shared with the text before, and the others."""
 
     same: int
     others: list[str]
 
 
 def cut_texts(texts: Iterable[str], pieces_of: Callable[[str], list[str]]) -> Iterator[TextCut]:
-    """Yield texts in the pieces that ``splitter_of``'s function cuts them in, without another look at those that a text
-    has in common with the one before it."""
+    """Yield each text in pieces; those that it shares with the text before are not cut again.
+
+    ``pieces_of`` is the function that ``splitter_of`` returns.
+    """
     before, pieces = "", list[str]()
     for text in texts:
         # A piece ends where the next one begins with a space; the last one, where its text does.
@@ -427,7 +432,7 @@ def _begins_words_at_spaces(words: dict[str, Any]) -> bool:
 
 
 def special_token_frame(tokenizer: Any, text: str = "a") -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the special tokens that the tokenizer by itself puts before and after every text."""
+    """Return the special tokens that the tokenizer puts before and after every text."""
     bare, framed = tokenizer.encode(text, add_special_tokens=False), tokenizer.encode(text)
     for start in range(len(framed) - len(bare) + 1):
         if framed[start : start + len(bare)] == bare:
@@ -452,11 +457,10 @@ class Vocabulary:
         self.spelling = self._find_spelling()
 
     def joined(self, ids: Sequence[int], text: str) -> list[bytes] | None:
-        """Return the bytes of every token, if they make up the text exactly (or after one additional space); else
-        None.
+        """Return the bytes of every token if they make up the text, else None.
 
-        It is None where the tokenizer changed the text (case, accents, unknown characters) or does not spell out
-        spaces.
+        One additional space before the text is allowed. It is None where the tokenizer changed the text (case, accents,
+        unknown characters) or does not spell out spaces.
         """
         spelt = [self.token_bytes(token) for token in ids]
         pieces = [piece for piece in spelt if piece is not None]
@@ -481,7 +485,7 @@ class Vocabulary:
         return raw.removeprefix(_SPACE) or raw
 
     def token_bytes(self, token_id: int) -> bytes | None:
-        """Return the bytes of text that the token stands for, spaces included; None where it does not say."""
+        """Return the bytes of text of a token, spaces included; None where they are unknown."""
         if token_id not in self._bytes:
             self._bytes[token_id] = self._spell(token_id)
         return self._bytes[token_id]
@@ -492,7 +496,7 @@ class Vocabulary:
 
     @functools.cached_property
     def by_plain_text(self) -> dict[str, list[int]]:
-        """The ids of all tokens that read so by their plain text, special tokens left out."""
+        """The ids of all tokens by their plain text, special tokens left out."""
         ids: dict[str, list[int]] = {}
         for token_id in sorted(set(self._tokenizer.get_vocab().values()) - self._special):
             ids.setdefault(self.plain(token_id), []).append(token_id)
@@ -556,7 +560,7 @@ class _StopError(Exception):
 
 
 def run_limited(work: Callable[[], Result]) -> Result:
-    """Return what the work returns; raises ``TemplateLimitError`` where it takes more than ``SECONDS``."""
+    """Return the result of the work; raise ``TemplateLimitError`` where it takes more than ``SECONDS``."""
     lock, over = threading.Lock(), False
     thread = ctypes.c_ulong(threading.get_ident())
 
@@ -581,7 +585,7 @@ def run_limited(work: Callable[[], Result]) -> Result:
 
 @functools.cache
 def limit_templates() -> None:
-    """From now on transformers compiles chat templates for an environment that refuses to make huge values."""
+    """Let transformers compile chat templates for an environment that refuses to make huge values."""
     from transformers.utils import chat_template_utils
 
     plain: Any = chat_template_utils.ImmutableSandboxedEnvironment
@@ -621,7 +625,7 @@ def limit_templates() -> None:
 
 
 def _with_call_checks(function: Callable[..., Any], *first: Any) -> Callable[..., Any]:
-    """Return a filter that looks at its arguments first, with the marks by which jinja2 knows what it takes."""
+    """Return a filter that checks its arguments first, with the attributes by which jinja2 knows its signature."""
 
     @functools.wraps(function)
     def checked(*args: Any, **more: Any) -> Any:
@@ -632,7 +636,7 @@ def _with_call_checks(function: Callable[..., Any], *first: Any) -> Callable[...
 
 
 def _check_arguments(values: Sequence[Any], name: str = "") -> None:
-    """Raise for arguments that make huge values: widths, counts, and texts to be put many times into others."""
+    """Raise ``TemplateLimitError`` for arguments that make huge values: widths, counts, and large texts."""
     for value in values:
         if isinstance(value, int) and abs(value) > MOST:
             raise TemplateLimitError("it gives a function a huge number")

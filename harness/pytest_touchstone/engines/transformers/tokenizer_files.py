@@ -77,9 +77,17 @@ _NAMED: Final = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token"
 def load_matching_tokenizer(
     name_or_path: Path | str, options: Mapping[str, Any]
 ) -> tuple[Any, tuple[str, ...]]:
-    """Return the tokenizer of a folder or Hub id, and what to say of it.
+    """Load the tokenizer of a folder or Hub id, and make it tokenize as its files say.
 
-    ``options`` are options of transformers. It raises whatever transformers does.
+    Raises whatever transformers does.
+
+    Args:
+        name_or_path: The folder or Hub id.
+        options: Options of transformers' ``from_pretrained``.
+
+    Returns:
+        The tokenizer, and notes for the report.
+
     """
     from transformers import AutoTokenizer
 
@@ -112,7 +120,7 @@ def load_matching_tokenizer(
 
 
 def _complete_tekken(loaded: Any, *, begins: bool) -> tuple[Any, tuple[str, ...]]:
-    """Return the tokenizer that Transformers makes of Mistral's own file, with special tokens that it does not name.
+    """Add BOS and EOS to the tokenizer that Transformers makes of Mistral's own file; return it with notes.
 
     ``begins``: texts begin with BOS, as those of mistral-common do; else a note says that they do not.
     """
@@ -132,7 +140,7 @@ def _complete_tekken(loaded: Any, *, begins: bool) -> tuple[Any, tuple[str, ...]
 
 
 def probe(*tokenizers: Any) -> list[str]:
-    """Return the texts on which tokenizers are compared, with their special tokens and some of their vocabulary."""
+    """Return the texts on which tokenizers are compared, with special tokens and a sample of the vocabulary."""
     special = dict.fromkeys(
         token for tokenizer in tokenizers for token in map(str, tokenizer.all_special_tokens)
     )
@@ -150,7 +158,11 @@ def probe(*tokenizers: Any) -> list[str]:
 def _prefer_tokenizer_json(
     loaded: Any, path: Path, name_or_path: Path | str, options: Mapping[str, Any]
 ) -> tuple[Any, tuple[str, ...]]:
-    """Return the loaded tokenizer where it does as the file says on the probe, else one of the file."""
+    """Return the loaded tokenizer if it agrees with ``tokenizer.json`` on the probe texts, else that of the file.
+
+    The second value has the notes for the report: one where the tokenizer of the file replaces the class that the
+    config names.
+    """
     from_file = _load_tokenizer_json(name_or_path, options)
     texts = probe(loaded, from_file)
     mismatches = sum(_ids(loaded, text) != _ids(from_file, text) for text in texts)
@@ -171,7 +183,7 @@ def _prefer_tokenizer_json(
 
 
 def _settings(path: Path) -> dict[str, Any]:
-    """Return the content of the config beside a tokenizer's file; nothing where none can be read."""
+    """Return the content of ``tokenizer_config.json`` beside a file; empty where it cannot be read."""
     try:
         settings = read_json(path.with_name("tokenizer_config.json"), MOST_SETTINGS)
     except (OSError, ValueError):
@@ -182,7 +194,7 @@ def _settings(path: Path) -> dict[str, Any]:
 def _fall_back_to_file(
     name_or_path: Path | str, options: Mapping[str, Any], error: Exception
 ) -> tuple[Any, tuple[str, ...]]:
-    """Return a tokenizer of the file where the class that transformers takes cannot be made; else raise its error."""
+    """Return the tokenizer of the file, with a note; raise ``error`` if that cannot be made either."""
     try:
         plain = _load_tokenizer_json(name_or_path, options)
     except BaseException as second:  # tokenizers' panics are no ``Exception``
@@ -196,7 +208,7 @@ def _fall_back_to_file(
 
 
 def _load_tokenizer_json(name_or_path: Path | str, options: Mapping[str, Any]) -> Any:
-    """Return the tokenizer that the file describes, with the special tokens and the template of the other files."""
+    """Return the tokenizer that ``tokenizer.json`` describes, with the other files' special tokens and template."""
     from transformers import PreTrainedTokenizerFast
 
     more = {name: value for name, value in options.items() if name != "config"}
@@ -204,7 +216,7 @@ def _load_tokenizer_json(name_or_path: Path | str, options: Mapping[str, Any]) -
 
 
 def _ids(tokenizer: Any, text: str) -> list[list[int]] | None:
-    """Return the tokens of a text, without and with special tokens around it; None where the tokenizer fails."""
+    """Return the tokens of a text without and with special tokens; None where the tokenizer fails."""
     try:
         return [tokenizer(text, add_special_tokens=framed)["input_ids"] for framed in (False, True)]
     except Exception:  # such as for an unknown token that is not in the vocabulary
@@ -212,7 +224,7 @@ def _ids(tokenizer: Any, text: str) -> list[list[int]] | None:
 
 
 def _cached_path(name_or_path: Path | str, name: str, options: Mapping[str, Any]) -> Path | None:
-    """Return where a file of a folder or of a Hub id lies; None where there is none."""
+    """Return the local path of a file of a folder or Hub id; None where there is none."""
     from transformers.utils import cached_file
 
     cached = cached_file(
@@ -227,7 +239,7 @@ def _cached_path(name_or_path: Path | str, name: str, options: Mapping[str, Any]
 
 
 def _has_same_settings(loaded: Any, path: Path) -> bool:
-    """Return whether the file's parts beside the vocabulary are those of the loaded tokenizer.
+    """Return whether the loaded tokenizer has the settings of the file, apart from the vocabulary.
 
     Building a second tokenizer to compare them takes as long as the first.
     """
@@ -256,7 +268,7 @@ def _has_same_settings(loaded: Any, path: Path) -> bool:
 
 
 def _token_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """Return the settings that decide a tokenizer's tokens, in one form."""
+    """Return the settings that decide a tokenizer's tokens, in a form that can be compared."""
     # Files of other versions leave out options of the model that are off.
     model = settings["model"].items()
     options = {name: value for name, value in model if value and name not in ("vocab", "merges")}
@@ -277,10 +289,19 @@ _BPE: Final = 2
 
 
 def match_sentencepiece(loaded: Any, path: Path, texts: Sequence[str]) -> tuple[Any, tuple[str, ...]]:
-    """Return the tokenizer, which does as the sentencepiece model says on the texts as far as it can, and what to say
-    of it.
+    """Make a tokenizer agree with its sentencepiece model on the texts, where that brings it closer.
 
-    Raises ``CheckpointError`` where it does not have the model's vocabulary, or the model is cut off.
+    Args:
+        loaded: The tokenizer that transformers makes.
+        path: The file of the sentencepiece model.
+        texts: The texts to compare on.
+
+    Returns:
+        The tokenizer, and notes for the report.
+
+    Raises:
+        CheckpointError: If the tokenizer lacks pieces of the model, or the model's file is cut off.
+
     """
     model = _load_sentencepiece(path)
     if model is None or not getattr(loaded, "is_fast", False) or getattr(loaded, "split_by_punct", False):
@@ -325,7 +346,7 @@ def match_sentencepiece(loaded: Any, path: Path, texts: Sequence[str]) -> tuple[
 
 
 def _load_sentencepiece(path: Path) -> tuple[Any, Any] | None:
-    """Return the content of sentencepiece's model, and the model; None where it is no such file.
+    """Return the content of a sentencepiece model and the model; None where the file is not one.
 
     That is another's file, as tiktoken's may be; or sentencepiece or protobuf is not installed. Raises
     ``CheckpointError`` where its settings, which follow the pieces, are missing: transformers takes a part of the
@@ -350,7 +371,7 @@ def _load_sentencepiece(path: Path) -> tuple[Any, Any] | None:
 
 
 def _family_normalizer(loaded: Any) -> Any:
-    """Return what the family does to texts before the model meets them (ALBERT and its kin), of the steps loaded."""
+    """Return the normalizer that a family (ALBERT and its kin) applies before the sentencepiece model."""
     from tokenizers import normalizers
 
     loads = loaded.backend_tokenizer.normalizer
@@ -372,6 +393,7 @@ def _family_normalizer(loaded: Any) -> Any:
 
 
 def _count_differing(loaded: Any, true: dict[str, list[str | None]]) -> int:
+    """Return the number of texts whose tokens differ from the pieces of the sentencepiece model."""
     different = 0
     for text, pieces in true.items():
         tokens = loaded.convert_ids_to_tokens(loaded(text, add_special_tokens=False)["input_ids"])
@@ -380,7 +402,7 @@ def _count_differing(loaded: Any, true: dict[str, list[str | None]]) -> int:
 
 
 def _apply_model_steps(loaded: Any, path: Path, proto: Any, before: Any) -> Callable[[], None]:
-    """Make the tokenizer's steps those of the model; return a function that undoes it."""
+    """Replace the tokenizer's steps by those of the sentencepiece model; return a function that undoes it."""
     from tokenizers import Regex, normalizers, pre_tokenizers
 
     backend, spec = loaded.backend_tokenizer, proto.normalizer_spec
@@ -407,7 +429,7 @@ def _apply_model_steps(loaded: Any, path: Path, proto: Any, before: Any) -> Call
 
 
 def _build_model(loaded: Any, proto: Any) -> Any:
-    """Return the model's way of cutting, with the numbers that the tokenizer has for its pieces."""
+    """Return the sentencepiece model for the tokenizers library, with the tokenizer's ids of its pieces."""
     from tokenizers import models
     from transformers.tokenization_utils_base import generate_merges
 

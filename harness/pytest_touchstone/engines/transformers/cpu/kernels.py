@@ -73,7 +73,7 @@ _GIVES: Final = {"panel_width", "use_tiles", "has_halves", "multiply", "multiply
 
 
 def structure(*members: tuple[Any, str]) -> Any:
-    """Return a structure of the kernels from types and the names of the members that have them, in order."""
+    """Return a ctypes structure of the kernels, from pairs of a type and the names of its members."""
     fields = [(name, kind) for kind, names in members for name in names.split()]
     return type("Structure", (ctypes.Structure,), {"_fields_": fields})
 
@@ -92,7 +92,7 @@ def kernels() -> Any | None:
 
 
 def missing_kernels(model: Any) -> str | None:
-    """Return what keeps the steps of a model on a CPU from going by the kernels, though they could; else None.
+    """Return why decoding steps do not go by the kernels, though the processor could; else None.
 
     These have products of float32 numbers, whatever the model's own type is, and of bfloat16 numbers where the
     processor's vectors multiply such.
@@ -111,7 +111,7 @@ def multiplies_by_tiles() -> bool:
 
 
 def describe_cpu() -> str:
-    """Return all of this processor that decides which ways of computing are taken, as one line."""
+    """Return one line with all properties of the processor that decide how numbers are computed."""
     import torch
 
     if not is_open():
@@ -211,7 +211,7 @@ def has_kernels_for(states: torch.Tensor) -> bool:
 
 
 def rms_norm(states: torch.Tensor, norm: Any) -> torch.Tensor:
-    """Return states [..., width] by their root mean square, times the weights of a norm of Llama's form."""
+    """Return states [..., width] after an RMSNorm with the weights of ``norm``."""
     import torch
 
     given = states.contiguous()
@@ -224,7 +224,7 @@ def rms_norm(states: torch.Tensor, norm: Any) -> torch.Tensor:
 
 
 def silu_gate(both: torch.Tensor) -> torch.Tensor:
-    """Return silu(gates) times ups [..., width] of both [..., gates and ups], which are dense."""
+    """Return silu(gates) times ups [..., width] of dense ``both`` [..., gates and ups]."""
     import torch
 
     width = both.shape[-1] // 2
@@ -243,11 +243,15 @@ def apply_rotary(
     sin: torch.Tensor,
     norms: Sequence[tuple[Any, int]] = (),
 ) -> None:
-    """Turn the first ``count`` heads of [rows, tokens, heads, width], dense, by rotary embeddings [rows or 1, tokens,
-    width], where they lie.
+    """Apply rotary embeddings to the first ``count`` heads, in place.
 
-    Before it, heads go through the norms of Llama's form that are named, each with its number of heads, in order. These
-    add the same to a mean square.
+    Args:
+        heads: Dense heads [rows, tokens, heads, width].
+        count: The number of heads to rotate.
+        cos: Cosines [rows or 1, tokens, width].
+        sin: Sines [rows or 1, tokens, width].
+        norms: RMSNorms to apply first, each with its number of heads, in order; all have one epsilon.
+
     """
     import torch
 
@@ -265,8 +269,7 @@ def apply_rotary(
 
 
 def log_sums(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return what ``logsumexp`` returns for float32 logits [N, vocabulary], and where the largest of each row is: the
-    first of the same."""
+    """Return the log-sum-exp of each row of float32 logits [N, vocabulary], and its first argmax."""
     import torch
 
     given = logits.contiguous()
@@ -299,10 +302,10 @@ _Pass: Final = structure(
 def attend(
     asked: torch.Tensor, key_value: tuple[torch.Tensor, torch.Tensor], mask: torch.Tensor | None, scale: float
 ) -> torch.Tensor | None:
-    """Attend for queries [rows, heads, tokens, width] to keys and values, and return [rows, tokens, heads * width].
+    """Return attention [rows, tokens, heads * width] for queries [rows, heads, tokens, width].
 
-    The mask [rows or 1, 1, tokens, keys] is additive. Return None where this code does not compute such a pass.
-    A token that sees nothing finds 0.
+    The mask [rows or 1, 1, tokens, keys] is additive. Return None where the kernels do not support such a pass. A token
+    that sees no key gets 0.
     """
     import torch
 

@@ -34,7 +34,7 @@ DEFAULT_LENGTH: Final = 2048
 
 
 class MtpConfig(LlamaParams):
-    """Sizes and settings of a model, under either set of names in the files; their types are checked strictly.
+    """Sizes and settings of a model, under Llama's or transformers' names.
 
     ``vocab_size`` None: the number of embeddings.
     """
@@ -179,7 +179,7 @@ class _Pass(NamedTuple):
     None.
     """
 
-    turns: torch.Tensor
+    rotations: torch.Tensor
     mask: torch.Tensor | None
     cache: Any
 
@@ -196,7 +196,7 @@ class MtpModel:
 
         self.dtype, self.device = dtype, device
         self.drafts = config.extra_heads if drafts else 0
-        self._made = config
+        self._config = config
         shapes, to = config.shapes(vocabulary), {"dtype": dtype, "device": device}
 
         def made(name: str) -> torch.Tensor:
@@ -256,39 +256,46 @@ class MtpModel:
         mask = attention_mask if attention_mask is not None and attention_mask.dim() == 4 else None
         if mask is None and past and input_ids.shape[1] > 1:
             raise RuntimeError("several tokens behind others need an additive mask")
-        now = _Pass(self._turns(position_ids), mask, cache)
+        state = _Pass(self._rotations_of(position_ids), mask, cache)
         hidden = self._embeddings(input_ids)
         for number, layer in enumerate(self._layers[:-1]):
-            hidden = self._forward_block(layer, hidden, now, number)
+            hidden = self._forward_block(layer, hidden, state, number)
         if self.drafts and getattr(cache, "keeps", False):
-            self._keep_for_drafts(hidden, now)
-        hidden = self._forward_block(self._layers[-1], hidden, now, len(self._layers) - 1)
-        return MtpOutput(self._output(self._normed(hidden, self._norm)))
+            self._keep_for_drafts(hidden, state)
+        hidden = self._forward_block(self._layers[-1], hidden, state, len(self._layers) - 1)
+        return MtpOutput(self._output(self._rms_norm(hidden, self._norm)))
 
     def draft(
         self, cache: Any, mask: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor
     ) -> torch.Tensor:
-        """Return logits [rows, extra heads, vocabulary] of the extra heads, at one column of each row of a cache that
-        this model has filled.
+        """Return the logits of the extra heads after one token of each row.
 
-        The mask says which columns it sees.
+        Args:
+            cache: A cache that this model has filled.
+            mask: The additive mask of the columns that each row sees.
+            rows: The index of each row in the cache.
+            columns: The column of the token of each row.
+
+        Returns:
+            Logits of shape [rows, extra heads, vocabulary].
+
         """
         import torch
 
-        heads, made = self._heads, self._made
+        heads, config = self._heads, self._config
         trunk = cache.seen(len(self._layers) + 1)[0][rows, 0, columns].to(heads.wqkv.dtype)
-        turns = self._turns((columns + cache.past)[:, None])[:, 0]
-        normed = self._normed(trunk, heads.attention_norm)  # [heads, rows, dim]
-        queries = torch.bmm(normed, heads.wqkv[:, : made.dim].transpose(1, 2))
-        queries = queries.view(self.drafts, len(trunk), made.n_heads, made.head_dim)
-        query = _apply_rotary(queries, turns).transpose(0, 1).reshape(len(trunk), -1, 1, made.head_dim)
+        rotations = self._rotations_of((columns + cache.past)[:, None])[:, 0]
+        normed = self._rms_norm(trunk, heads.attention_norm)  # [heads, rows, dim]
+        queries = torch.bmm(normed, heads.wqkv[:, : config.dim].transpose(1, 2))
+        queries = queries.view(self.drafts, len(trunk), config.n_heads, config.head_dim)
+        query = _apply_rotary(queries, rotations).transpose(0, 1).reshape(len(trunk), -1, 1, config.head_dim)
         key, value = cache.seen(len(self._layers))
         attention, _ = split_attention(None, query, key, value, mask)
         attention = attention.reshape(len(trunk), self.drafts, -1).transpose(0, 1)
         hidden = trunk + torch.bmm(attention, heads.wo.transpose(1, 2))
-        inner = torch.bmm(self._normed(hidden, heads.ffn_norm), heads.w13.transpose(1, 2))
-        hidden = hidden + torch.bmm(_swiglu(inner), heads.w2.transpose(1, 2))
-        logits: torch.Tensor = self._output(self._normed(hidden, self._norm))
+        gate_up = torch.bmm(self._rms_norm(hidden, heads.ffn_norm), heads.w13.transpose(1, 2))
+        hidden = hidden + torch.bmm(_swiglu(gate_up), heads.w2.transpose(1, 2))
+        logits: torch.Tensor = self._output(self._rms_norm(hidden, self._norm))
         return logits.transpose(0, 1)
 
     def get_input_embeddings(self) -> Any:
@@ -311,30 +318,30 @@ class MtpModel:
         """Run one pre-norm transformer block: attention, then SwiGLU, each with a residual connection."""
         from torch.nn import functional
 
-        config = self._made
+        config = self._config
         batch, length, _ = hidden.shape
-        qkv = functional.linear(self._normed(hidden, block.attention_norm), block.wqkv)
+        qkv = functional.linear(self._rms_norm(hidden, block.attention_norm), block.wqkv)
         qkv = qkv.view(batch, length, -1, config.head_dim)
         n_rotary = config.n_heads + config.n_kv_heads  # values are not rotated
-        query_key = _apply_rotary(qkv[:, :, :n_rotary], state.turns).transpose(1, 2)
+        query_key = _apply_rotary(qkv[:, :, :n_rotary], state.rotations).transpose(1, 2)
         query, key = query_key[:, : config.n_heads], query_key[:, config.n_heads :]
         value = qkv[:, :, n_rotary:].transpose(1, 2)
         if state.cache is not None:
             key, value = state.cache.update(key, value, layer_idx)
-        attention = self._attended(query, key, value, state.mask).reshape(batch, length, config.dim)
+        attention = self._attend(query, key, value, state.mask).reshape(batch, length, config.dim)
         hidden = hidden + functional.linear(attention, block.wo)
-        gate_up = functional.linear(self._normed(hidden, block.ffn_norm), block.w13)
+        gate_up = functional.linear(self._rms_norm(hidden, block.ffn_norm), block.w13)
         return hidden + functional.linear(_swiglu(gate_up), block.w2)
 
-    def _attended(
+    def _attend(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor | None
     ) -> torch.Tensor:
-        """[rows, length, heads, width]"""
+        """Return attention [rows, length, heads, width] of queries, keys and values [rows, heads, length, width]."""
         from torch.nn import functional
 
         if self.config._attn_implementation == NAME:
             return split_attention(None, query, key, value, mask)[0]
-        if (group := self._made.n_heads // self._made.n_kv_heads) > 1:
+        if (group := self._config.n_heads // self._config.n_kv_heads) > 1:
             key, value = key.repeat_interleave(group, dim=1), value.repeat_interleave(group, dim=1)
         causal = mask is None and query.shape[2] > 1
         attention = functional.scaled_dot_product_attention(
@@ -342,35 +349,35 @@ class MtpModel:
         )
         return attention.transpose(1, 2)
 
-    def _keep_for_drafts(self, trunk: torch.Tensor, now: _Pass) -> None:
-        """Leave in the cache what ``draft`` reads."""
+    def _keep_for_drafts(self, trunk: torch.Tensor, state: _Pass) -> None:
+        """Store in the cache what ``draft`` reads: the keys and values of the extra heads, and the trunk."""
         import torch
 
-        made = self._made
+        config = self._config
         rows, length, _ = trunk.shape
-        normed = self._normed(trunk.reshape(-1, made.dim), self._heads.attention_norm)
-        mixed = torch.bmm(normed, self._heads.wqkv[:, made.dim :].transpose(1, 2))
-        mixed = mixed.view(self.drafts, rows, length, 2 * made.n_kv_heads, made.head_dim)
-        keys, values = mixed[..., : made.n_kv_heads, :], mixed[..., made.n_kv_heads :, :]
+        normed = self._rms_norm(trunk.reshape(-1, config.dim), self._heads.attention_norm)
+        key_value = torch.bmm(normed, self._heads.wqkv[:, config.dim :].transpose(1, 2))
+        key_value = key_value.view(self.drafts, rows, length, 2 * config.n_kv_heads, config.head_dim)
+        keys, values = key_value[..., : config.n_kv_heads, :], key_value[..., config.n_kv_heads :, :]
         # [heads, rows, length, keys, width] -> [rows, heads x keys, length, width]
         keys_values = [
-            tensor.permute(1, 0, 3, 2, 4).reshape(rows, -1, length, made.head_dim)
-            for tensor in (_apply_rotary(keys, now.turns), values)
+            tensor.permute(1, 0, 3, 2, 4).reshape(rows, -1, length, config.head_dim)
+            for tensor in (_apply_rotary(keys, state.rotations), values)
         ]
-        now.cache.update(keys_values[0], keys_values[1], len(self._layers))
+        state.cache.update(keys_values[0], keys_values[1], len(self._layers))
         itself = trunk[:, None]
-        now.cache.update(itself, itself[..., :0], len(self._layers) + 1)
+        state.cache.update(itself, itself[..., :0], len(self._layers) + 1)
 
-    def _normed(self, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    def _rms_norm(self, hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         """Apply RMSNorm, in float32 up to the weight as in the reference code."""
         import torch
 
         wide = hidden.float()
-        wide = wide * torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + self._made.norm_eps)
+        wide = wide * torch.rsqrt(wide.square().mean(dim=-1, keepdim=True) + self._config.norm_eps)
         return wide.to(hidden.dtype) * weight
 
-    def _turns(self, positions: torch.Tensor) -> torch.Tensor:
-        """Return positions [rows, length] as complex numbers on the unit circle."""
+    def _rotations_of(self, positions: torch.Tensor) -> torch.Tensor:
+        """Return positions [rows, length] as complex numbers [rows, length, 1, width / 2] on the unit circle."""
         import torch
 
         angles = (positions[..., None].float() * self._frequencies)[:, :, None]
@@ -378,7 +385,7 @@ class MtpModel:
 
 
 def _load_blocks(put: Put, shapes: Shapes, names: Sequence[str], **to: Any) -> _Block:
-    """Return blocks side by side, with every tensor in its place: each part has the number of blocks as dimension."""
+    """Return the stacked weights of several blocks; each tensor has the number of blocks as first dimension."""
     import torch
 
     parts = {}
@@ -392,17 +399,17 @@ def _load_blocks(put: Put, shapes: Shapes, names: Sequence[str], **to: Any) -> _
     return _Block(**parts)
 
 
-def _apply_rotary(heads: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:
-    """Return queries or keys [..., length, heads, width] rotated by their positions, adjacent numbers as a pair."""
+def _apply_rotary(heads: torch.Tensor, rotations: torch.Tensor) -> torch.Tensor:
+    """Return queries or keys [..., length, heads, width] rotated by position, adjacent numbers as a pair."""
     import torch
 
     pairs = torch.view_as_complex(heads.float().view(*heads.shape[:-1], -1, 2))
-    return torch.view_as_real(pairs * turns).flatten(-2).to(heads.dtype)
+    return torch.view_as_real(pairs * rotations).flatten(-2).to(heads.dtype)
 
 
-def _swiglu(inner: torch.Tensor) -> torch.Tensor:
-    """Return SwiGLU of gate and input, which lie side by side."""
+def _swiglu(gate_up: torch.Tensor) -> torch.Tensor:
+    """Return silu(gate) * up of gate and up [..., gate and up]."""
     from torch.nn import functional
 
-    gate, up = inner.chunk(2, dim=-1)
+    gate, up = gate_up.chunk(2, dim=-1)
     return functional.silu(gate) * up
