@@ -48,12 +48,12 @@ def head_logits(model: Any, number: int, ids: Any) -> Any:
     """Logits [rows, length, vocabulary] of one head, 0 or an extra one, over whole texts."""
     import torch
 
-    now = _Pass(model._turns(torch.arange(ids.shape[1], device=model.device)[None]), None, None)
+    state = _Pass(model._rotations_of(torch.arange(ids.shape[1], device=model.device)[None]), None, None)
     hidden = model._embeddings(ids)
     for layer in model._layers[:-1]:
-        hidden = model._forward_block(layer, hidden, now, 0)
+        hidden = model._forward_block(layer, hidden, state, 0)
     last = _Block(*(part[number - 1].squeeze(0) for part in model._heads)) if number else model._layers[-1]
-    return model._output(model._normed(model._forward_block(last, hidden, now, 0), model._norm))
+    return model._output(model._rms_norm(model._forward_block(last, hidden, state, 0), model._norm))
 
 
 def letter_tokenizer() -> Any:

@@ -65,7 +65,7 @@ class Adapters:
         return not self._known
 
     def add(self, info: CheckpointInfo) -> str:
-        """Load an adapter's tensors, unless they are there already, and return the name by which to put it on.
+        """Load an adapter's tensors, unless they are loaded, and return the name for ``put_on``.
 
         Raises ``CheckpointError`` where it does not fit the model.
         """
@@ -101,7 +101,7 @@ def _add_low_rank(pair: _LowRank, _module: Any, given: tuple[Any, ...], output: 
 
 
 def _load_low_ranks(info: CheckpointInfo, model: Any) -> list[_LowRank]:
-    """Return every pair with the module it is for, checked."""
+    """Return every low-rank pair with its module, checked."""
     import torch
 
     config = read_json(info.path / CONFIG, AdapterConfig)
@@ -163,7 +163,7 @@ def _linear_shape(module: Any) -> tuple[int, int]:
 
 
 def _targeted_modules(where: Path, config: AdapterConfig, modules: dict[str, Any]) -> set[str]:
-    """Return the modules that the config names, all of which must have tensors.
+    """Return the modules that the config names, which must all have tensors.
 
     None are named by a config that takes all linear modules, excludes some, or chooses layers.
     """
@@ -205,11 +205,13 @@ def check_peft(info: CheckpointInfo) -> None:
 
 
 def apply_peft_adapter(info: CheckpointInfo, base: LoadedModel) -> LoadedModel:
-    """Return the model that PEFT's ``AutoPeftModelForCausalLM`` makes of a base and an adapter; the base stays as is.
+    """Return a model with an adapter as PEFT applies it; the base stays as it is.
 
     ``base`` has the tokenizer of the adapter, if that has one: its added tokens get embeddings.
 
-    Raises ``CheckpointError`` where the adapter does not fit, or where loading it twice gives two models.
+    Raises:
+        CheckpointError: If the adapter does not fit, or loading it twice gives two models.
+
     """
     base_source = "none" if info.base is None else info.base.source
     again = f"its base is {base_source}; --eval-base-model names another"
@@ -250,8 +252,11 @@ def _config(folder: Path) -> Any:
 
 
 def _embedding_rows(info: CheckpointInfo, base: LoadedModel) -> int:
-    """Return the embeddings of the model that was trained: the base's; where the adapter has a tokenizer of its own,
-    those that it stores, else as many as that has tokens, if the base has fewer."""
+    """Return the number of embeddings of the model that was trained.
+
+    They are those of the base. Where the adapter has a tokenizer of its own, they are the embeddings that it stores,
+    else as many as its tokenizer has tokens, if the base has fewer.
+    """
     table = base.model.get_input_embeddings()
     rows = int(table.weight.shape[0])
     if info.tokenizer != info.path:
@@ -311,7 +316,7 @@ def _load_peft_model(
 
 
 def _unused_tensors(folder: Path, report: Any) -> list[str]:
-    """Return the tensors that PEFT leaves out, but for copies of those that it takes: it saves some under two names."""
+    """Return the tensors that PEFT leaves out, except copies of tensors that it uses under another name."""
     import torch
 
     unexpected = set(report.unexpected_keys)
@@ -343,7 +348,7 @@ def _logits(model: Any) -> torch.Tensor:
 
 
 def _notes(folder: Path, config: Any) -> list[str]:
-    """Return a note where the adapter has settings that this version of PEFT does not know, and leaves alone."""
+    """Return a note on settings of the adapter that this version of PEFT ignores."""
     settings = read_json(folder / CONFIG, AdapterConfig).model_extra or {}
     unknown = sorted(name for name, value in settings.items() if value and not hasattr(config, name))
     if not unknown:

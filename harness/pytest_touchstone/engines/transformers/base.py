@@ -106,7 +106,7 @@ class ModelEngine(Engine, Generic[Made]):
             self.adapters.put_on(self.adapter)
 
     def _goes_slowly(self, way: str, reason: str) -> None:
-        """Log that a slow way (``SLOW_WAYS``) has to be taken, each reason once; the run's report has its cost."""
+        """Record and log a slow way (``SLOW_WAYS``), each reason once; the run's report has its cost."""
         is_logged = reason in self._slow.values()
         self._slow[way] = reason
         if not is_logged:
@@ -115,8 +115,7 @@ class ModelEngine(Engine, Generic[Made]):
     def _company(
         self, inputs: Callable[[Sequence[TokenWork]], dict[str, Any]], ways: VerifiedKernels, *, causal: bool
     ) -> BatchingConstraint:
-        """Return the rows that may be computed together, found by a probe; the report says what it costs if not all
-        may.
+        """Probe which rows may be computed together; the report has the cost if not all may.
 
         Raises ``CheckpointError`` where the model is not what it should be (``IndependenceProbe``).
         """
@@ -164,7 +163,7 @@ _CALLS: Final = 2
 
 
 class PretokenizeQueue(Generic[Made]):
-    """Calls ``make`` with lists of requests; it returns one result per request, whatever else is in the list."""
+    """Prepares requests ahead in a thread; ``make`` returns one result per request of a list."""
 
     def __init__(self, make: Callable[[Sequence[Request]], list[Made]]) -> None:
         self._make = make
@@ -172,13 +171,13 @@ class PretokenizeQueue(Generic[Made]):
         self._begun: deque[tuple[dict[Request, int], Future[list[Made]]]] = deque(maxlen=_CALLS)
 
     def begin(self, requests: Sequence[Request]) -> None:
-        """Begin, and return at once; the results will be there when they are asked for."""
+        """Start preparing requests, and return at once."""
         numbers = {request: number for number, request in enumerate(dict.fromkeys(requests))}
         if numbers:
             self._begun.append((numbers, self._thread.submit(self._make, list(numbers))))
 
     def made(self, requests: Sequence[Request]) -> list[Made]:
-        """Return one result per request, in order; raises what ``make`` raises for these requests."""
+        """Return one result per request, in order; raise what ``make`` raises for these requests."""
         prepared: dict[Request, Made] = {}
         missing = dict.fromkeys(requests)
         for numbers, future in self._begun:

@@ -63,12 +63,20 @@ class Side(NamedTuple):
 
 @dataclass(slots=True)
 class Divergences:
-    """A value for each token of the texts, in any order.
+    """The divergence at each token of the texts, in any order.
 
-    ``documents`` and ``windows`` are the numbers of its text and of its sequence, ``kl`` is the divergence (nats),
-    ``same_top`` whether both models have the same most probable token; ``reference`` and ``candidate`` are the token's
-    log-probabilities (nats). ``dtypes`` are the types that the models computed in; ``vocabulary`` counts the tokens
-    compared, ``left_out`` those that only one model has, which are no tokens of any text here.
+    Attributes:
+        documents: The index of the text of each token.
+        windows: The index of the sequence of each token.
+        kl: The divergence (nats).
+        same_top: Whether both models have the same most probable token.
+        reference: The token's log-probability (nats) in the reference.
+        candidate: The token's log-probability (nats) in the candidate.
+        dtypes: The types that reference and candidate compute in.
+        notes: The notes of both engines.
+        vocabulary: The number of tokens compared.
+        left_out: The number of tokens that only one model has; they are in no text here.
+
     """
 
     documents: list[int] = field(default_factory=list)
@@ -84,10 +92,12 @@ class Divergences:
 
 
 def divergences(texts: Sequence[str], reference: Side, candidate: Side) -> Divergences:
-    """Return the divergences of the candidate at every token of the texts; of a served one the lower bounds.
+    """Return the divergences of a candidate at every token of the texts; lower bounds for a served one.
 
-    Raises ``CheckpointError`` where the tokenizers differ, before a model is loaded, where a checkpoint cannot be
-    loaded, or does not make a distribution of a text, and where a divergence is infinite.
+    Raises:
+        CheckpointError: If the tokenizers differ (checked before a model is loaded), a checkpoint cannot be loaded, a
+            model makes no distribution of a text, or a divergence is infinite.
+
     """
     if not candidate.info.served:  # whose tokens have been checked by asking for them
         _check_tokenizers(texts, reference.info, candidate.info)
@@ -126,7 +136,7 @@ def _dtype(engine: Engine) -> str:
 
 
 def _check_tokenizers(texts: Sequence[str], reference: CheckpointInfo, candidate: CheckpointInfo) -> None:
-    """Raise ``CheckpointError`` unless texts are the same tokens to both, and the tokens the same text."""
+    """Raise ``CheckpointError`` unless both tokenizers agree on the texts and on shared tokens."""
     tokenizers = [_tokenizer(info) for info in (reference, candidate)]
     tokens, candidate_tokens = (
         {token_id: token for token, token_id in tokenizer.get_vocab().items()} for tokenizer in tokenizers
@@ -167,10 +177,14 @@ def _tokenizer(info: CheckpointInfo) -> Any:
 def _reference_logits(
     first: CausalEngine, parts: Sequence[Sequence[TokenWork]], kept: ExitStack
 ) -> Iterator[torch.Tensor]:
-    """Return the logits of each batch: computed when they are asked for, beside the other model, where there is room
-    for it; else computed now, and read from a file. Then the engine is closed.
+    """Return an iterator of each batch's logits.
 
-    Raises ``CheckpointError`` where there is no room for the file either.
+    They are computed on demand where there is memory for both models. Else they are computed now and read from a file,
+    and the engine is closed.
+
+    Raises:
+        CheckpointError: If there is no room for the file either.
+
     """
     model, rows = first.loaded.model, first.budget.vocabulary
     free = free_memory(model.device)
@@ -259,10 +273,13 @@ def _add_bounds(
                 "it serves another model"
             )
         p = row.cpu().double().log_softmax(-1)
-        mine = p[list(logprobs)]
-        theirs = torch.tensor(list(logprobs.values()), dtype=torch.float64)
-        rest = [max(_LEAST_REST, 1 - float(side.exp().sum())) for side in (mine, theirs)]
-        bound = float((mine.exp() * (mine - theirs)).sum()) + rest[0] * math.log(rest[0] / rest[1])
+        reference_logprobs = p[list(logprobs)]
+        candidate_logprobs = torch.tensor(list(logprobs.values()), dtype=torch.float64)
+        p_rest, q_rest = (
+            max(_LEAST_REST, 1 - float(side.exp().sum())) for side in (reference_logprobs, candidate_logprobs)
+        )
+        bound = float((reference_logprobs.exp() * (reference_logprobs - candidate_logprobs)).sum())
+        bound += p_rest * math.log(p_rest / q_rest)
         totals.kl.append(max(0.0, bound))
         totals.reference.append(float(p[target]))
         totals.candidate.append(logprobs[target])

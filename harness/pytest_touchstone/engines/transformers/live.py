@@ -124,7 +124,7 @@ class LiveModel(ExitStack[bool | None]):
         return str(self._model.dtype).removeprefix("torch.")
 
     def fingerprint(self) -> str:
-        """Return the identity of what the model computes with now; each of its numbers is read, by several threads."""
+        """Return the fingerprint of the model's current weights, which are all read, by several threads."""
         state = _saved_tensors(self._model)
         tensors = {
             name: Tensor(entry["dtype"], tuple(entry["shape"]), Path(name), 0, 0)
@@ -174,7 +174,7 @@ class LiveModel(ExitStack[bool | None]):
 
 
 def unwrap(model: Any) -> Any:
-    """Return the model itself, of one that is compiled or replicated.
+    """Return the model inside wrappers of ``torch.compile`` and data parallelism.
 
     Raises ``CheckpointError`` for a model that is not here, or not wholly, and for what is no model of Transformers.
     """
@@ -228,8 +228,10 @@ def _without_peft(model: Any) -> tuple[Any, dict[str, Any]]:
 
 
 def is_plain(model: Any) -> bool:
-    """Return whether the model computes as one that is loaded: layers of Transformers and torch alone, without hooks
-    and functions of their own. Then what a probe has admitted of such a model holds, and need not be tried again."""
+    """Return whether the model is unmodified: modules of Transformers and torch only, without hooks.
+
+    What an earlier probe verified of such a model holds, and is not probed again.
+    """
     return all(
         type(module).__module__.startswith(("torch.", "transformers."))
         and not (module._forward_hooks or module._forward_pre_hooks)
@@ -287,8 +289,7 @@ def hash_tensor(tensor: torch.Tensor) -> str:
 
 
 class FirstProcess:
-    """What the first process of a distributed training finds, for all of them; the others wait for it as long as it
-    takes."""
+    """Broadcasts results of the first process of a distributed training; the others wait without limit."""
 
     def __init__(self) -> None:
         """Called by all of them."""
@@ -316,10 +317,7 @@ class FirstProcess:
 
 @contextmanager
 def at_rest(model: Any) -> Iterator[None]:
-    """Keep the model in evaluation mode within the block, as its own code computes in its own number type.
-
-    Nothing of it is compiled then, nor under ``autocast``.
-    """
+    """Put the model into evaluation mode within the block, uncompiled and without ``autocast``."""
     import numpy as np
     import torch
 

@@ -163,7 +163,7 @@ def _load(
 
 
 def _finish_quantized(info: CheckpointInfo, model: Any, quantization: dict[str, Any], dtype: Any) -> None:
-    """Make a quantized model what it is after its first pass, which may decompress weights by a hook of the model.
+    """Run a first pass of a quantized model, since a hook may decompress its weights then.
 
     A model that Transformers dequantizes on load may have weights of several types, which it cannot multiply: where
     float32 is asked for, all become that, which changes no number. Raises ``CheckpointError`` where the pass fails.
@@ -216,8 +216,10 @@ def _load_tokenizer(
 
 @contextmanager
 def one_line_errors(what: str, remedy: str, missing: str = "install what is missing") -> Iterator[None]:
-    """Turn any exception within the block into a ``CheckpointError`` of one line; ``missing`` is the remedy where a
-    package is."""
+    """Turn exceptions within the block into a one-line ``CheckpointError``.
+
+    ``missing`` is the remedy for a missing package, ``remedy`` that for all else.
+    """
     try:
         yield
     except (CheckpointError, KeyboardInterrupt, SystemExit):
@@ -240,7 +242,7 @@ def one_line_errors(what: str, remedy: str, missing: str = "install what is miss
 
 @contextmanager
 def explain_unknown_rope(info: CheckpointInfo, config: Any) -> Iterator[None]:
-    """Raise ``CheckpointError`` that names the config's ``rope_type`` where the block fails for not knowing it."""
+    """Raise a ``CheckpointError`` that names the config's ``rope_type`` where the block does not know it."""
     try:
         yield
     except KeyError as error:
@@ -304,7 +306,7 @@ def _is_gguf(info: CheckpointInfo) -> bool:
 
 
 def _source(info: CheckpointInfo) -> tuple[Path, dict[str, Any]]:
-    """Return the folder that transformers is to read, and the options; a GGUF file is named in the options."""
+    """Return the folder and the options for transformers; a GGUF file is named in the options."""
     how = {"local_files_only": True, "trust_remote_code": info.trust_remote_code}
     if _is_gguf(info):
         return info.path.parent, {**how, "gguf_file": info.path.name}
@@ -312,7 +314,7 @@ def _source(info: CheckpointInfo) -> tuple[Path, dict[str, Any]]:
 
 
 def _weights_only_format(info: CheckpointInfo) -> WeightsOnlyFormat | None:
-    """Return the format of a checkpoint that has tensors alone; None for any other, which transformers reads itself."""
+    """Return the format of a checkpoint that holds tensors alone; None for one that transformers reads."""
     form = format_of(info)
     return form if isinstance(form, WeightsOnlyFormat) else None
 

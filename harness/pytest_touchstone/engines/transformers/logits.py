@@ -41,7 +41,7 @@ class SelectiveLogits:
 
     @property
     def gathers(self) -> bool:
-        """Return whether only the needed logits are computed; if False, all are, and the needed ones are picked."""
+        """Whether only the needed logits are computed; else all are computed, and the needed ones picked."""
         return self._hook is not None
 
     def logits(
@@ -54,7 +54,7 @@ class SelectiveLogits:
     def logits_at(
         self, inputs: dict[str, torch.Tensor], where: tuple[torch.Tensor, torch.Tensor]
     ) -> torch.Tensor:
-        """Return the same for rows and positions that are on the device already."""
+        """Return float32 logits [N, vocabulary] at rows and positions [N] that are on the device."""
         import torch
 
         with torch.inference_mode():
@@ -67,7 +67,7 @@ class SelectiveLogits:
         return logits
 
     def verify(self, inputs: dict[str, torch.Tensor]) -> str | None:
-        """Compare both ways on a probe batch of at least two rows, and stop gathering where they differ.
+        """Compare selected logits with the full ones on a probe of at least two rows; if they differ, compute all.
 
         Return None where they agree, else the difference.
         """
@@ -154,7 +154,7 @@ class TargetScores:
 
 
 def _log_sums(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return what ``logsumexp`` returns for logits [N, vocabulary], and where the largest of each row is.
+    """Return the log-sum-exp and the argmax of each row of logits [N, vocabulary].
 
     On a CPU without kernels, a few rows at a time, which stay in a core's cache, and take no second memory of the same
     size.
@@ -177,5 +177,5 @@ def _log_sums(logits: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def read_targets(
     logits: torch.Tensor, rows: Sequence[int], targets: Sequence[int]
 ) -> list[tuple[float, bool]]:
-    """Return the same at once."""
+    """Return for each target its log-probability, and whether it is the most probable token."""
     return TargetScores(logits, *all_to_device([list(rows), list(targets)], logits.device)).read()

@@ -42,7 +42,7 @@ class MaskedText:
 
 @dataclass(frozen=True, slots=True)
 class PlainText:
-    """Token ids of a text without a mask, and without special tokens; each token is masked in turn."""
+    """Token ids of a text without mask and special tokens; each token is masked in turn."""
 
     ids: tuple[int, ...]
     room: int
@@ -125,8 +125,7 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         return [number for number, text in texts if not isinstance(text, Refusal) and text.truncated]
 
     def _tokenize_all(self, requests: Sequence[Request]) -> list[MaskedText | PlainText | Refusal]:
-        """Return the texts with the checkpoint's own mask token, each cut around it to the length that fits; those
-        without a mask as they are."""
+        """Return the tokenized texts, with masks replaced by the mask token; a text with a mask is cut around it."""
         tokenizer = self.loaded.tokenizer
         mask, token = tokenizer.mask_token_id, tokenizer.mask_token
         texts = [
@@ -157,7 +156,7 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
     def _cut(
         self, request: FillMask | PseudoLoglikelihood, ids: list[int], mask: int
     ) -> MaskedText | PlainText | Refusal:
-        """Return a text's tokens: around its mask as many as fit, or all, each of which is to be masked."""
+        """Return the tokens of a text: those around its mask that fit, or all where each is masked in turn."""
         fills = isinstance(request, FillMask)
         if fills and (masks := ids.count(mask)) != 1:
             return Refusal(f"the text has {masks} masks; exactly one {MASK} can be filled")
@@ -251,8 +250,7 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         self.work_done.distinct += tokens
 
     def _inputs(self, texts: Sequence[tuple[int, ...]]) -> dict[str, Any]:
-        """Return input ids and attention mask [rows, longest], padded on the right with the model's own padding
-        token.
+        """Return input ids and attention mask [rows, longest], padded on the right with the model's padding token.
 
         RoBERTa and its kin number positions by the place of the padding token, so no other token will do.
         """
@@ -262,7 +260,7 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
 
 
 def window_around(position: int, length: int, room: int) -> tuple[int, int]:
-    """Return the start and end of the ``room`` tokens (or all) nearest to ``position``, which is always among them.
+    """Return the start and end of the ``room`` tokens nearest to ``position``, which is among them.
 
     The tokens farthest from the position are cut off first, on a tie from the right.
     """

@@ -57,7 +57,7 @@ def load_weights(info: CheckpointInfo, settings: ModelSettings) -> LoadedModel:
 
 
 def load_fused(info: CheckpointInfo, settings: ModelSettings) -> LoadedModel:
-    """Load the same; the model's layers and steps are fused for speed, and on a CPU its weights packed.
+    """Load a checkpoint; fuse its layers and steps, and on a CPU pack its weights.
 
     Weights that there is no memory to pack stay as they are, and a note says so. A quantized model is left alone: its
     layers may have tensors or functions of another library, or round activations, by which other roundings grow.

@@ -135,7 +135,7 @@ def windows(tokens: Sequence[int], start: int, seq_len: int) -> Iterator[TokenWo
 def _plan_pair(
     tokenizer: TextTokenizer, context: str, continuation: str, seq_len: int
 ) -> ScoringPlan | Refusal:
-    """Cut from the left so that context and continuation together are one token longer than the model takes.
+    """Return the work for context and continuation, truncated on the left to one token more than the model takes.
 
     The last token is only predicted, never fed; hence the one more.
     """
@@ -168,7 +168,7 @@ class ChatMode:
     system: str | None = None
 
     def fault(self, chat: bool) -> str | None:
-        """Return why a question cannot be asked in a form, through the chat template or not; None where it can."""
+        """Return why a question cannot be asked through the chat template, or without it; None where it can."""
         if chat or not (self.only_chat or self.system is not None):
             return None
         if self.only_chat:
@@ -234,7 +234,7 @@ class Prompt:
         return len(self.tokens) + self.request.max_new_tokens
 
     def answer(self, outcomes: Sequence[Generated | None]) -> GenerateAnswer | Refusal:
-        """Return the answer, made of the different samples, in order."""
+        """Return the answer, made of the samples in order; a ``Refusal`` where a sample's logits hold NaN."""
         texts = [outcome for outcome in outcomes if outcome is not None]
         if len(texts) < len(outcomes):
             return Refusal(
@@ -275,7 +275,7 @@ def prepare(
 
 
 def apply_chat_mode(request: Generate, chat: bool, asking: ChatMode) -> Generate:
-    """Return the request with the stop sequences, the limit and the turns of the form in which it is asked.
+    """Return the request with the stop sequences, limit and turns of the chat or plain form.
 
     A limit that a person sets takes precedence over both; a system prompt stands before the request's own.
     """
@@ -315,9 +315,12 @@ class Acceptance:
         return tokens / self.passes if self.passes else 0.0
 
     def judge(self, proposals: Sequence[tuple[int, list[int]]], tokens: Sequence[int]) -> int:
-        """Compare the proposals of one text, each with its first place, with the text's tokens, to its end.
+        """Count which proposals of an ended text were right; return the tokens from passes with proposals.
 
-        Return how many of these came from passes with proposals.
+        Args:
+            proposals: The index of the first proposed token in the text, and the proposed tokens, of each pass.
+            tokens: The tokens of the text.
+
         """
         came = 0
         for start, proposed in proposals:
@@ -333,7 +336,7 @@ class Acceptance:
         return came
 
     def counts(self) -> dict[str, Any]:
-        """Return plain counts, to be added up over processes, by length from 1 and by head from 1.
+        """Return the counts by length and by head, both from 1, which can be added up over processes.
 
         With them go what they amount to: the mean length, and the share of each head's proposals that were right
         (None without any).
@@ -380,13 +383,20 @@ class WorkDone:
         self.slow[way].update(computed=computed, enough=enough)
 
     def passed(self, computed: int, unpadded: int, *, logits: int) -> None:
-        """Count a pass over so many tokens, of which ``unpadded`` are no padding, and the places of its logits."""
+        """Count a forward pass.
+
+        Args:
+            computed: The tokens of the pass, padding included.
+            unpadded: The tokens of the pass without padding.
+            logits: The number of positions at which logits are computed.
+
+        """
         self.computed += computed
         self.padded += computed - unpadded
         self.logits += logits
 
     def stepped(self, tokens: int) -> None:
-        """Count a pass that continued texts by so many tokens in all."""
+        """Count a pass that added ``tokens`` tokens to texts in all."""
         self.steps += 1
         self.generated += tokens
 

@@ -31,12 +31,12 @@ _MADV_DONTNEED: Final = 4
 
 
 def supports_paged_tensors(device: torch.device) -> bool:
-    """Return whether tensors of a device can lie in pages of their own, of which only those written to take memory."""
+    """Return whether tensors of a device can have pages of their own, which take memory once written to."""
     return is_open() and device.type == "cpu" and sys.platform == "linux"
 
 
 def paged_zeros(like: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
-    """Return zeros of the type of ``like``, in pages of their own where its device has them."""
+    """Return zeros of the type of ``like``, in pages of their own where its device supports that."""
     import torch
 
     size = torch.Size(shape).numel() * like.element_size()
@@ -54,7 +54,7 @@ def paged_zeros(like: torch.Tensor, shape: tuple[int, ...]) -> torch.Tensor:
 
 
 def release_rows(tensor: torch.Tensor, first: int) -> None:
-    """Make a dense tensor's rows from ``first`` on zeros, and return the pages of which nothing is left."""
+    """Zero a dense tensor's rows from ``first`` on, and return the pages that hold nothing else."""
     pages: mmap.mmap | None = getattr(tensor, _PAGES, None)
     if pages is None:
         tensor[first:] = 0
@@ -89,7 +89,7 @@ class GrowingHeap:
         self._watched = supports_paged_tensors(device)
 
     def trim(self) -> None:
-        """Return freed memory to Linux if this process has grown much since it was smallest, or since the last time."""
+        """Return freed memory to Linux if the process has grown much since the last time."""
         if not self._watched:
             return
         now = resident_bytes()
@@ -100,9 +100,9 @@ class GrowingHeap:
 
 
 class MappedFiles:
-    """The places of files in this process's memory, as they are when this is made; made once for many tensors.
+    """The address ranges of files mapped into this process, read once.
 
-    It is right for tensors that exist by then, as long as they exist.
+    Valid for tensors that exist when this is made, as long as they exist.
     """
 
     def __init__(self) -> None:
@@ -116,12 +116,12 @@ class MappedFiles:
                 self._places.append((int(begin, 16), int(end, 16)))
 
     def hold(self, tensor: torch.Tensor) -> bool:
-        """Return whether a tensor's memory is that of a file."""
+        """Return whether a tensor's memory is a mapped file."""
         address = tensor.data_ptr()
         return any(begin <= address < end for begin, end in self._places)
 
     def let_go(self, tensor: torch.Tensor) -> None:
-        """Do as ``release_pages`` with a tensor whose memory is that of a file, and nothing with another."""
+        """Release the pages of a tensor whose memory is a mapped file; do nothing for another."""
         if self.hold(tensor):
             release_pages(tensor)
 

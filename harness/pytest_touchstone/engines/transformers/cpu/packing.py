@@ -258,7 +258,7 @@ class UpcastKernels:
 
 @functools.cache
 def _shape_placeholder(shape: tuple[int, int]) -> torch.Tensor:
-    """Return what stands for a plain weight of which only the shape is read: one number, however large the shape."""
+    """Return a placeholder for a plain weight of which MKL reads the shape only: one number, expanded."""
     import torch
 
     with torch.inference_mode(False):
@@ -266,9 +266,10 @@ def _shape_placeholder(shape: tuple[int, int]) -> torch.Tensor:
 
 
 def libraries_for(dtype: torch.dtype, *, wide: bool) -> tuple[Callable[[], PackedMatmul], ...]:
-    """Return what makes the products to try with weights of a type, the fastest first; ``wide``: in float32.
+    """Return the factories of packed products to try for a type of weights, the fastest first.
 
-    None for float16 by itself: no processor that multiplies it has been seen.
+    ``wide``: the products are computed in float32. None for float16 by itself: no processor that multiplies it has been
+    seen.
     """
     if not wide and str(dtype) == "torch.float16":
         return ()
@@ -284,7 +285,7 @@ def libraries_for(dtype: torch.dtype, *, wide: bool) -> tuple[Callable[[], Packe
 
 
 def library_for_steps(dtype: torch.dtype, *, wide: bool) -> Callable[[], PackedMatmul]:
-    """Return what makes the products of few rows of a type that are the fastest, where they can be used."""
+    """Return the factory of the products that are fastest for few rows, where they can be used."""
     if not wide:
         return BFloat16Kernels if str(dtype) == "torch.bfloat16" else Native
     if keeps_narrow():
@@ -301,7 +302,7 @@ def keeps_narrow() -> bool:
 
 
 def keep_few_kernels() -> None:
-    """Bound the memory of oneDNN's kernels; no effect once one has been made, or where the user has said how many."""
+    """Bound the memory of oneDNN's kernels, unless one exists already or the user has set the bound."""
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(_KERNELS))
 
 
@@ -332,7 +333,7 @@ class Packer:
 
 
 def pack_for_steps(model: Any) -> int:
-    """Pack a model's packed layers again where products of few rows have a faster library; return how many have it.
+    """Repack layers whose products of few rows have a faster library; return how many layers use it.
 
     Products of many rows take a few percent longer then.
     """
@@ -342,7 +343,7 @@ def pack_for_steps(model: Any) -> int:
 
 
 def has_room_to_pack(model: Any, *, least: int = LEAST, processes: int = 1) -> bool:
-    """Return whether there is memory to pack a model's layers, in each of so many processes.
+    """Return whether there is memory to pack a model's layers in each of ``processes`` processes.
 
     It is wanting only where weights are packed as float32 numbers.
     """
@@ -359,7 +360,7 @@ def has_room_to_pack(model: Any, *, least: int = LEAST, processes: int = 1) -> b
 
 
 def _layers(model: Any, least: int) -> list[torch.nn.Linear]:
-    """Return the layers that compute as their class does, with weights that can be packed."""
+    """Return the linear layers without forward of their own, whose weights can be packed."""
     import torch
 
     return [
@@ -373,7 +374,7 @@ def _layers(model: Any, least: int) -> list[torch.nn.Linear]:
 
 
 def _pack(layer: Any, files: MappedFiles, tried: PackingChecks, *, shared: bool) -> bool:
-    """Pack a layer, if that gives the same products, and if there is room where the plain weight has to stay."""
+    """Pack a layer if its products stay the same, and if memory allows where the plain weight has to stay."""
     import torch
 
     plain = layer.weight.detach()
@@ -404,7 +405,7 @@ def _pack(layer: Any, files: MappedFiles, tried: PackingChecks, *, shared: bool)
 
 
 def _pack_again(layer: Any, tried: PackingChecks) -> bool:
-    """Pack a packed layer for products of few rows, if these are the same; return whether it is packed so."""
+    """Repack a layer for products of few rows if they stay the same; return whether it is packed so."""
     import torch
 
     before, old = layer.kernels, layer._parameters[PACKED]
@@ -426,16 +427,16 @@ def _pack_again(layer: Any, tried: PackingChecks) -> bool:
 
 
 class PackingChecks:
-    """Trials of a model's layers: one per library, shape and layout, since layers of a kind are packed alike.
+    """Checks of packed products, one per library, shape and layout, since such layers are packed alike.
 
-    A weight that holds a number that is not finite is tried by itself: not every library's products keep those.
+    A weight that holds a number that is not finite is checked by itself: not every library's products keep those.
     """
 
     def __init__(self) -> None:
         self._right: set[tuple[object, ...]] = set()
 
     def same(self, plain: torch.Tensor, packed: torch.Tensor, kernels: PackedMatmul) -> bool:
-        """Return whether both weights give the same products."""
+        """Return whether packed and plain weight give the same products."""
         library = type(kernels.library if isinstance(kernels, UpcastKernels) else kernels)
         kind = (library, plain.dtype, tuple(plain.shape), plain.stride(), plain.data_ptr() % _ALIGNED)
         if kind in self._right and math.isfinite(float(plain.sum())):
@@ -447,7 +448,7 @@ class PackingChecks:
 
 
 def _gives_same_products(plain: torch.Tensor, packed: torch.Tensor, kernels: PackedMatmul) -> bool:
-    """Return whether both weights give the same products with a few rows: float32 ones, where that is computed in."""
+    """Return whether packed and plain weight give the same products for a few rows, up to rounding."""
     import torch
 
     wide = isinstance(kernels, UpcastKernels)

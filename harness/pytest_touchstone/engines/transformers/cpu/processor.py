@@ -52,7 +52,7 @@ def is_open() -> bool:
 
 @functools.cache
 def mkl_is_faster() -> bool:
-    """Return whether products of float32 numbers by MKL, and attention that uses them, are faster than by oneDNN.
+    """Return whether MKL's float32 products, and attention by them, are faster than oneDNN's.
 
     They are on Intel's processors (docs/performance.md). On AMD's, oneDNN is.
     """
@@ -64,13 +64,12 @@ def mkl_is_faster() -> bool:
 
 
 def instructions() -> set[str]:
-    """Return the names of the instructions that a processor has beyond the common ones; none where Linux does not say
-    so."""
+    """Return the names of the processor's instruction sets, as Linux lists them; none on other systems."""
     return set(_describe("flags").split())
 
 
 def _describe(name: str) -> str:
-    """Return what the processor's description has under a name, nothing where it has none."""
+    """Return the first value of a name in Linux's description of the processor; empty if there is none."""
     try:
         lines = DESCRIPTION.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -85,7 +84,7 @@ def computes_in_float32(dtype: torch.dtype, device: torch.device) -> bool:
 
 @functools.cache
 def multiplies(dtype: str) -> bool:
-    """Return whether this machine's processor has products of numbers of a type, by the type's name in torch.
+    """Return whether the processor multiplies numbers of a type, given by its name in torch.
 
     True as well where it is not known: for other processors than x86.
     """
@@ -108,7 +107,7 @@ def stored_type(dtype: torch.dtype, device: torch.device) -> torch.dtype:
 
 
 def upcast_once(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor in float32 where its own type is computed in that; its copy is made once, and kept with it."""
+    """Return a tensor in float32 where its type is computed in that; the copy is attached to the tensor."""
     if not computes_in_float32(tensor.dtype, tensor.device):
         return tensor
     wide: torch.Tensor | None = getattr(tensor, _WIDE, None)
@@ -185,8 +184,7 @@ def in_float32() -> Iterator[None]:
 
 
 def _upcast(value: Any) -> Any:
-    """Return a tensor or type of half precision as float32, also within lists and the like; anything else as it
-    is."""
+    """Return half-precision tensors and types as float32, also within lists and dicts; others unchanged."""
     import torch
 
     if isinstance(value, torch.Tensor):
@@ -201,7 +199,7 @@ def _upcast(value: Any) -> Any:
 
 
 def _is_large_linear(hidden: Any = None, weight: Any = None, _bias: Any = None, **more: Any) -> bool:
-    """Return whether these are the arguments of a linear layer with a large weight in half precision."""
+    """Return whether the arguments are those of a linear layer with a large half-precision weight."""
     import torch
 
     plain = type(weight) in (torch.Tensor, torch.nn.Parameter) and isinstance(hidden, torch.Tensor)
@@ -211,7 +209,7 @@ def _is_large_linear(hidden: Any = None, weight: Any = None, _bias: Any = None, 
 def _linear_by_blocks(
     hidden: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
-    """Return the layer's outputs [..., rows of the weight], computed some rows at a time."""
+    """Return the layer's outputs [..., rows of the weight], converting a block of the weight at a time."""
     import torch
 
     rows = max(1, _BLOCK // weight.shape[1])
@@ -237,7 +235,7 @@ _AT_ONCE: Final = 384
 
 
 def attends_by_operation(asked: torch.Tensor) -> bool:
-    """Return whether torch's operation for a CPU attends better than two products where there is no prefix.
+    """Return whether torch's CPU attention is better than two products, where there is no prefix.
 
     It is faster on Intel's processors. The scores of a product in bfloat16 would be rounded to bfloat16.
     """
@@ -268,10 +266,10 @@ def attend_all(
 def _attend_by_onednn(
     asked: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, scale: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the same by products, of so few queries at once that their scores stay in a core's cache.
+    """Attend by oneDNN's products, for as many queries at once as keep the scores in a core's cache.
 
     Scores are computed in float32. In bfloat16 their exponentials are rounded before they meet the values, as in
-    torch's operation, where the processor has products for that.
+    torch's operation, where the processor has products for that. Returns values and log-sum-exps like ``attend_all``.
     """
     import torch
 
@@ -295,7 +293,7 @@ def _attend_by_onednn(
 
 @functools.cache
 def _products_are_right(dtype: torch.dtype) -> bool:
-    """Return whether oneDNN is there and gives what torch's operation does with such numbers, by a trial."""
+    """Return whether oneDNN's products give what torch's attention gives for such numbers."""
     import torch
 
     kernels: Any = torch.backends.mkldnn  # torch has no types for it

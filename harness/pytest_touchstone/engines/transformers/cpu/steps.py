@@ -74,10 +74,17 @@ class StepKernels:
         caches: Sequence[Any],
         masks: Sequence[Sequence[torch.Tensor]],
     ) -> bool:
-        """Make of embedded tokens [rows, tokens, hidden] what the last layer gives, in place.
+        """Compute all layers in place, from embedded tokens to the last hidden states.
 
-        ``turn`` has cosines and sines [rows, tokens, width], ``masks`` those of each layer, one for each cache [rows,
-        1, tokens, keys]. Return False, with nothing changed, where the kernels do not compute such a step.
+        Args:
+            states: Hidden states [rows, tokens, hidden].
+            turn: Cosines and sines [rows, tokens, width] of the rotary embeddings.
+            caches: The slot caches, in the order of the rows.
+            masks: For each layer the masks [rows, 1, tokens, keys] of all caches.
+
+        Returns:
+            False, with nothing changed, where the kernels do not support such a step.
+
         """
         import torch
 
@@ -130,7 +137,7 @@ class StepKernels:
         return True
 
     def _entry(self, layer: Any) -> Any:
-        """Return what the kernels know of a layer."""
+        """Return a layer's weights as the kernels' structure."""
         norms, of_heads = _norms(layer), layer.head_norms
         pointers: list[int | None] = [self._read(norm.weight) for norm in norms]
         for linear in _linears(layer):
@@ -143,12 +150,12 @@ class StepKernels:
         return _Layer(*pointers, *(norm.variance_epsilon for norm in norms), layer.self_attn.scaling, eps)
 
     def _read(self, numbers: torch.Tensor) -> int:
-        """Return where numbers are, as float32 ones."""
+        """Return the address of numbers as float32."""
         self._kept.append(numbers.detach().float())
         return self._kept[-1].data_ptr()
 
     def _places_in(self, caches: Sequence[Any], like: torch.Tensor) -> Any | None:
-        """Return where keys and values of all layers and caches are; None where they are laid out in another way."""
+        """Return the addresses of keys and values of all layers and caches; None for an unsupported layout."""
         shape = len(self._layers), self._heads, self._width
         for cache in caches:
             cache.make_buffers(*shape, like)
@@ -176,8 +183,10 @@ class StepKernels:
 
 
 def _has_same_layout(parts: Sequence[torch.Tensor], first: Sequence[torch.Tensor]) -> bool:
-    """Return whether keys and values of a layer [rows, heads, tokens, width] are numbers that the kernels read, with
-    dense tokens, and laid out as those of the first layer."""
+    """Return whether keys and values [rows, heads, tokens, width] are laid out as the kernels expect.
+
+    Tokens are dense, and strides are those of the first layer.
+    """
     return all(
         str(tensor.dtype) in ("torch.float32", "torch.bfloat16")
         and tensor.device.type == "cpu"
@@ -189,7 +198,7 @@ def _has_same_layout(parts: Sequence[torch.Tensor], first: Sequence[torch.Tensor
 
 
 def _fits_cache(mask: torch.Tensor, cache: Any, tokens: int) -> bool:
-    """Return whether a mask is for the own keys of a cache, and dense."""
+    """Return whether a mask is dense, and covers the keys in the slots of a cache."""
     rows, _, length, keys = mask.shape
     dense = mask.stride(3) == 1 and (rows == 1 or mask.stride(0) == length * mask.stride(2))
     return (
@@ -200,7 +209,7 @@ def _fits_cache(mask: torch.Tensor, cache: Any, tokens: int) -> bool:
 
 
 def _is_supported(layer: Any) -> bool:
-    """Return whether a fused layer's norms and heads are those that the kernels compute."""
+    """Return whether the kernels can compute a fused layer's norms and heads."""
     attention = layer.self_attn
     products = _linears(layer)
     norms = *_norms(layer), *layer.head_norms
@@ -226,7 +235,7 @@ def _linears(layer: Any) -> tuple[Any, Any, Any, Any]:
 
 
 def _weights_of(layer: Any) -> list[tuple[dict[str, Any], str, torch.Tensor]]:
-    """Return a layer's weights, and where each is found, so that another one in its place is seen."""
+    """Return a layer's weights and the tables that hold them, so that a replaced weight is noticed."""
     norms = *_norms(layer), *layer.head_norms
     owners = [(linear, name) for linear in _linears(layer) for name in (PACKED, "bias")] + [
         (norm, "weight") for norm in norms
