@@ -265,21 +265,18 @@ def _add_bounds(
 
     totals.vocabulary = expected.shape[1]
     targets = [target for work in works for target in work.targets]
-    places = [logprobs for rows in served for logprobs in rows]
-    for row, target, logprobs in zip(expected, targets, places, strict=True):
+    top_logprobs = [logprobs for rows in served for logprobs in rows]
+    for row, target, logprobs in zip(expected, targets, top_logprobs, strict=True):
         if max(logprobs) >= totals.vocabulary:
             raise CheckpointError(
                 f"the server knows a token {max(logprobs)}, and the reference {totals.vocabulary:,} tokens: "
                 "it serves another model"
             )
         p = row.cpu().double().log_softmax(-1)
-        reference_logprobs = p[list(logprobs)]
-        candidate_logprobs = torch.tensor(list(logprobs.values()), dtype=torch.float64)
-        p_rest, q_rest = (
-            max(_LEAST_REST, 1 - float(side.exp().sum())) for side in (reference_logprobs, candidate_logprobs)
-        )
-        bound = float((reference_logprobs.exp() * (reference_logprobs - candidate_logprobs)).sum())
-        bound += p_rest * math.log(p_rest / q_rest)
+        p_top = p[list(logprobs)]
+        q_top = torch.tensor(list(logprobs.values()), dtype=torch.float64)
+        p_rest, q_rest = (max(_LEAST_REST, 1 - float(side.exp().sum())) for side in (p_top, q_top))
+        bound = float((p_top.exp() * (p_top - q_top)).sum()) + p_rest * math.log(p_rest / q_rest)
         totals.kl.append(max(0.0, bound))
         totals.reference.append(float(p[target]))
         totals.candidate.append(logprobs[target])
