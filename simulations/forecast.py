@@ -28,7 +28,7 @@ from pytest_touchstone.statistics.comparison import LEVEL
 from pytest_touchstone.statistics.curves import FORECAST_LEAST, Forecast, forecast
 from pytest_touchstone.statistics.intervals import t_quantile
 from pytest_touchstone.study.curves import curves_of
-from pytest_touchstone.study.reading import study_of
+from pytest_touchstone.study.reading import load_study
 
 ERROR: Final = 0.007
 Rule: TypeAlias = Callable[[Sequence[float], Sequence[float], float], Forecast | None]
@@ -119,9 +119,12 @@ def all_of(places: Sequence[float], values: Sequence[float]) -> list[Wanted]:
 
 def of_tables(tables: Sequence[str]) -> dict[str, list[Wanted]]:
     """What the curves of these tables or runs give."""
-    study = study_of(tables, output=Path())
+    study = load_study(tables, output=Path())
     curves = [
-        ([float(one.series.place(point) or 0) for point in one.points], [value.value for value in one.values])
+        (
+            [float(one.series.position(point) or 0) for point in one.points],
+            [value.value for value in one.values],
+        )
         for one in curves_of(study)
         if len(one.points) > FORECAST_LEAST
     ]

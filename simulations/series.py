@@ -34,7 +34,7 @@ from pytest_touchstone.results.store_entry import ItemScores
 from pytest_touchstone.study.curves import curves_of
 from pytest_touchstone.study.points import Study
 from pytest_touchstone.study.pool import MORE
-from pytest_touchstone.study.reading import TablesRead, make_study
+from pytest_touchstone.study.reading import LoadedTables, build_study
 from pytest_touchstone.study.series_comparison import SeriesComparison, compare_series
 from simulations.gate import choose
 
@@ -126,7 +126,7 @@ def study_of(right: Sequence[np.ndarray], totals: bool) -> Study:
     for place, rows in enumerate(right):
         for number, row in enumerate(rows, start=1):
             found.append(_candidate(f"s{place}", number, row.astype(float), totals))
-    return make_study(TablesRead((("simulated", ResultTable(tuple(found))),)))
+    return build_study(LoadedTables((("simulated", ResultTable(tuple(found))),)))
 
 
 def _candidate(series: str, number: int, scores: np.ndarray, totals: bool) -> CheckpointResults:

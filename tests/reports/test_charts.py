@@ -22,13 +22,13 @@ from pytest_touchstone.reports.charts import (
     ticks,
 )
 from pytest_touchstone.reports.plots import draw_bars, draw_curves, svg
-from pytest_touchstone.study.reading import study_of
+from pytest_touchstone.study.reading import load_study
 from tests.support.korean_table import row, write
 from tests.support.published import published
 
 
 def test_each_measure_is_a_chart_with_a_line_for_each_series(tmp_path: Path) -> None:
-    charts = line_charts(study_of([str(published(tmp_path))], output=tmp_path))
+    charts = line_charts(load_study([str(published(tmp_path))], output=tmp_path))
     assert [chart.title for chart in charts] == ["Real@1", "Real@5", "LAMBADA@1", "score"]
     real = charts[0]
     assert (real.axis, real.percent, real.limits) == ("epoch", True, True)
@@ -44,7 +44,7 @@ def test_each_measure_is_a_chart_with_a_line_for_each_series(tmp_path: Path) -> 
 
 
 def test_bars_are_by_benchmark_with_the_checkpoints_in_their_series(tmp_path: Path) -> None:
-    charts = bar_charts(study_of([str(published(tmp_path))], output=tmp_path))
+    charts = bar_charts(load_study([str(published(tmp_path))], output=tmp_path))
     coref = charts[0]
     assert [name for name, _ in coref.bars] == ["Real@1", "Real@5"]
     assert len(coref.groups) == 33
@@ -58,7 +58,7 @@ def test_bars_of_checkpoints_of_one_name_are_told_apart(tmp_path: Path, folder: 
         model = f"{training}/{folder}checkpoint_best.pt"
         content = {"model": model, "results": {"humaneval": {"pass@1": 0.2}}}
         (tmp_path / f"{training}_results.json").write_text(json.dumps(content), encoding="utf-8")
-    (chart,) = bar_charts(study_of([str(tmp_path)], output=tmp_path))
+    (chart,) = bar_charts(load_study([str(tmp_path)], output=tmp_path))
     assert chart.groups == tuple(f"{name}/{folder}checkpoint_best.pt" for name in ("base", "critic"))
     text = svg(draw_bars(chart))
     for group in chart.groups:
@@ -70,13 +70,13 @@ def test_bars_of_checkpoints_of_one_name_are_told_apart(tmp_path: Path, folder: 
 def test_every_pass_at_k_of_a_result_is_a_bar(tmp_path: Path) -> None:
     results = '{"model": "m", "results": {"humaneval": {"pass@10": 0.6, "pass@1": 0.2, "pass@5": 0.5, "samples": 164}}}'
     (tmp_path / "m_results.json").write_text(results, encoding="utf-8")
-    (chart,) = bar_charts(study_of([str(tmp_path / "m_results.json")], output=tmp_path))
+    (chart,) = bar_charts(load_study([str(tmp_path / "m_results.json")], output=tmp_path))
     assert [name for name, _ in chart.bars] == ["pass@1", "pass@5", "pass@10"]
 
 
 def test_a_checkpoint_without_a_measure_has_no_bar_and_no_dot(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", row(step=100), row(step=200, lambada="", score=""), row(step=300))
-    study = study_of([str(table)], output=tmp_path)
+    study = load_study([str(table)], output=tmp_path)
     (lambada,) = (chart for chart in line_charts(study) if chart.title == "LAMBADA@1")
     assert [dot.place for dot in lambada.lines[0].dots] == [1.0, 3.0]
     (bars,) = (chart for chart in bar_charts(study) if chart.key == "ko_lambada")
@@ -87,7 +87,7 @@ def test_of_very_many_checkpoints_bars_show_the_first_the_best_and_the_last_of_e
     tmp_path: Path,
 ) -> None:
     rows = [row("a", 100 * n, real1="0.7000" if n == 40 else "0.6000") for n in range(1, 71)]
-    (coref, *_) = bar_charts(study_of([str(write(tmp_path / "t.csv", *rows))], output=tmp_path))
+    (coref, *_) = bar_charts(load_study([str(write(tmp_path / "t.csv", *rows))], output=tmp_path))
     assert coref.groups == ("checkpoint-100", "checkpoint-4000", "checkpoint-7000")
     assert coref.title == "real_coref: first, best Real@1 and last of each series"
 

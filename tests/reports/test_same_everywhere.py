@@ -33,7 +33,7 @@ from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.summary import Summary, load_summary, results_csv, summary_json, wholes
 from pytest_touchstone.study.advice import advice
-from pytest_touchstone.study.reading import study_of
+from pytest_touchstone.study.reading import load_study
 from pytest_touchstone.study.sections import sections_of
 from tests.support import summaries
 from tests.support.runs import run
@@ -120,7 +120,7 @@ def test_values_and_the_best_checkpoint_are_the_same_in_every_form(drawn: Drawn)
 
 def hold_all_forms_together(output: Path, drawn: Drawn) -> None:
     summary = summary_of(output, drawn)
-    study = study_of(["one"], output=output)
+    study = load_study(["one"], output=output)
     texts = {
         "terminal": " ".join(render(summary, 200, False, details=True).split()),
         "Markdown": html.unescape(ci.markdown_page(summary)),
@@ -159,7 +159,7 @@ def hold_all_forms_together(output: Path, drawn: Drawn) -> None:
     for text in (texts["terminal"], texts["page"], words(study_page(study, sections_of(study)))):
         assert line in text
     assert line in " ".join(render_text(best_sections(study), width=80, color=False).split())
-    chosen = study.once(advice).checkpoint
+    chosen = study.compute_once(advice).checkpoint
     assert chosen is not None
     assert (chosen.point.name, {point.name for point in chosen.rivals}) == (best.checkpoint, set(best.rivals))
     dataclasses.replace(drawn, invalid=None).run(output, "next", "four-400", when=2000)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pytest_touchstone.statistics.power import binary_design, power_of_drop
 from pytest_touchstone.study.advice import NO_GAIN, PAIRED, advice
-from pytest_touchstone.study.reading import study_of
+from pytest_touchstone.study.reading import load_study
 from tests.support.compared import printed, ran
 from tests.support.entries import right
 from tests.support.known import known
@@ -81,14 +81,14 @@ def test_there_is_no_evidence_from_one_checkpoint_or_without_errors() -> None:
 def test_gains_are_those_of_series_that_are_known_to_have_begun_here() -> None:
     runs = answers([0.5, 0.7], 800, 8)
     candidates = [placed(ran("a/1", runs[0]), "a", 1.0), placed(ran("z/1", runs[1]), "z", 1.0)]
-    study = study_of_candidates(candidates, told={"z": {"from": "a/1"}})
+    study = study_of_candidates(candidates, declared={"z": {"from": "a/1"}})
     expected = advice(study).plan[0].expected
     assert expected.startswith("z reached +")
     assert expected.endswith("over its start, a/1: one training is no range")
 
 
 def test_of_the_published_rows_the_highest_is_advised_and_all_others_named_as_rivals(tmp_path: Path) -> None:
-    found = advice(study_of([str(published(tmp_path))], output=tmp_path))
+    found = advice(load_study([str(published(tmp_path))], output=tmp_path))
     chosen = known(found.checkpoint)
     assert (chosen.point.name, chosen.measure.label) == ("entity_ft/2048/checkpoint-1600", "score")
     assert len(chosen.rivals) == 32

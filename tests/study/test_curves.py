@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_touchstone.study.curves import DROP, KINDS, RISE, TREND, Curve, curves_of
 from pytest_touchstone.study.points import Study
 from pytest_touchstone.study.pool import MORE, NOT_MORE, UNTESTED
-from pytest_touchstone.study.reading import study_of
+from pytest_touchstone.study.reading import load_study
 from pytest_touchstone.study.series_comparison import compare_series
 from tests.support.known import known
 from tests.support.korean_table import row, write
@@ -24,11 +24,11 @@ from tests.support.studies import of_totals
 @pytest.fixture
 def study(tmp_path: Path) -> Study:
     """The published rows."""
-    return study_of([str(published(tmp_path))], output=tmp_path)
+    return load_study([str(published(tmp_path))], output=tmp_path)
 
 
 def curve(study: Study, measure: str, series: str) -> Curve:
-    found = study.once(curves_of)
+    found = study.compute_once(curves_of)
     return next(one for one in found if (one.measure.label, one.series.name) == (measure, series))
 
 
@@ -52,7 +52,7 @@ def test_the_published_drops_are_not_more_than_noise(study: Study, series: str, 
 
 
 def test_one_published_trend_of_twenty_is_more_than_noise(study: Study) -> None:
-    told = [one for one in study.once(curves_of) if one.tests[TREND].verdict == MORE]
+    told = [one for one in study.compute_once(curves_of) if one.tests[TREND].verdict == MORE]
     assert [(one.measure.label, one.series.name) for one in told] == [("Real@1", "combined/1536")]
 
 
@@ -68,13 +68,13 @@ def test_one_published_trend_of_twenty_is_more_than_noise(study: Study) -> None:
 )
 def test_a_curve_in_words(tmp_path: Path, values: tuple[str, ...], shape: str) -> None:
     rows = [row(step=100 * (place + 1), real1=value) for place, value in enumerate(values)]
-    found = study_of([str(write(tmp_path / "t.csv", *rows))], output=tmp_path)
+    found = load_study([str(write(tmp_path / "t.csv", *rows))], output=tmp_path)
     assert curve(found, "Real@1", "plain").shape == shape
 
 
 def test_a_large_drop_is_more_than_noise(tmp_path: Path) -> None:
     rows = [row(step=100 * (place + 1), real1=value) for place, value in enumerate(("0.5", "0.7", "0.5"))]
-    found = study_of([str(write(tmp_path / "t.csv", *rows))], output=tmp_path)
+    found = load_study([str(write(tmp_path / "t.csv", *rows))], output=tmp_path)
     assert curve(found, "Real@1", "plain").tests[DROP].verdict == MORE
 
 
@@ -85,7 +85,7 @@ def test_a_large_drop_and_a_jump_are_told_among_hundreds_of_curves() -> None:
     study = of_totals({"up and down": [0.5, 0.9, 0.5, 0.5], **level})
     told = [
         (one.series.name, name)
-        for one in study.once(curves_of)
+        for one in study.compute_once(curves_of)
         for name, test in one.tests.items()
         if test.verdict == MORE
     ]
@@ -94,7 +94,7 @@ def test_a_large_drop_and_a_jump_are_told_among_hundreds_of_curves() -> None:
 
 def test_without_numbers_of_items_nothing_is_tested_and_why_is_said(tmp_path: Path) -> None:
     rows = [row(step=100 * (place + 1), sizes=",") for place in range(3)]
-    found = curve(study_of([str(write(tmp_path / "t.csv", *rows))], output=tmp_path), "Real@1", "plain")
+    found = curve(load_study([str(write(tmp_path / "t.csv", *rows))], output=tmp_path), "Real@1", "plain")
     assert found.tests[TREND].value is None
     assert found.why == "the number of items is not known (--items real_coref=N gives it)"
 
@@ -113,12 +113,12 @@ def test_points_of_a_run_are_compared_by_the_items_that_they_share(tmp_path: Pat
     names = [f"checkpoint-{step}" for step in (100, 200, 300)]
     for seed, name in enumerate(names):
         run(tmp_path, name, name, seed=seed)
-    found = study_of([], output=tmp_path)
-    assert all(one.items for one in found.once(curves_of))
+    found = load_study([], output=tmp_path)
+    assert all(one.items for one in found.compute_once(curves_of))
 
 
 def test_beginnings_at_unequal_epochs_are_interpolated_or_not_compared(study: Study) -> None:
-    starts = study.once(compare_series)[0].starts
+    starts = study.compute_once(compare_series)[0].starts
     found = {tuple(series.name for series in one.series): one for one in starts}
     same = found["mlm_v2/1536", "mlm_v2/2048"]
     assert (same.epochs, same.how) == ((0.5,), "common")
@@ -130,8 +130,8 @@ def test_beginnings_at_unequal_epochs_are_interpolated_or_not_compared(study: St
 
 def test_a_series_that_ends_before_another_begins_is_not_compared_with_it(tmp_path: Path) -> None:
     rows = [row("a", 100), row("a", 200), row("b", 300), row("b", 400)]
-    found = study_of([str(write(tmp_path / "t.csv", *rows))], output=tmp_path)
-    (only,) = found.once(compare_series)[0].starts
+    found = load_study([str(write(tmp_path / "t.csv", *rows))], output=tmp_path)
+    (only,) = found.compute_once(compare_series)[0].starts
     assert (only.contrast, only.why) == (None, "their epochs do not overlap")
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from pytest_touchstone.document import Section
 from pytest_touchstone.study.points import Study
-from pytest_touchstone.study.reading import study_of
-from pytest_touchstone.study.sections import FINDINGS, render, study_facts, study_markdown
+from pytest_touchstone.study.reading import load_study
+from pytest_touchstone.study.sections import FINDINGS, render_study, study_facts, study_markdown
 from tests.support.published import published
 from tests.support.studies import answers, of_items, of_totals
 
@@ -19,7 +19,7 @@ KEYS = ["between", "forgetting", "noise", "matrix", "advice"]
 @pytest.fixture(name="sections", scope="module")
 def _sections(tmp_path_factory: pytest.TempPathFactory) -> tuple[Study, list[Section]]:
     folder = tmp_path_factory.mktemp("published")
-    study = study_of([str(published(folder))], output=folder)
+    study = load_study([str(published(folder))], output=folder)
     return study, finding_sections(study)
 
 
@@ -28,13 +28,13 @@ def finding_sections(study: Study) -> list[Section]:
 
 
 def shown(study: Study) -> str:
-    return render(finding_sections(study), width=80, color=False)
+    return render_study(finding_sections(study), width=80, color=False)
 
 
 def test_the_published_rows_fit_80_columns_and_no_name_is_broken(
     sections: tuple[Study, list[Section]],
 ) -> None:
-    text = render(sections[1], width=80, color=False)
+    text = render_study(sections[1], width=80, color=False)
     assert max(map(len, text.splitlines())) <= 80
     assert "mlm_v2      Real@1     66.04 %  65.31 %  -0.73  [-4.17, +2.87]  cannot tell" in text
     assert text.count("combined/1536") > 8
@@ -91,7 +91,7 @@ def test_a_brief_study_of_many_series_says_how_many_others_each_is_better_than()
     def brief(accuracies: list[float], n: int) -> str:
         runs = enumerate(answers(accuracies, n, 6))
         sections = finding_sections(of_items({f"s{place}": [run] for place, run in runs}))
-        return render(sections, width=80, color=False, brief=True)
+        return render_study(sections, width=80, color=False, brief=True)
 
     lines = brief([0.5] * 4 + [0.8] * 4, 600).splitlines()
     start = next(place for place, line in enumerate(lines) if line.endswith("better  worse"))

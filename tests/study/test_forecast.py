@@ -9,8 +9,8 @@ import pytest
 
 from pytest_touchstone.study.curve_sections import forecast_section
 from pytest_touchstone.study.points import Study
-from pytest_touchstone.study.reading import study_of
-from pytest_touchstone.study.sections import render
+from pytest_touchstone.study.reading import load_study
+from pytest_touchstone.study.sections import render_study
 from tests.support.compared import ran
 from tests.support.known import known
 from tests.support.published import published
@@ -20,7 +20,7 @@ SIX = [0.40, 0.41, 0.405, 0.42, 0.412, 0.419]
 
 
 def shown(study: Study, at: float | None = None) -> str:
-    return render([known(forecast_section(study, at))], width=80, color=False)
+    return render_study([known(forecast_section(study, at))], width=80, color=False)
 
 
 def test_a_single_curve_has_its_forecast_in_a_sentence() -> None:
@@ -30,7 +30,7 @@ def test_a_single_curve_has_its_forecast_in_a_sentence() -> None:
 
 
 def test_of_the_published_rows_all_ends_are_within_their_intervals_which_are_wide(tmp_path: Path) -> None:
-    section = known(forecast_section(study_of([str(published(tmp_path))], output=tmp_path)))
+    section = known(forecast_section(load_study([str(published(tmp_path))], output=tmp_path)))
     assert section.line == "16 of 16 ends are within their forecasts (median 5.7 points)"
     assert {one["holds"] for one in section.data["past"]} == {True}
 
@@ -73,5 +73,5 @@ def test_bits_are_forecast_in_bits() -> None:
 
 
 def test_the_table_of_the_published_rows_fits_80_columns(tmp_path: Path) -> None:
-    text = shown(study_of([str(published(tmp_path))], output=tmp_path), 7)
+    text = shown(load_study([str(published(tmp_path))], output=tmp_path), 7)
     assert max(map(len, text.splitlines())) <= 80

@@ -10,7 +10,7 @@ import pytest
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.results.journal import Journal
 from pytest_touchstone.results.records import Record
-from pytest_touchstone.study.forgetting import Forgetting, forgetting
+from pytest_touchstone.study.forgetting import Forgetting, find_forgetting
 from pytest_touchstone.study.points import Study
 from tests.support.compared import ran
 from tests.support.known import known
@@ -25,7 +25,7 @@ CURVE = [
 
 
 def found_in(study: Study) -> Forgetting:
-    (found,) = forgetting(study)
+    (found,) = find_forgetting(study)
     return found
 
 
@@ -67,7 +67,7 @@ def test_without_a_journal_it_is_not_known_how_answers_were_made() -> None:
 
 
 def test_totals_hold_no_items() -> None:
-    assert forgetting(of_totals({"a": [0.5, 0.6]})) == []
+    assert find_forgetting(of_totals({"a": [0.5, 0.6]})) == []
 
 
 def with_journals(

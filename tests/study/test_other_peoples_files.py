@@ -13,7 +13,7 @@ import pytest
 from pytest_touchstone.compare.candidate import series_and_step_from_path
 from pytest_touchstone.study.curves import DROP, curves_of
 from pytest_touchstone.study.points import Study
-from pytest_touchstone.study.reading import study_of
+from pytest_touchstone.study.reading import load_study
 from pytest_touchstone.study.series_comparison import compare_series
 from pytest_touchstone.study.sparklines import sparklines
 from tests.support.compared import ran
@@ -60,7 +60,7 @@ def test_results_beside_checkpoints_are_one_series_for_each_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     by_checkpoint(tmp_path / "runs")
-    study = study_of([named], output=tmp_path / "results")
+    study = load_study([named], output=tmp_path / "results")
     assert shape(study) == {"nouns": [100, 200], "plain": [100, 200]}
     assert [one.label for one in study.measures] == ["Real@1", "Real@5", "LAMBADA@1", "score"]
 
@@ -72,7 +72,7 @@ def test_files_by_task_are_read_one_by_one_and_by_the_folder(tmp_path: Path) -> 
         for model in ("Qwen", "lora/checkpoint-3000", "lora/checkpoint-6000")
     ]
     for named in ([str(tmp_path)], [str(one) for one in files], [str(tmp_path / "*_results.json")]):
-        study = study_of(named, output=tmp_path / "results")
+        study = load_study(named, output=tmp_path / "results")
         assert shape(study) == {"Qwen": [None], "lora": [3000, 6000]}
         value = study.value(study.points[0], study.measures[0])
         assert value is not None
@@ -92,7 +92,7 @@ def test_files_of_lm_evaluation_harness_have_the_step_of_the_revision(tmp_path: 
             "config": config,
         }
         write(tmp_path / f"model_step{step}.json", content)
-    study = study_of([str(tmp_path)], output=tmp_path / "results")
+    study = load_study([str(tmp_path)], output=tmp_path / "results")
     assert shape(study) == {"model": [1000, 143000]}
 
 
@@ -125,18 +125,18 @@ def test_results_that_were_asked_in_two_ways_are_two_series_and_two_measures(tmp
         ("d", 0.6, 2000, 5),
     ):
         shots(tmp_path, name, acc, step, number)
-    study = study_of([str(tmp_path)], output=tmp_path / "results")
+    study = load_study([str(tmp_path)], output=tmp_path / "results")
     assert shape(study) == {"m 0-shot": [1000, 2000, 3000], "m 5-shot": [2000]}
     assert {one.label for one in study.measures} == {"arc_easy 0-shot acc", "arc_easy 5-shot acc"}
     (curve,) = curves_of(study)
     assert (curve.tests[DROP].value, [value.value for value in curve.values]) == (None, [0.3, 0.4, 0.4])
-    assert all(not row.duels for row in study.once(compare_series))
+    assert all(not row.duels for row in study.compute_once(compare_series))
 
 
 def test_results_that_do_not_say_how_they_were_asked_are_no_other_way(tmp_path: Path) -> None:
     shots(tmp_path, "a", 0.3, 1000, 0)
     shots(tmp_path, "b", 0.4, 2000, None)
-    assert shape(study_of([str(tmp_path)], output=tmp_path / "results")) == {"m": [1000, 2000]}
+    assert shape(load_study([str(tmp_path)], output=tmp_path / "results")) == {"m": [1000, 2000]}
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_steps_are_read_or_there_is_no_order(
         config = {"model": "neox", "model_args": arguments.format(step)}
         results = {"sciq": {"acc": step / 4000, "acc_stderr": 0.01}}
         write(tmp_path / f"{name}.json", {"results": results, "config": config, "versions": {}})
-    study = study_of([str(tmp_path)], output=tmp_path / "results")
+    study = load_study([str(tmp_path)], output=tmp_path / "results")
     assert shape(study) == found
     assert len(curves_of(study)) == (1 if found == {"neox": [1000, 2000]} else 0)
 
@@ -165,13 +165,13 @@ def test_files_by_task_have_the_step_of_their_names(tmp_path: Path) -> None:
     for step in (1000, 2000):
         content = {"model": "neox", "results": {"sciq": {"acc": 0.5, "acc_stderr": 0.01}}}
         write(tmp_path / f"neox_step{step}_results.json", content)
-    assert shape(study_of([str(tmp_path)], output=tmp_path / "results")) == {"neox": [1000, 2000]}
+    assert shape(load_study([str(tmp_path)], output=tmp_path / "results")) == {"neox": [1000, 2000]}
 
 
 def test_a_checkpoint_that_is_named_by_its_step_alone_is_of_no_known_training(tmp_path: Path) -> None:
     for name in ("checkpoint-100", "checkpoint-200"):
         write(tmp_path / f"{name}_results.json", {"model": name, "results": {"sciq": {"acc": 0.5}}})
-    study = study_of([str(tmp_path)], output=tmp_path / "results")
+    study = load_study([str(tmp_path)], output=tmp_path / "results")
     assert shape(study) == {"checkpoint-100": [None], "checkpoint-200": [None]}
 
 
@@ -179,7 +179,7 @@ def test_files_of_a_trainer_stop_nothing(tmp_path: Path) -> None:
     shots(tmp_path, "a_results", 0.3, 1000, 0)
     for name in ("all_results", "train_results", "trainer_state", "results"):
         write(tmp_path / f"{name}.json", {"epoch": 3.0, "eval_loss": 1.2})
-    assert shape(study_of([str(tmp_path)], output=tmp_path / "results")) == {"m": [1000]}
+    assert shape(load_study([str(tmp_path)], output=tmp_path / "results")) == {"m": [1000]}
 
 
 def test_a_checkpoint_without_a_step_has_no_place_in_a_curve() -> None:

@@ -13,8 +13,8 @@ from pytest_touchstone.study.pool import (
     ONE_SERIES,
     MeasureNoise,
     column_of,
-    difference,
-    noise,
+    compare_points,
+    measure_noise,
 )
 from tests.support.compared import ran
 from tests.support.known import known
@@ -22,7 +22,7 @@ from tests.support.studies import answers, of_items, of_totals, placed, study_of
 
 
 def first(study: Study) -> MeasureNoise:
-    return noise(study)[0]
+    return measure_noise(study)[0]
 
 
 def test_series_far_apart_on_many_items_can_be_decided() -> None:
@@ -84,7 +84,7 @@ def test_it_is_the_one_that_any_two_results_have(
     for measure in study.measures:
         one, other = (point.candidate.entries["b"] for point in (first, second))
         expected = compare_metric(one, other, measure.metric, primary=True, level=study.level).comparison
-        assert difference(study, first, second, measure) == expected
+        assert compare_points(study, first, second, measure) == expected
 
 
 def test_a_column_is_made_once_and_counts_no_flips_of_scores_that_lack_an_item() -> None:

@@ -14,8 +14,8 @@ from pytest_touchstone.compare.candidate import CheckpointResults
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.study.curves import DROP, curve_of
 from pytest_touchstone.study.points import Point, Series, Study, StudyMetric
-from pytest_touchstone.study.pool import NOT_MORE, difference, verdict_on
-from pytest_touchstone.study.reading import about_series, project_series, study_of
+from pytest_touchstone.study.pool import NOT_MORE, compare_points, noise_verdict
+from pytest_touchstone.study.reading import load_study, project_series, series_info
 from tests.support.compared import ran
 from tests.support.entries import right
 from tests.support.known import known
@@ -26,7 +26,7 @@ from tests.support.studies import placed, study_of_candidates
 
 
 def of(*arguments: object, output: Path) -> Study:
-    return study_of([str(one) for one in arguments], output=output)
+    return load_study([str(one) for one in arguments], output=output)
 
 
 def series(study: Study, name: str) -> Series:
@@ -79,7 +79,7 @@ def test_the_best_of_many_equal_values_is_not_told_from_the_last(tmp_path: Path)
     curve = known(curve_of(study, series(study, "mlm_v2/1536"), measure(study, "real_coref:real@1")))
     assert curve.points[curve.peak].epoch == 3.0
     assert curve.tests[DROP].value == pytest.approx(-0.0137)
-    assert verdict_on(curve.tests[DROP].p, study.level) == NOT_MORE
+    assert noise_verdict(curve.tests[DROP].p, study.level) == NOT_MORE
 
 
 def test_a_run_and_a_table_may_be_mixed(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_points_of_runs_are_compared_by_their_items(tmp_path: Path) -> None:
     run(tmp_path, "one", "checkpoint-100", "checkpoint-200")
     study = of("one", output=tmp_path)
     first, second = study.points
-    found = difference(study, first, second, measure(study, "real_coref:real@1"))
+    found = compare_points(study, first, second, measure(study, "real_coref:real@1"))
     assert "permutation over 8 clusters" in found.method
 
 
@@ -148,7 +148,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, what: str, said: str) -> N
 
 
 def test_the_steps_of_an_epoch_follow_from_the_published_rows(tmp_path: Path) -> None:
-    study = study_of([str(published(tmp_path))], output=tmp_path)
+    study = load_study([str(published(tmp_path))], output=tmp_path)
     found = {one.name: one.steps_per_epoch.text for one in study.series if one.steps_per_epoch}
     assert found == {
         "mlm_v2/1536": "130 to 131",
@@ -165,9 +165,9 @@ def test_the_projects_table_says_more_of_one_length_than_of_the_training(tmp_pat
         '[tool.touchstone.series.a]\ndata = "x"\nmethod = "m"\n[tool.touchstone.series."a/1"]\ndata = "y"\n'
     )
     told = project_series(path)
-    assert about_series("a/1", "a", [], told).told == {"data": "y", "method": "m"}
-    assert about_series("a/2", "a", [], told).get("data") == "x"
-    assert about_series("b", "b", [], told).get("data") == "not known"
+    assert series_info("a/1", "a", [], told).declared == {"data": "y", "method": "m"}
+    assert series_info("a/2", "a", [], told).get("data") == "x"
+    assert series_info("b", "b", [], told).get("data") == "not known"
 
 
 def test_checkpoints_own_files_tell_the_rest() -> None:
@@ -175,7 +175,7 @@ def test_checkpoints_own_files_tell_the_rest() -> None:
         {"base": {"name": "qwen"}, "training": {"num_train_epochs": 3, "train_batch_size": 8}},
         {"training": {"config": {"dataset": {"name": "mbpp"}}}},
     ]
-    found = about_series("a", "a", rows, {}).noted
+    found = series_info("a", "a", rows, {}).noted
     assert found == {"method": "LoRA on qwen", "epochs": "3", "batch size": "8", "data": "mbpp"}
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pytest_touchstone.document import Facts, Section, Table, Verbatim
-from pytest_touchstone.study.reading import study_of
-from pytest_touchstone.study.sections import render, sections_of, study_markdown
+from pytest_touchstone.study.reading import load_study
+from pytest_touchstone.study.sections import render_study, sections_of, study_markdown
 from tests.support.korean_table import row, write
 from tests.support.studies import of_items, of_totals, study_of_candidates
 
@@ -43,7 +43,7 @@ def test_unless_more_is_asked_for_sections_have_their_brief_parts_and_lines() ->
         Section(key="c", title="A third", parts=("Long.",)),
         Section(key="d", title="Last", parts=("End.", "Long."), brief=1, line="none of 2"),
     ]
-    text = render(sections, width=80, color=False, brief=True)
+    text = render_study(sections, width=80, color=False, brief=True)
     assert "Long." not in text
     assert "A third" not in text
     told = [
@@ -55,11 +55,11 @@ def test_unless_more_is_asked_for_sections_have_their_brief_parts_and_lines() ->
 
 
 def test_the_best_value_is_marked_in_a_terminal() -> None:
-    assert "2*" in render([SECTION], width=80, color=False)
+    assert "2*" in render_study([SECTION], width=80, color=False)
 
 
 def test_a_study_of_one_checkpoint_has_no_curve(tmp_path: Path) -> None:
-    study = study_of([str(write(tmp_path / "t.csv", row()))], output=tmp_path)
+    study = load_study([str(write(tmp_path / "t.csv", row()))], output=tmp_path)
     assert not {"curves", "stability", "early_stopping", "starts"} & {one.key for one in sections_of(study)}
 
 
@@ -75,7 +75,7 @@ def test_drops_that_cannot_be_tested_are_shown_with_their_values() -> None:
         pytest.approx(-0.05),
     )
     assert second["drops"] == []
-    shown = render([section], width=80, color=False)
+    shown = render_study([section], width=80, color=False)
     assert "-5.00" in shown
     assert "1 of the curves end at their peak" in shown
 
@@ -93,14 +93,14 @@ def test_drops_that_are_not_tested_are_not_counted_among_those_that_are() -> Non
 
 def test_rows_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", row(), row(step=200, real1="lots", score="0.6"))
-    text = render(sections_of(study_of([str(table)], output=tmp_path)), width=300, color=False)
+    text = render_study(sections_of(load_study([str(table)], output=tmp_path)), width=300, color=False)
     assert "line 3, real1: 'lots'" in text
 
 
 def test_values_over_part_of_the_items_are_marked(tmp_path: Path) -> None:
     header = "checkpoint,step,epoch,real1,coref_samples,coref_of"
     table = write(tmp_path / "t.csv", "x,1,1,0.66,24,2400", "y,2,2,0.66,24,2400", header=header)
-    text = render(sections_of(study_of([str(table)], output=tmp_path)), width=100, color=False)
+    text = render_study(sections_of(load_study([str(table)], output=tmp_path)), width=100, color=False)
     assert "real_coref: 24 of 2,400 items" in text
 
 
@@ -110,7 +110,7 @@ def test_bits_are_told_in_bits_though_all_of_them_are_below_one() -> None:
     study = of_items({"a": runs[:3], "z": runs[3:]})
     (measure,) = study.measures
     assert (measure.share, measure.unit, measure.higher_is_better) == (False, "bits", False)
-    text = " ".join(render(sections_of(study), width=120, color=False).split())
+    text = " ".join(render_study(sections_of(study), width=120, color=False).split())
     assert "b bits_per_byte: the best of each series, gaps in bits" in text
     assert "b bits_per_byte (bits, at epoch)" in text
     assert "+0.0300" in text

@@ -62,7 +62,7 @@ def test_of_what_is_better_when_lower_luck_has_made_it_too_low() -> None:
     one = cost(study)
     assert one.measured == pytest.approx(bits.mean(axis=1).min())
     assert one.low < one.measured < one.expected < one.high
-    assert one.measure.told_in.name == "bits"
+    assert one.measure.difference_unit.name == "bits"
 
 
 def test_nothing_is_said_of_totals_or_of_one_checkpoint() -> None:
@@ -97,10 +97,10 @@ def test_best_and_study_expect_the_same_of_a_composite() -> None:
     ]
     composites = [{"name": "mine", "parts": [[weight, name, metric] for name, metric, weight in parts]}]
     study = of_items({"s": runs}, composites=composites)
-    best = best_checkpoint(study.once(standings_in))
+    best = best_checkpoint(study.compute_once(standings_in))
     assert best is not None
     mine = next(one for one in selection_estimates(study) if one.standing == best)
-    chosen = known(recommend(study, next(iter(study.once(pools_of).values()))))
+    chosen = known(recommend(study, next(iter(study.compute_once(pools_of).values()))))
     expected = known(chosen.expected)
     assert (expected.value, expected.low, expected.high) == pytest.approx(
         (mine.expected, mine.low, mine.high)

@@ -9,8 +9,8 @@ import pytest
 
 from pytest_touchstone.study.points import Study
 from pytest_touchstone.study.pool import pool_of
-from pytest_touchstone.study.reading import study_of
-from pytest_touchstone.study.series_comparison import SeriesComparison, by_length, compare_series
+from pytest_touchstone.study.reading import load_study
+from pytest_touchstone.study.series_comparison import SeriesComparison, compare_lengths, compare_series
 from tests.support.compared import ran
 from tests.support.known import known
 from tests.support.published import published
@@ -145,11 +145,11 @@ def test_results_that_are_not_valid_are_no_best() -> None:
 
 def test_of_the_published_rows_no_difference_of_series_or_lengths_is_carried(tmp_path: Path) -> None:
     """Best of 1536 against best of 2048: 0.73 points at Real@1, on 2,400 and 3,200 items."""
-    study = study_of([str(published(tmp_path))], output=tmp_path)
+    study = load_study([str(published(tmp_path))], output=tmp_path)
     found = {one.measure.label: one for one in compare_series(study)}
     assert {duel.told for one in found.values() for duel in one.duels} == {"cannot tell"}
     assert known(found["Real@1"].overall).value == 0.6778
-    every = by_length(study)
+    every = compare_lengths(study)
     lengths = {(one.series[0].training, one.measure.label): one for one in every}
     assert len(lengths) == 8
     duel = lengths["mlm_v2", "Real@1"]

@@ -11,7 +11,7 @@ import numpy as np
 from pytest_touchstone.compare.candidate import CheckpointResults
 from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.study.points import Study
-from pytest_touchstone.study.reading import TablesRead, make_study
+from pytest_touchstone.study.reading import LoadedTables, build_study
 from tests.support.compared import Scores, printed, ran
 
 
@@ -53,7 +53,7 @@ def of_totals(curves: Mapping[str, Sequence[float]], n: int = 1000) -> Study:
 
 def study_of_candidates(found: Sequence[CheckpointResults], **more: Any) -> Study:
     """The study of these candidates."""
-    return make_study(TablesRead((("table", ResultTable(tuple(found))),)), **more)
+    return build_study(LoadedTables((("table", ResultTable(tuple(found))),)), **more)
 
 
 def answers(

@@ -21,10 +21,10 @@ from pytest_touchstone.core.files import SCHEMA, shown_path, unwritable, write_a
 from pytest_touchstone.core.text import count, did_you_mean
 from pytest_touchstone.document import Section
 from pytest_touchstone.study.points import Study
-from pytest_touchstone.study.reading import project_series, study_of
-from pytest_touchstone.study.sections import render, sections_of, study_facts, study_markdown
+from pytest_touchstone.study.reading import load_study, project_series
+from pytest_touchstone.study.sections import render_study, sections_of, study_facts, study_markdown
 from pytest_touchstone.study.selection_bias import standings_in
-from pytest_touchstone.study.sparklines import spelled
+from pytest_touchstone.study.sparklines import fit_encoding
 
 NO_PNG: Final = "as PNG too with matplotlib: pip install 'pytest-touchstone[plots]'"
 
@@ -64,7 +64,9 @@ def run(options: argparse.Namespace) -> Output:
         from pytest_touchstone.compare.mlflow import read_experiment
 
         more = {f"MLflow experiment {options.from_mlflow}": read_experiment(options.from_mlflow, sizes)}
-    study = read_study(options.what, options.output, sizes=sizes, more=more, every=options.all_metrics)
+    study = read_study(
+        options.what, options.output, sizes=sizes, extra_tables=more, all_metrics=options.all_metrics
+    )
     files: list[Path] = []
     sections = sections_of(study, options.forecast)
     chosen = _select_sections(sections, options.section)
@@ -85,9 +87,9 @@ def run(options: argparse.Namespace) -> Output:
     def text() -> str:
         width, color = terminal()
         brief = not (options.verbose or options.section)
-        shown = render(chosen, width=width, color=color, brief=brief)
+        shown = render_study(chosen, width=width, color=color, brief=brief)
         lines = [*(f"written: {shown_path(path)}" for path in files), *drawn]
-        return "\n".join([spelled(shown, sys.stdout.encoding), *([""] if lines else []), *lines])
+        return "\n".join([fit_encoding(shown, sys.stdout.encoding), *([""] if lines else []), *lines])
 
     def markdown() -> str:
         return study_markdown(chosen).rstrip("\n")
@@ -103,7 +105,7 @@ def read_study(what: Sequence[str], output: Path, **more: Any) -> Study:
     enabled = gc.isenabled()
     gc.disable()  # hundreds of thousands of items are read, and all of them are kept
     try:
-        return study_of(what, output=output, composites=composites, told=series, **more)
+        return load_study(what, output=output, composites=composites, declared=series, **more)
     finally:
         if enabled:
             gc.enable()
@@ -128,7 +130,7 @@ def best_run(options: argparse.Namespace) -> Output:
         width, color = terminal()
         return render_text(best_sections(study), width=width, color=color)
 
-    standings = study.once(standings_in)
+    standings = study.compute_once(standings_in)
     facts = {
         "schema": SCHEMA,
         "kind": "best",

@@ -22,7 +22,11 @@ from pytest_touchstone.document.formatting import number, p_short
 from pytest_touchstone.results.summary import Summary, wholes
 from pytest_touchstone.statistics.comparison import POINTS, unit_of
 from pytest_touchstone.study.points import Study
-from pytest_touchstone.study.selection_bias import selection_estimates, standings_in, without_cost
+from pytest_touchstone.study.selection_bias import (
+    selection_estimates,
+    standings_in,
+    standings_without_estimate,
+)
 
 # In a sentence
 
@@ -109,7 +113,7 @@ def benchmarks_of(study: Study) -> list[str]:
 
 def best_sections(study: Study) -> list[Section]:
     """Return the summary, a row per benchmark and composite, and the selection bias."""
-    standings, costs = study.once(standings_in), study.once(selection_estimates)
+    standings, costs = study.compute_once(standings_in), study.compute_once(selection_estimates)
     rows = [_best_row(study, row) for row in standings if row.benchmark != ALL]
     parts: list[Part] = [best_line(standings, benchmarks_of(study)) or no_best_reason(study)]
     if rows:
@@ -120,7 +124,7 @@ def best_sections(study: Study) -> list[Section]:
             (
                 cost.standing.benchmark or cost.measure.label,
                 cost.measure.amount(cost.measured),
-                cost.measure.told_in.moved(-cost.luck),
+                cost.measure.difference_unit.moved(-cost.luck),
                 cost.measure.amount(cost.expected),
                 cost.measure.range(cost),
             )
@@ -156,18 +160,21 @@ def _best_row(study: Study, standing: Standing) -> tuple[str, ...]:
 
 def cost_sentences(study: Study) -> list[str]:
     """Return the selection bias of the best checkpoint, over all items if there are several benchmarks."""
-    best = best_checkpoint(study.once(standings_in))
+    best = best_checkpoint(study.compute_once(standings_in))
     lines = []
-    for cost in study.once(selection_estimates):
+    for cost in study.compute_once(selection_estimates):
         if cost.standing == best:
-            luck = cost.measure.told_in.told(abs(cost.luck)).removeprefix("+")
+            luck = cost.measure.difference_unit.told(abs(cost.luck)).removeprefix("+")
             expected = f"{cost.measure.text(cost.expected)} {cost.measure.range(cost)}"
             where = "over all items" if best.benchmark == ALL else f"on {best.benchmark}"
             lines.append(
                 f"{best.checkpoint} measures {cost.measure.text(cost.measured)} {where}; "
                 f"choosing the best of {best.of} flatters it by {luck}: expect {expected} on further items"
             )
-    if names := [f"{standing.benchmark} {standing.metric}" for standing in study.once(without_cost)]:
+    if names := [
+        f"{standing.benchmark} {standing.metric}"
+        for standing in study.compute_once(standings_without_estimate)
+    ]:
         lines.append(
             f"not told of {join_names(names, 3)}: how much of the best value is luck, since it is no mean of "
             "item scores"
@@ -187,7 +194,7 @@ def cost_facts(study: Study) -> list[dict[str, Any]]:
             "level": study.level,
             "unit": estimate.measure.unit or None,
         }
-        for estimate in study.once(selection_estimates)
+        for estimate in study.compute_once(selection_estimates)
     ]
 
 

@@ -111,7 +111,7 @@ def line_of(study: Study, series: Series, measure: StudyMetric) -> CurveLine:
     """
     dots = []
     for number, point in enumerate(series.points, start=1):
-        value, position = study.value(point, measure), series.place(point)
+        value, position = study.value(point, measure), series.position(point)
         is_placed = position is not None or series.axis == "order"
         if value is not None and math.isfinite(value.value) and is_placed:
             x = float(number if position is None else position)

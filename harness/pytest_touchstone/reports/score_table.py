@@ -30,7 +30,7 @@ from pytest_touchstone.document.formatting import (
     number,
 )
 from pytest_touchstone.results.summary import Metric, Result, Summary, wholes
-from pytest_touchstone.study.overview import marks_of
+from pytest_touchstone.study.overview import value_notes
 from pytest_touchstone.study.points import Point, Study, StudyMetric, Value
 from pytest_touchstone.study.selection_bias import standings_in
 
@@ -247,7 +247,7 @@ def _headings(columns: Sequence[BenchmarkColumn]) -> list[str]:
 
 def table_of_study(study: Study) -> ScoreTable:
     """Return the table of all checkpoints of a study."""
-    leaders = clear_leaders(standing._asdict() for standing in study.once(standings_in))
+    leaders = clear_leaders(standing._asdict() for standing in study.compute_once(standings_in))
     measures = [measure for measure in study.measures if measure.primary]
 
     def cell_of(point: Point, measure: StudyMetric) -> ScoreCell | None:
@@ -265,7 +265,7 @@ def table_of_study(study: Study) -> ScoreTable:
         rows=tuple(
             (point.name, tuple(cell_of(point, measure) for measure in measures)) for point in study.points
         ),
-        notes=tuple(marks_of(study)),
+        notes=tuple(value_notes(study)),
     )
 
 

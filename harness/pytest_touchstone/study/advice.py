@@ -1,13 +1,13 @@
-"""What to do next: the checkpoint to go on from, comparisons that need more items, commands; and benchmarks' noise.
+"""Recommends a checkpoint, comparisons that need more items, and commands; reports the noise of benchmarks.
 
-Everything rests on numbers of this study. Where it holds none, the advice is "no evidence", with the reason.
+All advice rests on numbers of the study. Without them it is "no evidence", with the reason.
 
-- **The checkpoint**: the best one, as everywhere (``compare.standings``); where only totals are known the one measured
-  best by a composite, else by the primary metric that most checkpoints have. The earliest of its series that cannot be
-  told from it is named too.
-- **Expected** of it on further items of the kind: its value and interval after allowing for the choice.
-- **More items**: for the best series against each other one that cannot be told from it. The number is that with which
-  a drop of the measured size is found with power 0.8 (``statistics.power``), among as many comparisons.
+- **The checkpoint** is the best by ``compare.standings``. If only totals are known, it is the one measured best by a
+  composite, else by the primary metric that most checkpoints have. The earliest point of its series that does not
+  differ significantly is named too.
+- **Expected** is its value on further items of the same kind, corrected for the selection, with an interval.
+- **More items**: the number of items that finds a drop of the measured size with power 0.8 (``statistics.power``), for
+  the best series against each undecided one, corrected for the number of comparisons.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from pytest_touchstone.statistics.curves import CURVE_DRAWS, LAST
 from pytest_touchstone.statistics.power import design_of_comparison, items_for_drop
 from pytest_touchstone.statistics.verdicts import POWER
 from pytest_touchstone.study.points import MOST_IN_LINE, Point, Study, StudyMetric, facts_of
-from pytest_touchstone.study.pool import JointMeans, MeasureNoise, noise, pool_over, pools_of
-from pytest_touchstone.study.selection_bias import complete_points, expected_of, measure_of, standings_in
-from pytest_touchstone.study.series_comparison import UNTOLD, BestVsBest, SeriesContest, compare_series
+from pytest_touchstone.study.pool import JointMeans, MeasureNoise, measure_noise, pool_points, pools_of
+from pytest_touchstone.study.selection_bias import complete_points, expected_value, measure_of, standings_in
+from pytest_touchstone.study.series_comparison import UNDECIDED, BestVsBest, SeriesContest, compare_series
 
 MOST: Final = 3
-"""The comparisons for which commands are given."""
+"""The most comparisons that get a command."""
 
 FROM: Final = "from"
 """The key of ``[tool.touchstone.series]`` that names the checkpoint at which a training began."""
@@ -54,10 +54,10 @@ NO_CHECKPOINT: Final = "no evidence: no measure with two checkpoints whose noise
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecommendedCheckpoint:
-    """The checkpoint to go on from: the one measured best, which cannot be told from its ``rivals``.
+    """The checkpoint to continue from, which does not differ significantly from its ``rivals``.
 
-    ``expected`` is what further items would give. ``earliest`` is the rival with the least training in its own series,
-    where that is less than the chosen one's.
+    ``of`` is the number of points. ``expected`` is the value on further items. ``earliest`` is the first rival before
+    the checkpoint in its series.
     """
 
     point: Point
@@ -71,9 +71,9 @@ class RecommendedCheckpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoreItems:
-    """A comparison that the data cannot decide, its number of items, and how many it takes; None with ``why``.
+    """An undecided comparison, its number of items, and the number it needs; None with ``why``.
 
-    Of a composite they count the items of all its benchmarks, which grow alike.
+    The numbers of a composite are summed over its benchmarks, which grow in proportion.
     """
 
     measure: StudyMetric
@@ -84,7 +84,7 @@ class MoreItems:
 
     @property
     def times(self) -> float | None:
-        """The factor by which the items must grow."""
+        """The factor by which the number of items must grow."""
         return self.needed / self.items if self.needed and self.items else None
 
 
@@ -108,16 +108,18 @@ class Advice:
 
 
 def advice(study: Study) -> Advice:
-    """Return the advice that the study supports; ``study.once(advice)`` keeps it."""
-    pools = study.once(pools_of)
+    """Return the advice that the study supports; use ``study.compute_once(advice)``."""
+    pools = study.compute_once(pools_of)
 
     def order(pool: JointMeans) -> tuple[bool, bool, int, str]:
-        """In whatever order files have them: a known noise, a composite, most checkpoints, the first by name."""
+        """Rank measures whatever the order of files: known noise, composites, most points, name."""
         has_noise = len(pool.points) > 1 and pool.noise(range(len(pool.points))) is not None
         primary = has_noise and pool.measure.primary
         return not primary, pool.measure.composite is None, -len(pool.points), pool.measure.key
 
-    main = min(study.once(compare_series), key=lambda row: order(pools[row.measure.key]), default=None)
+    main = min(
+        study.compute_once(compare_series), key=lambda row: order(pools[row.measure.key]), default=None
+    )
     if main is None:
         return Advice(checkpoint=None, why=NO_CHECKPOINT, more_items=(), plan=())
     pool = pools[main.measure.key]
@@ -128,16 +130,16 @@ def advice(study: Study) -> Advice:
         (
             _items_needed(duel, len(main.duels), study.level)
             for duel in duels
-            if duel is not None and duel.told == UNTOLD
+            if duel is not None and duel.told == UNDECIDED
         ),
         key=lambda row: (row.needed is None, row.needed or 0),
     )
-    plan = [_decide(row, study.level) for row in more[:MOST]]
+    plan = [_decision_command(row, study.level) for row in more[:MOST]]
     if recommended is not None:
         point = recommended.point
         go_on = NextCommand(
             aim=f"after training on from {point.name}: score the new checkpoints",
-            command=_command(recommended.measure, [point], "--checkpoint 'runs/NEW/checkpoint-*'"),
+            command=_scoring_command(recommended.measure, [point], "--checkpoint 'runs/NEW/checkpoint-*'"),
             expected=_gains(study, pool) or NO_GAIN,
         )
         plan = [go_on, *plan]
@@ -150,22 +152,22 @@ def advice(study: Study) -> Advice:
 
 
 def recommend(study: Study, main: JointMeans) -> RecommendedCheckpoint | None:
-    """Return the checkpoint to go on from; None for fewer than two, or without their noise.
+    """Return the checkpoint to continue from; None for fewer than two, or with unknown noise.
 
-    It is the best one (``compare.standings``), where only totals are known the one measured best by the main measure.
+    It is the best by ``compare.standings``; if only totals are known, the one measured best by the main measure.
     """
-    standing, pool = best_checkpoint(study.once(standings_in)), main
+    standing, pool = best_checkpoint(study.compute_once(standings_in)), main
     if standing is not None and (measure := measure_of(study, standing)) is not None:
-        pool = pool_over(study, measure, complete_points(study, measure.benchmarks))
-    places = list(range(len(pool.points)))
-    noise = pool.noise(places)
-    if len(places) < 2 or noise is None:
+        pool = pool_points(study, measure, complete_points(study, measure.benchmarks))
+    indices = list(range(len(pool.points)))
+    noise = pool.noise(indices)
+    if len(indices) < 2 or noise is None:
         return None
     choice = best_of(pool.means, noise, level=study.level, draws=CURVE_DRAWS)
-    best, rivals = choice.place, pool.rivals(choice.place, places, study.level)
+    best, rivals = choice.place, pool.rivals(choice.place, indices, study.level)
     if standing is not None and standing.checkpoint in pool.index:
         best = pool.index[standing.checkpoint]
-        rivals = [place for place in places if pool.points[place].name in standing.rivals]
+        rivals = [index for index in indices if pool.points[index].name in standing.rivals]
     point, measure = pool.points[best], pool.measure
     series = study.series_of(point)
     before = series.points[: series.points.index(point)]
@@ -173,15 +175,15 @@ def recommend(study: Study, main: JointMeans) -> RecommendedCheckpoint | None:
         point=point,
         measure=measure,
         value=measure.sign * choice.measured,
-        of=len(places),
-        rivals=tuple(pool.points[place] for place in sorted(rivals, key=lambda place: -pool.means[place])),
-        expected=expected_of(study, pool, best, choice),
+        of=len(indices),
+        rivals=tuple(pool.points[index] for index in sorted(rivals, key=lambda index: -pool.means[index])),
+        expected=expected_value(study, pool, best, choice),
         earliest=next((point for point in before if set(pool.places([point])) & set(rivals)), None),
     )
 
 
 def _items_needed(duel: BestVsBest, family: int, level: float) -> MoreItems:
-    """Return how many items a comparison takes, as one of a family of so many."""
+    """Return the number of items that decides a comparison, corrected for a family of comparisons."""
     design = design_of_comparison(duel.as_measured)
     gap = abs(duel.comparison.difference or 0.0)
     needed, why = None, NO_ERROR
@@ -199,30 +201,30 @@ def _items_needed(duel: BestVsBest, family: int, level: float) -> MoreItems:
 
 
 def _gains(study: Study, pool: JointMeans) -> str:
-    """Return the gains of the series that are known to have begun at a checkpoint of the study (``from``), over it."""
-    places = {point.candidate.name: pool.places([point]) for point in study.points}
+    """Describe the gains of series that started at a checkpoint of the study (``from``)."""
+    indices = {point.candidate.name: pool.places([point]) for point in study.points}
     texts = []
     for series in study.series:
-        start = select([point.candidate for point in study.points], series.about.told.get(FROM, ""))
-        began = places[start[0].name] if len(start) == 1 else []
+        start = select([point.candidate for point in study.points], series.about.declared.get(FROM, ""))
+        began = indices[start[0].name] if len(start) == 1 else []
         reached = pool.places(series.points)
         if began and reached:
             duel = SeriesContest(study, pool, [(series, began), (series, reached)]).duel(0, 1)
-            gain = _difference(duel.comparison, pool.measure)
+            gain = _difference_text(duel.comparison, pool.measure)
             texts.append(f"{series.name} reached {gain} over its start, {duel.first.point.name}")
     return f"{'; '.join(texts)}: one training is no range" if len(texts) == 1 else "; ".join(texts)
 
 
-def _difference(comparison: Comparison, measure: StudyMetric) -> str:
-    """Return the difference with its interval, as text."""
+def _difference_text(comparison: Comparison, measure: StudyMetric) -> str:
+    """Format a difference with its interval."""
     if comparison.difference is None:
         return "no known difference"
     limits = measure.difference_range(comparison)
-    return measure.told_in.told(comparison.difference) + ("" if limits == NOTHING else f" {limits}")
+    return measure.difference_unit.told(comparison.difference) + ("" if limits == NOTHING else f" {limits}")
 
 
-def _decide(row: MoreItems, level: float) -> NextCommand:
-    """Return the command that decides between two checkpoints, or why there is none."""
+def _decision_command(row: MoreItems, level: float) -> NextCommand:
+    """Return the command that decides between two checkpoints, or the reason for none."""
     points = row.duel.first.point, row.duel.second.point
     entries = [point.candidate.entries[name] for point in points for name in row.measure.benchmarks]
     room = min(max(entry.saved.of, entry.saved.scored) / max(entry.saved.scored, 1) for entry in entries)
@@ -231,7 +233,7 @@ def _decide(row: MoreItems, level: float) -> NextCommand:
         for point in points
     ]
     options = " ".join(f"--checkpoint {shlex.quote(path)}" for path in paths)
-    command = _command(row.measure, points, options) if all(paths) else ""
+    command = _scoring_command(row.measure, points, options) if all(paths) else ""
     if not all(entry.items.examples for entry in entries):
         expected = PAIRED
     elif row.times is None or row.times > room:
@@ -245,17 +247,17 @@ def _decide(row: MoreItems, level: float) -> NextCommand:
         if comparison.difference is not None and comparison.stderr and row.needed:
             half = z_quantile(level) * comparison.stderr * math.sqrt(1 + row.items / row.needed)
             low, high = comparison.difference - half, comparison.difference + half
-            expected = (
-                f"a difference within {_difference(replace(comparison, low=low, high=high), row.measure)}"
-            )
+            expected = f"a difference within {_difference_text(replace(comparison, low=low, high=high), row.measure)}"
     first, second = points
     aim = f"decide {first.name} against {second.name} by {row.measure.label}"
     return NextCommand(aim=aim, command=command, expected=expected)
 
 
-def _command(measure: StudyMetric, points: Iterable[Point], options: str) -> str:
-    """Return the command that scores checkpoints on these benchmarks: of the shipped ones, or of the files here; empty
-    where somebody's file names a benchmark that there is none of."""
+def _scoring_command(measure: StudyMetric, points: Iterable[Point], options: str) -> str:
+    """Return the command that scores checkpoints on the benchmarks of a measure.
+
+    Benchmarks are shipped, or in test files here. Empty if a published file names an unknown benchmark.
+    """
     shipped = shipped_names()
     terms: dict[str, bool] = {}
     for entry in (point.candidate.entries[name] for point in points for name in measure.benchmarks):
@@ -282,17 +284,22 @@ NEEDED: Final = (
 
 
 def advice_section(study: Study) -> Section:
-    """Return the section, which says "no evidence" where there is none."""
-    given = study.once(advice)
-    first: Part = f"{given.why[:1].upper()}{given.why[1:]}."
-    if given.checkpoint is not None:
-        facts = list(_reasons(given.checkpoint))
-        for row in given.more_items[:1]:
-            ours, theirs = row.duel.series
+    """Return the section with the advice, or the reason for none."""
+    study_advice = study.compute_once(advice)
+    first: Part = f"{study_advice.why[:1].upper()}{study_advice.why[1:]}."
+    if study_advice.checkpoint is not None:
+        facts = list(_reasons(study_advice.checkpoint))
+        for row in study_advice.more_items[:1]:
+            first_series, second_series = row.duel.series
             takes = row.why
             if row.needed and row.times:
                 takes = f"takes {row.needed:,} items, x {ordinal_place(row.times, 2)}"
-            facts.append(("undecided", f"{ours.name} against {theirs.name} by {row.measure.label}: {takes}"))
+            facts.append(
+                (
+                    "undecided",
+                    f"{first_series.name} against {second_series.name} by {row.measure.label}: {takes}",
+                )
+            )
         first = Facts(tuple(facts))
     plan = [
         Facts(
@@ -302,23 +309,23 @@ def advice_section(study: Study) -> Section:
                 ("expect", step.expected),
             )
         )
-        for step in given.plan
+        for step in study_advice.plan
     ]
     more: list[Part] = []
-    if given.more_items:
-        proportions = OF_ALL if given.more_items[0].measure.composite else ""
-        more = [_items_table(given.more_items), f"needed: {proportions}{NEEDED}"]
+    if study_advice.more_items:
+        proportions = OF_ALL if study_advice.more_items[0].measure.composite else ""
+        more = [_items_table(study_advice.more_items), f"needed: {proportions}{NEEDED}"]
     return Section(
         key="advice",
         title="What to do next",
         parts=(first, *plan, *more),
         brief=min(2, 1 + len(plan)),
-        data=facts_of(given),
+        data=facts_of(study_advice),
     )
 
 
 def _reasons(best: RecommendedCheckpoint) -> Iterable[tuple[str, str]]:
-    """Yield the checkpoint and why it is the one."""
+    """Yield facts on the recommended checkpoint and the reasons for it."""
     measure, others = best.measure, best.of - 1
     extreme = "highest" if measure.higher_is_better else "lowest"
     yield (
@@ -339,7 +346,7 @@ def _reasons(best: RecommendedCheckpoint) -> Iterable[tuple[str, str]]:
 
 
 def _items_table(rows: Sequence[MoreItems]) -> Table:
-    unit = rows[0].measure.told_in
+    unit = rows[0].measure.difference_unit
     return Table(
         title=f"{rows[0].measure.label}: not told from {rows[0].duel.first.series.name} with the items there are",
         header=("series", "gap", "corrected", "items", "needed", "times"),
@@ -377,8 +384,8 @@ WORDS: Final = {
 
 
 def noise_section(study: Study) -> Section | None:
-    """Return which benchmarks can carry a decision; None without measures."""
-    rows = study.once(noise)
+    """Return the section on which benchmarks can carry a decision; None without measures."""
+    rows = study.compute_once(measure_noise)
     if not rows:
         return None
     whys = dict.fromkeys(row.why for row in rows if row.why)

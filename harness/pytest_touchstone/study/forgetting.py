@@ -1,8 +1,8 @@
-"""Items that are right at one checkpoint of a series and wrong at the next, with examples, and the section on them.
+"""Finds items that a training learns or forgets between checkpoints, and reports them.
 
-By the benchmarks' primary metrics, on the items that all checkpoints of a series have. Answers that are greedy or
-log-probabilities are the same when the same checkpoint is asked again, so each change is the checkpoint's own; of
-sampled answers a part would change anyway (``statistics.paired``).
+Items are judged by the primary metric of a benchmark, and only items that all checkpoints of a series have count. A
+repeated evaluation gives the same greedy answers and log-probabilities, so every change is due to the checkpoint. Some
+sampled answers change by chance (``statistics.paired``).
 """
 
 from __future__ import annotations
@@ -20,26 +20,29 @@ from pytest_touchstone.document import Facts, Section, Table
 from pytest_touchstone.document.formatting import NOTHING, p_short
 from pytest_touchstone.statistics.paired import changed_by_chance, flipped_items, paths
 from pytest_touchstone.statistics.verdicts import ALPHA, holm
-from pytest_touchstone.study.points import Point, Series, Study, StudyMetric, facts_of, found_among
+from pytest_touchstone.study.points import Point, Series, Study, StudyMetric, facts_of, summarize_findings
 from pytest_touchstone.study.pool import column_of, shared_items
 
 if TYPE_CHECKING:
     import numpy as np
 
 EXAMPLES: Final = 6
-"""The forgotten items that are shown with their answers, of the whole study."""
+"""The most forgotten items of a study that are shown with their answers."""
 
 PASS: Final = "pass@"
 
 Kind = Literal["certain", "sampled", "not known"]
-WAYS: Final = ("kept", "never", "learned", "lost", "unsteady")
-"""The ways of items through a training."""
+OUTCOMES: Final = ("kept", "never", "learned", "lost", "unsteady")
+"""The outcomes of an item over a training; ``LEGEND`` explains them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgettingStep:
-    """Two neighbours: the numbers of items forgotten and learned, and Holm's p, over the neighbours of a series, that
-    both are equally likely. ``by_chance`` are the changes that noise alone would give; None where not known."""
+    """The numbers of items forgotten and learned between two neighbouring checkpoints.
+
+    ``p`` is McNemar's, corrected over the steps of the series by Holm's method. ``by_chance`` is the expected number of
+    changes due to sampling alone; None if unknown.
+    """
 
     before: Point
     after: Point
@@ -51,7 +54,7 @@ class ForgettingStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgottenItem:
-    """A forgotten item: right at ``before``, wrong from ``after`` on, each with its answer."""
+    """An item that is right at ``before`` and wrong from ``after`` on, with its answers."""
 
     item: str
     before: Point
@@ -64,10 +67,10 @@ class ForgottenItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgetting:
-    """The items that a series learned and forgot on one benchmark, by their way (``statistics.paired``).
+    """The numbers of items of a benchmark that a series learned and forgot, by outcome (``statistics.paired``).
 
-    ``kind`` says whether answers are certain, ``samples`` are those of each item. ``examples`` are items that were lost
-    for good, those that were right the longest first; the first of them have their answers.
+    ``samples`` is the number of samples per item. ``examples`` are items that were lost for good, the longest right
+    first; only the examples that are shown have their answers.
     """
 
     series: Series
@@ -84,80 +87,83 @@ class Forgetting:
     examples: tuple[ForgottenItem, ...] = ()
 
 
-def forgetting(study: Study) -> list[Forgetting]:
-    """Return every series with items at two checkpoints or more, by each benchmark; ``study.once`` keeps them."""
-    found = [
-        one
+def find_forgetting(study: Study) -> list[Forgetting]:
+    """Return what every series learned and forgot; use ``study.compute_once(find_forgetting)``.
+
+    Series without items at two checkpoints are left out.
+    """
+    forgettings = [
+        forgetting
         for series in study.series
         for measure in study.measures
         if measure.primary and measure.composite is None
-        if (one := forgotten_in(study, series, measure)) is not None
+        if (forgetting := series_forgetting(study, series, measure)) is not None
     ]
-    # In turn from each series and benchmark.
+    # Examples are taken from each series and benchmark in turn.
     turns = [
-        (turn, number)
+        (turn, index)
         for turn in range(EXAMPLES)
-        for number, one in enumerate(found)
-        if turn < len(one.examples)
+        for index, forgetting in enumerate(forgettings)
+        if turn < len(forgetting.examples)
     ]
     shown = set(turns[:EXAMPLES])
     return [
         replace(
-            one,
+            forgetting,
             examples=tuple(
-                _with_answers(item, one.measure)
-                for turn, item in enumerate(one.examples)
-                if (turn, number) in shown
+                _with_answers(example, forgetting.measure)
+                for turn, example in enumerate(forgetting.examples)
+                if (turn, index) in shown
             ),
         )
-        for number, one in enumerate(found)
+        for index, forgetting in enumerate(forgettings)
     ]
 
 
-def forgotten_in(study: Study, series: Series, measure: StudyMetric) -> Forgetting | None:
-    """The changes within a series; None where fewer than two of its points have items in common."""
-    known = [
+def series_forgetting(study: Study, series: Series, measure: StudyMetric) -> Forgetting | None:
+    """Return what a series learned and forgot; None without common items at two points."""
+    scored = [
         (point, column)
-        for point, _ in study.ordered(series, measure)
+        for point, _ in study.values_in_order(series, measure)
         if (column := column_of(study, point.candidate.entries[measure.benchmark], measure.metric))
     ]
-    shared = shared_items([column for _, column in known]) if len(known) > 1 and measure.share else None
+    shared = shared_items([column for _, column in scored]) if len(scored) > 1 and measure.share else None
     if shared is None:
         return None
-    points = [point for point, _ in known]
+    points = [point for point, _ in scored]
     columns = shared.values if measure.higher_is_better else 1 - shared.values
-    kind, samples = _asked(points[0].candidate.entries[measure.benchmark], measure)
+    kind, samples = _answer_kind(points[0].candidate.entries[measure.benchmark], measure)
     changes = [flipped_items(*pair) for pair in pairwise(columns)]
     chances = [
         changed_by_chance(*pair, samples) if kind == "sampled" else 0.0 if kind == "certain" else None
         for pair in pairwise(columns)
     ]
-    steps = zip(pairwise(points), changes, holm([one.p for one in changes]), chances, strict=True)
+    steps = zip(pairwise(points), changes, holm([change.p for change in changes]), chances, strict=True)
     ways = paths(columns)
     return Forgetting(
         series=series,
         measure=measure,
         items=len(shared.names),
-        **{name: len(getattr(ways, name)) for name in WAYS},
+        **{name: len(getattr(ways, name)) for name in OUTCOMES},
         kind=kind,
         samples=samples,
         steps=tuple(
             ForgettingStep(
                 before=before,
                 after=after,
-                forgotten=len(one.forgotten),
-                learned=len(one.learned),
+                forgotten=len(change.forgotten),
+                learned=len(change.learned),
                 p=p,
                 by_chance=chance,
             )
-            for (before, after), one, p, chance in steps
+            for (before, after), change, p, chance in steps
         ),
-        examples=tuple(_lost(columns, ways.lost, [example for example, _ in shared.names], points)),
+        examples=tuple(_lost_examples(columns, ways.lost, [example for example, _ in shared.names], points)),
     )
 
 
-def _asked(entry: BenchmarkScores, measure: StudyMetric) -> tuple[Kind, int]:
-    """The kind of answers, and the number of samples of each item, as a run's journal shows them."""
+def _answer_kind(entry: BenchmarkScores, measure: StudyMetric) -> tuple[Kind, int]:
+    """Return the kind of answers and the number of samples per item, from the first records of a run."""
     try:
         exchanges = first_exchanges(entry)
     except HarnessError:
@@ -165,45 +171,45 @@ def _asked(entry: BenchmarkScores, measure: StudyMetric) -> tuple[Kind, int]:
     if not exchanges:
         return "not known", 1
     requests = [exchange["request"] for exchange in exchanges if exchange["kind"] == "Generate"]
-    warm = any(float(request.get("temperature") or 0) > 0 for request in requests)
+    is_sampled = any(float(request.get("temperature") or 0) > 0 for request in requests)
     samples = max((int(request.get("samples") or 1) for request in requests), default=1)
-    # A share of right samples, as pass@1 is; pass@k of more and other scores of a sample are none.
+    # pass@1 is the share of right samples; pass@k with k > 1 and other scores are not shares of samples.
     is_share = measure.metric == f"{PASS}1" or (
         not measure.metric.startswith(PASS) and {f"avg@{samples}", f"{PASS}1"} <= entry.saved.metrics.keys()
     )
-    return ("sampled" if warm else "certain"), samples if is_share else 1
+    return ("sampled" if is_sampled else "certain"), samples if is_share else 1
 
 
-def _lost(
-    columns: np.ndarray, places: Sequence[int], names: Sequence[str], points: Sequence[Point]
+def _lost_examples(
+    columns: np.ndarray, indices: Sequence[int], names: Sequence[str], points: Sequence[Point]
 ) -> Iterable[ForgottenItem]:
-    """The items that were lost, those first that were right, and then wrong, at the most checkpoints."""
-    found = []
-    for place in places:
-        last = max(number for number, right in enumerate(columns[:, place] > 0.5) if right)
-        found.append((min(last + 1, len(columns) - last - 1), place, last))
-    for _, place, last in sorted(found, key=lambda one: (-one[0], one[1]))[:EXAMPLES]:
-        yield ForgottenItem(item=names[place], before=points[last], after=points[last + 1])
+    """Yield examples of lost items, the most clearly lost first: long right, then long wrong."""
+    losses = []
+    for index in indices:
+        last = max(number for number, is_right in enumerate(columns[:, index] > 0.5) if is_right)
+        losses.append((min(last + 1, len(columns) - last - 1), index, last))
+    for _, index, last in sorted(losses, key=lambda loss: (-loss[0], loss[1]))[:EXAMPLES]:
+        yield ForgottenItem(item=names[index], before=points[last], after=points[last + 1])
 
 
-def _with_answers(one: ForgottenItem, measure: StudyMetric) -> ForgottenItem:
-    """The item with its question and answers, as far as journals have them."""
+def _with_answers(example: ForgottenItem, measure: StudyMetric) -> ForgottenItem:
+    """Add the question and answers of an item, if the journals have them."""
     try:
         before, after = (
-            shown_answers(point.candidate.entries[measure.benchmark], measure.metric, {one.item}).get(
-                one.item
+            shown_answers(point.candidate.entries[measure.benchmark], measure.metric, {example.item}).get(
+                example.item
             )
-            for point in (one.before, one.after)
+            for point in (example.before, example.after)
         )
     except HarnessError:  # the journal has changed since; the item is named without its answers
-        return one
-    known = [answer for answer in (before, after) if answer is not None]
+        return example
+    answers = [answer for answer in (before, after) if answer is not None]
     return replace(
-        one,
-        question=next((answer.question for answer in known), ""),
+        example,
+        question=next((answer.question for answer in answers), ""),
         answer_before=before.answer if before else "",
         answer_after=after.answer if after else "",
-        gold=next((answer.gold for answer in known if answer.gold), None),
+        gold=next((answer.gold for answer in answers if answer.gold), None),
     )
 
 
@@ -225,7 +231,7 @@ ONE_SAMPLE: Final = (
 UNKNOWN: Final = "whether answers were sampled is not known, so neither is what would change by chance alone"
 
 QUESTION, ANSWER = 300, 160
-"""The characters that are shown of a question (its end) and of an answer (its beginning)."""
+"""The characters shown of the end of a question and of the beginning of an answer."""
 LEGEND: Final = (
     ("kept", "right at every checkpoint; never: wrong at every one"),
     ("learned", "wrong at first, right from some checkpoint to the last; lost: the other way"),
@@ -234,90 +240,103 @@ LEGEND: Final = (
 )
 
 
-def forgotten(study: Study) -> Section:
-    """Return what series learned and forgot; it says so where nothing is known."""
-    found = study.once(forgetting)
-    steps = [(one, step) for one in found for step in one.steps]
+def forgetting_section(study: Study) -> Section:
+    """Return the section on what series learned and forgot."""
+    forgettings = study.compute_once(find_forgetting)
+    steps = [(forgetting, step) for forgetting in forgettings for step in forgetting.steps]
     lost = [
-        f"{one.measure.benchmark} of {one.series.name}, {_between(one, step)}"
-        for one, step in steps
+        f"{forgetting.measure.benchmark} of {forgetting.series.name}, {_step_label(forgetting, step)}"
+        for forgetting, step in steps
         if (step.p or 0.0) <= ALPHA and step.forgotten > step.learned
     ]
-    line = found_among(lost, len(steps), "steps that lost more items than they gained")
-    ways = Table(
-        header=("series", "benchmark", "items", *WAYS),
+    line = summarize_findings(lost, len(steps), "steps that lost more items than they gained")
+    outcomes = Table(
+        header=("series", "benchmark", "items", *OUTCOMES),
         rows=tuple(
             (
-                one.series.name,
-                one.measure.benchmark,
-                *(f"{n:,}" for n in (one.items, *(getattr(one, way) for way in WAYS))),
+                forgetting.series.name,
+                forgetting.measure.benchmark,
+                *(
+                    f"{number:,}"
+                    for number in (forgetting.items, *(getattr(forgetting, outcome) for outcome in OUTCOMES))
+                ),
             )
-            for one in found
+            for forgetting in forgettings
         ),
         left=2,
     )
-    legend = Facts((*LEGEND, *_noise(found)))
+    legend = Facts((*LEGEND, *_chance_facts(forgettings)))
     return Section(
         key="forgetting",
         title="Learned and forgotten",
-        parts=(ways, legend, *map(_steps, found), *_examples(found)) if found else (NO_ITEMS,),
-        line=line if found else "no evidence: the scores of items are not known",
-        data=facts_of(found),
+        parts=(outcomes, legend, *map(_steps_table, forgettings), *_example_blocks(forgettings))
+        if forgettings
+        else (NO_ITEMS,),
+        line=line if forgettings else "no evidence: the scores of items are not known",
+        data=facts_of(forgettings),
     )
 
 
-def _noise(found: Sequence[Forgetting]) -> Iterable[tuple[str, str]]:
-    """The words on what chance alone changes, each with its benchmarks."""
+def _chance_facts(forgettings: Sequence[Forgetting]) -> Iterable[tuple[str, str]]:
+    """Yield notes on the changes that sampling alone would cause, with their benchmarks."""
     words: dict[str, list[str]] = {}
-    for one in found:
-        many = f"answers are sampled, {count(one.samples, 'time')} for each item: steps have what chance alone changes"
-        sampled = many if one.samples > 1 else ONE_SAMPLE
-        text = {"certain": CERTAIN, "sampled": sampled, "not known": UNKNOWN}[one.kind]
-        words.setdefault(text, []).append(one.measure.benchmark)
+    for forgetting in forgettings:
+        sampled = ONE_SAMPLE
+        if forgetting.samples > 1:
+            sampled = (
+                f"answers are sampled, {count(forgetting.samples, 'time')} for each item: "
+                "steps have what chance alone changes"
+            )
+        text = {"certain": CERTAIN, "sampled": sampled, "not known": UNKNOWN}[forgetting.kind]
+        words.setdefault(text, []).append(forgetting.measure.benchmark)
     for text, names in words.items():
         yield "by chance", text if len(words) == 1 else f"{', '.join(dict.fromkeys(names))}: {text}"
 
 
-def _steps(one: Forgetting) -> Table:
+def _steps_table(forgetting: Forgetting) -> Table:
     return Table(
-        title=f"{one.series.name}, {one.measure.benchmark}: from each checkpoint to the next",
+        title=f"{forgetting.series.name}, {forgetting.measure.benchmark}: from each checkpoint to the next",
         header=("step", "forgotten", "learned", "by chance", "p"),
         rows=tuple(
             (
-                _between(one, step),
+                _step_label(forgetting, step),
                 str(step.forgotten),
                 str(step.learned),
                 NOTHING if step.by_chance is None else f"{step.by_chance:.0f}",
                 p_short(step.p or 0.0),
             )
-            for step in one.steps
+            for step in forgetting.steps
         ),
     )
 
 
-def _between(one: Forgetting, step: ForgettingStep) -> str:
-    return f"{one.series.where(step.before)} to {one.series.at(step.after)}"
+def _step_label(forgetting: Forgetting, step: ForgettingStep) -> str:
+    return f"{forgetting.series.where(step.before)} to {forgetting.series.at(step.after)}"
 
 
-def _examples(found: Sequence[Forgetting]) -> Iterable[Facts]:
-    """Yield the forgotten items with their answers."""
-    for series, example in [(one.series, example) for one in found for example in one.examples]:
+def _example_blocks(forgettings: Sequence[Forgetting]) -> Iterable[Facts]:
+    """Yield facts on the example items with their answers."""
+    for series, example in [
+        (forgetting.series, example) for forgetting in forgettings for example in forgetting.examples
+    ]:
         before, after = series.where(example.before), series.where(example.after)
-        where = f"{example.item}, {series.name}: right at {before}, wrong from {after} on"
-        known = example.question or example.answer_before
-        yield Facts((("forgotten", where), *(_told(example) if known else [("answers", "not kept")])))
+        heading = f"{example.item}, {series.name}: right at {before}, wrong from {after} on"
+        has_answers = example.question or example.answer_before
+        yield Facts(
+            (("forgotten", heading), *(_example_facts(example) if has_answers else [("answers", "not kept")]))
+        )
 
 
-def _told(example: ForgottenItem) -> Iterable[tuple[str, str]]:
-    yield "question", _short(example.question, QUESTION, end=True)
-    yield "before", _short(example.answer_before, ANSWER)
-    yield "after", _short(example.answer_after, ANSWER)
+def _example_facts(example: ForgottenItem) -> Iterable[tuple[str, str]]:
+    yield "question", _shorten(example.question, QUESTION, end=True)
+    yield "before", _shorten(example.answer_before, ANSWER)
+    yield "after", _shorten(example.answer_after, ANSWER)
     if example.gold:
-        yield "right", _short(example.gold, ANSWER)
+        yield "right", _shorten(example.gold, ANSWER)
 
 
-def _short(text: str, most: int, *, end: bool = False) -> str:
+def _shorten(text: str, limit: int, *, end: bool = False) -> str:
     line = " ".join(text.split())
-    if len(line) <= most:
+    if len(line) <= limit:
         return line or NOTHING
-    return f"... {line[-most:]}" if end else f"{line[:most]} ..."
+    return f"... {line[-limit:]}" if end else f"{line[:limit]} ..."

@@ -1,27 +1,26 @@
-"""A study: checkpoints in series, and the measures that they have.
+"""The data of a study: checkpoints in series, their measures and values.
 
-    study = study_of(["runs/a", "checkpoints.csv"], output=Path("results"))     # study.reading
+    study = load_study(["runs/a", "checkpoints.csv"], output=Path("results"))     # study.reading
     for series in study.series:
         for measure in study.measures:
             for point in series.points:
-                value = study.value(point, measure)      # None where the point lacks the measure
+                value = study.value(point, measure)      # None if the point lacks the measure
 
-``Value`` has limits and error only where the data hold them: ``low`` is None where neither items, their number nor
-an error is known, and ``why`` says so. ``pool`` has the scores of items in one order for several points.
+``study.pool`` has the scores of items in one order for several points.
 
-Names of points, series and measures' ``key`` are unique within a study and may serve as keys of dicts. Points stand in
-the order of their training within a series. ``series.place(point)`` is the place on ``series.axis``, an epoch or a
-step, or None where neither is known.
+The names of points and series and the ``key`` of a measure are unique within a study, so they may be keys of dicts. The
+points of a series are in the order of training. ``series.position(point)`` is the position on ``series.axis``, an epoch
+or a step, or None if unknown.
 
-A value has as much of an interval as the data hold:
+The interval of a value depends on the data:
 
-    a run of ours            the result's own limits
-    a table                  a share and its number of items: Wilson's limits, the error of right and wrong items;
-                             a mean, its error and its number of items: Student's t; without the number: normal
-    a composite              the run's own; else from the items; else from totals, where the errors of metrics of the
-                             same items are added up, and those of different benchmarks add in squares
+    a run of this harness    the limits of its result
+    a table                  a share with its number of items: Wilson's limits and the binomial error;
+                             a mean with its error and number of items: Student's t; without the number: normal
+    a composite              the limits of its run; else from the items; else from totals: errors of metrics on the
+                             same items are summed, those of different benchmarks are added in squares
 
-Where neither items nor an error is known there is no interval, and the reason says what would give one.
+Without items, their number and an error there is no interval (``low`` is None), and ``why`` says what would give one.
 """
 
 from __future__ import annotations
@@ -42,17 +41,17 @@ from pytest_touchstone.results.summary import Metric
 from pytest_touchstone.statistics.comparison import LEVEL, MetricUnit, unit_of, z_quantile
 from pytest_touchstone.statistics.intervals import t_quantile, wilson_limits
 
-Found = TypeVar("Found")
+Computed = TypeVar("Computed")
 Axis: TypeAlias = Literal["epoch", "step", "order"]
 
 UNKNOWN: Final = "not known"
 
 MOST_IN_LINE: Final = 3
-"""The findings that a section's line names."""
+"""The most findings that the summary line of a section names."""
 
 
 class Limits(Protocol):
-    """What has an interval: a value, a comparison, a contrast, a change of a curve, a forecast."""
+    """Anything with an interval: a value, a comparison, a contrast, a change of a curve, a forecast."""
 
     @property
     def low(self) -> float | None:
@@ -65,9 +64,9 @@ class Limits(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A checkpoint of a series with all its results; what is not known of it is None.
+    """A checkpoint of a series with all its results; unknown fields are None.
 
-    ``name`` is unique in the study, ``short`` the checkpoint's own name without its series.
+    ``name`` is unique in the study; ``short`` is the checkpoint's name without its series. ``seq_len`` is in tokens.
     """
 
     name: str
@@ -85,9 +84,9 @@ class Point:
 class StudyMetric:
     """A metric of a benchmark, or a composite (``benchmark`` is then its name, ``metric`` "composite").
 
-    ``label`` names it in tables (``Real@1``), ``key`` in data (``real_coref:real@1``). ``share``: it has no ``unit``,
-    and all its values lie from 0 to 1, so that a hundredth is a point. ``primary``: the benchmark is judged by it; so
-    is a composite.
+    ``label`` is its name in tables (``Real@1``), ``key`` in data (``real_coref:real@1``). ``share`` is set if it has no
+    ``unit`` and all values lie in [0, 1]; a point is then 0.01. ``primary`` is set for the metric that judges the
+    benchmark, and for composites.
     """
 
     benchmark: str
@@ -101,58 +100,59 @@ class StudyMetric:
 
     @property
     def key(self) -> str:
-        """The name in data."""
+        """The unique name in data."""
         return self.benchmark if self.metric == COMPOSITE else f"{self.benchmark}:{self.metric}"
 
     @property
-    def told_in(self) -> MetricUnit:
-        """Return the unit of differences."""
+    def difference_unit(self) -> MetricUnit:
+        """The unit of differences."""
         return unit_of(self.unit, share=self.share)
 
     @property
     def unit_text(self) -> str:
-        """Return the unit of values in tables."""
+        """The unit of values in tables."""
         return "per cent" if self.share else self.unit or "own unit"
 
     def amount(self, value: float | None) -> str:
-        """Return a value without its unit: ``66.04``."""
+        """Format a value without its unit: ``66.04``."""
         if value is None:
             return NOTHING
         return in_percent(value) if self.share else number(value)
 
     def text(self, value: float | None) -> str:
-        """Return a value: ``66.04 %`` of a share."""
+        """Format a value with its unit: ``66.04 %``."""
         return f"{self.amount(value)} %" if self.share and value is not None else self.amount(value)
 
     def range(self, limits: Limits) -> str:
-        """Return the interval of a value, ``[64.12, 67.91]``; ``-`` where there is none."""
+        """Format the interval of a value: ``[64.12, 67.91]``; ``-`` without one."""
         return interval(limits.low, limits.high, self.amount)
 
     def difference_range(self, limits: Limits | None) -> str:
-        """Return the interval of a difference, ``[-4.06, +1.32]``; ``-`` where there is none."""
-        return NOTHING if limits is None else interval(limits.low, limits.high, self.told_in.moved)
+        """Format the interval of a difference: ``[-4.06, +1.32]``; ``-`` without one."""
+        return NOTHING if limits is None else interval(limits.low, limits.high, self.difference_unit.moved)
 
     @property
     def sign(self) -> int:
-        """Return the factor that turns values so that larger is better."""
+        """The factor, 1 or -1, that makes larger values better."""
         return 1 if self.higher_is_better else -1
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Return the weighted metrics that it is made of, which may be one."""
+        """The weighted metrics of a composite; the metric itself for others."""
         return self.composite.parts if self.composite else (Part(1.0, self.benchmark, self.metric),)
 
     @property
     def benchmarks(self) -> list[str]:
-        """Return the names of the benchmarks that it is made of."""
+        """The names of the benchmarks that contribute."""
         return list(dict.fromkeys(part.benchmark for part in self.parts))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Value:
-    """A measure at a point: value, 95 % interval, standard error and number of items (0: not known).
+    """A measure at a point: value, 95 % interval, standard error and number of items (0 if unknown).
 
-    ``why`` says why there is no interval. ``mark`` is the result's, ``invalid`` the reason not to believe it.
+    ``why`` is the reason for a missing interval. ``mark`` is the note of the result on its coverage. ``invalid`` is the
+    reason why the result is not valid.
     """
 
     value: float
@@ -168,22 +168,22 @@ class Value:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesInfo:
-    """The known facts of a series' training: by pyproject.toml (``told``), else by the runs' own notes (``noted``).
+    """Facts about the training of a series: texts by name, such as ``data`` or ``method``.
 
-    Both map a name such as ``data`` or ``method`` to a text; nothing is guessed.
+    ``declared`` are in pyproject.toml and take precedence; ``noted`` are in the files of the checkpoints.
     """
 
-    told: Mapping[str, str] = field(default_factory=dict)
+    declared: Mapping[str, str] = field(default_factory=dict)
     noted: Mapping[str, str] = field(default_factory=dict)
 
     def get(self, name: str) -> str:
-        """The text, or that it is not known."""
-        return self.told.get(name) or self.noted.get(name) or UNKNOWN
+        """Return the text of a fact, or "not known"."""
+        return self.declared.get(name) or self.noted.get(name) or UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
 class StepsPerEpoch:
-    """The steps of an epoch: from ``low`` to ``high``, equal where they are known exactly; and how that is known."""
+    """The number of steps in an epoch, between ``low`` and ``high``, and the source of that number."""
 
     low: float
     high: float
@@ -191,7 +191,7 @@ class StepsPerEpoch:
 
     @property
     def text(self) -> str:
-        """``131``, or ``130 to 131``."""
+        """The number as text: ``131``, or ``130 to 131``."""
         first, last = f"{self.low:.6g}", f"{self.high:.6g}"
         return first if first == last else f"{first} to {last}"
 
@@ -212,32 +212,32 @@ class Series:
 
     @property
     def axis(self) -> Axis:
-        """Epochs where every point with a step has one, else steps, else only their order."""
-        known = any(point.epoch is not None for point in self.points)
-        if known and all(point.epoch is not None or point.step is None for point in self.points):
+        """The axis: epochs if every point with a step has one, else steps, else the order of points."""
+        has_epochs = any(point.epoch is not None for point in self.points)
+        if has_epochs and all(point.epoch is not None or point.step is None for point in self.points):
             return "epoch"
         return "step" if any(point.step is not None for point in self.points) else "order"
 
-    def place(self, point: Point) -> float | None:
-        """The place on the axis; None where only the order is known, and for a point without a place."""
+    def position(self, point: Point) -> float | None:
+        """Return the position of a point on the axis; None if unknown."""
         return {"epoch": point.epoch, "step": point.step, "order": None}[self.axis]
 
     def at(self, point: Point) -> str:
-        """The place as text, or the checkpoint's name."""
-        place = self.place(point)
-        return point.short if place is None else ordinal_place(place)
+        """Return the position as text, or the checkpoint's name."""
+        position = self.position(point)
+        return point.short if position is None else ordinal_place(position)
 
     def where(self, point: Point) -> str:
-        """The place in words: ``epoch 3``, ``step 390``, or the checkpoint's name."""
-        return self.at(point) if self.place(point) is None else f"{self.axis} {self.at(point)}"
+        """Return the position with its axis, ``epoch 3`` or ``step 390``, or the checkpoint's name."""
+        return self.at(point) if self.position(point) is None else f"{self.axis} {self.at(point)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """Everything that was read: series, measures, values, and what is wrong with the data.
+    """The series, measures and values that were read, with the faults of the data.
 
-    ``values`` are by name of point and key of measure; ``value`` looks one up. ``notes`` are what a reader must know
-    before believing the numbers. ``level`` is that of all intervals and tests.
+    ``values`` are by name of point and key of measure. ``notes`` are caveats for the reader. ``level`` is the
+    confidence level of all intervals and tests.
     """
 
     series: tuple[Series, ...]
@@ -248,67 +248,75 @@ class Study:
     notes: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()
     level: float = 0.95
-    made: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    computed: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
-    def once(self, make: Callable[[Study], Found]) -> Found:
-        """Return what a function makes of the study; asked again, the same: several sections need the curves."""
-        if make not in self.made:
-            self.made[make] = make(self)
-        found: Found = self.made[make]
-        return found
+    def compute_once(self, make: Callable[[Study], Computed]) -> Computed:
+        """Return ``make(study)``, computed at the first call; several sections share the curves."""
+        if make not in self.computed:
+            self.computed[make] = make(self)
+        value: Computed = self.computed[make]
+        return value
 
     @property
     def points(self) -> tuple[Point, ...]:
-        """All points, series by series."""
+        """The points of all series, in order."""
         return tuple(point for series in self.series for point in series.points)
 
     def value(self, point: Point, measure: StudyMetric) -> Value | None:
-        """The measure at the point; None where it was not measured."""
+        """Return the value of a measure at a point; None if it was not measured."""
         return self.values.get((point.name, measure.key))
 
-    def valid(self, point: Point, measure: StudyMetric) -> Value | None:
-        """The measure at the point; None also where it is not to be believed."""
+    def valid_value(self, point: Point, measure: StudyMetric) -> Value | None:
+        """Return the value of a measure at a point; None if missing or not valid."""
         value = self.value(point, measure)
         return None if value is None or value.invalid else value
 
-    def measured(self, series: Series, measure: StudyMetric) -> list[tuple[Point, Value]]:
-        """The points of a series that have a valid value of the measure, in order, each with it."""
-        found = ((point, self.valid(point, measure)) for point in series.points)
-        return [(point, value) for point, value in found if value is not None]
+    def valid_values(self, series: Series, measure: StudyMetric) -> list[tuple[Point, Value]]:
+        """Return the points of a series with their valid values of a measure, in order."""
+        values = ((point, self.valid_value(point, measure)) for point in series.points)
+        return [(point, value) for point, value in values if value is not None]
 
-    def ordered(self, series: Series, measure: StudyMetric) -> list[tuple[Point, Value]]:
-        """The same of those whose place in the training is known, which alone have an order."""
-        return [one for one in self.measured(series, measure) if series.place(one[0]) is not None]
+    def values_in_order(self, series: Series, measure: StudyMetric) -> list[tuple[Point, Value]]:
+        """Return the points with a known position and their valid values of a measure, in order."""
+        return [pair for pair in self.valid_values(series, measure) if series.position(pair[0]) is not None]
 
     def series_of(self, point: Point) -> Series:
-        """The series that the point is in."""
-        return next(one for one in self.series if one.name == point.series)
+        """Return the series of a point."""
+        return next(series for series in self.series if series.name == point.series)
 
     def facts(self) -> dict[str, Any]:
-        """Series, points and measures as plain data."""
+        """Return series, points, measures and values as JSON values."""
         return {
             "series": [
-                fields_of(one, "name", "training", "seq_len", "axis")
+                fields_of(series, "name", "training", "seq_len", "axis")
                 | {
-                    "told": dict(one.about.told),
-                    "noted": dict(one.about.noted),
-                    "steps_per_epoch": asdict(one.steps_per_epoch) if one.steps_per_epoch else None,
+                    "told": dict(series.about.declared),
+                    "noted": dict(series.about.noted),
+                    "steps_per_epoch": asdict(series.steps_per_epoch) if series.steps_per_epoch else None,
                     "points": [
                         fields_of(
                             point, "name", "short", "step", "epoch", "seq_len", "val_loss", "fingerprint"
                         )
                         | {"origin": point.candidate.origin}
-                        for point in one.points
+                        for point in series.points
                     ],
                 }
-                for one in self.series
+                for series in self.series
             ],
             "measures": [
                 fields_of(
-                    one, "key", "label", "benchmark", "metric", "higher_is_better", "share", "unit", "primary"
+                    measure,
+                    "key",
+                    "label",
+                    "benchmark",
+                    "metric",
+                    "higher_is_better",
+                    "share",
+                    "unit",
+                    "primary",
                 )
-                | {"formula": one.composite.formula if one.composite else None}
-                for one in self.measures
+                | {"formula": measure.composite.formula if measure.composite else None}
+                for measure in self.measures
             ],
             "values": [
                 {"point": point.name, "measure": measure.key, **asdict(value)}
@@ -321,58 +329,65 @@ class Study:
         }
 
 
-def fields_of(one: Any, *names: str) -> dict[str, Any]:
-    """Return fields and properties of a record by their names."""
-    return {name: getattr(one, name) for name in names}
+def fields_of(record: Any, *names: str) -> dict[str, Any]:
+    """Return the named fields and properties of a record."""
+    return {name: getattr(record, name) for name in names}
 
 
 def facts_of(value: Any) -> Any:
-    """Return records as plain data: points and series by their names, measures by their keys."""
+    """Convert records to JSON values; points and series become their names, measures their keys."""
     if isinstance(value, (Point, Series)):
         return value.name
     if isinstance(value, StudyMetric):
         return value.key
     if is_dataclass(value):
-        return {one.name: facts_of(getattr(value, one.name)) for one in fields(value)}
+        return {attribute.name: facts_of(getattr(value, attribute.name)) for attribute in fields(value)}
     if isinstance(value, Mapping):
-        return {name: facts_of(one) for name, one in value.items()}
+        return {name: facts_of(member) for name, member in value.items()}
     if isinstance(value, (list, tuple)):
-        return [facts_of(one) for one in value]
+        return [facts_of(member) for member in value]
     return value
 
 
-def place_or_nothing(place: float | None) -> str:
-    """Return a place on an axis as text."""
-    return NOTHING if place is None else ordinal_place(place)
+def format_position(position: float | None) -> str:
+    """Format a position on an axis; ``-`` if unknown."""
+    return NOTHING if position is None else ordinal_place(position)
 
 
-def found_among(told: Sequence[str], tested: int, tests: str) -> str:
-    """Return which of so many tests are more than noise: ``1 of 49 drops: Real@1 of mlm``, ``none of 12 drops``."""
-    if not told:
+def summarize_findings(findings: Sequence[str], tested: int, tests: str) -> str:
+    """Summarize significant tests: ``1 of 49 drops: Real@1 of mlm``, ``none of 12 drops``.
+
+    Args:
+        findings: The names of the significant tests.
+        tested: The number of tests.
+        tests: The noun for the tests, in the plural.
+
+    """
+    if not findings:
         return f"none of {tested} {tests}"
-    return f"{len(told)} of {tested} {tests}: {join_names(told, MOST_IN_LINE, between='; ')}"
+    return f"{len(findings)} of {tested} {tests}: {join_names(findings, MOST_IN_LINE, between='; ')}"
 
 
 # The value of a measure at a point
 
 
 _POSITIVE: Final = ("perplexity", "bits_per_byte")
-"""Parts of the names of metrics that are not below 0."""
+"""Parts of the names of metrics that cannot be negative."""
 
 
 def value_of(candidate: CheckpointResults, measure: StudyMetric) -> Value | None:
-    """The measure of this candidate; None where it was not measured."""
+    """Return the value of a measure for a candidate; None if it was not measured."""
     if measure.composite is not None:
-        return _composite(candidate, measure.composite)
+        return _composite_value(candidate, measure.composite)
     entry = candidate.entries.get(measure.benchmark)
-    found = metric_of(entry, measure.metric) if entry else None
-    if entry is None or found is None:
+    metric = metric_of(entry, measure.metric) if entry else None
+    if entry is None or metric is None:
         return None
-    return _value(with_limits(found, entry.saved.benchmark), [entry])
+    return _value_from_metric(add_limits(metric, entry.saved.benchmark), [entry])
 
 
-def with_limits(metric: Metric, benchmark: str) -> Metric:
-    """The metric of a table with the limits that follow from its error or number of items; others as they are."""
+def add_limits(metric: Metric, benchmark: str) -> Metric:
+    """Add limits to a published metric, from its error or number of items; return others unchanged."""
     value = metric.value
     if metric.method != AS_PUBLISHED or value is None:
         return metric
@@ -383,17 +398,17 @@ def with_limits(metric: Metric, benchmark: str) -> Metric:
             error = (high - low) / z_quantile(LEVEL)
         return replace(metric, low=low, high=high, stderr=error, method="Wilson, from the number of items")
     if metric.stderr:
-        known = metric.n > 1
-        half = (t_quantile(metric.n - 1, LEVEL) if known else z_quantile(LEVEL)) * metric.stderr
-        low = value - half
+        has_size = metric.n > 1
+        half_width = (t_quantile(metric.n - 1, LEVEL) if has_size else z_quantile(LEVEL)) * metric.stderr
+        low = value - half_width
         if any(name in metric.name for name in _POSITIVE) and value >= 0:
             low = max(0.0, low)
-        return replace(metric, low=low, high=value + half, method="t" if known else "normal")
-    lacking = f"the number of items is not known (--items {benchmark}=N gives it)"
-    return replace(metric, why=lacking if 0 <= value <= 1 else "its standard error is not known")
+        return replace(metric, low=low, high=value + half_width, method="t" if has_size else "normal")
+    reason = f"the number of items is not known (--items {benchmark}=N gives it)"
+    return replace(metric, why=reason if 0 <= value <= 1 else "its standard error is not known")
 
 
-def _value(metric: Metric, entries: Sequence[BenchmarkScores]) -> Value | None:
+def _value_from_metric(metric: Metric, entries: Sequence[BenchmarkScores]) -> Value | None:
     if metric.value is None:
         return None
     return Value(
@@ -412,53 +427,65 @@ def _value(metric: Metric, entries: Sequence[BenchmarkScores]) -> Value | None:
 # Composites
 
 
-def _composite(candidate: CheckpointResults, composite: Composite) -> Value | None:
+def _composite_value(candidate: CheckpointResults, composite: Composite) -> Value | None:
     entries = [candidate.entries[name] for name in composite.benchmarks if name in candidate.entries]
     if len(entries) < len(composite.benchmarks):
         return None
-    known = candidate.composites.get(composite.name)
-    if known is None and all(entry.items.examples for entry in entries):
+    composite_metric = candidate.composites.get(composite.name)
+    if composite_metric is None and all(entry.items.examples for entry in entries):
         row = composite_of_items(composite, [(entry.saved, entry.items) for entry in entries])
         names = ("value", "low", "high", "stderr", "method", "why")
-        n = sum(entry.saved.scored for entry in entries)
-        known = Metric(name=composite.name, n=n, **{name: row[name] for name in names}) if row else None
-    found = known or _of_totals(candidate, composite)
-    return _value(found, entries) if found else None
+        scored = sum(entry.saved.scored for entry in entries)
+        composite_metric = (
+            Metric(name=composite.name, n=scored, **{name: row[name] for name in names}) if row else None
+        )
+    composite_metric = composite_metric or _composite_from_totals(candidate, composite)
+    return _value_from_metric(composite_metric, entries) if composite_metric else None
 
 
-def _of_totals(candidate: CheckpointResults, composite: Composite) -> Metric | None:
-    """The sum of totals; its limits are made of the parts' limits as its error is of their errors."""
-    parts: dict[str, list[tuple[float, Metric]]] = {}
+def _composite_from_totals(candidate: CheckpointResults, composite: Composite) -> Metric | None:
+    """Return a composite computed from totals; its limits and error combine those of its parts.
+
+    Metrics on the same items are taken as fully dependent, benchmarks as independent.
+    """
+    metrics_by_benchmark: dict[str, list[tuple[float, Metric]]] = {}
     values: dict[tuple[str, str], float | None] = {}
-    for weight, name, metric in composite.parts:
-        found = metric_of(candidate.entries[name], metric)
-        if found is None:
+    for weight, name, metric_name in composite.parts:
+        metric = metric_of(candidate.entries[name], metric_name)
+        if metric is None:
             return None
-        values[name, metric] = found.value
-        parts.setdefault(name, []).append((weight, with_limits(found, name)))
-    known = [part for same in parts.values() for _, part in same]
-    lacking = next((part for part in known if part.low is None or part.high is None), None)
+        values[name, metric_name] = metric.value
+        metrics_by_benchmark.setdefault(name, []).append((weight, add_limits(metric, name)))
+    metrics = [metric for weighted in metrics_by_benchmark.values() for _, metric in weighted]
+    without_limits = next((metric for metric in metrics if metric.low is None or metric.high is None), None)
 
-    def joined(distance: Callable[[Metric], float]) -> float:
-        return math.hypot(*(math.fsum(w * distance(part) for w, part in same) for same in parts.values()))
+    def combine(distance: Callable[[Metric], float]) -> float:
+        return math.hypot(
+            *(
+                math.fsum(weight * distance(metric) for weight, metric in weighted)
+                for weighted in metrics_by_benchmark.values()
+            )
+        )
 
     value = composite_value(composite, values)
-    found = Metric(
+    metric = Metric(
         name=composite.name,
         value=value,
         low=None,
         high=None,
         stderr=None,
-        n=sum(min(part.n for _, part in same) for same in parts.values()),
+        n=sum(min(metric.n for _, metric in weighted) for weighted in metrics_by_benchmark.values()),
         method="none",
-        why=lacking.why if lacking else None,
+        why=without_limits.why if without_limits else None,
     )
-    if value is None or lacking is not None:
-        return found
+    if value is None or without_limits is not None:
+        return metric
     return replace(
-        found,
-        low=value - joined(lambda part: (part.value or 0) - (part.low or 0)),
-        high=value + joined(lambda part: (part.high or 0) - (part.value or 0)),
-        stderr=None if None in (part.stderr for part in known) else joined(lambda part: part.stderr or 0.0),
+        metric,
+        low=value - combine(lambda metric: (metric.value or 0) - (metric.low or 0)),
+        high=value + combine(lambda metric: (metric.high or 0) - (metric.value or 0)),
+        stderr=None
+        if None in (metric.stderr for metric in metrics)
+        else combine(lambda metric: metric.stderr or 0.0),
         method="MOVER on totals; parts on the same items taken as wholly dependent",
     )

@@ -1,19 +1,19 @@
-"""The scores of items as columns, differences of points, and a measure's means at all points with their noise.
+"""Item scores as columns, differences of points, and the means of a measure with their covariance.
 
-Differences are paired by items where both points have them, else from totals as ``compare.metric`` says. Runs of which
-only totals are known are taken as independent; on the same items they rise and fall together, and the difference is
-known better than that. A perplexity that is asked for itself is compared from totals too.
+Differences are paired by items if both points have them, else they are computed from totals (``compare.metric``). Runs
+with totals only are taken as independent; on the same items they are correlated, so the true interval is narrower. A
+perplexity that is requested by itself is compared from totals too.
 
-Of means larger is better throughout: an error rate is turned around. Points on the
-same items share their luck, which their covariance holds (``statistics.contrasts.covariance_of_means``); points on
-other items are independent. Of a point known by totals alone the error counts (``errors``); how it is correlated with
-others is not known, and each use takes what claims the least.
+All means are oriented so that larger is better; an error rate is negated. Points on the same items are correlated
+(``statistics.contrasts.covariance_of_means``); points on other items are independent. A point with totals only
+contributes its standard error (``errors``). Its correlation with others is unknown, and each use assumes the value that
+claims the least.
 
-Points whose result is not valid are left out: they decide nothing.
+Points with a result that is not valid are left out.
 
-**Noise from checkpoint to checkpoint** tells which benchmarks can carry a decision. The signal-to-noise ratio is that
-of Heineman et al. 2025 (``statistics.curves``), each series standing for one of their models. Two things can make up a
-difference between series that is none, and a benchmark can decide where neither does:
+**Noise from checkpoint to checkpoint** shows which benchmarks can carry a decision. The signal-to-noise ratio is that
+of Heineman et al. 2025 (``statistics.curves``), with each series in the role of a model. Two sources of noise can
+produce a spurious difference between series, and a benchmark can decide if neither explains the difference:
 
 - **checkpoints**: the ratio is no larger than that of equal series;
 - **items**: the largest difference, between the means of the last checkpoints of two series, is within the error of
@@ -47,7 +47,7 @@ from pytest_touchstone.statistics.contrasts import (
 from pytest_touchstone.statistics.curves import LAST, LEAST, SignalToNoise, signal_to_noise
 from pytest_touchstone.statistics.intervals import any_shared, is_binary, satterthwaite
 from pytest_touchstone.statistics.paired import compare_flips
-from pytest_touchstone.study.points import Point, Series, Study, StudyMetric, with_limits
+from pytest_touchstone.study.points import Point, Series, Study, StudyMetric, add_limits
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,10 +62,11 @@ ItemName: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScoreColumn:
-    """The scores of all items of a result, in order of the items' names; NaN where one is missing.
+    """The scores of all items of a result, sorted by item name; NaN for a missing score.
 
-    ``digest`` is that of the items: columns with the same one can be compared item by item. ``clusters`` is None where
-    items share nothing. ``flips``: they share nothing, and each is right or wrong.
+    ``values`` has shape [items], or [columns, items] after ``shared_items``. Columns with the same ``digest`` have the
+    same items. ``clusters`` is None for independent items. ``flips`` is set for independent items that are each right
+    or wrong.
     """
 
     digest: str
@@ -74,20 +75,22 @@ class ScoreColumn:
     clusters: list[str | None] | None
     flips: bool
 
-    def at(self, names: Sequence[ItemName]) -> np.ndarray:
-        """Return the scores of these items, in their order."""
-        places = {name: place for place, name in enumerate(self.names)}
-        found: np.ndarray = self.values[[places[name] for name in names]]
-        return found
+    def scores_of(self, names: Sequence[ItemName]) -> np.ndarray:
+        """Return the scores of the named items, in the order of the names."""
+        indices = {name: index for index, name in enumerate(self.names)}
+        scores: np.ndarray = self.values[[indices[name] for name in names]]
+        return scores
 
 
 def column_of(study: Study, entry: BenchmarkScores, metric: str) -> ScoreColumn | None:
-    """The scores by which a metric is compared, made once; None without items, and for a metric that is no mean of
-    scores."""
+    """Return the item scores of a metric, computed once per study.
+
+    None without items, and for a metric that is not a mean of scores.
+    """
     import numpy as np
 
     key = id(entry), metric
-    if key not in study.made:
+    if key not in study.computed:
         items, scores, column = entry.items, None, None
         with suppress(GateError):  # a mean over groups, or no such metric
             scores = items.scores.get(score_name(entry.saved, metric))
@@ -104,29 +107,31 @@ def column_of(study: Study, entry: BenchmarkScores, metric: str) -> ScoreColumn 
                 clusters=clusters if shared else None,
                 flips=not shared and is_binary(values.tolist()),
             )
-        study.made[key] = column
-    found: ScoreColumn | None = study.made[key]
-    return found
+        study.computed[key] = column
+    cached: ScoreColumn | None = study.computed[key]
+    return cached
 
 
 def shared_items(columns: Sequence[ScoreColumn], least: float = 0.5) -> ScoreColumn | None:
-    """The items that all columns have, with a row of scores for each; None where these are none, or less than that
-    share of the smallest column."""
+    """Return the items that all columns have, with a row of scores for each column.
+
+    None if there are none, or fewer than the share ``least`` of the smallest column.
+    """
     import numpy as np
 
     first = columns[0]
     complete = [
-        {name for name, missing in zip(one.names, np.isnan(one.values), strict=True) if not missing}
-        for one in columns
+        {name for name, missing in zip(column.names, np.isnan(column.values), strict=True) if not missing}
+        for column in columns
     ]
     names = sorted(set.intersection(*complete))
-    if not names or len(names) < least * min(len(one.values) for one in columns):
+    if not names or len(names) < least * min(len(column.values) for column in columns):
         return None
     clusters = dict(zip(first.names, first.clusters, strict=True)) if first.clusters else None
     return replace(
         first,
         names=names,
-        values=np.stack([one.at(names) for one in columns]),
+        values=np.stack([column.scores_of(names) for column in columns]),
         clusters=None if clusters is None else [clusters[name] for name in names],
     )
 
@@ -140,29 +145,35 @@ UNTESTED: Final = "cannot be tested"
 """The verdicts on a change along a series."""
 
 
-def difference(study: Study, baseline: Point, new: Point, measure: StudyMetric) -> Comparison:
-    """The new point against the baseline by a measure; undefined, with the reason, where one lacks it."""
+def compare_points(study: Study, baseline: Point, new: Point, measure: StudyMetric) -> Comparison:
+    """Compare two points by a measure; undefined, with the reason, if one lacks the measure."""
     level = study.level
     before, after = baseline.candidate.entries, new.candidate.entries
     if measure.composite is not None:
-        found = compare_composite_in(measure.composite, before, after, level)
-        return found.comparison if found else undefined("a part is missing", level=level)
+        composite = compare_composite_in(measure.composite, before, after, level)
+        return composite.comparison if composite else undefined("a part is missing", level=level)
     a, b, metric = before.get(measure.benchmark), after.get(measure.benchmark), measure.metric
     if a is None or b is None or metric not in a.saved.metrics or metric not in b.saved.metrics:
         return undefined("not measured at both", level=level)
-    one, other = column_of(study, a, metric), column_of(study, b, metric)
-    if one is not None and other is not None and one.digest == other.digest and one.flips and other.flips:
-        both = int(one.values @ other.values)
-        gained, lost = int(other.values.sum()) - both, int(one.values.sum()) - both
-        neither = len(one.values) - both - gained - lost
+    column, other_column = column_of(study, a, metric), column_of(study, b, metric)
+    if (
+        column is not None
+        and other_column is not None
+        and column.digest == other_column.digest
+        and column.flips
+        and other_column.flips
+    ):
+        both = int(column.values @ other_column.values)
+        gained, lost = int(other_column.values.sum()) - both, int(column.values.sum()) - both
+        neither = len(column.values) - both - gained - lost
         if b.saved.aggregation(metric).higher_score_is_better:
             return compare_flips(both, gained, lost, neither, level=level)
         return compare_flips(neither, lost, gained, both, level=level).mirrored(1.0)
     return compare_metric(a, b, metric, primary=measure.primary, level=level).comparison
 
 
-def verdict_on(p: float | None, level: float) -> str:
-    """Return the verdict by a p, which may be corrected for the number of tests."""
+def noise_verdict(p: float | None, level: float) -> str:
+    """Return the verdict for a p-value, which may be corrected for the number of tests."""
     if p is None:
         return UNTESTED
     return MORE if p <= 1 - level + 1e-12 else NOT_MORE
@@ -173,15 +184,17 @@ def verdict_on(p: float | None, level: float) -> str:
 
 UNKNOWN_UNITS: Final = 0
 NORMAL_UNITS: Final = 10_000
-"""The units of an error that names no number of items: so many that t intervals are normal ones."""
+"""The units of an error without a number of items: so large that Student's t is normal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class JointMeans:
-    """A measure at the points that have it, in the study's order; ``means`` are turned so that larger is better.
+    """The means of a measure at all points that have it, with their joint noise.
 
-    ``index`` has the points' places by name. ``units`` counts the independent items behind each, 0 where nothing is
-    known of the noise; ``further`` is the most that a further item moves each by.
+    ``means`` are oriented so that larger is better. ``index`` maps the names of points to indices. ``covariance`` has
+    shape [points, points]; ``errors`` are the standard errors of points with totals only. ``units`` counts the
+    independent items behind each mean, 0 for unknown noise. ``further`` is the most by which one more item can move
+    each mean.
     """
 
     measure: StudyMetric
@@ -194,66 +207,73 @@ class JointMeans:
     further: tuple[float, ...]
 
     def places(self, points: Iterable[Point]) -> list[int]:
-        """The places of those of the points that are here."""
+        """Return the indices of the given points, without those that lack the measure."""
         return [self.index[point.name] for point in points if point.name in self.index]
 
     @property
     def spread(self) -> np.ndarray:
-        """The covariance with totals as independent."""
+        """The covariance, with totals taken as independent."""
         import numpy as np
 
-        found: np.ndarray = self.covariance + np.diag(np.square(self.errors))
-        return found
+        spread: np.ndarray = self.covariance + np.diag(np.square(self.errors))
+        return spread
 
-    def noise(self, places: Sequence[int]) -> MeanCovariance | None:
-        """The noise of these means; None where that of one is not known. Totals are taken as independent, which is
-        most for the maximum of several."""
+    def noise(self, indices: Sequence[int]) -> MeanCovariance | None:
+        """Return the covariance of some means, given by index; None if the noise of one is unknown.
+
+        Totals are taken as independent, which gives the maximum of several the largest bias.
+        """
         import numpy as np
 
-        units = min((self.units[place] for place in places), default=UNKNOWN_UNITS)
+        units = min((self.units[index] for index in indices), default=UNKNOWN_UNITS)
         if units < 2:
             return None
-        return MeanCovariance(self.spread[np.ix_(places, places)], units)
+        return MeanCovariance(self.spread[np.ix_(indices, indices)], units)
 
     def contrast(self, weights: Sequence[ContrastTerm], *, level: float, extra: float = 0.0) -> Contrast:
-        """The weighted sum of means."""
+        """Return a weighted sum of means with its interval; ``extra`` is added to its variance."""
         return contrast(
             self.means,
             self.covariance,
             weights,
-            units=min((self.units[place] for place, _ in weights), default=UNKNOWN_UNITS),
+            units=min((self.units[index] for index, _ in weights), default=UNKNOWN_UNITS),
             errors=self.errors,
-            further=max((self.further[place] for place, _ in weights), default=0.0),
+            further=max((self.further[index] for index, _ in weights), default=0.0),
             extra=extra,
             level=level,
         )
 
     def rivals(self, best: int, among: Sequence[int], level: float) -> list[int]:
-        """The others that cannot be told from the one measured best of so many: a paired p, times half their number
-        (``statistics.best_of_many.is_told_best``), above 1 - level. An unknown noise tells nothing."""
+        """Return the indices that do not differ significantly from the one measured best.
+
+        The paired p-value is multiplied by half the number of points (``statistics.best_of_many.is_told_best``).
+        A point with unknown noise is a rival.
+        """
         leads = {
-            place: self.contrast([ContrastTerm(best, 1.0), ContrastTerm(place, -1.0)], level=level).p
-            for place in among
-            if place != best
+            index: self.contrast([ContrastTerm(best, 1.0), ContrastTerm(index, -1.0)], level=level).p
+            for index in among
+            if index != best
         }
-        return [place for place, p in leads.items() if not is_told_best([p], len(among), 1 - level)]
+        return [index for index, p in leads.items() if not is_told_best([p], len(among), 1 - level)]
 
 
 def pools_of(study: Study) -> dict[str, JointMeans]:
-    """The pools of all measures by their keys; ``study.once(pools_of)`` keeps them."""
+    """Return the joint means of all measures by key; use ``study.compute_once(pools_of)``."""
     return {measure.key: pool_of(study, measure) for measure in study.measures}
 
 
 def pool_of(study: Study, measure: StudyMetric) -> JointMeans:
-    """The measure at all points of the study that have a valid result of it."""
-    return pool_over(study, measure, [one for one in study.points if study.valid(one, measure) is not None])
+    """Return the joint means of a measure over all points with a valid value."""
+    return pool_points(
+        study, measure, [point for point in study.points if study.valid_value(point, measure) is not None]
+    )
 
 
-def pool_over(study: Study, measure: StudyMetric, points: Sequence[Point]) -> JointMeans:
-    """The measure at points that have it."""
+def pool_points(study: Study, measure: StudyMetric, points: Sequence[Point]) -> JointMeans:
+    """Return the joint means of a measure over the given points, which must have it."""
     import numpy as np
 
-    noises = [_noise(study, measure, name, points) for name in measure.benchmarks]
+    noises = [_benchmark_noise(study, measure, name, points) for name in measure.benchmarks]
     further = [noise.span / (noise.units + 2) for noise in noises]
     units = []
     for index in range(len(points)):
@@ -275,9 +295,11 @@ def pool_over(study: Study, measure: StudyMetric, points: Sequence[Point]) -> Jo
     )
 
 
-class _Noise(NamedTuple):
-    """Means and covariance of a benchmark's weighted metrics at all points, and the largest value of an item, 0 where
-    that is not known."""
+class _BenchmarkNoise(NamedTuple):
+    """The weighted means of a benchmark's metrics at all points, and their covariance.
+
+    ``span`` is the largest value of an item, 0 if unknown.
+    """
 
     means: np.ndarray
     covariance: np.ndarray
@@ -286,8 +308,10 @@ class _Noise(NamedTuple):
     span: float
 
 
-def _noise(study: Study, measure: StudyMetric, benchmark: str, points: Sequence[Point]) -> _Noise:
-    """Return the noise of one benchmark of a measure: of items where they are known, else of totals at most."""
+def _benchmark_noise(
+    study: Study, measure: StudyMetric, benchmark: str, points: Sequence[Point]
+) -> _BenchmarkNoise:
+    """Return the noise of one benchmark of a measure, from items if known, else from totals."""
     import numpy as np
 
     parts = [part for part in measure.parts if part.benchmark == benchmark]
@@ -303,24 +327,24 @@ def _noise(study: Study, measure: StudyMetric, benchmark: str, points: Sequence[
         sizes = []
         for weight, _, name in parts:
             if (metric := metric_of(entry, name)) is not None:
-                metric = with_limits(metric, benchmark)
+                metric = add_limits(metric, benchmark)
                 sign = 1 if entry.saved.aggregation(name).higher_is_better else -1
                 means[index] += sign * weight * (metric.value or 0.0)
                 errors[index] += abs(weight) * (metric.stderr or 0.0)
                 sizes.append(UNKNOWN_UNITS if metric.stderr is None else metric.n or NORMAL_UNITS)
         units[index] = min(sizes, default=UNKNOWN_UNITS)
-    for places, shared in _groups(columns):
-        means[places] = [math.fsum(row) / len(row) for row in shared.values.tolist()]
+    for indices, shared in _group_by_items(columns):
+        means[indices] = [math.fsum(row) / len(row) for row in shared.values.tolist()]
         noise = covariance_of_means(shared.values[:-1], shared.values[-1], shared.clusters)
         if noise is not None:
-            covariance[np.ix_(places, places)] = noise.covariance
-            units[places] = noise.units
+            covariance[np.ix_(indices, indices)] = noise.covariance
+            units[indices] = noise.units
     span = math.fsum(abs(part.weight) for part in parts) if measure.share else 0.0
-    return _Noise(means, covariance, errors, units, span)
+    return _BenchmarkNoise(means, covariance, errors, units, span)
 
 
 def _weighted_column(study: Study, entry: BenchmarkScores, parts: Sequence[Part]) -> ScoreColumn | None:
-    """Return the weighted sum of each item's scores, larger is better; None where they are not known."""
+    """Return the weighted sum of each item's scores, oriented so that larger is better; None without scores."""
     import numpy as np
 
     columns = [column for part in parts if (column := column_of(study, entry, part.metric)) is not None]
@@ -334,25 +358,25 @@ def _weighted_column(study: Study, entry: BenchmarkScores, parts: Sequence[Part]
     return None if np.isnan(values).all() else replace(columns[0], values=values)
 
 
-def _groups(columns: Mapping[int, ScoreColumn]) -> list[tuple[list[int], ScoreColumn]]:
-    """The places of results that share items, with the scores of the common ones.
+def _group_by_items(columns: Mapping[int, ScoreColumn]) -> list[tuple[list[int], ScoreColumn]]:
+    """Group results by shared items, and return their indices with the scores of the common items.
 
-    Results join others where at least half of the smaller one's items are common to all.
+    A result joins a group if at least half of the items of the smallest member are common to all.
     """
-    same: dict[str, list[int]] = {}
-    for place, one in columns.items():
-        same.setdefault(one.digest, []).append(place)
-    found: list[tuple[list[int], ScoreColumn]] = []
-    for places in sorted(same.values(), key=len, reverse=True):
-        for number, (others, _) in enumerate(found):
-            shared = shared_items([columns[place] for place in (*others, *places)])
+    by_digest: dict[str, list[int]] = {}
+    for index, column in columns.items():
+        by_digest.setdefault(column.digest, []).append(index)
+    groups: list[tuple[list[int], ScoreColumn]] = []
+    for indices in sorted(by_digest.values(), key=len, reverse=True):
+        for group_index, (others, _) in enumerate(groups):
+            shared = shared_items([columns[index] for index in (*others, *indices)])
             if shared is not None:
-                found[number] = ([*others, *places], shared)
+                groups[group_index] = ([*others, *indices], shared)
                 break
         else:
-            shared = shared_items([columns[place] for place in places], least=0.0)
-            found += [(places, shared)] if shared is not None else []
-    return found
+            shared = shared_items([columns[index] for index in indices], least=0.0)
+            groups += [(indices, shared)] if shared is not None else []
+    return groups
 
 
 # Noise from checkpoint to checkpoint
@@ -369,11 +393,11 @@ NO_ERROR: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasureNoise:
-    """A measure's noise over the series that have two checkpoints or more.
+    """The noise of a measure over the series that have two checkpoints or more.
 
-    ``found`` is None where there is no such series. ``items`` is the error that the items leave a single checkpoint,
-    on average. ``largest`` is the difference of the two series that are furthest apart, with ``p`` for all pairs.
-    ``why`` is the reason for "no evidence".
+    ``found`` is None without such a series. ``items`` is the mean standard error of a single checkpoint due to its
+    items. ``largest`` is the difference of the two series furthest apart; its ``p`` is corrected for all pairs. ``why``
+    is the reason for "no evidence".
     """
 
     measure: StudyMetric
@@ -386,21 +410,21 @@ class MeasureNoise:
     why: str = ""
 
 
-def noise(study: Study) -> list[MeasureNoise]:
-    """Return the noise of every primary measure, in the study's order; ``study.once(noise)`` keeps it."""
-    pools = study.once(pools_of)
+def measure_noise(study: Study) -> list[MeasureNoise]:
+    """Return the noise of every primary measure; use ``study.compute_once(measure_noise)``."""
+    pools = study.compute_once(pools_of)
     return [_noise_of_measure(study, pools[measure.key]) for measure in study.measures if measure.primary]
 
 
 def _noise_of_measure(study: Study, pool: JointMeans) -> MeasureNoise:
-    places = {series.name: pool.places(series.points) for series in study.series}
-    used = [series for series in study.series if len(places[series.name]) >= LEAST]
-    lines = [places[series.name] for series in used]
+    indices = {series.name: pool.places(series.points) for series in study.series}
+    used = [series for series in study.series if len(indices[series.name]) >= LEAST]
+    lines = [indices[series.name] for series in used]
     sign = pool.measure.sign
     ratio = signal_to_noise(
-        [[sign * pool.means[place] for place in line] for line in lines], level=study.level
+        [[sign * pool.means[index] for index in line] for line in lines], level=study.level
     )
-    largest, p = _largest(pool, [line[-LAST:] for line in lines], study.level), None
+    largest, p = _largest_difference(pool, [line[-LAST:] for line in lines], study.level), None
     if largest is not None and largest.p is not None:
         p = min(1.0, largest.p * math.comb(len(lines), 2))
     verdict: Verdict = "no evidence"
@@ -427,17 +451,17 @@ def _noise_of_measure(study: Study, pool: JointMeans) -> MeasureNoise:
     )
 
 
-def _largest(pool: JointMeans, tails: Sequence[Sequence[int]], level: float) -> Contrast | None:
-    """Return the difference of the means of the two series that are furthest apart."""
+def _largest_difference(pool: JointMeans, tails: Sequence[Sequence[int]], level: float) -> Contrast | None:
+    """Return the difference of the two series whose means are furthest apart."""
     if len(tails) < 2:
         return None
-    means = [math.fsum(pool.means[place] for place in tail) / len(tail) for tail in tails]
+    means = [math.fsum(pool.means[index] for index in tail) / len(tail) for tail in tails]
     low, high = means.index(min(means)), means.index(max(means))
     if low == high:
         low, high = next(combinations(range(len(tails)), 2))
     weights = [
-        ContrastTerm(place, sign / len(tails[end]))
+        ContrastTerm(index, sign / len(tails[end]))
         for sign, end in ((1, high), (-1, low))
-        for place in tails[end]
+        for index in tails[end]
     ]
     return pool.contrast(weights, level=level)

@@ -1,26 +1,25 @@
-"""A study of what a user names: run folders and ids, results files and tables, folders of either, and globs.
+"""Reads a study from run folders and ids, files and tables of results, folders of either, and globs.
 
 A checkpoint that several runs have scored is one point; of each benchmark the newest run counts. A series is the
-folder of a training, or the ``series`` of a table, at one sequence length; where a training has several lengths, its
-series are named ``TRAINING/LENGTH``. Of several checkpoints without any place in a training each is a series of its
-own.
+folder of a training, or the ``series`` of a table, at one sequence length. If a training has several lengths, its
+series are named ``TRAINING/LENGTH``. Checkpoints without a step or an epoch are each a series of their own.
 
-A benchmark may have been asked in several ways: with 0 and with 5 examples, by a chat template or not. Each way is a
-measure of its own, and results of one way make a series of their own, so that none is tested against another. A result
-that does not say how it was asked is no other way.
+A benchmark may have been run with several prompt settings: with 0 and with 5 examples, with a chat template or without.
+Each setting gives a measure and a series of its own, so that results of different settings are never compared. A result
+without a recorded setting is not treated as another setting.
 
-What is known of each training comes from ``[tool.touchstone.series]``:
+Facts about a training come from ``[tool.touchstone.series]``:
 
     [tool.touchstone.series.mlm_v2]                  # a training, at every length
     data = "KLUE news and Wikipedia"
     method = "masked LM from scratch"
 
-    [tool.touchstone.series."mlm_v2/1536"]           # one series of it; what it says goes first
+    [tool.touchstone.series."mlm_v2/1536"]           # one series of it, which takes precedence
     note = "position table extended"
 
-Keys are free; tables show ``data`` and ``method``, and whatever else there is. What pyproject.toml does not say is
-taken from the checkpoints' own files (the base of an adapter, the number of epochs, the batch size, the data set that a
-training script's config names). Nothing is guessed from names.
+Any key is allowed; tables show ``data`` and ``method``, and list the others. Facts that pyproject.toml lacks are read
+from the checkpoints' files: the base of an adapter, the number of epochs, the batch size, and the data set in the
+config of a training script. Nothing is guessed from names.
 """
 
 from __future__ import annotations
@@ -61,87 +60,107 @@ from pytest_touchstone.study.points import (
     value_of,
 )
 
-_WAYS: Final = ("shots", "template")
+_PROMPT_CONDITIONS: Final = ("shots", "template")
 
 
-def by_way(candidates: Sequence[CheckpointResults]) -> list[tuple[CheckpointResults, str]]:
-    """The candidates, each with the ways in which it was asked, empty where there is one of each.
+def separate_prompt_settings(candidates: Sequence[CheckpointResults]) -> list[tuple[CheckpointResults, str]]:
+    """Rename the benchmarks that were run with several prompt settings: ``arc_easy 5-shot``.
 
-    Every benchmark that was asked in several ways is named by its way: ``arc_easy 5-shot``.
+    Returns:
+        Each candidate with its settings that differ, such as ``5-shot``; empty if none differ.
+
     """
-    known: dict[tuple[str, str], set[Any]] = {}
-    for one in candidates:
-        for benchmark, entry in one.entries.items():
-            for name in _WAYS:
-                known.setdefault((benchmark, name), set()).add(entry.saved.conditions.get(name))
-    several = {key for key, values in known.items() if len(values - {None}) > 1}
-    found = []
-    for one in candidates:
-        ways = {benchmark: _way(benchmark, entry, several) for benchmark, entry in one.entries.items()}
-        entries = {f"{name} {ways[name]}".rstrip(): entry for name, entry in one.entries.items()}
-        found.append(
-            (replace(one, entries=entries), ", ".join(sorted({way for way in ways.values() if way})))
+    values_by_condition: dict[tuple[str, str], set[Any]] = {}
+    for candidate in candidates:
+        for benchmark, entry in candidate.entries.items():
+            for name in _PROMPT_CONDITIONS:
+                values_by_condition.setdefault((benchmark, name), set()).add(entry.saved.conditions.get(name))
+    several = {key for key, values in values_by_condition.items() if len(values - {None}) > 1}
+    relabelled = []
+    for candidate in candidates:
+        labels = {
+            benchmark: _prompt_label(benchmark, entry, several)
+            for benchmark, entry in candidate.entries.items()
+        }
+        entries = {f"{name} {labels[name]}".rstrip(): entry for name, entry in candidate.entries.items()}
+        relabelled.append(
+            (
+                replace(candidate, entries=entries),
+                ", ".join(sorted({label for label in labels.values() if label})),
+            )
         )
-    return found
+    return relabelled
 
 
-def _way(benchmark: str, entry: BenchmarkScores, several: set[tuple[str, str]]) -> str:
-    given = {name: entry.saved.conditions.get(name) for name in _WAYS if (benchmark, name) in several}
-    texts = {name: f"{value}-shot" if name == "shots" else str(value) for name, value in given.items()}
-    return " ".join(text for name, text in texts.items() if given[name] is not None)
+def _prompt_label(benchmark: str, entry: BenchmarkScores, several: set[tuple[str, str]]) -> str:
+    values = {
+        name: entry.saved.conditions.get(name) for name in _PROMPT_CONDITIONS if (benchmark, name) in several
+    }
+    texts = {name: f"{value}-shot" if name == "shots" else str(value) for name, value in values.items()}
+    return " ".join(text for name, text in texts.items() if values[name] is not None)
 
 
-# What is known of each training
+# Facts about each training
 
 
 TABLE: Final = "tool.touchstone.series"
-SHOWN: Final = ("data", "method")
-"""The facts that a table of series has columns for."""
+SERIES_COLUMNS: Final = ("data", "method")
+"""The facts that have a column in the table of series."""
 
 
 def project_series(pyproject: Path) -> dict[str, dict[str, str]]:
-    """The facts of ``[tool.touchstone.series]`` by series; none where there is no such file or table.
+    """Read the facts about series from ``[tool.touchstone.series]``; empty without such a file or table.
 
-    Raises ``DataError`` naming the key that is wrong.
+    Raises:
+        DataError: If a value is not a text or a number; the message names its key.
+
     """
-    found = {}
+    series_facts = {}
     for name, facts in project_table(pyproject, "series", DataError).items():
         if not isinstance(facts, Mapping):
             raise DataError(f'{pyproject}: [{TABLE}] {name} is {facts!r}; give a table: data = "..."')
         for key, value in facts.items():
             if isinstance(value, bool) or not isinstance(value, (str, int, float)):
                 raise DataError(f"{pyproject}: [{TABLE}.{name}] {key} is {value!r}; give a text or a number")
-        found[name] = {key: str(value) for key, value in facts.items()}
-    return found
+        series_facts[name] = {key: str(value) for key, value in facts.items()}
+    return series_facts
 
 
-def about_series(
+def series_info(
     name: str,
     training: str,
     rows: Iterable[Mapping[str, Any]],
-    told: Mapping[str, Mapping[str, str]],
+    declared: Mapping[str, Mapping[str, str]],
 ) -> SeriesInfo:
-    """The known facts of a series: by the project's table, and by the ``rows`` of its checkpoints."""
+    """Return the facts about a series.
+
+    Args:
+        name: The name of the series.
+        training: The name of its training, whose facts hold for every length.
+        rows: The descriptions of its checkpoints (``CheckpointInfo.plain``).
+        declared: The facts in pyproject.toml, by series or training.
+
+    """
     noted: dict[str, list[str]] = {}
     for row in rows:
-        for key, value in _noted(row).items():
-            known = noted.setdefault(key, [])
-            known += [value] if value not in known else []
+        for key, value in _facts_from_files(row).items():
+            values = noted.setdefault(key, [])
+            values += [value] if value not in values else []
     return SeriesInfo(
-        told={**told.get(training, {}), **told.get(name, {})},
+        declared={**declared.get(training, {}), **declared.get(name, {})},
         noted={key: ", ".join(values) for key, values in noted.items()},
     )
 
 
-def _noted(row: Mapping[str, Any]) -> dict[str, str]:
-    """The facts that a checkpoint's own files give of its training."""
+def _facts_from_files(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return the facts about a training in the files of its checkpoint."""
     training = row.get("training") if isinstance(row.get("training"), Mapping) else {}
     config = training.get("config") if isinstance(training, Mapping) else None
     dataset = config.get("dataset") if isinstance(config, Mapping) else None
     if isinstance(dataset, Mapping):
-        dataset = next((dataset[key] for key in ("name", "path", "train") if dataset.get(key)), None)
+        dataset = next((dataset[name] for name in ("name", "path", "train") if dataset.get(name)), None)
     base = row.get("base")
-    known = {
+    facts = {
         "data": dataset,
         "method": f"{'adapter' if row.get('by_peft') else 'LoRA'} on {base['name']}"
         if isinstance(base, Mapping) and base.get("name")
@@ -151,31 +170,35 @@ def _noted(row: Mapping[str, Any]) -> dict[str, str]:
         "steps": (training or {}).get("max_steps"),
         "batch size": (training or {}).get("train_batch_size"),
     }
-    return {key: str(value) for key, value in known.items() if isinstance(value, (str, int, float)) and value}
+    return {name: str(fact) for name, fact in facts.items() if isinstance(fact, (str, int, float)) and fact}
 
 
 def steps_per_epoch(
     points: Iterable[Point], training: Mapping[str, Any] | None = None
 ) -> StepsPerEpoch | None:
-    """The steps of an epoch; None where no point has both a step and an epoch above 0.
+    """Return the number of steps in an epoch; None if no point has both a step and an epoch above 0.
 
-    ``training`` may have ``max_steps`` and ``num_train_epochs``, which say it. Else it follows from the points. An
-    epoch lies within half a unit of the last decimal that any point of the series has, so every point allows a range;
-    the whole numbers in all of the ranges are left. Where all points give one number it is that.
+    ``max_steps`` and ``num_train_epochs`` of ``training`` determine it. Without them it is estimated from the points.
+    An epoch is rounded to the most decimals in the series, so each point allows a range of numbers. The estimate is
+    the whole numbers that lie in all ranges, or the ratio that all points agree on.
     """
     steps, epochs = (training or {}).get("max_steps"), (training or {}).get("num_train_epochs")
     if steps and epochs:
         return StepsPerEpoch(steps / epochs, steps / epochs, f"{steps} steps in {epochs:g} epochs")
-    known = [(point.step, point.epoch) for point in points if point.step and point.epoch]
-    if not known:
+    measured = [(point.step, point.epoch) for point in points if point.step and point.epoch]
+    if not measured:
         return None
-    ratios = [step / epoch for step, epoch in known if step and epoch]
+    ratios = [step / epoch for step, epoch in measured if step and epoch]
     if max(ratios) - min(ratios) <= 1e-3 * min(ratios):
         middle = ratios[-1]
         return StepsPerEpoch(middle, middle, "every checkpoint's step and epoch give it")
-    half = 0.5 * 10.0 ** -max(_decimals(epoch) for _, epoch in known if epoch)
-    lows = [step / (epoch + half) for step, epoch in known if step and epoch]
-    highs = [step / (epoch - half) if epoch > half else math.inf for step, epoch in known if step and epoch]
+    rounding = 0.5 * 10.0 ** -max(_decimals(epoch) for _, epoch in measured if epoch)
+    lows = [step / (epoch + rounding) for step, epoch in measured if step and epoch]
+    highs = [
+        step / (epoch - rounding) if epoch > rounding else math.inf
+        for step, epoch in measured
+        if step and epoch
+    ]
     low, high = math.ceil(max(lows) - 1e-9), math.floor(min([*highs, 2.0**53]) + 1e-9)
     if low <= high < 2**53:
         return StepsPerEpoch(low, high, "epochs are rounded; these whole numbers are what all of them allow")
@@ -190,32 +213,42 @@ def _decimals(value: float) -> int:
 # Reading a study
 
 
-_LABELS: Final = {(one.benchmark, one.metric): one.label for one in COLUMNS}
+_LABELS: Final = {(column.benchmark, column.metric): column.label for column in COLUMNS}
 
 
-def study_of(
+def load_study(
     arguments: Sequence[str],
     *,
     output: Path,
     sizes: Mapping[str, int] | None = None,
     composites: Iterable[Composite] = (),
-    told: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
-    every: bool = False,
-    more: Mapping[str, ResultTable] = MappingProxyType({}),
+    declared: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    all_metrics: bool = False,
+    extra_tables: Mapping[str, ResultTable] = MappingProxyType({}),
 ) -> Study:
-    """The study of everything that is named; ``every``: with all metrics, not only those that decide.
+    """Read runs and files of results, and return their study.
 
-    ``composites`` and ``told`` (facts of series) are those of the project; ``more`` are tables of other places.
+    Args:
+        arguments: Run folders and ids, files, folders of either, and globs. Empty means all runs in ``output``,
+            unless there are ``extra_tables``.
+        output: The results folder.
+        sizes: The number of items of benchmarks whose files lack it.
+        composites: The composites of the project.
+        declared: Facts about series in pyproject.toml, by series or training.
+        all_metrics: Whether to include metrics that neither are primary nor belong to a composite.
+        extra_tables: Tables from other sources, by name.
 
-    Without arguments and ``more``: all runs of ``output``. Raises ``DataError`` naming what cannot be read.
+    Raises:
+        DataError: If an argument cannot be read, or nothing has results.
+
     """
-    read = read_tables(arguments, output, sizes or {}, more)
-    return make_study(read, composites=composites, told=told, every=every)
+    read = read_tables(arguments, output, sizes or {}, extra_tables)
+    return build_study(read, composites=composites, declared=declared, all_metrics=all_metrics)
 
 
 @dataclass(frozen=True, slots=True)
-class TablesRead:
-    """The tables that were read, with the files that they are of, and notes on what was left out."""
+class LoadedTables:
+    """Tables of results with the names of their files, and notes on what was left out."""
 
     tables: tuple[tuple[str, ResultTable], ...]
     notes: tuple[str, ...] = ()
@@ -225,61 +258,79 @@ def read_tables(
     arguments: Sequence[str],
     output: Path,
     sizes: Mapping[str, int],
-    more: Mapping[str, ResultTable] = MappingProxyType({}),
-) -> TablesRead:
-    """Every file and run that is named, each once, then ``more``. Raises ``DataError``."""
-    places: dict[Path, tuple[Path, str]] = {}
+    extra_tables: Mapping[str, ResultTable] = MappingProxyType({}),
+) -> LoadedTables:
+    """Read every named file and run once, then add the extra tables.
+
+    Raises:
+        DataError: If an argument cannot be read, or nothing has results.
+
+    """
+    paths: dict[Path, tuple[Path, str]] = {}
     left_out: list[str] = []
-    for argument in arguments or ([] if more else [str(output)]):
-        for path, name in _places(argument, output, left_out):
-            places.setdefault(Path(os.path.realpath(path)) / name, (path, name))
-    tables = [(str(path), _named(read_file(path, sizes), name, path)) for path, name in places.values()]
-    tables += more.items()
-    if not any(one.entries for _, table in tables for one in table.candidates):
-        bad = next((f"{path}, {row}" for path, table in tables for row in table.bad), "")
-        nothing = f"no results in {join_names(arguments) if arguments else f'{output}/'}"
-        why = next(
-            (f"{nothing}; {n}" for _, table in tables for one in table.candidates for n in one.notes), ""
+    for argument in arguments or ([] if extra_tables else [str(output)]):
+        for path, name in _resolve_argument(argument, output, left_out):
+            paths.setdefault(Path(os.path.realpath(path)) / name, (path, name))
+    tables = [
+        (str(path), _select_checkpoint(read_file(path, sizes), name, path)) for path, name in paths.values()
+    ]
+    tables += extra_tables.items()
+    if not any(candidate.entries for _, table in tables for candidate in table.candidates):
+        bad_row = next((f"{path}, {row}" for path, table in tables for row in table.bad), "")
+        problem = f"no results in {join_names(arguments) if arguments else f'{output}/'}"
+        reason = next(
+            (
+                f"{problem}; {note}"
+                for _, table in tables
+                for candidate in table.candidates
+                for note in candidate.notes
+            ),
+            "",
         )
-        raise DataError(bad or why or nothing)
-    check_sizes(sizes, dict.fromkeys(n for _, t in tables for one in t.candidates for n in one.entries))
-    return TablesRead(tuple(tables), tuple(left_out))
+        raise DataError(bad_row or reason or problem)
+    check_sizes(
+        sizes,
+        dict.fromkeys(
+            name for _, table in tables for candidate in table.candidates for name in candidate.entries
+        ),
+    )
+    return LoadedTables(tuple(tables), tuple(left_out))
 
 
-BESIDE: Final = "_eval_results.json"
-"""The end of the name of a file beside a checkpoint, with its results."""
+RESULTS_SUFFIX: Final = "_eval_results.json"
+"""The suffix of a file of results beside its checkpoint."""
 
 
-def _places(argument: str, output: Path, left_out: list[str]) -> Iterator[tuple[Path, str]]:
-    """The runs and files that an argument names, each with the checkpoint that is meant (empty: all)."""
-    place = locate_results(argument, output)
-    beside = Path(f"{argument.rstrip('/')}{BESIDE}")
-    if (place is None or format_of(place.path) is None) and beside.is_file():
+def _resolve_argument(argument: str, output: Path, left_out: list[str]) -> Iterator[tuple[Path, str]]:
+    """Yield the runs and files that an argument names, each with a checkpoint's name (empty: all)."""
+    location = locate_results(argument, output)
+    beside = Path(f"{argument.rstrip('/')}{RESULTS_SUFFIX}")
+    if (location is None or format_of(location.path) is None) and beside.is_file():
         yield beside, ""
         return
-    if place is None:
+    if location is None:
         # pathlib refuses absolute patterns and odd ones ("a/**b"), the module glob does not; an absolute pattern
         # stays itself below the results folder.
-        here, inside = (
+        matches, matches_in_output = (
             sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207
             for pattern in (argument, str(output / argument))
         )
-        ids = [] if os.sep in argument else [one for one in inside if is_run(Path(one))]
-        found = ids or here or inside
-        if not found:
+        ids = [] if os.sep in argument else [match for match in matches_in_output if is_run(Path(match))]
+        matching = ids or matches or matches_in_output
+        if not matching:
             raise DataError(f"{argument}: no such run, file, folder or pattern of them, nor in {output}/")
-        for one in found:
-            if not Path(one).exists():
-                left_out.append(f"{one} is left out: a link to nothing")
+        for match in matching:
+            if not Path(match).exists():
+                left_out.append(f"{match} is left out: a link to nothing")
                 continue
-            if Path(one).is_file() and format_of(Path(one)) is None:
-                left_out.append(f"{one} is left out: it has no results in a form that is known")
+            if Path(match).is_file() and format_of(Path(match)) is None:
+                left_out.append(f"{match} is left out: it has no results in a form that is known")
                 continue
-            yield from _places(one, output, left_out)
+            yield from _resolve_argument(match, output, left_out)
         return
-    path = place.path
+    path = location.path
     if path.is_file() or format_of(path) is not None:
-        yield path, place.name
+        yield path, location.name
         return
     runs = sorted(summary.parent for summary in path.glob(f"*/{SUMMARY}") if summary.parent.name != "saved")
     below = [*result_files(path), *runs] or result_files(path, deeper=True)
@@ -288,53 +339,66 @@ def _places(argument: str, output: Path, left_out: list[str]) -> Iterator[tuple[
     if not below:
         raise DataError(f"{path}: no run and no results file in this folder")
     left_out += [
-        f"{one} is left out: it has no {SUMMARY}, so this run has not ended"
-        for one in sorted(path.iterdir())
-        if one.is_dir() and not (one / SUMMARY).is_file() and any((one / n).is_file() for n in OF_RUNS)
+        f"{match} is left out: it has no {SUMMARY}, so this run has not ended"
+        for match in sorted(path.iterdir())
+        if match.is_dir()
+        and not (match / SUMMARY).is_file()
+        and any((match / name).is_file() for name in OF_RUNS)
     ]
-    yield from ((one, place.name) for one in below)
+    yield from ((match, location.name) for match in below)
 
 
-def _named(table: ResultTable, name: str, path: Path) -> ResultTable:
-    """The table, or the one checkpoint of it that is meant."""
+def _select_checkpoint(table: ResultTable, name: str, path: Path) -> ResultTable:
+    """Return the table with only the named checkpoint; with all for an empty name."""
     if not name:
         return table
-    found = select_candidates(table.candidates, name)
-    if not found:
+    selected = select_candidates(table.candidates, name)
+    if not selected:
         raise DataError(
-            f"{path}: no checkpoint {name!r}; there are: {join_names(one.name for one in table.candidates)}"
+            f"{path}: no checkpoint {name!r}; there are: {join_names(candidate.name for candidate in table.candidates)}"
         )
-    names = {one.name for one in found}
+    names = {candidate.name for candidate in selected}
     return replace(
         table,
-        candidates=tuple(found),
-        contradictions=tuple(one for one in table.contradictions if one.name in names),
+        candidates=tuple(selected),
+        contradictions=tuple(
+            contradiction for contradiction in table.contradictions if contradiction.name in names
+        ),
     )
 
 
-def make_study(
-    read: TablesRead,
+def build_study(
+    read: LoadedTables,
     *,
     composites: Iterable[Composite] = (),
-    told: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
-    every: bool = False,
+    declared: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    all_metrics: bool = False,
 ) -> Study:
-    """The study of tables that have been read."""
-    candidates = [one for _, table in read.tables for one in table.candidates]
-    drafts, twice = _merged(candidates)
-    series = _series(drafts, told)
-    points = [point for one in series for point in one.points]
-    measures = _measures(points, composites, every)
+    """Build the study of tables; ``load_study`` explains the arguments."""
+    candidates = [candidate for _, table in read.tables for candidate in table.candidates]
+    drafts, older_notes = _merge_candidates(candidates)
+    series = _group_series(drafts, declared)
+    points = [point for group in series for point in group.points]
+    measures = _collect_measures(points, composites, all_metrics)
     values = {
         (point.name, measure.key): value
         for point in points
         for measure in measures
         if (value := value_of(point.candidate, measure)) is not None
     }
-    measures = [_shared(one, values) for one in measures if any(key == one.key for _, key in values)]
-    contradictions: list[Contradiction] = [one for _, table in read.tables for one in table.contradictions]
+    measures = [
+        _with_share(measure, values) for measure in measures if any(key == measure.key for _, key in values)
+    ]
+    contradictions: list[Contradiction] = [
+        contradiction for _, table in read.tables for contradiction in table.contradictions
+    ]
     bad: list[tuple[str, BadRow]] = [(path, row) for path, table in read.tables for row in table.bad]
-    notes = [*read.notes, *twice, *dict.fromkeys(n for one in candidates for n in one.notes), *_apart(points)]
+    notes = [
+        *read.notes,
+        *older_notes,
+        *dict.fromkeys(note for candidate in candidates for note in candidate.notes),
+        *_condition_notes(points),
+    ]
     return Study(
         series=tuple(series),
         measures=tuple(measures),
@@ -350,164 +414,187 @@ def make_study(
 
 
 @dataclass(slots=True)
-class _Draft:
-    """A point before it has a series and a name."""
+class _PointDraft:
+    """A point without a series and a name; ``prompt`` are the prompt settings that differ."""
 
     candidate: CheckpointResults
-    way: str = ""
+    prompt: str = ""
     began: dict[str, float] = field(default_factory=dict)
 
     @property
     def info(self) -> dict[str, Any]:
-        """The checkpoint's row."""
+        """The checkpoint's description (``CheckpointInfo.plain``)."""
         for entry in self.candidate.entries.values():
             return entry.saved.checkpoint_info
         return {}
 
     @property
     def fingerprint(self) -> str:
-        """The checkpoint's fingerprint, empty where nobody has seen its weights."""
-        found = (e.saved.fingerprint for e in self.candidate.entries.values() if not e.saved.published)
-        return next(found, "")
+        """The checkpoint's fingerprint; empty for published results."""
+        fingerprints = (
+            entry.saved.fingerprint for entry in self.candidate.entries.values() if not entry.saved.published
+        )
+        return next(fingerprints, "")
 
     @property
     def key(self) -> str | int:
-        """The checkpoint's key in any run; of a row of somebody's table, which may be any checkpoint's, its own."""
-        found = (e.saved.checkpoint_key for e in self.candidate.entries.values() if not e.saved.published)
-        return next(found, id(self.candidate))
+        """The checkpoint's key, equal in all runs; a published row has a key of its own."""
+        keys = (
+            entry.saved.checkpoint_key
+            for entry in self.candidate.entries.values()
+            if not entry.saved.published
+        )
+        return next(keys, id(self.candidate))
 
     @property
     def training(self) -> str:
-        """The folder or name of its series; empty where not known."""
+        """The folder or name of its series; empty if unknown."""
         return str(self.candidate.about.get("series") or "")
 
     @property
     def seq_len(self) -> int | None:
-        """The length that it was asked with."""
-        given = [e.saved.conditions.get("seq_len") for e in self.candidate.entries.values()]
-        found = next((one for one in given if one is not None), self.candidate.about.get("seq_len"))
-        return int(found) if found is not None else None
+        """The sequence length, in tokens, at which the checkpoint was evaluated."""
+        given = [entry.saved.conditions.get("seq_len") for entry in self.candidate.entries.values()]
+        seq_len = next(
+            (length for length in given if length is not None), self.candidate.about.get("seq_len")
+        )
+        return int(seq_len) if seq_len is not None else None
 
     @property
-    def placed(self) -> bool:
-        """Return whether its place in the training is known."""
+    def has_position(self) -> bool:
+        """Return whether the checkpoint's step or epoch is known."""
         return any(self.candidate.about.get(name) is not None for name in ("step", "epoch"))
 
 
-def _merged(candidates: Iterable[CheckpointResults]) -> tuple[list[_Draft], list[str]]:
-    """A draft for each checkpoint, with the newest result of each benchmark; and notes on older ones.
+def _merge_candidates(candidates: Iterable[CheckpointResults]) -> tuple[list[_PointDraft], list[str]]:
+    """Merge the results of each checkpoint.
 
-    Runs may have different names for a checkpoint. One that a single run has under two names is meant as two, such as
-    the beginning of two trainings.
+    Runs may name a checkpoint differently. A checkpoint with two names in one run stays two, such as the start of two
+    trainings.
+
+    Returns:
+        A draft for each checkpoint with the newest result of each benchmark, and notes on older results.
+
     """
-    found: dict[Any, _Draft] = {}
+    drafts: dict[Any, _PointDraft] = {}
     older: Counter[str] = Counter()
-    scored = by_way(list(candidates))
+    scored = separate_prompt_settings(list(candidates))
     names: dict[Any, set[str]] = {}
-    for one, _ in scored:
-        for entry in one.entries.values():
-            names.setdefault((entry.saved.run_id, _Draft(one).key), set()).add(one.name)
-    twofold = {key for (_, key), same in names.items() if len(same) > 1}
-    for one, way in scored:
-        draft = _Draft(replace(one, entries={}, composites={}), way)
-        fresh = _Draft(one)
-        key = (fresh.key, fresh.seq_len, way, one.name if fresh.key in twofold else "")
-        kept = found.setdefault(key, draft)
-        for name, entry in one.entries.items():
-            if name in kept.began:
+    for candidate, _ in scored:
+        for entry in candidate.entries.values():
+            names.setdefault((entry.saved.run_id, _PointDraft(candidate).key), set()).add(candidate.name)
+    twice_named = {key for (_, key), names_in_run in names.items() if len(names_in_run) > 1}
+    for candidate, prompt in scored:
+        draft = _PointDraft(replace(candidate, entries={}, composites={}), prompt)
+        full_draft = _PointDraft(candidate)
+        key = (
+            full_draft.key,
+            full_draft.seq_len,
+            prompt,
+            candidate.name if full_draft.key in twice_named else "",
+        )
+        merged = drafts.setdefault(key, draft)
+        for name, entry in candidate.entries.items():
+            if name in merged.began:
                 older[name] += 1
-                if kept.began[name] > entry.saved.began:
+                if merged.began[name] > entry.saved.began:
                     continue
-            kept.began[name] = entry.saved.began
-            kept.candidate.entries[name] = entry
-        if kept is draft:
-            kept.candidate.composites.update(one.composites)
+            merged.began[name] = entry.saved.began
+            merged.candidate.entries[name] = entry
+        if merged is draft:
+            merged.candidate.composites.update(candidate.composites)
         else:  # a composite of two runs' results is neither run's
-            kept.candidate.composites.clear()
+            merged.candidate.composites.clear()
     notes = [
-        f"{name}: {count(n, 'older result')} of a checkpoint that a newer run has scored again"
-        for name, n in older.items()
+        f"{name}: {count(times, 'older result')} of a checkpoint that a newer run has scored again"
+        for name, times in older.items()
     ]
-    return list(found.values()), notes
+    return list(drafts.values()), notes
 
 
-class _Key(NamedTuple):
-    """The key of a series: what its checkpoints have in common. ``way`` is how they were asked."""
+class _SeriesKey(NamedTuple):
+    """The properties that the checkpoints of a series share."""
 
     training: str
     seq_len: int | None
-    way: str
+    prompt: str
 
 
-def _series(drafts: Sequence[_Draft], told: Mapping[str, Mapping[str, str]]) -> list[Series]:
-    """The series in the order in which they were named, their points in the order of the training."""
-    groups: dict[_Key, list[_Draft]] = {}
-    for one in drafts:
-        groups.setdefault(_Key(one.training, one.seq_len, one.way), []).append(one)
-    kept: dict[_Key, list[_Draft]] = {}
+def _group_series(drafts: Sequence[_PointDraft], declared: Mapping[str, Mapping[str, str]]) -> list[Series]:
+    """Return the series in the order of the arguments, their points in the order of training."""
+    groups: dict[_SeriesKey, list[_PointDraft]] = {}
+    for draft in drafts:
+        groups.setdefault(_SeriesKey(draft.training, draft.seq_len, draft.prompt), []).append(draft)
+    series_drafts: dict[_SeriesKey, list[_PointDraft]] = {}
     for key, members in groups.items():
-        if key.training and (len(members) == 1 or any(one.placed for one in members)):
-            kept[key] = members
-        elif placed := [one for one in members if one.placed]:
-            kept[key] = placed
-        for one in members:
-            if one not in kept.get(key, ()):  # without a place it has no order among others, even of one name
-                alone = key._replace(training=f"\0{one.candidate.name}")
-                again = itertools.count(2)
-                while alone in kept:
-                    alone = key._replace(training=f"\0{one.candidate.name} [{next(again)}]")
-                kept[alone] = [one]
-    names = _training_names(dict.fromkeys(key.training for key in kept))
-    lengths = {one: {key.seq_len for key in kept if key.training == one} for one in names}
-    ways = {one: {key.way for key in kept if key.training == one} for one in names}
-    taken: Counter[str] = Counter(one.candidate.name for one in drafts)
-    found = []
+        if key.training and (len(members) == 1 or any(draft.has_position for draft in members)):
+            series_drafts[key] = members
+        elif ordered := [draft for draft in members if draft.has_position]:
+            series_drafts[key] = ordered
+        for draft in members:
+            # Without a position a checkpoint has no order among others, even of one name.
+            if draft not in series_drafts.get(key, ()):
+                alone = key._replace(training=f"\0{draft.candidate.name}")
+                counter = itertools.count(2)
+                while alone in series_drafts:
+                    alone = key._replace(training=f"\0{draft.candidate.name} [{next(counter)}]")
+                series_drafts[alone] = [draft]
+    names = _training_names(dict.fromkeys(key.training for key in series_drafts))
+    lengths = {name: {key.seq_len for key in series_drafts if key.training == name} for name in names}
+    prompts = {name: {key.prompt for key in series_drafts if key.training == name} for name in names}
+    name_counts: Counter[str] = Counter(draft.candidate.name for draft in drafts)
+    series = []
     used: Counter[str] = Counter()
-    for (training, length, way), members in kept.items():
-        several = len(lengths[training]) > 1 and length is not None
-        name = f"{names[training]}/{length}" if several else names[training]
-        name += f" {way}" if way and len(ways[training]) > 1 else ""
-        points = [_point(one, name, taken, used) for one in sorted(members, key=_order)]
-        notes = [one.info for one in members]
-        found.append(
+    for (training, length, prompt), members in series_drafts.items():
+        has_lengths = len(lengths[training]) > 1 and length is not None
+        name = f"{names[training]}/{length}" if has_lengths else names[training]
+        name += f" {prompt}" if prompt and len(prompts[training]) > 1 else ""
+        points = [
+            _make_point(draft, name, name_counts, used) for draft in sorted(members, key=_training_order)
+        ]
+        notes = [draft.info for draft in members]
+        series.append(
             Series(
                 name=name,
                 training=names[training],
                 seq_len=length,
                 points=tuple(points),
-                about=about_series(name, names[training], notes, told),
+                about=series_info(name, names[training], notes, declared),
                 steps_per_epoch=steps_per_epoch(points, notes[-1].get("training")),
             )
         )
-    return found
+    return series
 
 
-def _order(one: _Draft) -> tuple[float, float]:
-    step, epoch = one.candidate.about.get("step"), one.candidate.about.get("epoch")
-    far = math.inf
-    return (epoch if epoch is not None else far if step is None else 0.0, step if step is not None else far)
+def _training_order(draft: _PointDraft) -> tuple[float, float]:
+    """Return a sort key: epoch then step; a point without either comes last."""
+    step, epoch = draft.candidate.about.get("step"), draft.candidate.about.get("epoch")
+    last = math.inf
+    return (epoch if epoch is not None else last if step is None else 0.0, step if step is not None else last)
 
 
 def _training_names(trainings: Iterable[str]) -> dict[str, str]:
-    """The last parts of the folders, as many as tell them apart."""
-    known = list(trainings)
-    found = {}
-    for one in known:
-        parts = [part for part in one.split("/") if part] or ["checkpoints"]
-        names = ["/".join(parts[-depth:]) for depth in range(1, len(parts) + 1)]
-        alone = (name for name in names if sum(_ends(other, name) for other in known) == 1)
-        found[one] = one.lstrip("\0") if one.startswith("\0") else next(alone, names[-1])
-    return found
+    """Return the shortest distinct name of each training: the last folders of its path."""
+    paths = list(trainings)
+    short_names = {}
+    for training in paths:
+        folders = [folder for folder in training.split("/") if folder] or ["checkpoints"]
+        names = ["/".join(folders[-depth:]) for depth in range(1, len(folders) + 1)]
+        unique = (name for name in names if sum(_ends_with_folders(other, name) for other in paths) == 1)
+        short_names[training] = (
+            training.lstrip("\0") if training.startswith("\0") else next(unique, names[-1])
+        )
+    return short_names
 
 
-def _ends(training: str, name: str) -> bool:
+def _ends_with_folders(training: str, name: str) -> bool:
     return f"/{training.lstrip(chr(0))}".rstrip("/").endswith(f"/{name}")
 
 
-def _point(one: _Draft, series: str, taken: Counter[str], used: Counter[str]) -> Point:
-    candidate, info = one.candidate, one.info
+def _make_point(draft: _PointDraft, series: str, name_counts: Counter[str], used: Counter[str]) -> Point:
+    candidate, info = draft.candidate, draft.info
     short = candidate.name.rpartition("/")[2] or candidate.name
-    name = candidate.name if taken[candidate.name] == 1 else f"{series}/{short}"
+    name = candidate.name if name_counts[candidate.name] == 1 else f"{series}/{short}"
     used[name] += 1
     if used[name] > 1:
         name = f"{name} [{used[name]}]"
@@ -518,9 +605,9 @@ def _point(one: _Draft, series: str, taken: Counter[str], used: Counter[str]) ->
         series=series,
         step=candidate.about.get("step"),
         epoch=candidate.about.get("epoch"),
-        seq_len=one.seq_len,
+        seq_len=draft.seq_len,
         val_loss=float(loss) if isinstance(loss, (int, float)) else None,
-        fingerprint=one.fingerprint,
+        fingerprint=draft.fingerprint,
         candidate=replace(candidate, name=name),
     )
 
@@ -528,56 +615,65 @@ def _point(one: _Draft, series: str, taken: Counter[str], used: Counter[str]) ->
 # Measures
 
 
-def _measures(points: Sequence[Point], more: Iterable[Composite], every: bool) -> list[StudyMetric]:
-    """The primary metrics with the parts of composites, by benchmark, then the composites."""
+def _collect_measures(
+    points: Sequence[Point], extra: Iterable[Composite], all_metrics: bool
+) -> list[StudyMetric]:
+    """Return the primary metrics and the parts of composites by benchmark, then the composites."""
     entries = [entry for point in points for entry in point.candidate.entries.items()]
-    composites = composites_of((entry.saved for _, entry in entries), more)
-    parts = {(part.benchmark, part.metric) for one in composites for part in one.parts}
-    found: dict[str, dict[str, StudyMetric]] = {}
+    composites = composites_of((entry.saved for _, entry in entries), extra)
+    parts = {(part.benchmark, part.metric) for composite in composites for part in composite.parts}
+    by_benchmark: dict[str, dict[str, StudyMetric]] = {}
     for benchmark, entry in entries:
         saved = entry.saved
-        own = found.setdefault(benchmark, {})
-        first = by_score(entry, saved.primary)
-        for metric in dict.fromkeys((first, *saved.metrics)):
-            wanted = metric == first or every or (benchmark, metric) in parts
-            if not wanted or metric in own or metric not in saved.metrics:
+        metrics = by_benchmark.setdefault(benchmark, {})
+        primary = by_score(entry, saved.primary)
+        for metric in dict.fromkeys((primary, *saved.metrics)):
+            wanted = metric == primary or all_metrics or (benchmark, metric) in parts
+            if not wanted or metric in metrics or metric not in saved.metrics:
                 continue
-            own[metric] = StudyMetric(
+            metrics[metric] = StudyMetric(
                 benchmark=benchmark,
                 metric=metric,
-                label=_LABELS.get((benchmark, metric), f"{benchmark} {_shown(saved, metric)}"),
+                label=_LABELS.get((benchmark, metric), f"{benchmark} {_displayed_metric(saved, metric)}"),
                 higher_is_better=saved.aggregation(metric).higher_is_better,
                 unit=saved.aggregation(metric).unit,
-                primary=metric == first,
+                primary=metric == primary,
             )
-    made = [
-        StudyMetric(benchmark=one.name, metric=COMPOSITE, label=one.name, composite=one) for one in composites
+    composite_measures = [
+        StudyMetric(benchmark=composite.name, metric=COMPOSITE, label=composite.name, composite=composite)
+        for composite in composites
     ]
-    return [*(one for own in found.values() for one in own.values()), *made]
+    return [
+        *(measure for metrics in by_benchmark.values() for measure in metrics.values()),
+        *composite_measures,
+    ]
 
 
-def _shown(saved: StoredResult, metric: str) -> str:
-    """The metric's name; of the log-probabilities that stand for a perplexity, the perplexity's with these."""
-    how = saved.aggregation(saved.primary)
-    stands = metric == how.of != saved.primary and not how.is_mean
-    return how.compared(saved.primary) if stands else metric
+def _displayed_metric(saved: StoredResult, metric: str) -> str:
+    """Return the name of a metric in tables; log-probabilities are named after their perplexity."""
+    aggregation = saved.aggregation(saved.primary)
+    stands_for_perplexity = metric == aggregation.of != saved.primary and not aggregation.is_mean
+    return aggregation.compared(saved.primary) if stands_for_perplexity else metric
 
 
-def _shared(one: StudyMetric, values: Mapping[tuple[str, str], Value]) -> StudyMetric:
-    own = [value.value for (_, key), value in values.items() if key == one.key]
-    return replace(one, share=not one.unit and all(0 <= value <= 1 for value in own))
+def _with_share(measure: StudyMetric, values: Mapping[tuple[str, str], Value]) -> StudyMetric:
+    values_of_measure = [value.value for (_, key), value in values.items() if key == measure.key]
+    return replace(measure, share=not measure.unit and all(0 <= value <= 1 for value in values_of_measure))
 
 
-def _apart(points: Sequence[Point]) -> list[str]:
-    """Notes on benchmarks that were not asked alike everywhere; the length is what series differ by."""
-    first: dict[str, Any] = {}
-    found: dict[tuple[str, str], list[str]] = {}
+def _condition_notes(points: Sequence[Point]) -> list[str]:
+    """Return notes on benchmarks whose conditions differ; lengths may, between series."""
+    references: dict[str, Any] = {}
+    differing: dict[tuple[str, str], list[str]] = {}
     for point in points:
         for name, entry in point.candidate.entries.items():
-            other = first.setdefault(name, entry)
-            if other.saved.conditions == entry.saved.conditions:
+            reference = references.setdefault(name, entry)
+            if reference.saved.conditions == entry.saved.conditions:
                 continue
-            for condition, pair in conditions_that_differ(other, entry).items():
+            for condition, values in conditions_that_differ(reference, entry).items():
                 if condition != "seq_len":
-                    found.setdefault((name, condition_text(condition, pair)), []).append(point.name)
-    return [f"not asked alike, {text}: {name} of {join_names(who, 3)}" for (name, text), who in found.items()]
+                    differing.setdefault((name, condition_text(condition, values)), []).append(point.name)
+    return [
+        f"not asked alike, {text}: {name} of {join_names(names, 3)}"
+        for (name, text), names in differing.items()
+    ]

@@ -1,6 +1,6 @@
-"""The sections of a study in their order: as plain data, for a terminal, and as Markdown.
+"""Arranges the sections of a study and writes them as JSON values, text or Markdown.
 
-In Markdown, texts of others cannot break out of their cells.
+Foreign texts are escaped in Markdown, so they cannot end their cell.
 """
 
 from __future__ import annotations
@@ -17,60 +17,74 @@ from pytest_touchstone.document import Facts, Part, Section, Verbatim, render_ma
 from pytest_touchstone.document.formatting import markdown_text
 from pytest_touchstone.results.summary import finite
 from pytest_touchstone.study.advice import advice_section, noise_section
-from pytest_touchstone.study.curve_sections import curves, forecast_section, overfitting, stability
-from pytest_touchstone.study.forgetting import forgotten
-from pytest_touchstone.study.overview import checkpoints, contradictions, overview
+from pytest_touchstone.study.curve_sections import (
+    curves_section,
+    forecast_section,
+    overfitting_section,
+    stability_section,
+)
+from pytest_touchstone.study.forgetting import forgetting_section
+from pytest_touchstone.study.overview import checkpoints_section, contradictions_section, overview_section
 from pytest_touchstone.study.points import Study
-from pytest_touchstone.study.series_sections import matrix, series_sections, starts
-from pytest_touchstone.study.sparklines import glance
+from pytest_touchstone.study.series_sections import matrix_section, series_section, starts_section
+from pytest_touchstone.study.sparklines import sparklines_section
 
 BEFORE: Final = (
-    overview,
-    contradictions,
-    checkpoints,
-    glance,
-    curves,
-    stability,
-    overfitting,
-    starts,
+    overview_section,
+    contradictions_section,
+    checkpoints_section,
+    sparklines_section,
+    curves_section,
+    stability_section,
+    overfitting_section,
+    starts_section,
 )
-FINDINGS: Final = (series_sections, forgotten, noise_section, matrix, advice_section)
+FINDINGS: Final = (series_section, forgetting_section, noise_section, matrix_section, advice_section)
 
 
 def sections_of(study: Study, forecast_at: float | None = None) -> list[Section]:
-    """Return the sections that the study has something for; the place is one to forecast."""
-    found = [make(study) for make in BEFORE] + [forecast_section(study, forecast_at)]
-    found += [make(study) for make in FINDINGS]
-    return [section for section in found if section is not None]
+    """Return the sections of a study that have content.
+
+    ``forecast_at`` is the epoch or step to forecast.
+    """
+    sections = [make_section(study) for make_section in BEFORE] + [forecast_section(study, forecast_at)]
+    sections += [make_section(study) for make_section in FINDINGS]
+    return [section for section in sections if section is not None]
 
 
 def study_facts(study: Study, sections: Sequence[Section]) -> dict[str, Any]:
-    """Return the study with the findings of every section as a JSON object."""
-    found: dict[str, Any] = {"schema": SCHEMA, "kind": "study", **study.facts()}
-    found |= {one.key: one.data for one in sections if one.data is not None}
-    plain: dict[str, Any] = finite(found)
-    return plain
+    """Return the study and the findings of its sections as a JSON object."""
+    findings = {section.key: section.data for section in sections if section.data is not None}
+    facts: dict[str, Any] = finite({"schema": SCHEMA, "kind": "study", **study.facts(), **findings})
+    return facts
 
 
 NARROWEST: Final = 76
-"""The columns that tables need; in narrower terminals lines wrap."""
+"""The fewest columns of a report; in narrower terminals lines wrap."""
 
 TITLE: Final = "What is more than noise"
 
 MOST_ROWS: Final = 24
-"""The rows of a part that a brief report shows."""
+"""The most rows of a part in a brief report."""
 
 SAFE: Final = "/@+=,"
-"""Signs that addresses of pictures keep."""
+"""Characters that are not quoted in addresses of pictures."""
 
 
-def render(sections: Sequence[Section], *, width: int, color: bool, brief: bool = False) -> str:
-    """Return sections as text of at most ``width`` columns (of at least 76), whole or what decides of them in a screen
-    or two."""
+def render_study(sections: Sequence[Section], *, width: int, color: bool, brief: bool = False) -> str:
+    """Render sections as text for a terminal.
+
+    Args:
+        sections: The sections to show.
+        width: The columns of the terminal; fewer than 76 count as 76.
+        color: Whether to use ANSI colours.
+        brief: Whether to show only what fits a screen or two.
+
+    """
     width = max(width, NARROWEST)
     if not brief:
         return render_text(sections, width=width, color=color)
-    names = ", ".join(one.key for one in sections)
+    names = ", ".join(section.key for section in sections)
     more = f"More: -v shows all, -o DIR writes it as files, --section NAME[,NAME] shows one of {names}."
     return render_text(
         [*brief_sections(sections), Section(parts=(more,))], width=width, color=color, dense=True
@@ -78,20 +92,20 @@ def render(sections: Sequence[Section], *, width: int, color: bool, brief: bool 
 
 
 def brief_sections(sections: Sequence[Section]) -> list[Section]:
-    """Return the sections with their first parts alone; all lines are a section, at the place of the first."""
-    lines = Facts(tuple((one.key, one.line) for one in sections if one.line))
-    found: dict[str, Section] = {}
-    for one in sections:
-        if one.line:
-            found.setdefault("told", Section(key="told", title=TITLE, parts=(lines,)))
-        if one.brief:
-            parts = [part for whole in one.parts[: one.brief] for part in _cut(whole)]
-            found[one.key] = replace(one, parts=tuple(parts))
-    return list(found.values())
+    """Shorten sections to their first parts, and gather their summary lines in one section."""
+    lines = Facts(tuple((section.key, section.line) for section in sections if section.line))
+    brief: dict[str, Section] = {}
+    for section in sections:
+        if section.line:
+            brief.setdefault("told", Section(key="told", title=TITLE, parts=(lines,)))
+        if section.brief:
+            parts = [part for full_part in section.parts[: section.brief] for part in _first_rows(full_part)]
+            brief[section.key] = replace(section, parts=tuple(parts))
+    return list(brief.values())
 
 
-def _cut(part: Part) -> Iterable[Part]:
-    """Yield the first rows of a part, and how many more there are."""
+def _first_rows(part: Part) -> Iterable[Part]:
+    """Yield the first rows of a part, and the number of further rows."""
     if isinstance(part, str):
         yield part
         return
@@ -106,15 +120,15 @@ def _cut(part: Part) -> Iterable[Part]:
 
 
 def study_markdown(sections: Sequence[Section], pictures: Sequence[str] = ()) -> str:
-    """Return the whole text; ``pictures`` are addresses of PNG and SVG files, shown at its end."""
+    """Render sections as a Markdown document; ``pictures`` are addresses of PNG and SVG files."""
     blocks = ["# Study", *render_markdown(sections)]
     blocks += ["## Pictures", *_pictures(pictures)] if pictures else []
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
 def _pictures(addresses: Sequence[str]) -> Iterable[str]:
-    """Yield each SVG, or its PNG as a link to it where there is one."""
-    for address in (one for one in addresses if one.endswith(".svg")):
+    """Yield each SVG as an image; one that has a PNG is linked from the PNG."""
+    for address in filter(lambda name: name.endswith(".svg"), addresses):
         bitmap = f"{address.removesuffix('.svg')}.png"
         name = markdown_text(PurePosixPath(address).stem.replace("_", " "))
         shown = f"![{name}]({quote(bitmap if bitmap in addresses else address, SAFE)})"

@@ -1,8 +1,8 @@
-"""What it costs to have chosen the best of several checkpoints.
+"""Estimates the selection bias of the best of several checkpoints (the winner's curse).
 
-Each standing (``compare.standings``) of a metric that is a mean over items, of a composite, and over all items: how
-much of the best value is luck, and what further items of the kind would give, with an interval
-(``statistics.best_of_many``).
+The best measured value is partly luck. For each standing (``compare.standings``) of a metric that is a mean over items,
+of a composite, and over all items, the estimate is the value to expect on further items of the same kind, with an
+interval (``statistics.best_of_many``).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from pytest_touchstone.study.points import (
     StudyMetric,
     value_of,
 )
-from pytest_touchstone.study.pool import JointMeans, pool_over
+from pytest_touchstone.study.pool import JointMeans, pool_points
 
 ALL_ITEMS: Final = "all items"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionEstimate:
-    """A standing's best value as ``measured``, and the value and interval ``expected`` on further items of the kind."""
+    """The best value as ``measured``, and the value ``expected`` on further items with its interval."""
 
     standing: Standing
     measure: StudyMetric
@@ -41,12 +41,12 @@ class SelectionEstimate:
 
     @property
     def luck(self) -> float:
-        """The part of the measured value that is luck: above 0, below it for a metric of which less is better."""
+        """The selection bias of the measured value; negative if lower is better."""
         return self.measured - self.expected
 
 
 def standings_in(study: Study) -> list[Standing]:
-    """The standings of all checkpoints of a study; ``study.once(standings_in)`` keeps them."""
+    """Return the standings of all checkpoints; use ``study.compute_once(standings_in)``."""
     return standings_of(
         replace(entry, saved=replace(entry.saved, checkpoint=point.name, benchmark=name))
         for point in study.points
@@ -55,62 +55,67 @@ def standings_in(study: Study) -> list[Standing]:
 
 
 def selection_estimates(study: Study) -> list[SelectionEstimate]:
-    """The costs of the study's standings, without those of which nothing is known."""
-    costs = []
-    for standing in study.once(standings_in):
+    """Return an estimate for each standing whose noise is known."""
+    estimates = []
+    for standing in study.compute_once(standings_in):
         measure = measure_of(study, standing)
-        cost = _cost(study, standing, measure) if measure is not None else None
-        costs += [cost] if cost is not None else []
-    return costs
+        estimate = _estimate(study, standing, measure) if measure is not None else None
+        estimates += [estimate] if estimate is not None else []
+    return estimates
 
 
 def measure_of(study: Study, standing: Standing) -> StudyMetric | None:
-    """The measure by which a standing was made; None where the study has none, as of means over groups."""
+    """Return the measure of a standing; None if the study lacks it, such as a mean over groups."""
     measures = {(measure.benchmark, measure.metric): measure for measure in study.measures}
     if standing.benchmark != ALL:
         return measures.get((standing.benchmark, standing.metric))
-    rows = [row for row in study.once(standings_in) if row.benchmark != ALL]
+    rows = [row for row in study.compute_once(standings_in) if row.benchmark != ALL]
     shares = (measures.get((row.benchmark, row.metric)) for row in rows)
-    return _over_all(study, standing, [measure for measure in shares if measure is not None])
+    return _pooled_measure(study, standing, [measure for measure in shares if measure is not None])
 
 
-def without_cost(study: Study) -> list[Standing]:
-    """The standings of benchmarks by metrics that are no means, of which the luck of the best is not told."""
+def standings_without_estimate(study: Study) -> list[Standing]:
+    """Return the standings by metrics that are not means, which have no estimate."""
     entries = {point.name: point.candidate.entries for point in study.points}
     return [
-        one
-        for one in study.once(standings_in)
-        if (entry := entries.get(one.checkpoint, {}).get(one.benchmark)) is not None
-        and not entry.saved.aggregation(one.metric).is_mean
+        standing
+        for standing in study.compute_once(standings_in)
+        if (entry := entries.get(standing.checkpoint, {}).get(standing.benchmark)) is not None
+        and not entry.saved.aggregation(standing.metric).is_mean
     ]
 
 
-def _over_all(study: Study, standing: Standing, measures: Iterable[StudyMetric]) -> StudyMetric | None:
-    """The mean over all items of the benchmarks whose scores are shares; None of a single one."""
-    kept = [one for one in measures if one.share and one.higher_is_better and one.composite is None]
-    points = complete_points(study, [one.benchmark for one in kept])
-    if len(kept) < 2 or not points:
+def _pooled_measure(study: Study, standing: Standing, measures: Iterable[StudyMetric]) -> StudyMetric | None:
+    """Return the mean over the items of all benchmarks whose scores are shares; None for fewer than two."""
+    shares = [
+        measure
+        for measure in measures
+        if measure.share and measure.higher_is_better and measure.composite is None
+    ]
+    points = complete_points(study, [measure.benchmark for measure in shares])
+    if len(shares) < 2 or not points:
         return None
-    sizes = [len(points[0].candidate.entries[one.benchmark].items.examples) for one in kept]
+    sizes = [len(points[0].candidate.entries[measure.benchmark].items.examples) for measure in shares]
     parts = [
-        Part(size / sum(sizes), one.benchmark, one.metric) for size, one in zip(sizes, kept, strict=True)
+        Part(size / sum(sizes), measure.benchmark, measure.metric)
+        for size, measure in zip(sizes, shares, strict=True)
     ]
-    whole = Composite(ALL_ITEMS, tuple(parts))
-    return StudyMetric(benchmark=ALL, metric=standing.metric, label=ALL_ITEMS, composite=whole)
+    composite = Composite(ALL_ITEMS, tuple(parts))
+    return StudyMetric(benchmark=ALL, metric=standing.metric, label=ALL_ITEMS, composite=composite)
 
 
 def complete_points(study: Study, benchmarks: Collection[str]) -> list[Point]:
-    """The points that have whole, valid results with items on all of the benchmarks."""
+    """Return the points with complete results and item scores on all benchmarks."""
 
-    def runs(point: Point) -> bool:
+    def is_complete(point: Point) -> bool:
         entries = [point.candidate.entries.get(name) for name in benchmarks]
-        return all(one is not None and one.saved.complete and one.items.examples for one in entries)
+        return all(entry is not None and entry.saved.complete and entry.items.examples for entry in entries)
 
-    return [point for point in study.points if runs(point)]
+    return [point for point in study.points if is_complete(point)]
 
 
-def _cost(study: Study, standing: Standing, measure: StudyMetric) -> SelectionEstimate | None:
-    pool = pool_over(study, measure, complete_points(study, measure.benchmarks))
+def _estimate(study: Study, standing: Standing, measure: StudyMetric) -> SelectionEstimate | None:
+    pool = pool_points(study, measure, complete_points(study, measure.benchmarks))
     noise = pool.noise(range(len(pool.points)))
     if noise is None or len(pool.points) < 2 or any(pool.errors):
         return None
@@ -118,7 +123,7 @@ def _cost(study: Study, standing: Standing, measure: StudyMetric) -> SelectionEs
     best = pool.points[choice.place]
     if best.name != standing.checkpoint and not standing.tied:  # a benchmark of its own was pooled otherwise
         return None
-    expected = expected_of(study, pool, choice.place, choice)
+    expected = expected_value(study, pool, choice.place, choice)
     if expected is None or expected.low is None or expected.high is None:  # nothing varies
         return None
     return SelectionEstimate(
@@ -131,21 +136,29 @@ def _cost(study: Study, standing: Standing, measure: StudyMetric) -> SelectionEs
     )
 
 
-def expected_of(study: Study, pool: JointMeans, place: int, choice: BestChoice) -> Contrast | None:
-    """Return the value on further items with its interval, both after allowing for the choice; None without one."""
-    point, measure = pool.points[place], pool.measure
-    value, own = study.value(point, measure) or value_of(point.candidate, measure), None
+def expected_value(study: Study, pool: JointMeans, index: int, choice: BestChoice) -> Contrast | None:
+    """Return the value to expect on further items, with its interval; None without an interval.
+
+    Args:
+        study: The study.
+        pool: The joint means among which the best was chosen.
+        index: The index of the chosen point.
+        choice: The choice, with its selection bias.
+
+    """
+    point, measure = pool.points[index], pool.measure
+    value, interval = study.value(point, measure) or value_of(point.candidate, measure), None
     if value is not None and value.low is not None and value.high is not None:
-        own = Contrast(value=value.value, stderr=value.stderr, low=value.low, high=value.high, p=None)
-        own = own if measure.higher_is_better else own.opposite
-    # A perplexity goes by its log-probabilities.
-    if own is None or abs(own.value - pool.means[place]) > ROUNDING:
-        own = pool.contrast([ContrastTerm(place, 1.0)], level=study.level)
-    if own.low is None or own.high is None:
+        interval = Contrast(value=value.value, stderr=value.stderr, low=value.low, high=value.high, p=None)
+        interval = interval if measure.higher_is_better else interval.opposite
+    # The pooled mean of a perplexity is that of its log-probabilities.
+    if interval is None or abs(interval.value - pool.means[index]) > ROUNDING:
+        interval = pool.contrast([ContrastTerm(index, 1.0)], level=study.level)
+    if interval.low is None or interval.high is None:
         return None
-    expected = own.value - (choice.measured - choice.shrunk)
-    low, high = min(own.low - choice.depth, expected), max(own.high, expected)
-    further = replace(own, value=expected, low=low, high=high, p=None)
+    expected = interval.value - (choice.measured - choice.shrunk)
+    low, high = min(interval.low - choice.depth, expected), max(interval.high, expected)
+    further = replace(interval, value=expected, low=low, high=high, p=None)
     further = further if measure.higher_is_better else further.opposite
     if not measure.share or further.low is None or further.high is None:
         return further

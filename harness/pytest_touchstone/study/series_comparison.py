@@ -1,21 +1,20 @@
-"""Series against series: their bests, at equal epochs, by sequence length, and how fast they learn.
+"""Compares series: their bests, equal epochs, sequence lengths and beginnings.
 
-What is told here holds for these checkpoints on more items of the same kind. Another seed of the same training is not
-in the data, and nothing is said of it.
+All statements are about these checkpoints on more items of the same kind. They do not cover another seed of the same
+training, which is not in the data.
 
-- **Bests**: the best of each series, as measured and after allowing for the choice; of every two series the difference
-  of their bests (``statistics.best_of_many``). All pairs of all primary metrics are one family (Holm),
-  those of the other metrics that composites count another, and those of the composites a third.
-- **Equal epochs**: the mean difference over the epochs at which both have a checkpoint; without one in common, at the
-  other's epochs by lines between checkpoints with their error; else not at all. Pairs of a measure are one family.
+- **Bests**: the best of each series, as measured and corrected for selection, and the difference of the bests of every
+  two series (``statistics.best_of_many``). All pairs of all primary metrics are one family (Holm), those of other
+  metrics in composites are a second, and those of composites a third.
+- **Equal epochs**: the mean difference over the epochs at which both have a checkpoint. Without a common epoch, one
+  series is interpolated at the epochs of the other. Pairs of a measure are one family.
 - **Lengths**: within each training, the best of one length against the best of another; one family.
-- **Beginnings**: two series at the epoch at which the later one begins, as at equal epochs. A first value at epoch 0.5
-  and one at 2.5 differ by two epochs of training, whatever else they differ by. All pairs of all measures are one
-  family.
+- **Beginnings**: two series at the epoch at which the later one begins. First values at epochs 0.5 and 2.5 differ by
+  two epochs of training, whatever else the series differ by. All pairs of all measures are one family.
 
-A value between two checkpoints is that of the straight line, with the error of both and of the line: what its series
-misses the lines through the neighbours of its checkpoints by (``statistics.contrasts``). Two checkpoints do not tell
-that, so between them nothing is said. No curve is continued beyond its checkpoints.
+Values between two checkpoints are interpolated on a straight line. Their error adds the errors of both checkpoints to
+that of the line, which is estimated from how far checkpoints lie from the lines through their neighbours
+(``statistics.contrasts``). Two checkpoints are too few for that estimate. No curve is continued beyond its checkpoints.
 """
 
 from __future__ import annotations
@@ -36,19 +35,24 @@ from pytest_touchstone.statistics.contrasts import (
 )
 from pytest_touchstone.statistics.verdicts import holm
 from pytest_touchstone.study.points import Point, Series, Study, StudyMetric
-from pytest_touchstone.study.pool import JointMeans, difference, pools_of
+from pytest_touchstone.study.pool import JointMeans, compare_points, pools_of
 
-Told = Literal["better", "worse", "cannot tell"]
-UNTOLD: Final[Told] = "cannot tell"
-OPPOSITE: Final[dict[Told, Told]] = {"better": "worse", "worse": "better", UNTOLD: UNTOLD}
+ComparisonVerdict = Literal["better", "worse", "cannot tell"]
+UNDECIDED: Final[ComparisonVerdict] = "cannot tell"
+OPPOSITE: Final[dict[ComparisonVerdict, ComparisonVerdict]] = {
+    "better": "worse",
+    "worse": "better",
+    UNDECIDED: UNDECIDED,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Best:
-    """The best of a series by a measure, as measured and ``corrected`` for its having been chosen.
+    """The best point of a series by a measure.
 
-    ``corrected`` is None where nothing is known of the noise. ``rivals`` are the points that cannot be told from it, in
-    the order of their training; ``of`` is the number of points. ``by_totals``: the items of some are not known.
+    ``value`` is measured; ``corrected`` allows for the selection, and is None if the noise is unknown. ``rivals`` are
+    the points that do not differ significantly from the best, in the order of training. ``of`` is the number of points.
+    ``by_totals`` is set if some points lack item scores.
     """
 
     series: Series
@@ -62,11 +66,10 @@ class Best:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BestVsBest:
-    """The best of one series against that of another: the comparison after allowing for both choices, and as
-    measured.
+    """The comparison of the bests of two series, corrected for both selections, and as measured.
 
-    ``items`` is the number of items compared, 0 where not known: of the side with fewer, and of a composite those of
-    all its benchmarks. ``told`` is about the second series; ``p`` is Holm's.
+    ``items`` is the number of items compared, 0 if unknown: those of the side with fewer; for a composite, summed over
+    its benchmarks. ``told`` is the verdict on the second series; ``p`` is corrected by Holm's method.
     """
 
     measure: StudyMetric
@@ -76,21 +79,21 @@ class BestVsBest:
     as_measured: Comparison
     items: int
     p: float | None = None
-    told: Told = UNTOLD
+    told: ComparisonVerdict = UNDECIDED
 
     @property
     def test(self) -> tuple[float | None, float | None]:
-        """The difference, of which more is better, and its p before it is corrected for others."""
+        """The difference, oriented so that more is better, and its uncorrected p."""
         return self.as_measured.oriented.difference, self.comparison.p
 
     @property
     def series(self) -> tuple[Series, Series]:
-        """The two series."""
+        """The two series, the first as the baseline."""
         return self.first.series, self.second.series
 
     @property
     def turned(self) -> BestVsBest:
-        """The duel as told of the first series."""
+        """The comparison with the series exchanged."""
         return replace(
             self,
             first=self.second,
@@ -102,46 +105,54 @@ class BestVsBest:
 
 
 class SeriesContest:
-    """Groups of a pool's places, each of a series, whose bests can be held against each other."""
+    """Groups of points, each of a series, whose bests can be compared with each other.
+
+    A group lists indices of ``JointMeans``.
+    """
 
     def __init__(
         self, study: Study, pool: JointMeans, groups: Sequence[tuple[Series, Sequence[int]]]
     ) -> None:
         self._study = study
         self._pool = pool
-        self._bests = GroupedBests(pool.means, pool.spread, pool.units, [places for _, places in groups])
+        self._bests = GroupedBests(pool.means, pool.spread, pool.units, [indices for _, indices in groups])
         self.bests = tuple(self._best(number, *group) for number, group in enumerate(groups))
 
-    def _best(self, number: int, series: Series, places: Sequence[int]) -> Best:
-        pool, place = self._pool, self._bests.places[number]
-        luck = self._bests.luck(number)
+    def _best(self, group_index: int, series: Series, indices: Sequence[int]) -> Best:
+        pool, index = self._pool, self._bests.places[group_index]
+        luck = self._bests.luck(group_index)
         return Best(
             series=series,
-            point=pool.points[place],
-            value=pool.measure.sign * pool.means[place],
-            corrected=None if luck is None else pool.measure.sign * (pool.means[place] - luck),
-            rivals=tuple(pool.points[one] for one in pool.rivals(place, places, self._study.level)),
-            of=len(places),
-            by_totals=any(pool.errors[one] for one in places),
+            point=pool.points[index],
+            value=pool.measure.sign * pool.means[index],
+            corrected=None if luck is None else pool.measure.sign * (pool.means[index] - luck),
+            rivals=tuple(pool.points[rival] for rival in pool.rivals(index, indices, self._study.level)),
+            of=len(indices),
+            by_totals=any(pool.errors[index] for index in indices),
         )
 
     def duel(self, first: int, second: int) -> BestVsBest:
-        """The best of the second group against that of the first."""
-        one, other, measure = self.bests[first], self.bests[second], self._pool.measure
-        plain = difference(self._study, one.point, other.point, measure)
-        found = self._bests.compare(first, second, plain.oriented)
+        """Compare the best of the second group with that of the first; arguments are indices of groups."""
+        first_best, second_best, measure = self.bests[first], self.bests[second], self._pool.measure
+        as_measured = compare_points(self._study, first_best.point, second_best.point, measure)
+        corrected = self._bests.compare(first, second, as_measured.oriented)
         return BestVsBest(
             measure=measure,
-            first=one,
-            second=other,
-            comparison=found if plain.higher_is_better else found.mirrored(),
-            as_measured=plain,
-            items=_items(one.point, other.point, measure) if measure.composite else plain.n,
+            first=first_best,
+            second=second_best,
+            comparison=corrected if as_measured.higher_is_better else corrected.mirrored(),
+            as_measured=as_measured,
+            items=_composite_items(first_best.point, second_best.point, measure)
+            if measure.composite
+            else as_measured.n,
         )
 
 
-def _items(first: Point, second: Point, composite: StudyMetric) -> int:
-    """The items of a composite's benchmarks, of each those of the side with fewer; 0 where one's are not known."""
+def _composite_items(first: Point, second: Point, composite: StudyMetric) -> int:
+    """Return the number of items of a composite that both points have; 0 if unknown.
+
+    Each benchmark counts the items of the point with fewer.
+    """
     sides = [
         [point.candidate.entries[name].saved.scored for point in (first, second)]
         for name in composite.benchmarks
@@ -153,43 +164,47 @@ def _items(first: Point, second: Point, composite: StudyMetric) -> int:
 
 
 DECIMALS: Final = 2
-"""The decimals that epochs are written with: those that are equal so far are one."""
+"""The decimals of an epoch; epochs that agree in them count as equal."""
 
-APART: Final = "their epochs do not overlap"
+NO_OVERLAP: Final = "their epochs do not overlap"
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesByEpoch:
-    """The places of a series in the pool by their epochs, in order; ``bend`` is the variance by which it misses its own
-    lines, None where that is not known."""
+    """The points of a series by epoch.
+
+    ``places`` are indices of ``JointMeans``, in the order of epochs. ``bend`` is the variance of interpolation; None if
+    unknown.
+    """
 
     series: Series
     places: Mapping[float, int]
     bend: float | None
 
     def line(self, epoch: float) -> list[ContrastTerm] | None:
-        """The weights of the neighbours for the value at an epoch; None outside, and where the error is not known."""
+        """Return the weights that interpolate the value at an epoch; None outside the series."""
         return between_weights([*self.places.values()], [*self.places], epoch)
 
 
-def line_of(series: Series, pool: JointMeans) -> SeriesByEpoch:
-    """The points of a series by epoch, of several at one epoch the last; none where its axis has no epochs."""
+def series_by_epoch(series: Series, pool: JointMeans) -> SeriesByEpoch:
+    """Return the points of a series by epoch, the last one of each; none on another axis."""
     epochs = {
-        place: round(point.epoch, DECIMALS)
+        index: round(point.epoch, DECIMALS)
         for point in series.points
-        for place in pool.places([point])
+        for index in pool.places([point])
         if series.axis == "epoch" and point.epoch is not None
     }
-    places = {epoch: place for place, epoch in sorted(epochs.items(), key=lambda one: one[1])}
-    bend = interpolation_variance(pool.means, pool.spread, [*places.values()], [*places])
-    return SeriesByEpoch(series, places, bend)
+    indices = {epoch: index for index, epoch in sorted(epochs.items(), key=lambda pair: pair[1])}
+    bend = interpolation_variance(pool.means, pool.spread, [*indices.values()], [*indices])
+    return SeriesByEpoch(series, indices, bend)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AtEpochs:
-    """Two series at equal epochs: the mean difference (second - first) over ``epochs``, and ``gaps``, that at each.
+class EpochComparison:
+    """The comparison of two series at equal epochs.
 
-    ``how`` is "common", "interpolated" or "not at all", the last with ``why``.
+    ``contrast`` is the mean difference (second - first) over ``epochs``; ``gaps`` are the differences at each of them.
+    ``why`` is the reason for "not at all".
     """
 
     measure: StudyMetric
@@ -201,76 +216,91 @@ class AtEpochs:
     contrast: Contrast | None = None
     why: str = ""
     p: float | None = None
-    told: Told = UNTOLD
+    told: ComparisonVerdict = UNDECIDED
 
     @property
     def test(self) -> tuple[float | None, float | None]:
-        """The difference, of which more is better, and its p before it is corrected for others."""
-        one = self.contrast
-        return (None, None) if one is None else (self.measure.sign * one.value, one.p)
+        """The difference, oriented so that more is better, and its uncorrected p."""
+        contrast = self.contrast
+        return (None, None) if contrast is None else (self.measure.sign * contrast.value, contrast.p)
 
     @property
     def series(self) -> tuple[Series, Series]:
-        """The two series."""
+        """The two series, the first as the baseline."""
         return self.first, self.second
 
 
-def at_equal_epochs(first: SeriesByEpoch, second: SeriesByEpoch, pool: JointMeans, level: float) -> AtEpochs:
-    """The mean difference of two series at equal epochs."""
-    plain = AtEpochs(measure=pool.measure, first=first.series, second=second.series)
-    without = next((one.series for one in (first, second) if not one.places), None)
-    if without is not None:
-        return replace(plain, why=f"epochs of {without.name} not known")
+def compare_at_equal_epochs(
+    first: SeriesByEpoch, second: SeriesByEpoch, pool: JointMeans, level: float
+) -> EpochComparison:
+    """Compare two series at their common epochs, else by interpolation."""
+    comparison = EpochComparison(measure=pool.measure, first=first.series, second=second.series)
+    missing = next((series.series for series in (first, second) if not series.places), None)
+    if missing is not None:
+        return replace(comparison, why=f"epochs of {missing.name} not known")
     if common := [epoch for epoch in first.places if epoch in second.places]:
         sides = [
-            [ContrastTerm(one.places[epoch], sign) for one, sign in ((second, 1.0), (first, -1.0))]
+            [ContrastTerm(series.places[epoch], sign) for series, sign in ((second, 1.0), (first, -1.0))]
             for epoch in common
         ]
-        return _compared(replace(plain, how="common", epochs=tuple(common)), sides, pool, level)
-    why = APART
-    for line, other, sign in ((first, second, 1.0), (second, first, -1.0)):
-        lines = {epoch: found for epoch in other.places if (found := line.line(epoch)) is not None}
-        if lines and line.bend is None:
-            why = "no epoch in common, and two checkpoints do not tell how straight the line between them is"
+        return _contrast_at_epochs(
+            replace(comparison, how="common", epochs=tuple(common)), sides, pool, level
+        )
+    reason = NO_OVERLAP
+    for interpolating, other, sign in ((first, second, 1.0), (second, first, -1.0)):
+        lines = {epoch: terms for epoch in other.places if (terms := interpolating.line(epoch)) is not None}
+        if lines and interpolating.bend is None:
+            reason = (
+                "no epoch in common, and two checkpoints do not tell how straight the line between them is"
+            )
         elif lines:
             sides = [
                 [
                     ContrastTerm(other.places[epoch], sign),
-                    *(ContrastTerm(place, -sign * weight) for place, weight in found),
+                    *(ContrastTerm(index, -sign * weight) for index, weight in terms),
                 ]
-                for epoch, found in lines.items()
+                for epoch, terms in lines.items()
             ]
-            made = replace(plain, how="interpolated", epochs=tuple(lines))
-            return _compared(made, sides, pool, level, extra=line.bend or 0.0)
-    return replace(plain, why=why)
+            interpolated = replace(comparison, how="interpolated", epochs=tuple(lines))
+            return _contrast_at_epochs(interpolated, sides, pool, level, extra=interpolating.bend or 0.0)
+    return replace(comparison, why=reason)
 
 
-def _compared(
-    made: AtEpochs,
+def _contrast_at_epochs(
+    comparison: EpochComparison,
     sides: Sequence[Sequence[ContrastTerm]],
     pool: JointMeans,
     level: float,
     extra: float = 0.0,
-) -> AtEpochs:
-    """The comparison with the mean of the differences at its epochs, whose weights these are."""
-    weights = [ContrastTerm(place, weight / len(sides)) for side in sides for place, weight in side]
-    found = pool.contrast(weights, level=level, extra=extra)
+) -> EpochComparison:
+    """Return the comparison with the mean of the differences at its epochs.
+
+    Args:
+        comparison: The series and epochs.
+        sides: The weights of the difference at each epoch.
+        pool: The means of the measure.
+        level: The level of the interval.
+        extra: The variance of interpolation.
+
+    """
+    weights = [ContrastTerm(index, weight / len(sides)) for side in sides for index, weight in side]
+    contrast = pool.contrast(weights, level=level, extra=extra)
     sign = pool.measure.sign
-    gaps = tuple(sign * sum(weight * pool.means[place] for place, weight in side) for side in sides)
-    return replace(made, contrast=found if sign > 0 else found.opposite, gaps=gaps)
+    gaps = tuple(sign * sum(weight * pool.means[index] for index, weight in side) for side in sides)
+    return replace(comparison, contrast=contrast if sign > 0 else contrast.opposite, gaps=gaps)
 
 
-def at_the_later_start(
+def compare_at_later_start(
     first: SeriesByEpoch, second: SeriesByEpoch, pool: JointMeans, level: float
-) -> AtEpochs:
-    """The difference of two series at the epoch at which the later of them begins."""
-    begins = max((next(iter(one.places)) for one in (first, second) if one.places), default=0.0)
+) -> EpochComparison:
+    """Compare two series at the epoch at which the later one begins."""
+    begins = max((next(iter(series.places)) for series in (first, second) if series.places), default=0.0)
 
-    def cut(one: SeriesByEpoch) -> SeriesByEpoch:
-        late = next(iter(one.places), None) == begins
-        return replace(one, places={begins: one.places[begins]}) if late else one
+    def trim(series: SeriesByEpoch) -> SeriesByEpoch:
+        begins_later = next(iter(series.places), None) == begins
+        return replace(series, places={begins: series.places[begins]}) if begins_later else series
 
-    return at_equal_epochs(cut(first), cut(second), pool, level)
+    return compare_at_equal_epochs(trim(first), trim(second), pool, level)
 
 
 # All of it, by measure
@@ -278,47 +308,50 @@ def at_the_later_start(
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesComparison:
-    """All of it for one measure. ``duels`` has every two series once; ``overall`` is the best of all."""
+    """The comparisons of all series by one measure.
+
+    ``duels`` has every pair of series once; ``overall`` is the best of all series.
+    """
 
     measure: StudyMetric
     bests: tuple[Best, ...]
     overall: Best | None
     duels: tuple[BestVsBest, ...]
-    epochs: tuple[AtEpochs, ...]
-    starts: tuple[AtEpochs, ...]
+    epochs: tuple[EpochComparison, ...]
+    starts: tuple[EpochComparison, ...]
 
     def duel(self, first: Series, second: Series) -> BestVsBest | None:
-        """The duel of the two, turned so that ``told`` is about the second."""
-        found = self._by_names.get((first.name, second.name))
-        other = self._by_names.get((second.name, first.name))
-        return found if found or other is None else other.turned
+        """Return the comparison of two series; its verdict is about the second."""
+        duel = self._by_names.get((first.name, second.name))
+        reverse = self._by_names.get((second.name, first.name))
+        return duel if duel or reverse is None else reverse.turned
 
     @cached_property
     def _by_names(self) -> dict[tuple[str, str], BestVsBest]:
-        return {(one.first.series.name, one.second.series.name): one for one in self.duels}
+        return {(duel.first.series.name, duel.second.series.name): duel for duel in self.duels}
 
 
-Test = TypeVar("Test", BestVsBest, AtEpochs)
+Test = TypeVar("Test", BestVsBest, EpochComparison)
 
 
-def judged(tests: Sequence[Test], level: float) -> list[Test]:
-    """The tests with verdicts, corrected together (Holm)."""
-    adjusted = holm([one.test[1] for one in tests])
+def judge_tests(tests: Sequence[Test], level: float) -> list[Test]:
+    """Return the tests with verdicts, corrected together by Holm's method."""
+    adjusted = holm([test.test[1] for test in tests])
     return [
-        replace(one, p=p, told=verdict_from_p(one.test[0], p, 1 - level))
-        for one, p in zip(tests, adjusted, strict=True)
+        replace(test, p=p, told=verdict_from_p(test.test[0], p, 1 - level))
+        for test, p in zip(tests, adjusted, strict=True)
     ]
 
 
-def verdict_from_p(moved: float | None, p: float | None, alpha: float) -> Told:
-    """The verdict by a difference, where larger is better, and its p."""
+def verdict_from_p(moved: float | None, p: float | None, alpha: float) -> ComparisonVerdict:
+    """Return the verdict for a difference, oriented so that larger is better."""
     if not moved or p is None or p > alpha + 1e-12:
-        return UNTOLD
+        return UNDECIDED
     return "better" if moved > 0 else "worse"
 
 
 FAMILIES: Final = ("benchmarks", "other metrics", "composites")
-"""The measures whose bests are tested together."""
+"""The families of measures whose bests are tested together."""
 
 
 def family_of(measure: StudyMetric) -> str:
@@ -327,51 +360,59 @@ def family_of(measure: StudyMetric) -> str:
 
 
 def compare_series(study: Study) -> list[SeriesComparison]:
-    """Return series against series by each measure; ``study.once(between)`` keeps it."""
-    found = [_of_measure(study, pool) for pool in study.once(pools_of).values()]
+    """Compare all series by each measure; use ``study.compute_once(compare_series)``."""
+    comparisons = [_compare_by_measure(study, pool) for pool in study.compute_once(pools_of).values()]
     duels = {
         family: iter(
-            judged(
-                [duel for one in found if family_of(one.measure) == family for duel in one.duels], study.level
+            judge_tests(
+                [
+                    duel
+                    for comparison in comparisons
+                    if family_of(comparison.measure) == family
+                    for duel in comparison.duels
+                ],
+                study.level,
             )
         )
         for family in FAMILIES
     }
-    starts = iter(judged([start for one in found for start in one.starts], study.level))
+    starts = iter(
+        judge_tests([start for comparison in comparisons for start in comparison.starts], study.level)
+    )
     return [
         replace(
-            one,
-            duels=tuple(islice(duels[family_of(one.measure)], len(one.duels))),
-            epochs=tuple(judged(one.epochs, study.level)),
-            starts=tuple(islice(starts, len(one.starts))),
+            comparison,
+            duels=tuple(islice(duels[family_of(comparison.measure)], len(comparison.duels))),
+            epochs=tuple(judge_tests(comparison.epochs, study.level)),
+            starts=tuple(islice(starts, len(comparison.starts))),
         )
-        for one in found
+        for comparison in comparisons
     ]
 
 
-def _of_measure(study: Study, pool: JointMeans) -> SeriesComparison:
-    known = [(one, places) for one in study.series if (places := pool.places(one.points))]
-    contest = SeriesContest(study, pool, known)
-    lines = [line_of(one, pool) for one, _ in known]
-    several = [line for line, (_, places) in zip(lines, known, strict=True) if len(places) > 1]
+def _compare_by_measure(study: Study, pool: JointMeans) -> SeriesComparison:
+    series_indices = [(series, indices) for series in study.series if (indices := pool.places(series.points))]
+    contest = SeriesContest(study, pool, series_indices)
+    lines = [series_by_epoch(series, pool) for series, _ in series_indices]
+    several = [line for line, (_, indices) in zip(lines, series_indices, strict=True) if len(indices) > 1]
     return SeriesComparison(
         measure=pool.measure,
         bests=contest.bests,
-        overall=max(contest.bests, key=lambda one: pool.measure.sign * one.value, default=None),
-        duels=tuple(contest.duel(*pair) for pair in combinations(range(len(known)), 2)),
-        epochs=tuple(at_equal_epochs(*pair, pool, study.level) for pair in combinations(lines, 2)),
-        starts=tuple(at_the_later_start(*pair, pool, study.level) for pair in combinations(several, 2)),
+        overall=max(contest.bests, key=lambda best: pool.measure.sign * best.value, default=None),
+        duels=tuple(contest.duel(*pair) for pair in combinations(range(len(series_indices)), 2)),
+        epochs=tuple(compare_at_equal_epochs(*pair, pool, study.level) for pair in combinations(lines, 2)),
+        starts=tuple(compare_at_later_start(*pair, pool, study.level) for pair in combinations(several, 2)),
     )
 
 
-def by_length(study: Study) -> list[BestVsBest]:
-    """Return the bests of the lengths of each training, the shorter one first."""
+def compare_lengths(study: Study) -> list[BestVsBest]:
+    """Compare the bests of the lengths of each training, the shorter length first."""
     duels = [
-        duel if (one.seq_len or 0) < (other.seq_len or 0) else duel.turned
-        for measure in study.once(compare_series)
+        duel if (first.seq_len or 0) < (second.seq_len or 0) else duel.turned
+        for measure in study.compute_once(compare_series)
         for duel in measure.duels
-        for one, other in [duel.series]
-        if one.training == other.training and None not in (one.seq_len, other.seq_len)
-        if one.seq_len != other.seq_len
+        for first, second in [duel.series]
+        if first.training == second.training and None not in (first.seq_len, second.seq_len)
+        if first.seq_len != second.seq_len
     ]
-    return judged(duels, study.level)
+    return judge_tests(duels, study.level)

@@ -1,4 +1,4 @@
-"""Series against series: their bests, sequence lengths, equal epochs, beginnings, and the closing matrix."""
+"""Sections of a study that compare its series: bests, lengths, epochs, beginnings, and a matrix."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any, Final
 
 from pytest_touchstone.core.text import count, join_names, ordinal_place
 from pytest_touchstone.document import BEST, Facts, Part, Section, Table
-from pytest_touchstone.study.curve_sections import PER, shown_change
+from pytest_touchstone.study.curve_sections import PER, scaled_change
 from pytest_touchstone.study.curves import STABILITY, TREND, curves_of
-from pytest_touchstone.study.points import Study, facts_of, found_among, place_or_nothing
+from pytest_touchstone.study.points import Study, facts_of, format_position, summarize_findings
 from pytest_touchstone.study.series_comparison import (
     FAMILIES,
-    UNTOLD,
-    AtEpochs,
+    UNDECIDED,
     BestVsBest,
+    ComparisonVerdict,
+    EpochComparison,
     SeriesComparison,
-    Told,
-    by_length,
+    compare_lengths,
     compare_series,
     family_of,
 )
@@ -31,7 +31,7 @@ TOTALS: Final = (
 INTERVAL: Final = "of the difference, allowing for both choices"
 HIGHEST: Final = "highest"
 FEW: Final = 15
-"""Pairs of series that are shown epoch by epoch: those of six series."""
+"""The most pairs of series that are shown epoch by epoch: those of six series."""
 
 STARTS: Final = (
     "Series that begin at different epochs are compared at the epoch where the later one begins. A value between two "
@@ -40,149 +40,166 @@ STARTS: Final = (
 )
 
 
-def several_in(study: Study) -> list[SeriesComparison]:
-    """Return what was found of the measures that several series have, composites first."""
-    several = [one for one in study.once(compare_series) if len(one.bests) > 1]
-    return sorted(several, key=lambda one: one.measure.composite is None)
+def multi_series_comparisons(study: Study) -> list[SeriesComparison]:
+    """Return the comparisons of measures that several series have, composites first."""
+    comparisons = [
+        comparison for comparison in study.compute_once(compare_series) if len(comparison.bests) > 1
+    ]
+    return sorted(comparisons, key=lambda comparison: comparison.measure.composite is None)
 
 
-def series_sections(study: Study) -> Section | None:
-    """Return the bests of series, their lengths and equal epochs; None where there are fewer than two series."""
-    found, lengths = several_in(study), study.once(by_length)
-    if not found:
+def series_section(study: Study) -> Section | None:
+    """Return the section that compares series; None for fewer than two series."""
+    comparisons, lengths = multi_series_comparisons(study), study.compute_once(compare_lengths)
+    if not comparisons:
         return None
     lines = [
-        _line([duel for one in found for duel in one.duels], "pairs of the series' bests"),
-        _line(lengths, "pairs of sequence lengths"),
-        _line([pair for one in found for pair in one.epochs], "pairs at equal epochs"),
+        _summary_line(
+            [duel for comparison in comparisons for duel in comparison.duels], "pairs of the series' bests"
+        ),
+        _summary_line(lengths, "pairs of sequence lengths"),
+        _summary_line(
+            [pair for comparison in comparisons for pair in comparison.epochs], "pairs at equal epochs"
+        ),
     ]
     return Section(
         key="between",
         title="Series against series",
         parts=(
-            *(_bests(one) for one in found),
-            Facts((("corrected", CORRECTED), ("95 % interval", INTERVAL), *_how(found))),
-            *([_lengths(lengths)] if lengths else []),
+            *(_bests_table(comparison) for comparison in comparisons),
+            Facts((("corrected", CORRECTED), ("95 % interval", INTERVAL), *_verdict_notes(comparisons))),
+            *([_lengths_table(lengths)] if lengths else []),
             *(
-                part
-                for one in found
-                for part in _at_epochs(
-                    one.epochs, f"{one.measure.label} at equal epochs: the mean difference"
+                block
+                for comparison in comparisons
+                for block in _epoch_parts(
+                    comparison.epochs, f"{comparison.measure.label} at equal epochs: the mean difference"
                 )
             ),
         ),
-        brief=0 if study.once(curves_of) else 1,
+        brief=0 if study.compute_once(curves_of) else 1,
         line="; ".join(filter(None, lines)) or "no pair of series can be tested",
         data={
             "measures": [
                 {
-                    "measure": one.measure.key,
-                    "overall": one.overall.point.name if one.overall else None,
-                    "bests": facts_of(one.bests),
-                    "pairs": facts_of(one.duels),
-                    "equal_epochs": facts_of(one.epochs),
+                    "measure": comparison.measure.key,
+                    "overall": comparison.overall.point.name if comparison.overall else None,
+                    "bests": facts_of(comparison.bests),
+                    "pairs": facts_of(comparison.duels),
+                    "equal_epochs": facts_of(comparison.epochs),
                 }
-                for one in found
+                for comparison in comparisons
             ],
             "lengths": facts_of(lengths),
         },
     )
 
 
-def starts(study: Study) -> Section | None:
-    """Return how the beginnings of series differ, as far as they can be compared."""
-    found = [one for one in several_in(study) if one.starts]
-    if not found:
+def starts_section(study: Study) -> Section | None:
+    """Return the section on the beginnings of series; None if none can be compared."""
+    comparisons = [comparison for comparison in multi_series_comparisons(study) if comparison.starts]
+    if not comparisons:
         return None
-    parts = [
-        part
-        for one in found
-        for part in _at_epochs(one.starts, f"{one.measure.label} where the later one begins: the difference")
+    tables = [
+        block
+        for comparison in comparisons
+        for block in _epoch_parts(
+            comparison.starts, f"{comparison.measure.label} where the later one begins: the difference"
+        )
     ]
     return Section(
         key="starts",
         title="Beginnings",
-        parts=(STARTS, *parts, *_unequal_epochs(study)),
-        line=_line([start for one in found for start in one.starts], "pairs of beginnings"),
-        data=[facts_of(start) for one in found for start in one.starts],
+        parts=(STARTS, *tables, *_unequal_epochs(study)),
+        line=_summary_line(
+            [start for comparison in comparisons for start in comparison.starts], "pairs of beginnings"
+        ),
+        data=[facts_of(start) for comparison in comparisons for start in comparison.starts],
     )
 
 
-def _line(tests: Sequence[BestVsBest | AtEpochs], what: str) -> str:
-    """Return which series are told apart by these tests; empty where none could be made."""
-    told = [
-        f"{second.name} {one.told} than {first.name} by {one.measure.label}"
-        for one in tests
-        if one.told != UNTOLD
-        for first, second in [one.series]
+def _summary_line(tests: Sequence[BestVsBest | EpochComparison], tests_name: str) -> str:
+    """Name the series that differ significantly; empty if nothing was tested."""
+    findings = [
+        f"{second.name} {test.told} than {first.name} by {test.measure.label}"
+        for test in tests
+        if test.told != UNDECIDED
+        for first, second in [test.series]
     ]
-    tested = sum(one.p is not None for one in tests)
-    return found_among(told, tested, what) if tested else ""
+    tested = sum(test.p is not None for test in tests)
+    return summarize_findings(findings, tested, tests_name) if tested else ""
 
 
-def _bests(one: SeriesComparison) -> Table:
-    """Return the best of each series, and how far it is from the best of all."""
-    rows, measure = [], one.measure
-    for best in one.bests:
-        duel = one.duel(one.overall.series, best.series) if one.overall else None
+def _bests_table(comparison: SeriesComparison) -> Table:
+    """Return a table of the best of each series and its gap to the best of all."""
+    rows, measure = [], comparison.measure
+    for best in comparison.bests:
+        duel = comparison.duel(comparison.overall.series, best.series) if comparison.overall else None
         rows.append(
             (
                 best.series.name,
                 best.series.at(best.point),
                 measure.text(best.value),
                 measure.text(best.corrected),
-                measure.told_in.moved(duel.as_measured.difference if duel else None),
+                measure.difference_unit.moved(duel.as_measured.difference if duel else None),
                 measure.difference_range(duel.comparison if duel else None),
                 duel.told if duel else HIGHEST,
             )
         )
-    unit = f", gaps in {measure.told_in.name}" if measure.told_in.name else ""
+    unit = f", gaps in {measure.difference_unit.name}" if measure.difference_unit.name else ""
     return Table(
         title=f"{measure.label}: the best of each series{unit}",
         header=("series", "best at", "value", "corrected", "gap", "95 % interval", "verdict"),
         rows=tuple(rows),
         left=2,
         words=True,
-        signs={(place, 2): BEST for place, row in enumerate(rows) if row[-1] == HIGHEST},
+        signs={(index, 2): BEST for index, row in enumerate(rows) if row[-1] == HIGHEST},
     )
 
 
-def _how(found: Sequence[SeriesComparison]) -> Iterable[tuple[str, str]]:
-    """Yield what the verdicts allow for."""
-    tested = Counter(family_of(duel.measure) for one in found for duel in one.duels if duel.p is not None)
+def _verdict_notes(comparisons: Sequence[SeriesComparison]) -> Iterable[tuple[str, str]]:
+    """Yield labelled notes on the corrections and assumptions of the verdicts."""
+    tested = Counter(
+        family_of(duel.measure)
+        for comparison in comparisons
+        for duel in comparison.duels
+        if duel.p is not None
+    )
     if tests := join_names(f"{count(tested[name], 'pair')} of {name}" for name in FAMILIES if tested[name]):
         yield "verdict", f"against the best series, corrected for all tests together (Holm: {tests})"
-    for why in dict.fromkeys(duel.as_measured.why for one in found for duel in one.duels):
-        if why:
-            yield "note", why
-    if any(best.by_totals and best.of > 1 for one in found for best in one.bests):
+    for reason in dict.fromkeys(
+        duel.as_measured.why for comparison in comparisons for duel in comparison.duels
+    ):
+        if reason:
+            yield "note", reason
+    if any(best.by_totals and best.of > 1 for comparison in comparisons for best in comparison.bests):
         yield "note", TOTALS
 
 
-def _lengths(found: Sequence[BestVsBest]) -> Table:
+def _lengths_table(duels: Sequence[BestVsBest]) -> Table:
     return Table(
         title="Sequence length: the best at the shorter one against the best at the longer one",
         header=("training", "measure", "shorter", "longer", "gap", "95 % interval", "longer is"),
         rows=tuple(
             (
                 f"{short.training}\n{short.seq_len}, {long.seq_len}",
-                one.measure.label,
-                one.measure.text(one.first.value),
-                one.measure.text(one.second.value),
-                one.measure.told_in.moved(one.as_measured.difference),
-                one.measure.difference_range(one.comparison),
-                one.told,
+                duel.measure.label,
+                duel.measure.text(duel.first.value),
+                duel.measure.text(duel.second.value),
+                duel.measure.difference_unit.moved(duel.as_measured.difference),
+                duel.measure.difference_range(duel.comparison),
+                duel.told,
             )
-            for one in found
-            for short, long in [one.series]
+            for duel in duels
+            for short, long in [duel.series]
         ),
         left=2,
         words=True,
     )
 
 
-def _at_epochs(pairs: Sequence[AtEpochs], title: str) -> Iterable[Part]:
-    """Yield the mean differences of series at equal epochs, with those at each of a few, and what was not compared."""
+def _epoch_parts(pairs: Sequence[EpochComparison], title: str) -> Iterable[Part]:
+    """Yield the differences of series at equal epochs, and the pairs without a comparison."""
     rows: list[tuple[str, ...]] = []
     for pair in pairs:
         first, second = pair.series
@@ -190,7 +207,7 @@ def _at_epochs(pairs: Sequence[AtEpochs], title: str) -> Iterable[Part]:
         if pair.contrast is not None:
             span = epochs[0] if len(epochs) == 1 else f"{epochs[0]} to {epochs[-1]} ({len(epochs)})"
             at = span if pair.how == "common" else f"{span}, interpolated"
-            unit = pair.measure.told_in
+            unit = pair.measure.difference_unit
             gap = unit.moved(pair.contrast.value)
             rows.append(
                 (first.name, second.name, at, gap, pair.measure.difference_range(pair.contrast), pair.told)
@@ -203,16 +220,20 @@ def _at_epochs(pairs: Sequence[AtEpochs], title: str) -> Iterable[Part]:
     reasons: dict[str, list[str]] = {}
     for pair in pairs:
         if pair.why:
-            reasons.setdefault(pair.why, []).append(" and ".join(one.name for one in pair.series))
+            reasons.setdefault(pair.why, []).append(" and ".join(series.name for series in pair.series))
     if reasons:
-        yield Facts(tuple(("not compared", f"{why}: {'; '.join(who)}") for why, who in reasons.items()))
+        yield Facts(
+            tuple(("not compared", f"{reason}: {'; '.join(names)}") for reason, names in reasons.items())
+        )
 
 
 def _unequal_epochs(study: Study) -> list[str]:
-    """Return a warning where an epoch is not the same number of steps in all series."""
-    known = [(one.name, one.steps_per_epoch) for one in study.series if one.steps_per_epoch is not None]
-    low = min(known, key=lambda one: one[1].low, default=None)
-    high = max(known, key=lambda one: one[1].high, default=None)
+    """Return a warning if the steps of an epoch differ between series by 10 % or more."""
+    sizes = [
+        (series.name, series.steps_per_epoch) for series in study.series if series.steps_per_epoch is not None
+    ]
+    low = min(sizes, key=lambda size: size[1].low, default=None)
+    high = max(sizes, key=lambda size: size[1].high, default=None)
     if low is None or high is None or high[1].high < 1.1 * low[1].low:
         return []
     return [
@@ -224,10 +245,10 @@ def _unequal_epochs(study: Study) -> list[str]:
 # The matrix
 
 
-ACROSS: Final = 6
-"""Columns of a matrix that fit a line; more series go into several tables."""
+MATRIX_COLUMNS: Final = 6
+"""The columns of a matrix that fit a line; more series are split into several tables."""
 
-CELLS: Final[dict[Told, str]] = {"better": "better", "worse": "worse", UNTOLD: "?"}
+VERDICT_CELLS: Final[dict[ComparisonVerdict, str]] = {"better": "better", "worse": "worse", UNDECIDED: "?"}
 
 LEGEND: Final = (
     "Read from the left: the row's best is better or worse than the column's; ? cannot tell. Beside it the number of "
@@ -240,74 +261,89 @@ AT_A_GLANCE: Final = (
 )
 
 
-def matrix(study: Study) -> Section | None:
-    """Return the closing matrices: every series by what was found of it, and against every other; None where there
-    are fewer than two."""
-    found = several_in(study)
-    if not found:
+def matrix_section(study: Study) -> Section | None:
+    """Return the section that compares every series with every other; None for fewer than two."""
+    comparisons = multi_series_comparisons(study)
+    if not comparisons:
         return None
-    profiles = [_profiles(study, one) for one in found]
-    tables = [(_at_a_glance(one, own), *_matrix(one)) for one, own in zip(found, profiles, strict=True)]
+    profiles = [_series_profiles(study, comparison) for comparison in comparisons]
+    tables = [
+        (_profiles_table(comparison, series_profiles), *_matrix_tables(comparison))
+        for comparison, series_profiles in zip(comparisons, profiles, strict=True)
+    ]
     return Section(
         key="matrix",
         title="Every series against every other",
-        parts=(*tables[0], LEGEND, *(table for several in tables[1:] for table in several), AT_A_GLANCE),
+        parts=(
+            *tables[0],
+            LEGEND,
+            *(table for more_tables in tables[1:] for table in more_tables),
+            AT_A_GLANCE,
+        ),
         brief=2 if len(tables[0]) == 2 else 1,
         data=[
             {
-                "measure": one.measure.key,
-                "series": [best.series.name for best in one.bests],
+                "measure": comparison.measure.key,
+                "series": [best.series.name for best in comparison.bests],
                 "is": {
                     best.series.name: {
                         other.series.name: duel.told
-                        for other in one.bests
-                        if (duel := one.duel(other.series, best.series)) is not None
+                        for other in comparison.bests
+                        if (duel := comparison.duel(other.series, best.series)) is not None
                     }
-                    for best in one.bests
+                    for best in comparison.bests
                 },
-                "at_a_glance": own,
+                "at_a_glance": series_profiles,
             }
-            for one, own in zip(found, profiles, strict=True)
+            for comparison, series_profiles in zip(comparisons, profiles, strict=True)
         ],
     )
 
 
-def _profiles(study: Study, one: SeriesComparison) -> list[dict[str, Any]]:
-    """Return the beginning, best, speed, stability and efficiency of each series, and how many it is told from."""
-    curves = {curve.series.name: curve for curve in study.once(curves_of) if curve.measure == one.measure}
-    found = []
-    for best in one.bests:
+def _series_profiles(study: Study, comparison: SeriesComparison) -> list[dict[str, Any]]:
+    """Return the properties of each series, and how many others it is better or worse than."""
+    curves = {
+        curve.series.name: curve
+        for curve in study.compute_once(curves_of)
+        if curve.measure == comparison.measure
+    }
+    profiles = []
+    for best in comparison.bests:
         curve = curves.get(best.series.name)
-        told = [duel.told for other in one.bests if (duel := one.duel(other.series, best.series)) is not None]
-        found.append(
+        verdicts = [
+            duel.told
+            for other in comparison.bests
+            if (duel := comparison.duel(other.series, best.series)) is not None
+        ]
+        profiles.append(
             {
                 "series": best.series.name,
-                "beginning": study.measured(best.series, one.measure)[0][1].value,
+                "beginning": study.valid_values(best.series, comparison.measure)[0][1].value,
                 "best": best.value,
                 "speed": curve and curve.within,
                 "stability": curve and curve.tests[STABILITY].value,
-                "efficiency": curve and shown_change(curve, TREND).value,
-                "better": told.count("better"),
-                "worse": told.count("worse"),
+                "efficiency": curve and scaled_change(curve, TREND).value,
+                "better": verdicts.count("better"),
+                "worse": verdicts.count("worse"),
             }
         )
-    return found
+    return profiles
 
 
-def _at_a_glance(one: SeriesComparison, profiles: Sequence[dict[str, Any]]) -> Table:
-    unit = one.measure.told_in
-    axes = dict.fromkeys(best.series.axis for best in one.bests)
+def _profiles_table(comparison: SeriesComparison, profiles: Sequence[dict[str, Any]]) -> Table:
+    unit = comparison.measure.difference_unit
+    axes = dict.fromkeys(best.series.axis for best in comparison.bests)
     slopes = join_names(dict.fromkeys(PER[axis] for axis in axes))
     return Table(
-        title=f"{one.measure.label}: speed by {join_names(axes)}, stability in {unit.name}, "
+        title=f"{comparison.measure.label}: speed by {join_names(axes)}, stability in {unit.name}, "
         f"efficiency in {unit.name} {slopes}",
         header=tuple(profiles[0]),
         rows=tuple(
             (
                 row["series"],
-                one.measure.text(row["beginning"]),
-                one.measure.text(row["best"]),
-                place_or_nothing(row["speed"]),
+                comparison.measure.text(row["beginning"]),
+                comparison.measure.text(row["best"]),
+                format_position(row["speed"]),
                 unit.moved(row["stability"]).removeprefix("+"),
                 unit.moved(row["efficiency"]),
                 str(row["better"]),
@@ -315,20 +351,23 @@ def _at_a_glance(one: SeriesComparison, profiles: Sequence[dict[str, Any]]) -> T
             )
             for row in profiles
         ),
-        signs={(place, 2): BEST for place, best in enumerate(one.bests) if best is one.overall},
+        signs={(index, 2): BEST for index, best in enumerate(comparison.bests) if best is comparison.overall},
     )
 
 
-def _matrix(one: SeriesComparison) -> Iterable[Table]:
-    series = [best.series for best in one.bests]
-    letters = [_letter(place) for place in range(len(series))]
-    for start in range(0, len(series), ACROSS):
-        across = range(start, min(start + ACROSS, len(series)))
+def _matrix_tables(comparison: SeriesComparison) -> Iterable[Table]:
+    series = [best.series for best in comparison.bests]
+    letters = [_column_letters(index) for index in range(len(series))]
+    for start in range(0, len(series), MATRIX_COLUMNS):
+        across = range(start, min(start + MATRIX_COLUMNS, len(series)))
         yield Table(
-            header=("", *(letters[place] for place in across)),
+            header=("", *(letters[index] for index in across)),
             rows=tuple(
-                (f"{letter}  {own.name}", *(_cell(one.duel(series[place], own)) for place in across))
-                for letter, own in zip(letters, series, strict=True)
+                (
+                    f"{letter}  {row_series.name}",
+                    *(_cell(comparison.duel(series[index], row_series)) for index in across),
+                )
+                for letter, row_series in zip(letters, series, strict=True)
             ),
         )
 
@@ -336,9 +375,10 @@ def _matrix(one: SeriesComparison) -> Iterable[Table]:
 def _cell(duel: BestVsBest | None) -> str:
     if duel is None:
         return ""
-    return f"{CELLS[duel.told]} {duel.items:,}" if duel.items else CELLS[duel.told]
+    return f"{VERDICT_CELLS[duel.told]} {duel.items:,}" if duel.items else VERDICT_CELLS[duel.told]
 
 
-def _letter(place: int) -> str:
-    more, own = divmod(place, 26)
-    return (_letter(more - 1) if more else "") + chr(ord("A") + own)
+def _column_letters(index: int) -> str:
+    """Return the letters of a column as in a spreadsheet: A to Z, then AA."""
+    preceding, letter = divmod(index, 26)
+    return (_column_letters(preceding - 1) if preceding else "") + chr(ord("A") + letter)

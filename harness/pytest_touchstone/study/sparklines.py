@@ -1,10 +1,10 @@
-"""Curves as lines of text, one for each series and measure, aligned by epoch.
+"""Draws curves as lines of text, one per series and measure, aligned by epoch.
 
     Real@1      0.5          2          3.5         5   by epoch, 62.92 % to 67.78 %
     mlm_v2/1536  ▅ ▄ ▅ ▃ ▄[▆]▅ ▄ ▅ ▄    66.04 [64.12, 67.91] at 3 ~
 
-All series of a measure share one scale, and those with epochs one axis. Brackets are around the best value; ``~`` says
-that it is not more than noise.
+All series of a measure share one scale, and those with epochs share one axis. Brackets mark the best value. ``~`` marks
+a best value that does not differ significantly from others of its series.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from pytest_touchstone.study.curves import Curve, curves_of
 from pytest_touchstone.study.points import Axis, Series, Study, StudyMetric
 
 BARS: Final = "▁▂▃▄▅▆▇█"
-LACKING: Final = "·"
-"""The sign of a checkpoint that lacks the measure."""
+MISSING: Final = "·"
+"""The sign for a checkpoint without a value."""
 
-ASCII: Final = str.maketrans(dict(zip(f"{BARS}{LACKING}", "12345678.", strict=True)))
-"""The signs for terminals that have no others: heights from 1 to 8."""
+ASCII: Final = str.maketrans(dict(zip(f"{BARS}{MISSING}", "12345678.", strict=True)))
+"""A translation table for terminals without bars: heights from 1 to 8."""
 
-MOST: Final = 20
+MOST_COLUMNS: Final = 20
 """The most columns that an axis has."""
 
-FEWEST: Final = 6
-"""The most columns that an axis has beside the longest texts."""
+FEWEST_COLUMNS: Final = 6
+"""The fewest columns of an axis, even beside long texts."""
 
 LINES: Final = 24
-"""The lines of curves that a reader sees who asks for no section."""
+"""The most lines of curves in a brief report."""
 
 WIDTH: Final = 76
-"""The columns of a line with its interval."""
+"""The width of a line with its interval."""
 
 LONGEST: Final = 18
-"""The columns of a series' name."""
+"""The most columns of the name of a series."""
 
 NOISE: Final = "~"
 UNTESTED: Final = "?"
@@ -52,7 +52,10 @@ SIGNS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Spark:
-    """The values of a series at its places, None where not measured; ``peak`` is the best value as text."""
+    """The values of a series by position; None if not measured.
+
+    ``peak`` is the best value as text.
+    """
 
     name: str
     places: tuple[float, ...]
@@ -62,123 +65,142 @@ class Spark:
 
     @property
     def order(self) -> list[int]:
-        """The numbers of the values, the best last, and the first of equals after the others."""
+        """The indices of the values from worst to best; the first of equals comes last."""
         sign = 1 if self.higher_is_better else -1
         levels = [-math.inf if value is None else sign * value for value in self.values]
-        return sorted(range(len(levels)), key=lambda number: (levels[number], -number))
+        return sorted(range(len(levels)), key=lambda index: (levels[index], -index))
 
     @property
     def best(self) -> int | None:
-        """The number of the best value."""
+        """The index of the best value; None without a value."""
         return self.order[-1] if any(value is not None for value in self.values) else None
 
 
-def columns_of(sparks: Iterable[Spark], most: int = MOST) -> dict[float, int]:
-    """Return the column of each place, in order; where there are more places than columns, neighbours share one."""
-    places = sorted({place for one in sparks for place in one.places})
-    shown = min(most, len(places))
-    return {place: number * shown // len(places) for number, place in enumerate(places)}
+def columns_of(sparks: Iterable[Spark], most: int = MOST_COLUMNS) -> dict[float, int]:
+    """Map positions to columns in order; neighbours share a column if there are too many."""
+    positions = sorted({position for spark in sparks for position in spark.places})
+    shown = min(most, len(positions))
+    return {position: index * shown // len(positions) for index, position in enumerate(positions)}
 
 
-def line(spark: Spark, columns: Mapping[float, int], low: float, high: float) -> str:
-    """Return the bars of a series, two characters to a column; of several in a column the best, or the first."""
+def sparkline(spark: Spark, columns: Mapping[float, int], low: float, high: float) -> str:
+    """Return the bars of a series, two characters per column.
+
+    A column with several values shows the best of them.
+    """
     cells = [" "] * (2 * max(columns.values()) + 3)
-    for number in spark.order:
-        cells[2 * columns[spark.places[number]] + 1] = bar(spark.values[number], low, high)
+    for index in spark.order:
+        cells[2 * columns[spark.places[index]] + 1] = bar_character(spark.values[index], low, high)
     if spark.best is not None:
         column = 2 * columns[spark.places[spark.best]]
         cells[column], cells[column + 2] = "[", "]"
     return "".join(cells)
 
 
-def bar(value: float | None, low: float, high: float) -> str:
-    """Return the sign of a value between the least and the greatest."""
+def bar_character(value: float | None, low: float, high: float) -> str:
+    """Return the bar for a value on a scale from ``low`` to ``high``."""
     if value is None:
-        return LACKING
+        return MISSING
     if not high > low:
         return BARS[len(BARS) // 2]
     return BARS[min(len(BARS) - 1, int((value - low) / (high - low) * len(BARS) + 1e-9))]
 
 
-def scale(columns: Mapping[float, int]) -> str:
-    """Return the places above their columns, as many as fit: the ends, then others."""
-    places = list(columns)
-    cells = [" "] * (2 * columns[places[-1]] + 12)
-    for place in (places[0], places[-1], *places):
-        text, start = ordinal_place(place), 2 * columns[place] + 1
+def axis_labels(columns: Mapping[float, int]) -> str:
+    """Return the positions above their columns: both ends, then as many others as fit."""
+    positions = list(columns)
+    cells = [" "] * (2 * columns[positions[-1]] + 12)
+    for position in (positions[0], positions[-1], *positions):
+        text, start = ordinal_place(position), 2 * columns[position] + 1
         if set(cells[start - 1 : start + len(text) + 1]) == {" "}:
             cells[start : start + len(text)] = text
     return "".join(cells).rstrip()
 
 
 def sparklines(study: Study, signs: Mapping[tuple[str, str], str]) -> list[list[str]]:
-    """Return the lines of each measure, the primary composites first; ``signs`` are those of the peaks, by series and
-    key of the measure."""
+    """Return the lines of each measure, primary composites first.
+
+    Args:
+        study: The study.
+        signs: The sign of each peak, by name of series and key of measure.
+
+    """
     blocks = []
-    for measure in sorted(study.measures, key=lambda one: (not one.primary, one.composite is None)):
-        sparks = [(one, _spark(study, one, measure, signs)) for one in study.series]
-        sizes = {one.name: len(study.measured(one, measure)) for one in study.series}
-        axes = dict.fromkeys(one.axis for one in study.series if sizes[one.name] > 1)
-        known = [value for _, spark in sparks for value in spark.values if value is not None]
+    for measure in sorted(
+        study.measures, key=lambda measure: (not measure.primary, measure.composite is None)
+    ):
+        sparks = [(series, _make_spark(study, series, measure, signs)) for series in study.series]
+        sizes = {series.name: len(study.valid_values(series, measure)) for series in study.series}
+        axes = dict.fromkeys(series.axis for series in study.series if sizes[series.name] > 1)
+        values = [value for _, spark in sparks for value in spark.values if value is not None]
         lines: list[str] = []
         for axis in axes:
-            shown = [spark for one, spark in sparks if one.axis == axis and sizes[one.name]]
-            lines += _block(shown, axis, (min(known), max(known)), measure)
+            shown = [spark for series, spark in sparks if series.axis == axis and sizes[series.name]]
+            lines += _block(shown, axis, (min(values), max(values)), measure)
         blocks += [lines] if lines else []
     return blocks
 
 
-def _spark(study: Study, series: Series, measure: StudyMetric, signs: Mapping[tuple[str, str], str]) -> Spark:
-    points = [one for one in series.points if series.axis == "order" or series.place(one) is not None]
-    places = [series.place(one) for one in points]
-    values = [study.valid(one, measure) for one in points]
+def _make_spark(
+    study: Study, series: Series, measure: StudyMetric, signs: Mapping[tuple[str, str], str]
+) -> Spark:
+    points = [
+        point for point in series.points if series.axis == "order" or series.position(point) is not None
+    ]
+    positions = [series.position(point) for point in points]
+    values = [study.valid_value(point, measure) for point in points]
     spark = Spark(
         series.name,
-        tuple(float(order if place is None else place) for order, place in enumerate(places)),
-        tuple(one.value if one is not None and math.isfinite(one.value) else None for one in values),
+        tuple(float(order if position is None else position) for order, position in enumerate(positions)),
+        tuple(value.value if value is not None and math.isfinite(value.value) else None for value in values),
         measure.higher_is_better,
     )
     if spark.best is None or (value := values[spark.best]) is None:
         return spark
-    where, limits = series.at(points[spark.best]), measure.range(value)
+    position_text, limits = series.at(points[spark.best]), measure.range(value)
     text = measure.text(value.value) if limits == NOTHING else f"{measure.amount(value.value)} {limits}"
-    return replace(spark, peak=f"{text} at {where} {signs.get((series.name, measure.key), '')}".rstrip())
+    return replace(
+        spark, peak=f"{text} at {position_text} {signs.get((series.name, measure.key), '')}".rstrip()
+    )
 
 
 def _block(
     sparks: Sequence[Spark], axis: Axis, limits: tuple[float, float], measure: StudyMetric
 ) -> list[str]:
-    """Return the lines of the series on one axis, below its numbers; all fit ``WIDTH``, if names of places allow."""
-    names = min(LONGEST, max(cell_width(one.name) for one in sparks))
-    width = max(names, cell_width(measure.label))
-    room = (WIDTH - width - max(cell_width(one.peak) for one in sparks) - len("   ") - 1) // 2
-    columns = columns_of(sparks, max(FEWEST, min(MOST, room)))
-    numbers = "" if axis == "order" else scale(columns)
+    """Return the labels of an axis and a line for each series below it, within ``WIDTH`` if possible."""
+    name_width = min(LONGEST, max(cell_width(spark.name) for spark in sparks))
+    width = max(name_width, cell_width(measure.label))
+    columns_left = (WIDTH - width - max(cell_width(spark.peak) for spark in sparks) - len("   ") - 1) // 2
+    columns = columns_of(sparks, max(FEWEST_COLUMNS, min(MOST_COLUMNS, columns_left)))
+    numbers = "" if axis == "order" else axis_labels(columns)
     spread = " to ".join(measure.text(limit) for limit in limits)
-    by = "" if axis == "order" else f"by {axis}, "
+    axis_note = "" if axis == "order" else f"by {axis}, "
     return [
-        f"{_fit(measure.label, width)} {numbers:{2 * max(columns.values()) + 3}}  {by}{spread}",
-        *(f"{_fit(one.name, width)} {line(one, columns, *limits)}  {one.peak}" for one in sparks),
+        f"{_pad_name(measure.label, width)} {numbers:{2 * max(columns.values()) + 3}}  {axis_note}{spread}",
+        *(
+            f"{_pad_name(spark.name, width)} {sparkline(spark, columns, *limits)}  {spark.peak}"
+            for spark in sparks
+        ),
     ]
 
 
-def _fit(text: str, width: int) -> str:
-    """Return a name in that many columns."""
+def _pad_name(text: str, width: int) -> str:
+    """Cut or pad a name to ``width`` columns."""
     text = cut_name(text, width)
     return text + " " * (width - cell_width(text))
 
 
-def glance(study: Study) -> Section | None:
-    """Return the curves at a glance, with a line on every sign that occurs; None where no series has two values."""
-    signs = {(one.series.name, one.measure.key): _sign(one) for one in study.once(curves_of)}
+def sparklines_section(study: Study) -> Section | None:
+    """Return the section with sparklines and a legend; None if no series has two values."""
+    signs = {(curve.series.name, curve.measure.key): _sign(curve) for curve in study.compute_once(curves_of)}
     blocks = [Verbatim(tuple(block)) for block in sparklines(study, signs)]
     if not blocks:
         return None
     about = [f"[ ] the best of a series; {BARS[0]} the lowest, {BARS[-1]} the highest value of the measure"]
     about += [f"{sign}   {SIGNS[sign]}" for sign in SIGNS if sign in signs.values()]
-    lacking = f"{LACKING}   a checkpoint without a value, or with one that is NOT VALID"
-    about += [lacking] if any(LACKING in line for block in blocks for line in block.lines) else []
-    shown = min(sum(one.primary for one in study.measures), max(1, LINES // len(study.series)))
+    lacking = f"{MISSING}   a checkpoint without a value, or with one that is NOT VALID"
+    about += [lacking] if any(MISSING in line for block in blocks for line in block.lines) else []
+    shown = min(sum(measure.primary for measure in study.measures), max(1, LINES // len(study.series)))
     return Section(
         key="sparklines",
         title="Curves at a glance",
@@ -193,10 +215,10 @@ def _sign(curve: Curve) -> str:
     return NOISE if curve.ties else ""
 
 
-def spelled(text: str, encoding: str | None) -> str:
-    """Return a text for a terminal of this encoding: with numbers for bars where it has no bars."""
+def fit_encoding(text: str, encoding: str | None) -> str:
+    """Replace bars by digits if an encoding lacks them."""
     try:
-        f"{BARS}{LACKING}".encode(encoding or "ascii")
+        f"{BARS}{MISSING}".encode(encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
         return text.translate(ASCII)
     return text

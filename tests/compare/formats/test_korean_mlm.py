@@ -13,7 +13,7 @@ from pytest_touchstone.compare.formats import format_of
 from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.compare.formats.korean_mlm import read_table
 from pytest_touchstone.core.errors import DataError
-from pytest_touchstone.study.reading import study_of
+from pytest_touchstone.study.reading import load_study
 from tests.support.korean_table import HEADER, row, write
 
 
@@ -281,7 +281,7 @@ def test_checkpoints_that_are_named_by_their_steps_are_one_series(
     tmp_path: Path, series: str, name: str, text: str
 ) -> None:
     read_any(tmp_path / name, text)
-    (found,) = study_of([str(tmp_path / name)], output=tmp_path).series
+    (found,) = load_study([str(tmp_path / name)], output=tmp_path).series
     assert (found.name, [one.step for one in found.points]) == (series, [5, 10])
     assert found.seq_len == (1536 if series == "a" else None)
 

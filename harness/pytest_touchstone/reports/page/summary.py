@@ -23,7 +23,7 @@ from pytest_touchstone.results.run_directory import command_words
 from pytest_touchstone.results.summary import Declaration, Metric, Result, Summary
 from pytest_touchstone.statistics.intervals import Estimate, mean_estimate
 from pytest_touchstone.study.points import Study
-from pytest_touchstone.study.reading import TablesRead, make_study
+from pytest_touchstone.study.reading import LoadedTables, build_study
 from pytest_touchstone.study.selection_bias import standings_in
 
 FAULTS_SHOWN: Final = 200
@@ -86,7 +86,7 @@ def run_content(run: PageRun) -> dict[str, Any]:
             {**_benchmark(one, summary.results), "parts": shares.get(one.name, ())}
             for one in summary.declarations
         ],
-        "curves": drawn(make_study(TablesRead(((summary.directory, results),)))),
+        "curves": drawn(build_study(LoadedTables(((summary.directory, results),)))),
         "composites": [
             _row(one["name"], one["checkpoint"], composite_metric(one), (0.0, 1.0), mark=one.get("mark", ""))
             for one in summary.composites
@@ -114,10 +114,10 @@ def study_content(study: Study | None) -> dict[str, Any]:
     """Return what the template shows of a study before its sections."""
     if study is None:
         return {"best": "", "overview": {"rows": ()}, "curves": ()}
-    line = best.best_line(study.once(standings_in), best.benchmarks_of(study))
+    line = best.best_line(study.compute_once(standings_in), best.benchmarks_of(study))
     return {
         "best": line or best.no_best_reason(study),
-        "overview": overview(table_of_study(study), best.verdicts_of(study.once(standings_in))),
+        "overview": overview(table_of_study(study), best.verdicts_of(study.compute_once(standings_in))),
         "curves": drawn(study),
     }
 

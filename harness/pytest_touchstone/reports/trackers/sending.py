@@ -40,7 +40,7 @@ from pytest_touchstone.results import file_path
 from pytest_touchstone.results.journal import RecordPlace, journal_files, latest_placed, read_at
 from pytest_touchstone.results.records import Record, to_json
 from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary, wholes
-from pytest_touchstone.study.reading import study_of
+from pytest_touchstone.study.reading import load_study
 
 FIRST: Final = 20
 """The number of items whose samples are sent."""
@@ -84,7 +84,7 @@ class Artifacts:
         """
         if not png.available() or self._secret_in_texts() is not None:
             return {}
-        study = study_of([str(self._folder)], output=self._folder.parent)
+        study = load_study([str(self._folder)], output=self._folder.parent)
         drawn = {f"{picture.name}.png": png.png(picture) for picture in study_pictures(study)}
         return {name: self._written(f"plots/{name}", data) for name, data in drawn.items()}
 
