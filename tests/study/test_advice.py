@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from pytest_touchstone.document import Facts
 from pytest_touchstone.statistics.power import binary_design, power_of_drop
-from pytest_touchstone.study.advice import NO_GAIN, PAIRED, advice
+from pytest_touchstone.study.advice import NO_GAIN, PAIRED, advice, advice_section
 from pytest_touchstone.study.reading import load_study
 from tests.support.compared import printed, ran
 from tests.support.entries import right
@@ -123,3 +125,28 @@ def test_commands_run_shipped_benchmarks_or_the_files_that_are_here() -> None:
     totals = [printed(f"a/{n}", {"squadv2": (0.5 + n / 10, None, 900)}) for n in (1, 2)]
     found = advice(study_of_candidates([placed(one, "a", float(n)) for n, one in enumerate(totals, 1)]))
     assert [one.command for one in found.plan] == [""]
+
+
+def test_it_names_a_path_that_exists_or_says_that_the_checkpoint_was_only_in_memory(tmp_path: Path) -> None:
+    def facts(engine: str, folder: Path) -> tuple[dict[str, str], str]:
+        study = of_items({"a": [{"mmlu_stem": one["b"]} for one in answers([0.6, 0.7], 1000, 1)]})
+        for point in study.points:
+            for name, entry in point.candidate.entries.items():
+                saved = replace(
+                    entry.saved, path=str(folder / point.short), checkpoint_info={"engine": engine}
+                )
+                point.candidate.entries[name] = replace(entry, saved=saved)
+        (first, *_) = advice_section(study).parts
+        assert isinstance(first, Facts)
+        return dict(first.rows), advice(study).plan[0].command
+
+    (tmp_path / "runs" / "a" / "2").mkdir(parents=True)
+    rows, command = facts("live", tmp_path / "gone")
+    assert "in memory" in rows["not saved"]
+    assert "path" not in rows
+    assert "'runs/NEW/checkpoint-*'" in command
+    for engine in ("live", "transformers"):
+        rows, command = facts(engine, tmp_path / "runs" / "a")
+        assert rows["path"] == str(tmp_path / "runs" / "a" / "2")
+        assert f"{tmp_path}/runs/NEW/checkpoint-*" in command
+    assert "not saved" not in facts("transformers", tmp_path / "gone")[0]

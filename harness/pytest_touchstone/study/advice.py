@@ -16,6 +16,7 @@ import math
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Final
 
 from pytest_touchstone.compare.load import select
@@ -49,6 +50,7 @@ NO_GAIN: Final = (
     "no evidence: of no series is it known that it began at a checkpoint of this study (`from` in "
     "[tool.touchstone.series.NAME] tells it)"
 )
+UNSAVED: Final = "it was scored in memory during its training and is not on disk"
 NO_CHECKPOINT: Final = "no evidence: no measure with two checkpoints whose noise is known"
 
 
@@ -139,7 +141,9 @@ def advice(study: Study) -> Advice:
         point = recommended.point
         go_on = NextCommand(
             aim=f"after training on from {point.name}: score the new checkpoints",
-            command=_scoring_command(recommended.measure, [point], "--checkpoint 'runs/NEW/checkpoint-*'"),
+            command=_scoring_command(
+                recommended.measure, [point], f"--checkpoint {shlex.quote(_new_checkpoints(point))}"
+            ),
             expected=_gains(study, pool) or NO_GAIN,
         )
         plan = [go_on, *plan]
@@ -200,6 +204,24 @@ def _items_needed(duel: BestVsBest, family: int, level: float) -> MoreItems:
 # Commands
 
 
+def _path_of(point: Point) -> str:
+    """Return the path of a checkpoint, which need not exist here; empty for a row of a published table."""
+    return next((entry.saved.path for entry in point.candidate.entries.values() if entry.saved.path), "")
+
+
+def _is_unsaved(point: Point) -> bool:
+    """Return whether a checkpoint was scored in memory by its training, and has not been saved."""
+    engines = {entry.saved.checkpoint_info.get("engine") for entry in point.candidate.entries.values()}
+    return engines == {"live"} and not Path(_path_of(point)).exists()
+
+
+def _new_checkpoints(point: Point) -> str:
+    """Return a pattern for the checkpoints of a new training, beside that of a checkpoint on disk."""
+    path = Path(_path_of(point))
+    runs = path.parent.parent if _path_of(point) and path.exists() else Path("runs")
+    return str(runs / "NEW" / "checkpoint-*")
+
+
 def _gains(study: Study, pool: JointMeans) -> str:
     """Describe the gains of series that started at a checkpoint of the study (``from``)."""
     indices = {point.candidate.name: pool.places([point]) for point in study.points}
@@ -228,10 +250,7 @@ def _decision_command(row: MoreItems, level: float) -> NextCommand:
     points = row.duel.first.point, row.duel.second.point
     entries = [point.candidate.entries[name] for point in points for name in row.measure.benchmarks]
     room = min(max(entry.saved.of, entry.saved.scored) / max(entry.saved.scored, 1) for entry in entries)
-    paths = [
-        next((entry.saved.path for entry in point.candidate.entries.values() if entry.saved.path), "")
-        for point in points
-    ]
+    paths = ["" if _is_unsaved(point) else _path_of(point) for point in points]
     options = " ".join(f"--checkpoint {shlex.quote(path)}" for path in paths)
     command = _scoring_command(row.measure, points, options) if all(paths) else ""
     if not all(entry.items.examples for entry in entries):
@@ -332,6 +351,11 @@ def _reasons(best: RecommendedCheckpoint) -> Iterable[tuple[str, str]]:
         "go on from",
         f"{best.point.name}: {measure.label} {measure.text(best.value)}, the {extreme} measured",
     )
+    path = _path_of(best.point)
+    if _is_unsaved(best.point):
+        yield "not saved", UNSAVED
+    elif path and Path(path).exists():
+        yield "path", path
     if best.rivals:
         names = join_names((point.name for point in best.rivals), 2)
         rivals = f"nothing better is known; {len(best.rivals)} of {others} others cannot be told from it"
