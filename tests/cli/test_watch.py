@@ -155,7 +155,7 @@ def test_a_second_watch_of_the_same_waits_for_the_first(tmp_path: Path) -> None:
 
 def test_the_name_of_a_training_is_no_markup_on_the_page(tmp_path: Path) -> None:
     title = "Checkpoints of runs/<script>alert(1)</script>/*"
-    text = live_page(None, (), title=title, told=["<img src=x onerror=alert(1)>"], reload=10)
+    text = live_page(None, (), title=title, reader_notes=["<img src=x onerror=alert(1)>"], reload=10)
     assert "<script" not in text
     assert "<img" not in text
     assert '<meta http-equiv="refresh" content="10">' in text

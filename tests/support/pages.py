@@ -9,8 +9,8 @@ import random
 from collections.abc import Sequence
 from typing import Any, Final
 
-from pytest_touchstone.reports.page.builder import assembled
-from pytest_touchstone.reports.page.items import BETWEEN, CHUNK, ENCODER, chunk_text, packed
+from pytest_touchstone.reports.page.builder import assemble_page
+from pytest_touchstone.reports.page.items import BETWEEN, CHUNK, ENCODER, chunk_text, pack_text
 from pytest_touchstone.reports.page.payload import DataBlock
 from pytest_touchstone.results.records import STATUSES
 
@@ -36,11 +36,11 @@ Meta = dict[str, Any]
 def page(meta: Meta, blocks: Sequence[DataBlock]) -> str:
     """Return a page of this data, its summary a heading and a table."""
     table = "<table><thead><tr><th>metric</th></tr></thead><tbody><tr><td>acc</td></tr></tbody></table>"
-    return assembled(f"<h1>Made up</h1><p class='faint'>The summary.</p>{table}", meta, blocks)
+    return assemble_page(f"<h1>Made up</h1><p class='faint'>The summary.</p>{table}", meta, blocks)
 
 
 def unpacked(signs: str) -> str:
-    """Return the text that ``packed`` was given."""
+    """Return the text that ``pack_text`` was given."""
     raw = base64.b85decode(signs.encode("ascii").translate(bytes.maketrans(b".,:", b"<>&")))
     return gzip.decompress(raw).decode("utf-8")
 
@@ -120,7 +120,7 @@ def made(
             for number, name in enumerate(benchmarks):
                 place = len(meta["parts"])
                 columns, texts = _part(name, run * checkpoints + checkpoint, items, number * items, hostile)
-                chunks = [packed(chunk_text(some)) for some in texts]
+                chunks = [pack_text(chunk_text(some)) for some in texts]
                 names = [f"texts-{place}-{chunk}" for chunk in range(len(chunks))]
                 blocks += [DataBlock(f"columns-{place}", columns), *map(DataBlock, names, chunks)]
                 part = {"columns": f"columns-{place}", "texts": names, "run": run}
@@ -175,7 +175,9 @@ def _part(
         texts.append(text)
     columns |= {"metrics": scores, "error": {"values": ["RuntimeError", "timeout"], "codes": errors}}
     columns |= {"fields": fields, "rank": [first, *[1] * (items - 1)]}
-    return packed(ENCODER.encode(columns)), [texts[first : first + CHUNK] for first in range(0, items, CHUNK)]
+    return pack_text(ENCODER.encode(columns)), [
+        texts[first : first + CHUNK] for first in range(0, items, CHUNK)
+    ]
 
 
 def _shots(group: int) -> str:

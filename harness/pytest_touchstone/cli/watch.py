@@ -458,7 +458,7 @@ class Watch:
         title = f"Checkpoints of {self.plan.options.pattern}"
         try:
             write_atomic(
-                self.plan.page, live_page(study, sections, title=title, told=messages, reload=reload)
+                self.plan.page, live_page(study, sections, title=title, reader_notes=messages, reload=reload)
             )
         except (HarnessError, OSError) as error:
             if str(error) != self._unwritten:

@@ -128,61 +128,61 @@ def render_text(sections: Iterable[Section], *, width: int, color: bool, dense: 
     from rich.text import Text
 
     console = console_of(width, color=color)
-    for number, section in enumerate(sections):
-        if number:
+    for section_index, section in enumerate(sections):
+        if section_index:
             console.print()
         if section.title:
             console.print(Text(section.title, style="bold cyan"))
-        for place, part in enumerate(section.parts):
-            beside = place == 0 and not section.title
-            if not beside and (not dense or (place and not isinstance(part, str))):
+        for index, content in enumerate(section.parts):
+            is_first_line = index == 0 and not section.title
+            if not is_first_line and (not dense or (index and not isinstance(content, str))):
                 console.print()  # in a dense report a paragraph explains what stands above it
-            for block in drawn(part, width):
+            for block in render_part(content, width):
                 console.print(block, highlight=False)
     return written(console)
 
 
-def drawn(part: Part, width: int, *, label: int = 0) -> Iterator[RenderableType]:
+def render_part(content: Part, width: int, *, label: int = 0) -> Iterator[RenderableType]:
     """Yield what a console prints of a part; labels of facts are ``label`` columns wide, or more."""
     from rich.text import Text
 
-    if isinstance(part, str):
-        yield Text(part)
-    elif isinstance(part, Verbatim):
-        for line in part.lines:
+    if isinstance(content, str):
+        yield Text(content)
+    elif isinstance(content, Verbatim):
+        for line in content.lines:
             yield Text(line, no_wrap=True, overflow="ellipsis")
-    elif isinstance(part, Facts):
-        left = max(label, *(len(name) for name, _ in part.rows), 0)
+    elif isinstance(content, Facts):
+        left = max(label, *(len(name) for name, _ in content.rows), 0)
         rows: list[tuple[Text, str]] = []
         before = ""
-        for name, text in part.rows:
+        for name, text in content.rows:
             lines = command_lines(text, width - left - 2) if name == COMMAND else [text]
             label_text = Text("" if name == before else name, style=STYLES.get(name, "dim"))
             rows.append((label_text, "\n".join(lines)))
             before = name
         yield labelled(rows, width=left)
     else:
-        if part.title:
-            yield Text(part.title, style="bold")
-        shown = _shown_columns(part)
-        if part.stacked and sum(map(_width, shown)) > width + 1:
-            part = _stacked(part)
-            shown = _shown_columns(part)
-        for number, columns in enumerate(_blocks(part, shown, width)):
-            if number:
+        if content.title:
+            yield Text(content.title, style="bold")
+        shown = _shown_columns(content)
+        if content.stacked and sum(map(_width, shown)) > width + 1:
+            content = _stack_columns(content)
+            shown = _shown_columns(content)
+        for block_index, columns in enumerate(_blocks(content, shown, width)):
+            if block_index:
                 yield ""
-            yield _drawn_table(part, {column: shown[column] for column in columns}, width)
+            yield _make_table(content, {column: shown[column] for column in columns}, width)
 
 
-def _shown_columns(part: Table) -> list[list[str]]:
+def _shown_columns(table: Table) -> list[list[str]]:
     """Return the columns with their headings and signs; numbers without one keep its room."""
-    columns = [list(column) for column in zip(part.header, *part.rows, strict=True)]
+    columns = [list(column) for column in zip(table.header, *table.rows, strict=True)]
     for column, cells in enumerate(columns):
-        room = max((len(sign) for (_, at), sign in part.signs.items() if at == column), default=0)
+        room = max((len(sign) for (_, at), sign in table.signs.items() if at == column), default=0)
         for row, cell in enumerate(cells):
-            sign = part.signs.get((row - 1, column), "")
-            cells[row] = cell + (sign if part.is_text(column) else sign.ljust(room))
-            if not row and room and not part.is_text(column):
+            sign = table.signs.get((row - 1, column), "")
+            cells[row] = cell + (sign if table.is_text(column) else sign.ljust(room))
+            if not row and room and not table.is_text(column):
                 cells[row] = "\n".join(line + " " * room for line in cell.split("\n"))
     return columns
 
@@ -192,59 +192,61 @@ def _width(cells: Sequence[str]) -> int:
     return max(cell_width(line) for cell in cells for line in cell.split("\n")) + 1
 
 
-def _stacked(part: Table) -> Table:
+def _stack_columns(table: Table) -> Table:
     """Return the table with several columns in one, one line for each."""
 
     def lines(row: Sequence[str]) -> tuple[str, ...]:
-        return tuple("\n".join(filter(None, (row[column] for column in group))) for group in part.stacked)
+        return tuple("\n".join(filter(None, (row[column] for column in group))) for group in table.stacked)
 
     return Table(
-        header=lines(part.header), rows=tuple(map(lines, part.rows)), words=part.words, title=part.title
+        header=lines(table.header), rows=tuple(map(lines, table.rows)), words=table.words, title=table.title
     )
 
 
-def _blocks(part: Table, shown: Sequence[Sequence[str]], width: int) -> Iterator[list[int]]:
+def _blocks(table: Table, shown: Sequence[Sequence[str]], width: int) -> Iterator[list[int]]:
     """Yield the columns of as many tables as it takes, each with the first ones and as many others as fit."""
     needed = list(map(_width, shown))
-    first = list(range(part.left))
+    first = list(range(table.left))
     block: list[int] = []
-    for column in range(part.left, len(part.header)):
-        if block and not part.words and sum(needed[other] for other in (*first, *block, column)) > width + 1:
+    for column in range(table.left, len(table.header)):
+        if block and not table.words and sum(needed[other] for other in (*first, *block, column)) > width + 1:
             yield [*first, *block]
             block = []
         block.append(column)
     yield [*first, *block]
 
 
-def _drawn_table(part: Table, shown: Mapping[int, Sequence[str]], width: int) -> RenderableType:
+def _make_table(table: Table, shown: Mapping[int, Sequence[str]], width: int) -> RenderableType:
     """Return columns as a table of rich; where they are too wide texts fold, those of the last column first."""
     from rich.text import Text
 
     widths = {column: _width(cells) - 1 for column, cells in shown.items()}
     fits = sum(widths.values()) + 2 * len(widths) <= width + 2
-    gap = 1 if part.close or not (fits or all(map(part.is_text, shown))) else 2
-    table = open_table(gap)
-    table.show_header = any(part.header)
+    gap = 1 if table.close or not (fits or all(map(table.is_text, shown))) else 2
+    rich_table = open_table(gap)
+    rich_table.show_header = any(table.header)
     over = sum(widths.values()) + gap * (len(widths) - 1) - width
-    for column in filter(part.is_text, sorted(shown, reverse=True)):
+    for column in filter(table.is_text, sorted(shown, reverse=True)):
         least = max(longest_piece(line) for cell in shown[column] for line in cell.split("\n"))
         narrower = max(0, min(over, widths[column] - least))
         widths[column] -= narrower
         over -= narrower
     for column, cells in shown.items():
-        text = part.is_text(column)
-        table.add_column(cells[0], justify="left" if text else "right", overflow="fold", no_wrap=not text)
-    for row in range(len(part.rows)):
+        text = table.is_text(column)
+        rich_table.add_column(
+            cells[0], justify="left" if text else "right", overflow="fold", no_wrap=not text
+        )
+    for row in range(len(table.rows)):
         texts = []
         for column, cells in shown.items():
-            cell, signs = cells[row + 1], part.signs.get((row, column), "")
+            cell, signs = cells[row + 1], table.signs.get((row, column), "")
             style = next((SIGN_STYLES[sign] for sign in signs if sign in SIGN_STYLES), STYLES.get(cell, ""))
-            if part.is_text(column):
+            if table.is_text(column):
                 cell = "\n".join(piece for line in cell.split("\n") for piece in folded(line, widths[column]))
             texts.append(Text(cell, style=style))
             texts[-1].highlight_regex(LOUD, STYLES["not valid"])
-        table.add_row(*texts)
-    return table
+        rich_table.add_row(*texts)
+    return rich_table
 
 
 # Markdown
@@ -257,35 +259,35 @@ def render_markdown(sections: Iterable[Section], *, most_rows: int = sys.maxsize
         title = markdown_text(section.title)
         heading = f"<details><summary>{title}</summary>" if section.folded else f"## {title}"
         blocks += [heading] if title else []
-        for part in section.parts:
-            blocks += _markdown_blocks(part, most_rows)
+        for content in section.parts:
+            blocks += _markdown_blocks(content, most_rows)
         blocks += ["</details>"] * section.folded
     return blocks
 
 
-def _markdown_blocks(part: Part, most_rows: int) -> list[str]:
-    if isinstance(part, str):
-        return [markdown_text(part)]
-    if isinstance(part, Facts):
-        rows = (f"- **{markdown_text(label)}**: {markdown_text(text)}" for label, text in part.rows)
+def _markdown_blocks(content: Part, most_rows: int) -> list[str]:
+    if isinstance(content, str):
+        return [markdown_text(content)]
+    if isinstance(content, Facts):
+        rows = (f"- **{markdown_text(label)}**: {markdown_text(text)}" for label, text in content.rows)
         return ["\n".join(rows)]
-    if isinstance(part, Verbatim):
-        return ["\n".join(["```text", *(line.replace("```", "'''") for line in part.lines), "```"])]
-    title = [f"**{markdown_text(part.title)}**"] if part.title else []
-    shown = replace(part, rows=part.rows[:most_rows])
-    more = [f"and {len(part.rows) - most_rows} more"] if len(part.rows) > most_rows else []
-    return [*title, "\n".join(_markdown_table(shown)), *more]
+    if isinstance(content, Verbatim):
+        return ["\n".join(["```text", *(line.replace("```", "'''") for line in content.lines), "```"])]
+    title = [f"**{markdown_text(content.title)}**"] if content.title else []
+    shown_rows = replace(content, rows=content.rows[:most_rows])
+    more = [f"and {len(content.rows) - most_rows} more"] if len(content.rows) > most_rows else []
+    return [*title, "\n".join(_markdown_table(shown_rows)), *more]
 
 
-def _markdown_table(part: Table) -> Iterator[str]:
-    yield markdown_row(markdown_text(title.replace("\n", " ")) for title in part.header)
-    yield markdown_row("---" if part.is_text(column) else "---:" for column in range(len(part.header)))
-    for number, row in enumerate(part.rows):
+def _markdown_table(table: Table) -> Iterator[str]:
+    yield markdown_row(markdown_text(title.replace("\n", " ")) for title in table.header)
+    yield markdown_row("---" if table.is_text(column) else "---:" for column in range(len(table.header)))
+    for row_index, row in enumerate(table.rows):
         cells = []
         for column, cell in enumerate(row):
             text = "<br>".join(markdown_text(line) for line in cell.split("\n"))
             text = "&nbsp;" * (len(text) - len(text.lstrip()) - 2) + text.lstrip()  # of a group
-            signs = part.signs.get((number, column), "")
+            signs = table.signs.get((row_index, column), "")
             text = f"**{text}**" if text and (BEST in signs or cell in STRONG) else text
             cells.append(text + markdown_text(signs.replace(BEST, "")))
         yield markdown_row(cells)

@@ -102,20 +102,20 @@ def asked(result: Result) -> str:
 
 def asked_alike(results: Sequence[Result]) -> str:
     """Return ``asked`` of all of them, empty unless all were asked alike."""
-    found = {asked(result) for result in results}
-    return found.pop() if len(found) == 1 else ""
+    labels = {asked(result) for result in results}
+    return labels.pop() if len(labels) == 1 else ""
 
 
 def checkpoint_label(result: Result, among: Sequence[Result]) -> str:
     """Return the checkpoint; if others were asked otherwise, with ``asked``."""
-    how = "" if asked_alike(among) else asked(result)
-    return f"{result.checkpoint} ({how})" if how else result.checkpoint
+    label = "" if asked_alike(among) else asked(result)
+    return f"{result.checkpoint} ({label})" if label else result.checkpoint
 
 
 def common_mark(results: Sequence[Result]) -> str:
     """Return the mark that all of them have, empty where they differ."""
-    found = {result.mark for result in results}
-    return found.pop() if len(found) == 1 else ""
+    marks = {result.mark for result in results}
+    return marks.pop() if len(marks) == 1 else ""
 
 
 def coverage_text(result: Result, *, own: bool) -> str:
@@ -139,14 +139,16 @@ def _of(n: int, of: int) -> str:
 def own_rows(summary: Summary) -> set[str]:
     """Return the benchmarks that were asked with shipped rows of which none was published."""
     return {
-        one.name for one in summary.declarations if one.own_rows and one.dataset.origin == coverage.SHIPPED
+        declaration.name
+        for declaration in summary.declarations
+        if declaration.own_rows and declaration.dataset.origin == coverage.SHIPPED
     }
 
 
 def not_counted(skipped: int, xfailed: int) -> list[str]:
     """Return the counts, as pytest words them, of items that are not to count; ``skipped`` are all of them."""
-    told = {"skipped": skipped - xfailed, "xfailed": xfailed}
-    return [f"{number} {word}" for word, number in told.items() if number]
+    counts = {"skipped": skipped - xfailed, "xfailed": xfailed}
+    return [f"{number} {word}" for word, number in counts.items() if number]
 
 
 def is_sample(mark: str) -> bool:
@@ -167,35 +169,37 @@ def dataset_line(info: DatasetInfo) -> str:
 
 def datasets(summary: Summary) -> list[DatasetInfo]:
     """Return every dataset of the run, once."""
-    return list({(one.dataset.name, one.dataset.sha256): one.dataset for one in wholes(summary)}.values())
+    return list(
+        {(result.dataset.name, result.dataset.sha256): result.dataset for result in wholes(summary)}.values()
+    )
 
 
 def checkpoint(info: Mapping[str, Any]) -> str:
     """Return a checkpoint's kind, model type, training state and length in one line, without its name."""
-    parts = [f"{info['kind']} LM" if info.get("kind") else "", info.get("model_type") or ""]
+    facts = [f"{info['kind']} LM" if info.get("kind") else "", info.get("model_type") or ""]
     base = info.get("base")
-    parts.append(
+    facts.append(
         f"{'adapter' if info.get('by_peft') else 'LoRA'} on {base['name']}"
         if isinstance(base, Mapping)
         else ""
     )
     step = step_of_row(info)
-    parts.append(f"step {step}" if step is not None else "")
-    parts.append(f"epoch {info['epoch']:g}" if info.get("epoch") is not None else "")
-    parts.append(f"validation loss {info['val_loss']:.4g}" if info.get("val_loss") is not None else "")
+    facts.append(f"step {step}" if step is not None else "")
+    facts.append(f"epoch {info['epoch']:g}" if info.get("epoch") is not None else "")
+    facts.append(f"validation loss {info['val_loss']:.4g}" if info.get("val_loss") is not None else "")
     served = info.get("served") or {"cut": True}
     # Of a server that does not say its limit, the length is an assumption of ours.
     is_known = served.get("limit") is not None or served.get("cut")
-    parts.append(count(info["seq_len"], "token") if info.get("seq_len") and is_known else "")
-    parts.append("its own code allowed" if info.get("trust_remote_code") else "")
-    return ", ".join(part for part in parts if part)
+    facts.append(count(info["seq_len"], "token") if info.get("seq_len") and is_known else "")
+    facts.append("its own code allowed" if info.get("trust_remote_code") else "")
+    return ", ".join(fact for fact in facts if fact)
 
 
 def checkpoints(summary: Summary) -> dict[str, str]:
     """Return the run's checkpoints by name, each with its description."""
-    known = {str(info.get("name")): checkpoint(info) for info in summary.checkpoints}
+    descriptions = {str(info.get("name")): checkpoint(info) for info in summary.checkpoints}
     names = dict.fromkeys(result.checkpoint for result in summary.results)
-    return {name: known.get(name, "") for name in names}
+    return {name: descriptions.get(name, "") for name in names}
 
 
 def place(summary: Summary) -> str:
@@ -255,7 +259,10 @@ def console_of(width: int, *, color: bool) -> Console:
 
         def print(self, *objects: Any, **options: Any) -> None:
             super().print(
-                *(translate(one, "heading") if isinstance(one, str | Text) else one for one in objects),
+                *(
+                    translate(printed, "heading") if isinstance(printed, str | Text) else printed
+                    for printed in objects
+                ),
                 **options,
             )
 
@@ -303,18 +310,18 @@ def command_lines(command: str, width: int) -> list[str]:
 
     What is longer than a line is also cut between its words; a word that is longer stays whole.
     """
-    parts: list[str] = []
+    chunks: list[str] = []
     for word in _WORDS.findall(command):
-        if parts and not word.startswith("-") and len(parts[-1]) + len(word) + 5 <= width:
-            parts[-1] += f" {word}"
+        if chunks and not word.startswith("-") and len(chunks[-1]) + len(word) + 5 <= width:
+            chunks[-1] += f" {word}"
         else:
-            parts.append(word)
+            chunks.append(word)
     lines: list[str] = []
-    for part in parts:
-        if lines and len(lines[-1]) + len(part) + 3 <= width:
-            lines[-1] += f" {part}"
+    for chunk in chunks:
+        if lines and len(lines[-1]) + len(chunk) + 3 <= width:
+            lines[-1] += f" {chunk}"
         else:
-            lines.append(part if not lines else f"  {part}")
+            lines.append(chunk if not lines else f"  {chunk}")
     return [*(f"{line} \\" for line in lines[:-1]), lines[-1]]
 
 
@@ -369,7 +376,7 @@ def markdown_code(text: str) -> str:
 def markdown_text(text: str) -> str:
     """Return the text with entities for everything that Markdown would treat as markup; nobody is mentioned."""
     clean = _MENTION.sub("@\u200b", _clean(text))
-    return _SPECIAL.sub(lambda found: f"&#{ord(found[0])};", clean)
+    return _SPECIAL.sub(lambda match: f"&#{ord(match[0])};", clean)
 
 
 def _clean(text: str) -> str:

@@ -66,13 +66,14 @@ class Catalogue(gettext.NullTranslations):
         super().__init__()
         self.name = name
         self._messages = {
-            key: made for key, made in read_messages(text).items() if key[1]
+            key: translation for key, translation in read_messages(text).items() if key[1]
         }  # without the head
         forms = [key for key in self._messages if FIELD.search(key[1])]
         # The message that says most comes first: another may be a part of it.
         forms.sort(key=lambda key: -len(FIELD.sub("", key[1])))
         self._forms = [
-            (context, _form(message), self._messages[context, message]) for context, message in forms
+            (context, _message_pattern(message), self._messages[context, message])
+            for context, message in forms
         ]
 
     def pgettext(self, context: str, message: str) -> str:
@@ -85,12 +86,12 @@ class Catalogue(gettext.NullTranslations):
         return "\n".join("".join(map(self._sentence, parts)) for parts in lines)
 
     def _found(self, context: str, message: str) -> str | None:
-        if (known := self._messages.get((context, message))) is not None:
-            return known
-        for own, form, made in self._forms:
-            if own == context and (match := form.fullmatch(message)):
-                fields = {name: self._field(name, part) for name, part in match.groupdict().items()}
-                return made.format_map(fields)
+        if (translation := self._messages.get((context, message))) is not None:
+            return translation
+        for form_context, pattern, template in self._forms:
+            if form_context == context and (match := pattern.fullmatch(message)):
+                fields = {name: self._field(name, text) for name, text in match.groupdict().items()}
+                return template.format_map(fields)
         return None
 
     def _field(self, name: str, text: str) -> str:
@@ -101,38 +102,40 @@ class Catalogue(gettext.NullTranslations):
         if not plain or len(plain) > LONGEST:
             return text
         end = _END.search(plain)[0]  # type: ignore[index]  # it is found in any
-        found = self._found("", plain.removesuffix(end))
-        if found is not None:
-            return f"{before}{found}{end}{after}"
+        translation = self._found("", plain.removesuffix(end))
+        if translation is not None:
+            return f"{before}{translation}{end}{after}"
         for deeper in range(level, len(_BREAKS)):
-            if at := _BREAKS[deeper].search(plain):
-                first, rest = plain[: at.start()], plain[at.end() :]
-                return f"{before}{self._sentence(first, deeper + 1)} {self._sentence(rest, deeper)}{after}"
+            if match := _BREAKS[deeper].search(plain):
+                first, remainder = plain[: match.start()], plain[match.end() :]
+                return (
+                    f"{before}{self._sentence(first, deeper + 1)} {self._sentence(remainder, deeper)}{after}"
+                )
         return text
 
 
 def read_messages(text: str) -> dict[tuple[str, str], str]:
     """Return the translations of a ``.po`` file by context and message; its head is the message without text."""
-    found: dict[tuple[str, str], str] = {}
+    messages: dict[tuple[str, str], str] = {}
     entry: dict[str, str] = {}
-    part = ""
+    keyword = ""
     for line in [*text.splitlines(), ""]:
         if match := _LINE.fullmatch(line):
-            part = match[1] or part
-            entry[part] = entry.get(part, "") + json.loads(match[2])
+            keyword = match[1] or keyword
+            entry[keyword] = entry.get(keyword, "") + json.loads(match[2])
         elif not line and entry:
-            found[entry.get("msgctxt", ""), entry["msgid"]] = entry["msgstr"]
+            messages[entry.get("msgctxt", ""), entry["msgid"]] = entry["msgstr"]
             entry = {}
-    return found
+    return messages
 
 
-def _form(message: str) -> re.Pattern[str]:
+def _message_pattern(message: str) -> re.Pattern[str]:
     """Return what a message with fields matches."""
-    made = [re.escape(piece) for piece in FIELD.split(message)]
-    for place in range(1, len(made), 2):
-        kind = FIELDS.get(made[place].rstrip("23"), "(?:(?![;:,] ).)+?")
-        made[place] = f"(?P<{made[place]}>{kind})"
-    return re.compile("".join(made))
+    pieces = [re.escape(piece) for piece in FIELD.split(message)]
+    for index in range(1, len(pieces), 2):
+        kind = FIELDS.get(pieces[index].rstrip("23"), "(?:(?![;:,] ).)+?")
+        pieces[index] = f"(?P<{pieces[index]}>{kind})"
+    return re.compile("".join(pieces))
 
 
 _SPOKEN: ContextVar[Catalogue | None] = ContextVar("spoken", default=None)
@@ -146,8 +149,8 @@ def languages() -> list[str]:
 @contextmanager
 def use_language(name: str) -> Iterator[None]:
     """Draw reports in this language, one of ``languages``."""
-    made = None if name == ENGLISH else Catalogue((FOLDER / f"{name}.po").read_text("utf-8"), name)
-    token = _SPOKEN.set(made)
+    catalogue = None if name == ENGLISH else Catalogue((FOLDER / f"{name}.po").read_text("utf-8"), name)
+    token = _SPOKEN.set(catalogue)
     try:
         yield
     finally:
@@ -160,16 +163,16 @@ def translate(text: str | Text, *contexts: str) -> str | Text:
     if (catalogue := _SPOKEN.get()) is None:
         return text
     if isinstance(text, str):
-        return _said(catalogue, text, contexts)
+        return _translate_text(catalogue, text, contexts)
     from rich.text import Text
 
     edges = sorted({edge for span in text.spans for edge in (span.start, span.end)} - {0, len(text)})
-    made = text.blank_copy()
+    translated = text.blank_copy()
     for piece in text.divide(edges):
-        own = contexts if not edges else ("heading",) if piece.plain.endswith("  ") else ()
+        piece_contexts = contexts if not edges else ("heading",) if piece.plain.endswith("  ") else ()
         style = piece.spans[0].style if piece.spans else ""
-        made.append_text(Text(_said(catalogue, piece.plain, own), style=style))
-    return made
+        translated.append_text(Text(_translate_text(catalogue, piece.plain, piece_contexts), style=style))
+    return translated
 
 
 def translate_html(text: str) -> str:
@@ -182,15 +185,15 @@ def translate_html(text: str) -> str:
         if element in _LITERAL or 'class="name' in attributes:
             return match[0]
         plain = html.unescape(re.sub(r"\s+", " ", inner) if element == "p" else inner)
-        made = translate(plain, "word" if element in ("td", "dd") else "heading")
-        return f"<{element}{attributes}>{html.escape(str(made), quote=False)}"
+        translated = translate(plain, "word" if element in ("td", "dd") else "heading")
+        return f"<{element}{attributes}>{html.escape(str(translated), quote=False)}"
 
     return _NODE.sub(put, text)
 
 
-def spoken_name() -> str:
+def current_language() -> str:
     """Return the name of the language that is spoken."""
-    return found.name if (found := _SPOKEN.get()) is not None else ENGLISH
+    return catalogue.name if (catalogue := _SPOKEN.get()) is not None else ENGLISH
 
 
 def translate_cell(title: str, text: str | Text) -> str | Text:
@@ -198,7 +201,7 @@ def translate_cell(title: str, text: str | Text) -> str | Text:
     return text if title.partition("\n")[0].strip() in _NAMES else translate(text, "word")
 
 
-def _said(catalogue: Catalogue, text: str, contexts: tuple[str, ...]) -> str:
+def _translate_text(catalogue: Catalogue, text: str, contexts: tuple[str, ...]) -> str:
     from rich.cells import cell_len
 
     before, plain, after = _PADDED.fullmatch(text).groups()  # type: ignore[union-attr]  # it matches any
@@ -206,9 +209,9 @@ def _said(catalogue: Catalogue, text: str, contexts: tuple[str, ...]) -> str:
         return text
     flat = " ".join(plain.split())
     for context in contexts:
-        if (found := catalogue.pgettext(context, flat)) != flat:
-            room = cell_len(plain) + len(after) - cell_len(found) if len(after) > 1 else len(after)
-            return f"{before}{found}{' ' * max(room, min(len(after), 1))}"
+        if (translation := catalogue.pgettext(context, flat)) != flat:
+            padding = cell_len(plain) + len(after) - cell_len(translation) if len(after) > 1 else len(after)
+            return f"{before}{translation}{' ' * max(padding, min(len(after), 1))}"
     if contexts and "\n" in plain:
-        return "\n".join(_said(catalogue, line, contexts) for line in text.split("\n"))
+        return "\n".join(_translate_text(catalogue, line, contexts) for line in text.split("\n"))
     return catalogue.gettext(text)

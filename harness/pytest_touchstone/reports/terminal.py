@@ -18,7 +18,7 @@ from pytest_touchstone.compare.formats.run import composite_metric
 from pytest_touchstone.compare.standings import clear_leaders
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.text import count, join_names
-from pytest_touchstone.document import STYLES, Facts, Part, Section, Table, drawn, formatting
+from pytest_touchstone.document import STYLES, Facts, Part, Section, Table, formatting, render_part
 from pytest_touchstone.document.formatting import command_lines, console_of, written
 from pytest_touchstone.metrics.samples import KS
 from pytest_touchstone.reports import notes
@@ -104,7 +104,7 @@ def render(summary: Summary, width: int, color: bool, *, details: bool = False, 
 def _print(console: Console, *parts: Part, apart: bool = False) -> None:
     """Print parts of a section, with an empty line after each where they stand apart."""
     for part in parts:
-        for block in drawn(part, console.width, label=LABEL):
+        for block in render_part(part, console.width, label=LABEL):
             console.print(block)
         if apart:
             console.print()

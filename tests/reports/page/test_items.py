@@ -17,7 +17,7 @@ from pytest_touchstone.reports.page.items import (
     chunk_text,
     error_of,
     filter_fields,
-    packed,
+    pack_text,
     ranks_of,
 )
 from pytest_touchstone.reports.page.security import Redaction
@@ -153,7 +153,7 @@ JSON = st.recursive(
 @settings(suppress_health_check=[HealthCheck.too_slow])
 @given(JSON)
 def test_data_comes_back_and_needs_no_escape_in_html(value: object) -> None:
-    text = packed(ENCODER.encode(value))
+    text = pack_text(ENCODER.encode(value))
     assert json.loads(unpacked(text)) == value
     assert not set(text) & set("<>&'\"")
 

@@ -12,10 +12,10 @@ from typing import Any, Final
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.text import INVISIBLE, visible
 from pytest_touchstone.document import Section, formatting
-from pytest_touchstone.document.language import spoken_name, translate_html
+from pytest_touchstone.document.language import current_language, translate_html
 from pytest_touchstone.reports import gate, notes
-from pytest_touchstone.reports.page.payload import DataBlock, JudgedPair, PageItems, judged
-from pytest_touchstone.reports.page.security import Redaction, own_text, policy, refuse_keys
+from pytest_touchstone.reports.page.payload import DataBlock, JudgedPair, PageItems, compare_all_pairs
+from pytest_touchstone.reports.page.security import Redaction, policy, redact_own_text, refuse_keys
 from pytest_touchstone.reports.page.summary import comparison_content, run_content, study_content
 from pytest_touchstone.results.journal import journal_size
 from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary
@@ -31,7 +31,7 @@ MOST_BYTES: Final = 256 * 2**20
 """Journals that are larger in all stay out of the page of a study: their runs have pages of their own."""
 
 
-def run_page(summary: Summary, told: Sequence[str] = ()) -> str:
+def run_page(summary: Summary, reader_notes: Sequence[str] = ()) -> str:
     """Return the page of a run; names, messages and texts of others cannot become markup.
 
     ``told`` are notes for the reader.
@@ -41,12 +41,12 @@ def run_page(summary: Summary, told: Sequence[str] = ()) -> str:
     refuse_keys(summary.manifest, summary.run_id)
     items = PageItems(redaction := Redaction())
     run = items.read(summary, compared=len(summary.checkpoints) > 1)
-    text = _rendered("summary.html.j2", run_content(run), redaction)
-    facts = {"title": f"Results of {summary.run_id}", "kind": "run", "notes": told}
-    return _page(text, items, judged(items.runs), facts, redaction)
+    text = _render_template("summary.html.j2", run_content(run), redaction)
+    facts = {"title": f"Results of {summary.run_id}", "kind": "run", "notes": reader_notes}
+    return _page(text, items, compare_all_pairs(items.runs), facts, redaction)
 
 
-def comparison_page(summaries: Sequence[Summary], told: Sequence[str] = ()) -> str:
+def comparison_page(summaries: Sequence[Summary], reader_notes: Sequence[str] = ()) -> str:
     """Return the page of several runs side by side, the first of which is the baseline.
 
     Raises ``HarnessError`` where they have nothing in common, and as ``run_page`` does.
@@ -55,11 +55,11 @@ def comparison_page(summaries: Sequence[Summary], told: Sequence[str] = ()) -> s
     for summary in summaries:
         refuse_keys(summary.manifest, summary.run_id)
         items.read(summary, compared=True)
-    pairs = judged(items.runs)
-    text = _rendered("comparison.html.j2", comparison_content(items.runs, pairs), redaction)
+    pairs = compare_all_pairs(items.runs)
+    text = _render_template("comparison.html.j2", comparison_content(items.runs, pairs), redaction)
     ids = dict.fromkeys(summary.run_id for summary in summaries)
     title = f"{' and '.join(ids)}, side by side" if len(ids) > 1 else f"Checkpoints of {summaries[0].run_id}"
-    return _page(text, items, pairs, {"title": title, "kind": "comparison", "notes": told}, redaction)
+    return _page(text, items, pairs, {"title": title, "kind": "comparison", "notes": reader_notes}, redaction)
 
 
 def study_page(study: Study, sections: Sequence[Section]) -> str:
@@ -70,25 +70,25 @@ def study_page(study: Study, sections: Sequence[Section]) -> str:
     items = PageItems(redaction := Redaction())
     entries = (entry for point in study.points for entry in point.candidate.entries.values())
     folders = dict.fromkeys(entry.answers for entry in entries if entry.answers is not None)
-    known = [folder for folder in folders if (folder / SUMMARY).is_file()]
-    size = sum(map(journal_size, known))
-    told = []
+    run_folders = [folder for folder in folders if (folder / SUMMARY).is_file()]
+    size = sum(map(journal_size, run_folders))
+    reader_notes = []
     if size > MOST_BYTES:
-        told = [
-            f"The items of these {len(known)} runs ({size / 2**20:.0f} MiB) are not on this page: "
+        reader_notes = [
+            f"The items of these {len(run_folders)} runs ({size / 2**20:.0f} MiB) are not on this page: "
             "`touchstone report RUN --open` makes one of a run, `touchstone report RUN RUN --open` of two "
             "side by side."
         ]
-        known = []
+        run_folders = []
     summaries = []
-    for folder in known:
+    for folder in run_folders:
         with suppress(HarnessError):  # its numbers come from elsewhere; only its items are left out
             summaries.append(load_summary(folder))
     for summary in summaries:
         refuse_keys(summary.manifest, summary.run_id)
         items.read(summary, compared=False)
     title = "Study of checkpoints"
-    text = _study(study, sections, title, told, redaction)
+    text = _study_html(study, sections, title, reader_notes, redaction)
     return _page(text, items, [], {"title": title, "kind": "study", "notes": ()}, redaction)
 
 
@@ -97,23 +97,27 @@ def live_page(
     sections: Sequence[Section],
     *,
     title: str,
-    told: Sequence[str] = (),
+    reader_notes: Sequence[str] = (),
     reload: int | None = None,
 ) -> str:
     """Return the page of a study that grows, without items. ``told`` is what a reader must know first; the page loads
     itself again after ``reload`` seconds."""
     redaction = Redaction()
-    text = _study(study, sections, title, told, redaction)
+    text = _study_html(study, sections, title, reader_notes, redaction)
     meta = {"title": title, "notes": redaction.notes()}
-    return assembled(text, redaction.value(meta, "names"), [], reload=reload)
+    return assemble_page(text, redaction.value(meta, "names"), [], reload=reload)
 
 
-def _study(
-    study: Study | None, sections: Sequence[Section], title: str, told: Sequence[str], redaction: Redaction
+def _study_html(
+    study: Study | None,
+    sections: Sequence[Section],
+    title: str,
+    reader_notes: Sequence[str],
+    redaction: Redaction,
 ) -> str:
     shown = [section for section in sections if section.key != "sparklines"]  # the page draws the curves
-    data = {"sections": shown, "title": title, "told": told, **study_content(study)}
-    return _rendered("study.html.j2", data, redaction)
+    data = {"sections": shown, "title": title, "told": reader_notes, **study_content(study)}
+    return _render_template("study.html.j2", data, redaction)
 
 
 def _page(
@@ -126,10 +130,10 @@ def _page(
     """Return the page around a summary that is HTML already."""
     meta, blocks = items.meta_and_blocks(pairs, facts)
     meta["notes"] = [*facts["notes"], *redaction.notes()]
-    return assembled(summary, redaction.value(meta, "names"), blocks)
+    return assemble_page(summary, redaction.value(meta, "names"), blocks)
 
 
-def assembled(
+def assemble_page(
     summary: str,
     meta: Mapping[str, Any],
     blocks: Sequence[DataBlock],
@@ -147,12 +151,12 @@ def assembled(
         .get_template("page.html.j2")
         .render(
             title=meta["title"],
-            language=spoken_name(),
+            language=current_language(),
             notes=meta["notes"],
             reload=reload,
             policy=policy(scripts, style),
             style=Markup(style),
-            scripts=[Markup(one) for one in scripts],
+            scripts=[Markup(script) for script in scripts],
             summary=Markup(summary),
             data=blocks and [DataBlock("page-meta", _json(meta)), *blocks],
         )
@@ -160,7 +164,7 @@ def assembled(
     return text.lstrip()
 
 
-def _rendered(template: str, data: Mapping[str, Any], redaction: Redaction) -> str:
+def _render_template(template: str, data: Mapping[str, Any], redaction: Redaction) -> str:
     text = _environment().get_template(template).render(**data)
     return redaction.text(translate_html(text), "the summary")
 
@@ -176,15 +180,15 @@ def _environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
-        finalize=_shown,
+        finalize=_displayed,
     )
     environment.globals |= {"formatting": formatting, "gate": gate, "notes": notes, "plain": _plain}
     return environment
 
 
-def _shown(value: Any) -> Any:
+def _displayed(value: Any) -> Any:
     """Return a value as a page shows it; what is HTML already stays as it is."""
-    return visible(own_text(value)) if type(value) is str else value
+    return visible(redact_own_text(value)) if type(value) is str else value
 
 
 def _text(name: str) -> str:
@@ -198,7 +202,7 @@ def _json(value: object) -> Any:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
-    text = INVISIBLE.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    text = INVISIBLE.sub(lambda match: json.dumps(match[0])[1:-1], text)
     return Markup(text)
 
 

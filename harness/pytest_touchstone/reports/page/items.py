@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.core.keys import has_key
-from pytest_touchstone.reports.page.security import Redaction, own_text
+from pytest_touchstone.reports.page.security import Redaction, redact_own_text
 from pytest_touchstone.results.item_view import Question, asked_of, is_right, rest_of_row
 from pytest_touchstone.results.records import STATUSES, Record
 
@@ -43,7 +43,7 @@ def filter_fields(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     Such a field has several short values, and is no name that nearly each row has.
     """
     values: dict[str, set[Any]] = {}
-    long: set[str] = set()
+    long_fields: set[str] = set()
     size = 0
     for row in rows:
         size += 1
@@ -51,17 +51,21 @@ def filter_fields(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
             if isinstance(value, (bool, int, float)) or (isinstance(value, str) and len(value) <= LONGEST):
                 values.setdefault(name, set()).add(value)
             elif value is not None:
-                long.add(name)
-    several = {name: found for name, found in values.items() if len(found) > 1 and name not in long}
-    named = {
-        name
-        for name, found in several.items()
-        if all(isinstance(value, str) for value in found) and 2 * len(found) > size
+                long_fields.add(name)
+    several = {
+        name: field_values
+        for name, field_values in values.items()
+        if len(field_values) > 1 and name not in long_fields
     }
-    return tuple(name for name in several if name not in named)[:MOST_FIELDS]
+    names_of_rows = {
+        name
+        for name, field_values in several.items()
+        if all(isinstance(value, str) for value in field_values) and 2 * len(field_values) > size
+    }
+    return tuple(name for name in several if name not in names_of_rows)[:MOST_FIELDS]
 
 
-def coded(values: Iterable[Any]) -> dict[str, Any]:
+def encode_column(values: Iterable[Any]) -> dict[str, Any]:
     """Return a column of few different values: the values, and a number per item."""
     numbers: dict[Any, int] = {}
     codes = [None if value is None else numbers.setdefault(value, len(numbers)) for value in values]
@@ -109,26 +113,28 @@ class PagePart:
         self._open: list[Mapping[str, Any]] = []
         self._packed: list[str] = []
 
-    def add(self, record: Record, data: Mapping[str, Any]) -> None:
+    def add(self, record: Record, row: Mapping[str, Any]) -> None:
         """Take an item with its row of the dataset."""
         if record.message:
-            record = replace(record, message=own_text(record.message))
+            record = replace(record, message=redact_own_text(record.message))
         right = is_right(record.scores.get(self.kind.right_by or ""))
-        told, notes = record.told or {}, list[str]()
-        asked = asked_of(record, self.kind.right_by, right, lambda _count, _notes: told.get("right"), notes)
-        fields = {name: data[name] for name in self.kind.fields if name in data}
+        recorded, notes = record.told or {}, list[str]()
+        asked = asked_of(
+            record, self.kind.right_by, right, lambda _count, _notes: recorded.get("right"), notes
+        )
+        fields = {name: row[name] for name in self.kind.fields if name in row}
         self.kind.metrics.update(dict.fromkeys(record.scores))
         if record.group is not None:
             self.kind.groups.setdefault(record.group, len(self.kind.groups))
-        self.rows.append(row_of(record, right, asked, told, fields))
-        self._open.append(texts_of(record, asked, told, data, notes))
+        self.rows.append(row_of(record, right, asked, recorded, fields))
+        self._open.append(texts_of(record, asked, recorded, row, notes))
         if len(self._open) == self.size:
             self._close()
 
     def columns(self, ranks: Mapping[str, int]) -> str:
         """Return the packed columns; ``ranks`` are those of the examples."""
         rows, groups = self.rows, self.kind.groups
-        plain: dict[str, Any] = {
+        columns: dict[str, Any] = {
             name: [getattr(row, name) for row in rows]
             for name in (
                 "example",
@@ -143,17 +149,19 @@ class PagePart:
             )
         }
         scores = dict.fromkeys(name for row in rows for name in row.scores)
-        plain["metrics"] = {name: [_short(row.scores.get(name)) for row in rows] for name in scores}
-        plain["group"] = [None if row.group is None else groups[row.group] for row in rows]
-        plain["error"] = coded(row.error for row in rows)
-        plain["fields"] = {name: coded(row.fields.get(name) for row in rows) for name in self.kind.fields}
-        plain["rank"] = [
+        columns["metrics"] = {name: [_round_score(row.scores.get(name)) for row in rows] for name in scores}
+        columns["group"] = [None if row.group is None else groups[row.group] for row in rows]
+        columns["error"] = encode_column(row.error for row in rows)
+        columns["fields"] = {
+            name: encode_column(row.fields.get(name) for row in rows) for name in self.kind.fields
+        }
+        columns["rank"] = [
             after - before for before, after in pairwise([0, *(ranks[row.example] for row in rows)])
         ]
-        text = ENCODER.encode(plain)
+        text = ENCODER.encode(columns)
         if has_key(text):
-            text = ENCODER.encode(self._redaction.value(plain, f"{self.kind.name} of {self.checkpoint}"))
-        return packed(text)
+            text = ENCODER.encode(self._redaction.value(columns, f"{self.kind.name} of {self.checkpoint}"))
+        return pack_text(text)
 
     def chunks(self) -> list[str]:
         """Return the packed texts; nothing can be added afterwards."""
@@ -171,7 +179,7 @@ class PagePart:
                     for row, texts in zip(rows, self._open, strict=True)
                 ]
             )
-        self._packed.append(packed(text))
+        self._packed.append(pack_text(text))
         self._open = []
 
 
@@ -182,7 +190,7 @@ def ranks_of(parts: Iterable[PagePart]) -> dict[str, int]:
     return {example: rank for rank, example in enumerate(order)}
 
 
-def _short(value: float | None) -> float | int | None:
+def _round_score(value: float | None) -> float | int | None:
     """Return a score with six digits: a page shows four."""
     if value is None:
         return None
@@ -196,11 +204,11 @@ def row_of(
     record: Record,
     right: bool | None,
     asked: Sequence[Question],
-    told: Mapping[str, Any],
+    recorded: Mapping[str, Any],
     fields: Mapping[str, Any],
 ) -> ItemRow:
     """Return what an item is filtered by."""
-    answers = [one["answer"] for one in record.exchanges]
+    answers = [exchange["answer"] for exchange in record.exchanges]
     samples = [sample for answer in answers for sample in answer.get("samples", ())]
     repeats = max((len(answer.get("samples", ())) for answer in answers), default=0) or 1
     share = record.scores.get("pass@1") if repeats > 1 else None
@@ -211,9 +219,9 @@ def row_of(
         scores=record.scores,
         group=record.group,
         cluster=record.cluster,
-        length=told.get("length") or (len(asked[0].text) if asked else 0),
+        length=recorded.get("length") or (len(asked[0].text) if asked else 0),
         seconds=round(record.seconds, 4),
-        tokens=sum(one.get("tokens", 0) for one in (*samples, *answers)),
+        tokens=sum(exchange.get("tokens", 0) for exchange in (*samples, *answers)),
         error=error_of(record),
         invalid=int(bool(record.at_limit or record.no_answer)),
         repeats=repeats,
@@ -227,58 +235,59 @@ def error_of(record: Record) -> str | None:
     if record.status == "scored":
         failed = {name: number for name, number in record.programs.items() if name != "passed"}
         return max(failed, key=lambda name: failed[name]) if failed else None
-    found = _CLASS.search(record.message or "") if record.status == "error" else None
-    return found.group(1) if found else record.status
+    exception = _CLASS.search(record.message or "") if record.status == "error" else None
+    return exception.group(1) if exception else record.status
 
 
 def texts_of(
     record: Record,
     asked: Sequence[Question],
-    told: Mapping[str, Any],
-    data: Mapping[str, Any],
+    recorded: Mapping[str, Any],
+    row: Mapping[str, Any],
     notes: Sequence[str],
 ) -> dict[str, Any]:
     """Return what is shown of one item, without the fields that are empty."""
-    found: dict[str, Any] = {
-        "asked": [_question(one) for one in asked if one.kind != "RunProgram"],
-        "programs": [_program(one) for one in record.exchanges if one["kind"] == "RunProgram"],
-        "extracted": told.get("extracted"),
-        "gold": told.get("gold"),
-        "row": {} if {one.kind for one in asked} <= WHOLE else rest_of_row(asked, data),
+    texts: dict[str, Any] = {
+        "asked": [_question(question) for question in asked if question.kind != "RunProgram"],
+        "programs": [_program(question) for question in record.exchanges if question["kind"] == "RunProgram"],
+        "extracted": recorded.get("extracted"),
+        "gold": recorded.get("gold"),
+        "row": {} if {question.kind for question in asked} <= WHOLE else rest_of_row(asked, row),
         "message": record.message,
         "notes": list(notes),
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in texts.items() if value}
 
 
-def _question(one: Question) -> dict[str, Any]:
+def _question(question: Question) -> dict[str, Any]:
     choices = [
         {"text": choice.text}
         | ({} if choice.logprob is None else {"logprob": round(choice.logprob, 2)})
         | ({"chosen": True} if choice.chosen else {})
         | ({"right": True} if choice.right else {})
-        for choice in one.choices
+        for choice in question.choices
     ]
     answers = [
-        {"text": said.text, "remark": said.remark} | ({"reasoning": said.reasoning} if said.reasoning else {})
-        for said in one.answers
+        {"text": answer.text, "remark": answer.remark}
+        | ({"reasoning": answer.reasoning} if answer.reasoning else {})
+        for answer in question.answers
     ]
-    found = {
-        "kind": one.kind,
-        "question": one.text,
-        "turns": one.turns,
+    fields = {
+        "kind": question.kind,
+        "question": question.text,
+        "turns": question.turns,
         "choices": choices,
         "answers": answers,
     }
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in fields.items() if value}
 
 
 def _program(exchange: Mapping[str, Any]) -> dict[str, Any]:
     answer = exchange["answer"]
     outcome = answer.get("outcome") or "not judged"
     detail = answer.get("detail") or answer.get("error") or answer.get("reason")
-    found = {"text": exchange["request"]["program"], "outcome": outcome, "detail": detail}
-    return {name: value for name, value in found.items() if value}
+    fields = {"text": exchange["request"]["program"], "outcome": outcome, "detail": detail}
+    return {name: value for name, value in fields.items() if value}
 
 
 # Packing
@@ -293,7 +302,7 @@ SHARED: Final = 200
 """The characters that questions have in common before they are kept once: few-shot examples and instructions."""
 
 
-def packed(text: str) -> str:
+def pack_text(text: str) -> str:
     """Return a text as the page holds it; the same text always gives the same signs."""
     raw = gzip.compress(text.encode("utf-8", "backslashreplace"), mtime=0)
     return base64.b85encode(raw).translate(bytes.maketrans(b"<>&", b".,:")).decode("ascii")
@@ -307,25 +316,27 @@ def chunk_text(items: Sequence[Mapping[str, Any]]) -> str:
     """
     questions = [item["asked"][0].get("question", "") if item.get("asked") else "" for item in items]
     leads: list[list[Any]] = []
-    rest, lead = [], ""
-    for place, (item, text) in enumerate(zip(items, questions, strict=True), start=1):
+    texts, lead = [], ""
+    for number, (item, text) in enumerate(zip(items, questions, strict=True), start=1):
         if not lead or not text.startswith(lead):
-            lead = _shared(text, *questions[place : place + 1])
+            lead = _common_lines(text, *questions[number : number + 1])
         if not leads or leads[-1][0] != lead:
             leads.append([lead, 0])
         leads[-1][1] += 1
-        rest.append({**item, "asked": _after(lead, item["asked"])} if lead else item)
-    return BETWEEN.join(map(ENCODER.encode, [leads, *rest]))
+        texts.append({**item, "asked": _without_lead(lead, item["asked"])} if lead else item)
+    return BETWEEN.join(map(ENCODER.encode, [leads, *texts]))
 
 
-def _shared(text: str, following: str = "") -> str:
+def _common_lines(text: str, following: str = "") -> str:
     """Return the whole lines that both begin with, nothing where they are few."""
     pairs = enumerate(zip(text, following, strict=False))
-    same = next((place for place, (one, other) in pairs if one != other), min(len(text), len(following)))
-    length = text.rfind("\n", 0, same) + 1
+    common = next(
+        (index for index, (first, second) in pairs if first != second), min(len(text), len(following))
+    )
+    length = text.rfind("\n", 0, common) + 1
     return text[:length] if length >= SHARED else ""
 
 
-def _after(lead: str, asked: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _without_lead(lead: str, asked: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     first, *others = asked
     return [{**first, "question": first["question"][len(lead) :]}, *others]

@@ -76,7 +76,7 @@ class PageItems:
             if not items:
                 continue
             rows = {digest: ENCODER.encode(row) for digest, row in data_rows(summary, declared.name)}
-            kind = self.kinds.setdefault(declared.name, _kind(declared, rows))
+            kind = self.kinds.setdefault(declared.name, _benchmark_kind(declared, rows))
             for item in items:
                 key = item.checkpoint, declared.name
                 if key not in parts:
@@ -85,33 +85,40 @@ class PageItems:
                 parts[key].add(record, json.loads(rows.get(record.row, "{}")))
                 if compared:
                     records.append(replace(record, exchanges=[]))
-        found = {one.name: one for one in candidates_of(summary, records, folder)} if compared else {}
+        candidates_by_name = (
+            {candidate.name: candidate for candidate in candidates_of(summary, records, folder)}
+            if compared
+            else {}
+        )
         origin = f"run {summary.run_id}"
-        candidates = (found.get(name, CheckpointResults(name, origin)) for name in names if compared)
+        candidates = (
+            candidates_by_name.get(name, CheckpointResults(name, origin)) for name in names if compared
+        )
         self.runs.append(PageRun(summary, tuple(parts.values()), tuple(candidates)))
         return self.runs[-1]
 
     def meta_and_blocks(
-        self, found: Sequence[JudgedPair], facts: Mapping[str, Any]
+        self, pairs: Sequence[JudgedPair], facts: Mapping[str, Any]
     ) -> tuple[dict[str, Any], list[DataBlock]]:
         """Return the page's meta data and its blocks; ``facts`` are its title and kind."""
         names = list(self.kinds)
         ranks = ranks_of(part for run in self.runs for part in run.parts)
         blocks: list[DataBlock] = []
         parts: list[dict[str, Any]] = []
-        for number, run in enumerate(self.runs):
+        for run_index, run in enumerate(self.runs):
             checkpoints = [str(row["name"]) for row in run.summary.checkpoints]
             for part in run.parts:
-                place = len(parts)
+                part_number = len(parts)
                 texts = [
-                    DataBlock(f"texts-{place}-{chunk}", text) for chunk, text in enumerate(part.chunks())
+                    DataBlock(f"texts-{part_number}-{chunk}", text)
+                    for chunk, text in enumerate(part.chunks())
                 ]
-                blocks += [DataBlock(f"columns-{place}", part.columns(ranks)), *texts]
+                blocks += [DataBlock(f"columns-{part_number}", part.columns(ranks)), *texts]
                 parts.append(
                     {
-                        "columns": f"columns-{place}",
-                        "texts": [one.id for one in texts],
-                        "run": number,
+                        "columns": f"columns-{part_number}",
+                        "texts": [block.id for block in texts],
+                        "run": run_index,
                         "checkpoint": checkpoints.index(part.checkpoint),
                         "benchmark": names.index(part.kind.name),
                         "items": len(part.rows),
@@ -125,7 +132,7 @@ class PageItems:
                 {
                     "id": run.summary.run_id,
                     "label": run.summary.run_id,
-                    "checkpoints": [_checkpoint(one) for one in run.summary.checkpoints],
+                    "checkpoints": [_checkpoint(row) for row in run.summary.checkpoints],
                 }
                 for run in self.runs
             ],
@@ -142,15 +149,22 @@ class PageItems:
             ],
             "statuses": list(STATUSES),
             "parts": parts,
-            "verdicts": verdicts(found, names),
+            "verdicts": verdicts(pairs, names),
         }
         return meta, blocks
 
 
-def _kind(declared: Declaration, rows: Mapping[str, str]) -> Kind:
-    how = aggregation_of(declared.aggregate, declared.primary)
+def _benchmark_kind(declared: Declaration, rows: Mapping[str, str]) -> Kind:
+    aggregation = aggregation_of(declared.aggregate, declared.primary)
     fields = filter_fields(map(json.loads, rows.values()))
-    return Kind(declared.name, how.of, how.of if how.higher_score_is_better else None, fields, {}, {})
+    return Kind(
+        declared.name,
+        aggregation.of,
+        aggregation.of if aggregation.higher_score_is_better else None,
+        fields,
+        {},
+        {},
+    )
 
 
 def _checkpoint(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,48 +181,48 @@ def _checkpoint(row: Mapping[str, Any]) -> dict[str, Any]:
 # Verdicts
 
 
-Place: TypeAlias = tuple[int, int]
+CheckpointIndex: TypeAlias = tuple[int, int]
 
 
 class JudgedPair(NamedTuple):
     """Two checkpoints of the page, by run and number in it, and their comparison over all items."""
 
-    a: Place
-    b: Place
+    a: CheckpointIndex
+    b: CheckpointIndex
     pair: PairComparison
 
 
-def judged(runs: Sequence[PageRun]) -> list[JudgedPair]:
+def compare_all_pairs(runs: Sequence[PageRun]) -> list[JudgedPair]:
     """Return the comparisons of the checkpoints of all runs: of each two, or of some where they are many.
 
     Where there are several runs, checkpoints have their run's id beside their names.
     """
-    places: dict[Place, CheckpointResults] = {}
-    for number, run in enumerate(runs):
+    places: dict[CheckpointIndex, CheckpointResults] = {}
+    for position, run in enumerate(runs):
         label = f" ({run.summary.run_id})" if len(runs) > 1 else ""
-        for place, one in enumerate(run.candidates):
-            places[number, place] = replace(one, name=f"{one.name}{label}")
-    names = {place: one.name for place, one in places.items()}
+        for index, candidate in enumerate(run.candidates):
+            places[position, index] = replace(candidate, name=f"{candidate.name}{label}")
+    names = {index: candidate.name for index, candidate in places.items()}
     order = list(places)
-    found = []
-    for number, a in enumerate(order):
-        for b in order[number + 1 :]:
-            neighbours = b == order[number + 1]
-            if len(order) <= ALL_PAIRS or number == 0 or neighbours or a == opposite(b, names):
+    pairs = []
+    for position, a in enumerate(order):
+        for b in order[position + 1 :]:
+            neighbours = b == order[position + 1]
+            if len(order) <= ALL_PAIRS or position == 0 or neighbours or a == counterpart_of(b, names):
                 with suppress(DataError):  # they have no benchmark in common
-                    found.append(JudgedPair(a, b, compare_pair(places[a], places[b])))
-    return found
+                    pairs.append(JudgedPair(a, b, compare_pair(places[a], places[b])))
+    return pairs
 
 
-def opposite(place: Place, names: Mapping[Place, str]) -> Place | None:
+def counterpart_of(index: CheckpointIndex, names: Mapping[CheckpointIndex, str]) -> CheckpointIndex | None:
     """Return the checkpoint of the first run that another run's is held against: the one of its name, else the
     first; None for those of the first run."""
-    if place[0] == 0:
+    if index[0] == 0:
         return None
-    own = [one for one in names if one[0] == 0]
-    short = names[place].rpartition(" (")[0]
-    same = (one for one in own if names[one].rpartition(" (")[0] == short)
-    return next(same, own[0] if own else None)
+    first_run = [candidate for candidate in names if candidate[0] == 0]
+    short = names[index].rpartition(" (")[0]
+    namesakes = (candidate for candidate in first_run if names[candidate].rpartition(" (")[0] == short)
+    return next(namesakes, first_run[0] if first_run else None)
 
 
 _SHOWN: Final = (
@@ -217,17 +231,17 @@ _SHOWN: Final = (
 )
 
 
-def verdicts(found: Iterable[JudgedPair], names: Sequence[str]) -> list[dict[str, Any]]:
+def verdicts(pairs: Iterable[JudgedPair], names: Sequence[str]) -> list[dict[str, Any]]:
     """Return the verdicts as the page has them; ``names`` are its benchmarks, whose number stands for each."""
     rows = []
-    for one in found:
-        facts = pair_facts(one.pair)
+    for pair in pairs:
+        facts = pair_facts(pair.pair)
         lines = [line for line in facts["benchmarks"] if line["primary"] and line["benchmark"] in names]
         lines += [facts["pooled"]] if facts["pooled"] else []
         rows += [
             {
-                "a": dict(zip(("run", "checkpoint"), one.a, strict=True)),
-                "b": dict(zip(("run", "checkpoint"), one.b, strict=True)),
+                "a": dict(zip(("run", "checkpoint"), pair.a, strict=True)),
+                "b": dict(zip(("run", "checkpoint"), pair.b, strict=True)),
                 **{name: line[name] for name in _SHOWN},
                 "benchmark": None if line is facts["pooled"] else names.index(line["benchmark"]),
             }

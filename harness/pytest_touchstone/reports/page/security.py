@@ -32,26 +32,26 @@ class Redaction:
     def __init__(self) -> None:
         self.places: dict[str, None] = {}
 
-    def text(self, text: str, place: str) -> str:
+    def text(self, text: str, location: str) -> str:
         """Return the text without keys."""
         if not has_key(text):
             return text
-        self.places[place] = None
+        self.places[location] = None
         return without_keys(text)
 
-    def value(self, value: Any, place: str) -> Any:
+    def value(self, value: Any, location: str) -> Any:
         """Return plain data without keys in any text of it, names included."""
-        return each_text(value, lambda text: self.text(text, place))
+        return each_text(value, lambda text: self.text(text, location))
 
     def notes(self) -> list[str]:
         """Return a line about what was taken out; none where nothing was."""
         if not self.places:
             return []
-        where = join_names(list(self.places))
-        return [f"What looks like a key was left out in {count(len(self.places), 'place')}: {where}."]
+        locations = join_names(list(self.places))
+        return [f"What looks like a key was left out in {count(len(self.places), 'place')}: {locations}."]
 
 
-def own_text(text: str) -> str:
+def redact_own_text(text: str) -> str:
     """Return a text that is no data, such as a message or a path, without places in somebody's home and what its words
     say is a key. What looks like one is left to ``Redaction``, which counts it."""
     return without_home(text if has_key(text) else masked(text))
@@ -63,8 +63,8 @@ def refuse_keys(manifest: Mapping[str, Any], where: str) -> None:
     given |= {f"settings.{name}": value for name, value in manifest.get("settings", {}).items()}
     for path, value in given.items():
         text = json.dumps(value, ensure_ascii=False, default=str)
-        if (found := next(keys_in(text), None)) is not None:
-            kind, key = found
+        if (key_found := next(keys_in(text), None)) is not None:
+            kind, key = key_found
             raise KeyFoundError(
                 f"no page of {where}: {path} holds what looks like {kind} ({key[:SHOWN]}...); give keys by "
                 "the environment, take this one out of the run's files, then type "

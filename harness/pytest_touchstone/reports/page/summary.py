@@ -16,7 +16,7 @@ from pytest_touchstone.reports.best import changes_section
 from pytest_touchstone.reports.charts import line_charts
 from pytest_touchstone.reports.gate import gate_section
 from pytest_touchstone.reports.page.items import ItemRow, Kind, PagePart
-from pytest_touchstone.reports.page.payload import JudgedPair, PageRun, opposite
+from pytest_touchstone.reports.page.payload import JudgedPair, PageRun, counterpart_of
 from pytest_touchstone.reports.plots import draw_curves, svg
 from pytest_touchstone.reports.score_table import ScoreCell, ScoreTable, table_of_run, table_of_study
 from pytest_touchstone.results.run_directory import command_words
@@ -56,8 +56,8 @@ PlainRow: TypeAlias = dict[str, Any]
 def run_content(run: PageRun) -> dict[str, Any]:
     """Return what the template shows."""
     summary, shares = run.summary, breakdown(run.parts)
-    results = ResultTable(tuple(one for one in run.candidates if one.entries))
-    known = {str(info.get("name")): info for info in summary.checkpoints}
+    results = ResultTable(tuple(candidate for candidate in run.candidates if candidate.entries))
+    checkpoint_rows = {str(info.get("name")): info for info in summary.checkpoints}
     best_scores = [
         f"Best by {key}: {top['checkpoint']}, {formatting.number(top['value'])} "
         f"(standard error {formatting.number(top['stderr'])}); "
@@ -83,16 +83,24 @@ def run_content(run: PageRun) -> dict[str, Any]:
         "warnings": notes.warnings(summary),
         "judged": None if summary.gate is None else gate_section(summary.gate),
         "benchmarks": [
-            {**_benchmark(one, summary.results), "parts": shares.get(one.name, ())}
-            for one in summary.declarations
+            {**_benchmark(declaration, summary.results), "parts": shares.get(declaration.name, ())}
+            for declaration in summary.declarations
         ],
         "curves": drawn(build_study(LoadedTables(((summary.directory, results),)))),
         "composites": [
-            _row(one["name"], one["checkpoint"], composite_metric(one), (0.0, 1.0), mark=one.get("mark", ""))
-            for one in summary.composites
+            _row(
+                composite["name"],
+                composite["checkpoint"],
+                composite_metric(composite),
+                (0.0, 1.0),
+                mark=composite.get("mark", ""),
+            )
+            for composite in summary.composites
         ],
         "composite_notes": [
-            *dict.fromkeys(f"{one['name']} = {one['formula']}" for one in summary.composites),
+            *dict.fromkeys(
+                f"{composite['name']} = {composite['formula']}" for composite in summary.composites
+            ),
             *best_scores,
         ],
         "changes": changes_section(summary),
@@ -101,9 +109,9 @@ def run_content(run: PageRun) -> dict[str, Any]:
             for info in formatting.datasets(summary)
         ],
         "checkpoints": [
-            (name, what, info.get("source") or info.get("path") or "", info.get("fingerprint") or "")
-            for name, what in formatting.checkpoints(summary).items()
-            for info in [known.get(name, {})]
+            (name, description, info.get("source") or info.get("path") or "", info.get("fingerprint") or "")
+            for name, description in formatting.checkpoints(summary).items()
+            for info in [checkpoint_rows.get(name, {})]
         ],
         "faults": summary.faults[:FAULTS_SHOWN],
         "settings": {name: value for name, value in summary.manifest.items() if name != "checkpoints"},
@@ -127,31 +135,34 @@ def overview(table: ScoreTable, verdicts: Mapping[str, str]) -> dict[str, Any]:
     other: titles of rows and columns, each with what stands below it, and rows of cells."""
     across = [(name, verdicts.get(name, "")) for name, _ in table.rows]
     down = [
-        (one.benchmark, ", ".join(filter(None, (one.metric, "lower is better" * one.lower, one.items))))
-        for one in table.columns
+        (
+            column.benchmark,
+            ", ".join(filter(None, (column.metric, "lower is better" * column.lower, column.items))),
+        )
+        for column in table.columns
     ]
-    cells = [[_cell(one) for one in row] for _, row in table.rows]
+    cells = [[_cell(cell) for cell in row] for _, row in table.rows]
     first = "benchmark"
     if len(across) > 1 and (len(down) <= MOST_ACROSS or len(down) <= len(across)):
         first, across, down = "checkpoint", down, across
     else:
         cells = [list(row) for row in zip(*cells, strict=True)]
-    legend = "With 95 % intervals." if any(one.low is not None for one in table.cells) else ""
-    if any(one.best for one in table.cells):
+    legend = "With 95 % intervals." if any(cell.low is not None for cell in table.cells) else ""
+    if any(cell.best for cell in table.cells):
         legend += " Marked: the best, where a paired test on the same items tells it from each other one."
     rows = list(zip(down, cells, strict=True))
     return {"first": first, "head": across, "rows": rows, "legend": legend, "few": len(across) <= MOST_BESIDE}
 
 
-def _cell(one: ScoreCell | None) -> tuple[str, str, str]:
+def _cell(cell: ScoreCell | None) -> tuple[str, str, str]:
     """Return a value, what stands below it, and its kind."""
-    if one is None:
+    if cell is None:
         return formatting.NOTHING, "", ""
-    if one.invalid:
-        return formatting.number(one.value), "NOT VALID", "invalid"
-    around = formatting.interval(one.low, one.high).removeprefix(formatting.NOTHING)
-    below = f"{around} over fewer items".lstrip() if "~" in one.signs else around
-    return formatting.number(one.value), below, "best" * one.best
+    if cell.invalid:
+        return formatting.number(cell.value), "NOT VALID", "invalid"
+    around = formatting.interval(cell.low, cell.high).removeprefix(formatting.NOTHING)
+    below = f"{around} over fewer items".lstrip() if "~" in cell.signs else around
+    return formatting.number(cell.value), below, "best" * cell.best
 
 
 def _when(summary: Summary) -> str:
@@ -160,15 +171,15 @@ def _when(summary: Summary) -> str:
         time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(began)) if isinstance(began, (int, float)) else ""
     )
     checkpoints = count(len(formatting.checkpoints(summary)), "checkpoint")
-    return ", ".join(part for part in (clock, checkpoints, notes.item_counts(summary)) if part)
+    return ", ".join(text for text in (clock, checkpoints, notes.item_counts(summary)) if text)
 
 
 def _benchmark(declared: Declaration, results: Sequence[Result]) -> dict[str, Any]:
     """Return the part of one benchmark: metric by metric, with the checkpoints one below the other, and group by
     group."""
-    mine = [result for result in results if result.benchmark == declared.name]
-    whole = [result for result in mine if result.group is None]
-    groups = [result for result in mine if result.group is not None]
+    of_benchmark = [result for result in results if result.benchmark == declared.name]
+    whole = [result for result in of_benchmark if result.group is None]
+    groups = [result for result in of_benchmark if result.group is not None]
     facts = (
         "NOT VALID" if any(result.invalid for result in whole) else "",
         "UNSANDBOXED" if any(result.unsandboxed for result in whole) else "",
@@ -179,7 +190,9 @@ def _benchmark(declared: Declaration, results: Sequence[Result]) -> dict[str, An
     )
     metrics = dict.fromkeys(metric.name for result in whole for metric in formatting.shown_metrics(result))
     rows = [
-        row for name in metrics for row in _rows(name, name, [one for one in whole if name in one.metrics])
+        row
+        for name in metrics
+        for row in _rows(name, name, [result for result in whole if name in result.metrics])
     ]
     primary = groups[0].primary if groups else ""
     scale = _scale(result.metrics[primary] for result in groups)
@@ -207,11 +220,11 @@ def _rows(
     scale = scale or _scale(result.metrics[name] for result in results)
     alike = len(results) > 1 and formatting.common_mark(results)  # said above the table
     rows = []
-    for place, result in enumerate(results):
+    for index, result in enumerate(results):
         metric, primary = result.metrics[name], name == result.primary
         rows.append(
             _row(
-                "" if place else label,
+                "" if index else label,
                 formatting.checkpoint_label(result, results),
                 metric,
                 scale,
@@ -242,13 +255,13 @@ def _row(
     errors and skipped items, none for a composite."""
     left, right = scale or (0.0, 1.0)
     value = metric.value or 0.0
-    ends = (value if one is None else one for one in (value, metric.low, metric.high))
-    places = [min(100.0, max(0.0, 100 * (end - left) / (right - left))) for end in ends]
+    ends = (value if number is None else number for number in (value, metric.low, metric.high))
+    positions = [min(100.0, max(0.0, 100 * (end - left) / (right - left))) for end in ends]
     return {
         "label": label,
         "checkpoint": checkpoint,
         "metric": metric,
-        "bar": None if metric.value is None or scale is None else places,
+        "bar": None if metric.value is None or scale is None else positions,
         "mark": mark,
         "counts": counts,
         "strong": strong,
@@ -257,7 +270,9 @@ def _row(
 
 def _scale(metrics: Iterable[Metric]) -> tuple[float, float]:
     """Return 0 to 1 if everything lies within; else the lowest and the highest limit."""
-    limits = [one for m in metrics for one in (m.low, m.value, m.high) if one is not None]
+    limits = [
+        limit for metric in metrics for limit in (metric.low, metric.value, metric.high) if limit is not None
+    ]
     if not limits or (min(limits) >= 0 and max(limits) <= 1):
         return 0.0, 1.0
     low, high = min(limits), max(limits)
@@ -279,15 +294,21 @@ def _of_benchmark(parts: Sequence[PagePart]) -> list[PlainRow]:
     rows = [row for part in parts for row in part.rows]
     shares: list[PlainRow] = []
     for field, values, names in (("length", *_thirds(rows)), *_fields(parts[0].kind, rows)):
-        found: dict[Any, dict[str, list[ItemRow]]] = {}
+        rows_by_value: dict[Any, dict[str, list[ItemRow]]] = {}
         checkpoints = (part.checkpoint for part in parts for _ in part.rows)
         for checkpoint, value, row in zip(checkpoints, values, rows, strict=True):
             if value is not None:
-                found.setdefault(value, {}).setdefault(checkpoint, []).append(row)
-        kept = [one for one in found if sum(map(len, found[one].values())) >= FEWEST * len(parts)]
-        if 1 < len(kept) <= MOST_VALUES and len(shares) + len(kept) * len(parts) <= MOST_ROWS:
-            for value in sorted(kept, key=lambda one: (isinstance(one, str), one)):
-                shares += _shares(f"{field}: {names.get(value, value)}", found[value], parts[0].kind.score)
+                rows_by_value.setdefault(value, {}).setdefault(checkpoint, []).append(row)
+        values_shown = [
+            value
+            for value in rows_by_value
+            if sum(map(len, rows_by_value[value].values())) >= FEWEST * len(parts)
+        ]
+        if 1 < len(values_shown) <= MOST_VALUES and len(shares) + len(values_shown) * len(parts) <= MOST_ROWS:
+            for value in sorted(values_shown, key=lambda value: (isinstance(value, str), value)):
+                shares += _shares(
+                    f"{field}: {names.get(value, value)}", rows_by_value[value], parts[0].kind.score
+                )
     return shares
 
 
@@ -304,7 +325,9 @@ def _thirds(rows: Sequence[ItemRow]) -> tuple[list[int], Mapping[int, str]]:
     """Return the number of the third of the lengths that each item is in, and what each is; all one where lengths
     hardly differ."""
     lengths = sorted(row.length for row in rows)
-    limits = [lengths[len(lengths) * part // THIRDS - 1] for part in (1, 2)] if len(lengths) >= THIRDS else []
+    limits = (
+        [lengths[len(lengths) * third // THIRDS - 1] for third in (1, 2)] if len(lengths) >= THIRDS else []
+    )
     if not limits or not lengths[0] < limits[0] < limits[1] < lengths[-1]:
         return [0] * len(rows), {}
     low, high = limits
@@ -312,9 +335,11 @@ def _thirds(rows: Sequence[ItemRow]) -> tuple[list[int], Mapping[int, str]]:
     return [(row.length > low) + (row.length > high) for row in rows], dict(enumerate(names))
 
 
-def _shares(label: str, found: Mapping[str, Sequence[ItemRow]], score: str) -> Iterator[PlainRow]:
+def _shares(
+    label: str, items_by_checkpoint: Mapping[str, Sequence[ItemRow]], score: str
+) -> Iterator[PlainRow]:
     """Yield a row per checkpoint with the mean score, the label on the first."""
-    for checkpoint, items in found.items():
+    for checkpoint, items in items_by_checkpoint.items():
         rows = [row for row in items if score in row.scores]
         if rows:
             mean = mean_estimate([row.scores[score] for row in rows], [row.cluster for row in rows])
@@ -326,25 +351,25 @@ def _shares(label: str, found: Mapping[str, Sequence[ItemRow]], score: str) -> I
 # Several runs side by side
 
 
-def comparison_content(runs: Sequence[PageRun], judged: Sequence[JudgedPair]) -> dict[str, Any]:
+def comparison_content(runs: Sequence[PageRun], pairs: Sequence[JudgedPair]) -> dict[str, Any]:
     """Return what the template shows: the runs, and each checkpoint of a later one against its own in the first."""
     names = {
-        at: one.name
-        for found in judged
-        for at, one in ((found.a, found.pair.baseline), (found.b, found.pair.new))
+        index: candidate.name
+        for judged in pairs
+        for index, candidate in ((judged.a, judged.pair.baseline), (judged.b, judged.pair.new))
     }
-    shown = [one for one in judged if one.a == opposite(one.b, names)]
+    shown = [judged for judged in pairs if judged.a == counterpart_of(judged.b, names)]
     manifests = {run.summary.run_id: run.summary.manifest for run in runs}
     return {
-        "runs": [(name, " ".join(command_words(one))) for name, one in manifests.items()],
-        "pairs": [comparison.pair_section(one.pair) for one in shown],
+        "runs": [(name, " ".join(command_words(manifest))) for name, manifest in manifests.items()],
+        "pairs": [comparison.pair_section(pair.pair) for pair in shown],
         "settings": _differing(list(manifests.values())),
     }
 
 
 def _differing(manifests: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Any]]]:
     """Return the settings that are not the same for all runs, with the value of each."""
-    settings = [one.get("settings", {}) for one in manifests]
-    names = dict.fromkeys(name for one in settings for name in one)
-    rows = [(name, [one.get(name) for one in settings]) for name in names]
+    settings = [settings_of_run.get("settings", {}) for settings_of_run in manifests]
+    names = dict.fromkeys(name for settings_of_run in settings for name in settings_of_run)
+    rows = [(name, [settings_of_run.get(name) for settings_of_run in settings]) for name in names]
     return [(name, values) for name, values in rows if any(value != values[0] for value in values)]
