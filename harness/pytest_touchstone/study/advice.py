@@ -267,9 +267,11 @@ def _decision_command(row: MoreItems, level: float) -> NextCommand:
             half = z_quantile(level) * comparison.stderr * math.sqrt(1 + row.items / row.needed)
             low, high = comparison.difference - half, comparison.difference + half
             expected = f"a difference within {_difference_text(replace(comparison, low=low, high=high), row.measure)}"
-    first, second = points
-    aim = f"decide {first.name} against {second.name} by {row.measure.label}"
-    return NextCommand(aim=aim, command=command, expected=expected)
+    return NextCommand(
+        aim=f"decide {points[0].name} against {points[1].name} by {row.measure.label}",
+        command=command,
+        expected=expected,
+    )
 
 
 def _scoring_command(measure: StudyMetric, points: Iterable[Point], options: str) -> str:
@@ -351,10 +353,9 @@ def _reasons(best: RecommendedCheckpoint) -> Iterable[tuple[str, str]]:
         "go on from",
         f"{best.point.name}: {measure.label} {measure.text(best.value)}, the {extreme} measured",
     )
-    path = _path_of(best.point)
     if _is_unsaved(best.point):
         yield "not saved", UNSAVED
-    elif path and Path(path).exists():
+    elif (path := _path_of(best.point)) and Path(path).exists():
         yield "path", path
     if best.rivals:
         names = join_names((point.name for point in best.rivals), 2)

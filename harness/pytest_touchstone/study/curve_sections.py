@@ -57,7 +57,6 @@ def curves_section(study: Study) -> Section | None:
     kinds = (RISE, DROP, TREND)
     reasons = dict.fromkeys(curve.why for curve in curves if curve.why)
     totals = [TOTALS] if any(curve.ties is not None and not curve.items for curve in curves) else []
-    line = _summary_line(curves, kinds, "changes of curves")
     return Section(
         key="curves",
         title="Curves",
@@ -68,7 +67,8 @@ def curves_section(study: Study) -> Section | None:
             *totals,
             *(f"Not tested: {reason}." for reason in reasons),
         ),
-        line=line + (" (only totals are known: taken as runs on different items)" if totals else ""),
+        line=_summary_line(curves, kinds, "changes of curves")
+        + (" (only totals are known: taken as runs on different items)" if totals else ""),
         data=[_curve_facts(curve) for curve in curves],
     )
 
@@ -172,8 +172,11 @@ def _curve_facts(curve: Curve) -> dict[str, Any]:
 
     def point_facts(index: int) -> dict[str, Any]:
         point = curve.points[index]
-        limits = fields_of(curve.values[index], "value", "low", "high")
-        return {"point": point.name, "at": curve.series.position(point), **limits}
+        return {
+            "point": point.name,
+            "at": curve.series.position(point),
+            **fields_of(curve.values[index], "value", "low", "high"),
+        }
 
     names = {"rise": RISE, "drop": DROP, "trend": TREND, "stability": STABILITY}
     return {
@@ -374,8 +377,10 @@ def forecast_section(study: Study, at: float | None = None) -> Section | None:
             f"Nothing can be forecast at {position}: it takes five checkpoints of a series, all before it."
         )
     if past:
-        title = "The last values, forecast from the first two thirds of the checkpoints"
-        parts += [_forecast_table(past, title), FORECAST_METHOD]
+        parts += [
+            _forecast_table(past, "The last values, forecast from the first two thirds of the checkpoints"),
+            FORECAST_METHOD,
+        ]
     return Section(
         key="forecast",
         title="The end from the beginning",

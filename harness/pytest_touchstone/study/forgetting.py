@@ -249,7 +249,6 @@ def forgetting_section(study: Study) -> Section:
         for forgetting, step in steps
         if (step.p or 0.0) <= ALPHA and step.forgotten > step.learned
     ]
-    line = summarize_findings(lost, len(steps), "steps that lost more items than they gained")
     outcomes = Table(
         header=("series", "benchmark", "items", *OUTCOMES),
         rows=tuple(
@@ -265,14 +264,20 @@ def forgetting_section(study: Study) -> Section:
         ),
         left=2,
     )
-    legend = Facts((*LEGEND, *_chance_facts(forgettings)))
     return Section(
         key="forgetting",
         title="Learned and forgotten",
-        parts=(outcomes, legend, *map(_steps_table, forgettings), *_example_blocks(forgettings))
+        parts=(
+            outcomes,
+            Facts((*LEGEND, *_chance_facts(forgettings))),
+            *map(_steps_table, forgettings),
+            *_example_blocks(forgettings),
+        )
         if forgettings
         else (NO_ITEMS,),
-        line=line if forgettings else "no evidence: the scores of items are not known",
+        line=summarize_findings(lost, len(steps), "steps that lost more items than they gained")
+        if forgettings
+        else "no evidence: the scores of items are not known",
         data=facts_of(forgettings),
     )
 

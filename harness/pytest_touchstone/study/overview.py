@@ -86,8 +86,11 @@ def _series_parts(study: Study) -> Iterator[Part]:
         texts = [f"{name}: {text}" for name, text in about.items() if name not in SERIES_COLUMNS]
         texts += [f"steps per epoch: {size.how}"] if size else []
         facts += [(series.name, "; ".join(texts))] if texts else []
-    header = ("series", *columns, "length", "checkpoints", "from - to", "steps\nper epoch")
-    yield Table(header=header, rows=tuple(rows), left=1 + len(columns))
+    yield Table(
+        header=("series", *columns, "length", "checkpoints", "from - to", "steps\nper epoch"),
+        rows=tuple(rows),
+        left=1 + len(columns),
+    )
     lacking = [
         f"{name} of {'all series' if len(names) == len(study.series) else join_names(names)}"
         for name, names in unknown.items()
@@ -166,11 +169,13 @@ def contradictions_section(study: Study) -> Section | None:
 
 def checkpoints_section(study: Study) -> Section:
     """Return the section with all values: a table per series, the best of each column marked."""
-    tables = [table for series in study.series for table in _value_tables(study, series)]
     return Section(
         key="checkpoints",
         title="Checkpoints and epochs",
-        parts=("Shares in per cent; the best of each column of a series is marked.", *tables),
+        parts=(
+            "Shares in per cent; the best of each column of a series is marked.",
+            *(table for series in study.series for table in _value_tables(study, series)),
+        ),
     )
 
 

@@ -420,9 +420,8 @@ def _noise_of_measure(study: Study, pool: JointMeans) -> MeasureNoise:
     indices = {series.name: pool.places(series.points) for series in study.series}
     used = [series for series in study.series if len(indices[series.name]) >= LEAST]
     lines = [indices[series.name] for series in used]
-    sign = pool.measure.sign
     ratio = signal_to_noise(
-        [[sign * pool.means[index] for index in line] for line in lines], level=study.level
+        [[pool.measure.sign * pool.means[index] for index in line] for line in lines], level=study.level
     )
     largest, p = _largest_difference(pool, [line[-LAST:] for line in lines], study.level), None
     if largest is not None and largest.p is not None:

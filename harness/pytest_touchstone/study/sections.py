@@ -84,8 +84,10 @@ def render_study(sections: Sequence[Section], *, width: int, color: bool, brief:
     width = max(width, NARROWEST)
     if not brief:
         return render_text(sections, width=width, color=color)
-    names = ", ".join(section.key for section in sections)
-    more = f"More: -v shows all, -o DIR writes it as files, --section NAME[,NAME] shows one of {names}."
+    more = (
+        "More: -v shows all, -o DIR writes it as files, --section NAME[,NAME] shows one of "
+        f"{', '.join(section.key for section in sections)}."
+    )
     return render_text(
         [*brief_sections(sections), Section(parts=(more,))], width=width, color=color, dense=True
     )

@@ -221,8 +221,9 @@ class EpochComparison:
     @property
     def test(self) -> tuple[float | None, float | None]:
         """The difference, oriented so that more is better, and its uncorrected p."""
-        contrast = self.contrast
-        return (None, None) if contrast is None else (self.measure.sign * contrast.value, contrast.p)
+        if self.contrast is None:
+            return None, None
+        return self.measure.sign * self.contrast.value, self.contrast.p
 
     @property
     def series(self) -> tuple[Series, Series]:

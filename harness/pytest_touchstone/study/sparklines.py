@@ -17,7 +17,7 @@ from typing import Final
 from pytest_touchstone.core.text import ordinal_place
 from pytest_touchstone.document import Section, Verbatim
 from pytest_touchstone.document.formatting import NOTHING, cell_width, cut_name
-from pytest_touchstone.study.curves import Curve, curves_of
+from pytest_touchstone.study.curves import curves_of
 from pytest_touchstone.study.points import Axis, Series, Study, StudyMetric
 
 BARS: Final = "▁▂▃▄▅▆▇█"
@@ -192,14 +192,17 @@ def _pad_name(text: str, width: int) -> str:
 
 def sparklines_section(study: Study) -> Section | None:
     """Return the section with sparklines and a legend; None if no series has two values."""
-    signs = {(curve.series.name, curve.measure.key): _sign(curve) for curve in study.compute_once(curves_of)}
+    signs = {
+        (curve.series.name, curve.measure.key): UNTESTED if curve.ties is None else NOISE * bool(curve.ties)
+        for curve in study.compute_once(curves_of)
+    }
     blocks = [Verbatim(tuple(block)) for block in sparklines(study, signs)]
     if not blocks:
         return None
     about = [f"[ ] the best of a series; {BARS[0]} the lowest, {BARS[-1]} the highest value of the measure"]
     about += [f"{sign}   {SIGNS[sign]}" for sign in SIGNS if sign in signs.values()]
-    lacking = f"{MISSING}   a checkpoint without a value, or with one that is NOT VALID"
-    about += [lacking] if any(MISSING in line for block in blocks for line in block.lines) else []
+    if any(MISSING in line for block in blocks for line in block.lines):
+        about.append(f"{MISSING}   a checkpoint without a value, or with one that is NOT VALID")
     shown = min(sum(measure.primary for measure in study.measures), max(1, LINES // len(study.series)))
     return Section(
         key="sparklines",
@@ -207,12 +210,6 @@ def sparklines_section(study: Study) -> Section | None:
         parts=(*blocks[:shown], "\n".join(about), *blocks[shown:]),
         brief=min(shown, len(blocks)) + 1,
     )
-
-
-def _sign(curve: Curve) -> str:
-    if curve.ties is None:
-        return UNTESTED
-    return NOISE if curve.ties else ""
 
 
 def fit_encoding(text: str, encoding: str | None) -> str:
