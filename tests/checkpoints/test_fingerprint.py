@@ -133,10 +133,10 @@ def test_a_change_within_the_same_tick_of_the_clock_is_noticed(
 ) -> None:
     """On a file system that counts in seconds a file can change without a trace right after it was read."""
     module: Any = importlib.import_module("pytest_touchstone.checkpoints.fingerprint")
-    plain = module.stamps
+    plain = module.stat_files
     monkeypatch.setattr(
         module,
-        "stamps",
+        "stat_files",
         lambda files: [[*stamp[:4], *(at // 10**9 * 10**9 for at in stamp[4:])] for stamp in plain(files)],
     )
     store = FingerprintCache(tmp_path / "known")

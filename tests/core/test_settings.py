@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from options_page import TITLES, options_page
 
+from pytest_touchstone import plugin
 from pytest_touchstone.core.errors import OptionError
 from pytest_touchstone.core.settings import (
     FILE,
@@ -198,8 +199,10 @@ def one_row_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
         patch.setattr("pytest_touchstone.core.settings.FILE", path)
         patch.setattr("pytest_touchstone.plugin.TABLE", path)
         settings_table.cache_clear()
+        plugin._options.cache_clear()
         yield
     settings_table.cache_clear()
+    plugin._options.cache_clear()
 
 
 @pytest.mark.usefixtures("one_row_more")
