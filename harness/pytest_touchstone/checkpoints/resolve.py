@@ -106,7 +106,7 @@ _QUANTISED: Final = re.compile(r"[._-](I?Q\d\w*|B?F16|F32)\.gguf$", re.IGNORECAS
 
 
 class FailedToLoad(NamedTuple):
-    """Something that should be a checkpoint and failed to load, with a line that says why."""
+    """A checkpoint that failed to load, with a one-line reason."""
 
     name: str
     source: str
@@ -116,7 +116,7 @@ class FailedToLoad(NamedTuple):
 
 @dataclass(slots=True)
 class FoundCheckpoints:
-    """The checkpoints that are meant, in order; those that failed to load; and lines about what was left out."""
+    """The checkpoints of a source in order, failed ones, and notes about skipped paths."""
 
     infos: list[CheckpointInfo] = field(default_factory=list)
     failed: list[FailedToLoad] = field(default_factory=list)
@@ -132,7 +132,9 @@ def resolve(
     lasting: CheckpointResources | None = None,
     served: bool = False,
 ) -> list[CheckpointInfo]:
-    """The checkpoints that ``source`` names, at least one; nothing is loaded, and torch is not imported.
+    """Return the checkpoints that a source names, at least one.
+
+    Weights are not loaded, and torch is not imported.
 
     ``seq_len``, ``base_model`` and ``trust_remote_code`` are the values of the options ``--eval-seq-len`` and so on.
     ``lasting`` holds what is started for them; without it nothing is. ``served``: a server is to load the weights.
@@ -161,7 +163,7 @@ def find(
     lasting: CheckpointResources | None = None,
     served: bool = False,
 ) -> FoundCheckpoints:
-    """The same, but of several checkpoints those that fail to load are listed apart from the others.
+    """Return the checkpoints that a source names, and those of several that fail to load.
 
     ``options`` are settings by the names that they have in ``TARGET?NAME=VALUE``; a target takes those that it
     declares and ``source`` does not name itself.
@@ -202,10 +204,11 @@ def find(
 def named_by_file(
     name: str, *, seq_len: int | None = None, trust_remote_code: bool = False
 ) -> list[CheckpointInfo]:
-    """The checkpoint that a file of a checkpoint names: a path, a builtin one or a Hub id.
+    """Return the checkpoint that a checkpoint's own file names: a path, builtin or Hub id.
 
-    Whoever wrote the file is not the person who runs this: no server is asked or started, no pattern is expanded, and
-    of the Hub only what is here already is taken.
+    The author of the file is not the person who runs the evaluation. So no server is asked or started, no pattern is
+    expanded, and only snapshots of the Hub that are already in the local cache are used.
+
     Raises ``CheckpointError`` as ``resolve`` does.
     """
     path = _path(name)
@@ -217,8 +220,10 @@ def named_by_file(
 
 
 def _single(asked: CheckpointRequest, *, fetch: bool = True) -> CheckpointInfo:
-    """The checkpoint at a path, the builtin one or that of the Hub, which is asked only with ``fetch``. Raises
-    ``CheckpointError`` where there is none."""
+    """Inspect a single checkpoint: a path, a builtin one, or a snapshot of the Hub.
+
+    The Hub is asked only with ``fetch``. Raises ``CheckpointError`` where there is no such checkpoint.
+    """
     source = asked.source
     if source.startswith("builtin:"):
         name = source.removeprefix("builtin:")
@@ -248,7 +253,7 @@ MOST_NAMES: Final = 10_000
 
 
 def _nearest(path: Path) -> str:
-    """Return the path that is there and most like one that is not, as a question."""
+    """Suggest the existing path that is most like a missing one, as a question."""
     folder = next((parent for parent in path.parents if parent.is_dir()), Path())
     wrong, *rest = path.relative_to(folder).parts or ("",)
     with suppress(OSError), os.scandir(folder) as entries:
@@ -262,20 +267,22 @@ def _nearest(path: Path) -> str:
 
 
 def _owners() -> list[SchemeHandler]:
-    """Return the formats and engines that describe targets of their own."""
+    """Return the formats and engines with schemes of their own."""
     ours = (pkgutil.resolve_name(name)() for name in OWN_ENGINES)
     kinds = (*formats(), *ours, *plugins(ENGINES, CheckpointError))
     return [kind for kind in kinds if isinstance(kind, SchemeHandler)]
 
 
 def _owner(source: str) -> SchemeHandler | None:
-    """Return the format or engine whose target a source is, None where it is no target."""
+    """Return the format or engine that handles the scheme of a source, else None."""
     return next((owner for owner in _owners() if source.startswith(tuple(owner.targets))), None)
 
 
 def _with_lower_scheme(source: str) -> str:
-    """Return a target with its scheme in lower case, for schemes have no case (RFC 3986, section 3.1); else the
-    source."""
+    """Lower the case of a target's scheme; return any other source unchanged.
+
+    Schemes have no case (RFC 3986, section 3.1).
+    """
     scheme = _TARGET.match(source)
     if scheme is None or _exists(_path(source)):
         return source
@@ -284,7 +291,10 @@ def _with_lower_scheme(source: str) -> str:
 
 
 def _several(matches: Sequence[Path], others: Sequence[Path], asked: CheckpointRequest) -> FoundCheckpoints:
-    """Each of the paths by itself, however often it is there; a single one that fails to load is an error."""
+    """Inspect each path once, in the order of their series.
+
+    Paths that fail to load are listed apart; a single one that fails raises ``CheckpointError``.
+    """
     checkpoints = FoundCheckpoints(
         left_out=[f"checkpoint {path}: no checkpoint, and holds none" for path in others]
     )
@@ -301,7 +311,9 @@ def _several(matches: Sequence[Path], others: Sequence[Path], asked: CheckpointR
 
 
 def expand(pattern: str) -> tuple[list[Path], list[Path]]:
-    """The checkpoints that a glob matches, folders of some resolved, and what else it matches.
+    """Expand a glob to checkpoints, and to other paths that it matches.
+
+    A folder of checkpoints stands for those below it.
 
     Raises ``CheckpointError`` where it matches no checkpoint.
     """
@@ -330,15 +342,20 @@ def expand(pattern: str) -> tuple[list[Path], list[Path]]:
 
 
 def is_checkpoint(path: Path) -> bool:
-    """Return whether a format knows the folder or file, whole or not; a trainer's other files are none, nor is a part
-    of a checkpoint."""
+    """Return whether a format detects a checkpoint at a path, complete or not.
+
+    Files that a trainer leaves beside weights are not checkpoints, nor is the inner folder of one.
+    """
     if (path.is_file() and SIDE.match(path.name)) or is_inner(path):
         return False
     return any(checkpoint_format.detect(path) for checkpoint_format in formats())
 
 
 def checkpoints_below(folder: Path, deeper: int = _DEEPEST) -> list[Path]:
-    """The checkpoints below a folder that is none itself; empty where there are none."""
+    """List the checkpoints below a folder that is not a checkpoint itself.
+
+    At most ``deeper`` levels of folders are searched.
+    """
     checkpoints: list[Path] = []
     is_whole = is_checkpoint(folder)
     for path in sorted(folder.iterdir(), key=lambda child: natural(child.name)):
@@ -356,7 +373,10 @@ def checkpoints_below(folder: Path, deeper: int = _DEEPEST) -> list[Path]:
 
 
 def _is_named(folder: Path) -> bool:
-    """Return whether a folder is named as trainers name a checkpoint's, so that an empty one is noticed."""
+    """Return whether a folder's name is a trainer's name for a checkpoint.
+
+    An empty folder of such a name is then reported, not skipped.
+    """
     return step_in(folder.name) is not None
 
 
@@ -365,7 +385,7 @@ def _absolute(path: Path) -> str:
 
 
 def default_checkpoints(*, seq_len: int | None = None) -> list[CheckpointInfo]:
-    """The builtin checkpoints that are there, for a run without ``--checkpoint``; may be empty."""
+    """Return the installed builtin checkpoints, for a run without ``--checkpoint``; may be empty."""
     checkpoints = []
     for name in (KO_MLM, SMOLLM2):
         try:
@@ -405,16 +425,18 @@ def _local(path: Path, asked: CheckpointRequest) -> CheckpointInfo:
 
 
 def is_hub_id(text: str) -> bool:
-    """Return whether a text is ``ORG/NAME``, and its first part no local folder, as it is in a mistyped path.
+    """Return whether a text is ``ORG/NAME`` and not the beginning of a local path.
 
-    So no typing error reaches the network.
+    ``ORG`` must not be a local folder, so that a mistyped path never reaches the network.
     """
     return bool(_ID.fullmatch(text)) and not Path(text.split("/", maxsplit=1)[0]).exists()
 
 
 def _download(name: str, code: bool, fetch: bool) -> Path:
-    """The local folder with the snapshot of ``org/name``; only files not yet there are fetched, Python files only
-    with ``code``, and nothing without ``fetch``. Every failure is a one-line ``CheckpointError``."""
+    """Return the local folder of a Hub snapshot, fetching missing files with ``fetch``.
+
+    Python files are fetched only with ``code``. Every failure is a one-line ``CheckpointError``.
+    """
     from huggingface_hub import snapshot_download
 
     try:
@@ -438,16 +460,16 @@ def _download(name: str, code: bool, fetch: bool) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class StepFilter:
-    """The steps that ``text`` means: of each range the first, the last, both included, and every how many-th.
+    """The steps of ``--eval-steps``, as ranges with both ends included.
 
-    The last is infinite where the range is not limited.
+    Each range is its first step, its last step (infinite for an open range), and its stride or None.
     """
 
     text: str
     ranges: tuple[tuple[int, float, int | None], ...]
 
     def has(self, step: float) -> bool:
-        """Return whether the step (or epoch) is one of them."""
+        """Return whether a step (or epoch) is selected."""
         return any(
             first <= step <= last and (every is None or (step - first) % every == 0)
             for first, last, every in self.ranges
@@ -455,7 +477,7 @@ class StepFilter:
 
 
 def parse_steps(text: str) -> StepFilter:
-    """Return the steps that a text means; raise ``ValueError`` with what was expected."""
+    """Parse the value of ``--eval-steps``; raise ``ValueError`` with the expected form."""
     ranges = []
     for range_text in map(str.strip, text.split(",")):
         match = re.fullmatch(r"(\d*)(?:(:)(\d*)(?::(\d+))?)?", range_text)
@@ -476,7 +498,10 @@ def parse_steps(text: str) -> StepFilter:
 
 
 def ordered(infos: Iterable[CheckpointInfo]) -> Iterator[tuple[str, CheckpointInfo]]:
-    """The checkpoints by series and step, each with its series' folder; a served model has none."""
+    """Sort checkpoints by series and step, each with the folder of its series.
+
+    A served model has no series.
+    """
     checkpoints = list(infos)
     parents = {_absolute(info.path.parent) for info in checkpoints if not info.served}
     members = []
@@ -488,7 +513,10 @@ def ordered(infos: Iterable[CheckpointInfo]) -> Iterator[tuple[str, CheckpointIn
 
 
 def step(info: CheckpointInfo) -> float | None:
-    """The progress of a checkpoint: the trainer's step, else the number at the end of its name, else its epoch."""
+    """Return the progress of a checkpoint in its training, None where it is unknown.
+
+    It is the trainer's step, else the number at the end of the checkpoint's name, else the epoch.
+    """
     if info.training.global_step is not None:
         return info.training.global_step
     if info.served:
@@ -498,14 +526,17 @@ def step(info: CheckpointInfo) -> float | None:
 
 
 def number_of(path: Path) -> int | None:
-    """The number at the end of a name; None without one. How the numbers of a GGUF file are stored is none."""
+    """Return the number at the end of a name, None without one.
+
+    The quantization type in the name of a GGUF file (``Q4_1``) is not such a number.
+    """
     number = step_of(Path(_QUANTISED.sub("", path.name)))
     is_snapshot = re.fullmatch(r"[0-9a-f]{40}", path.name)  # of the Hub, named by its hash
     return None if number < 0 or is_snapshot else number
 
 
 def natural(text: str) -> list[tuple[int, int, str]]:
-    """A key that sorts names by the values of the numbers in them."""
+    """Return a sort key that orders names by the values of the numbers in them."""
     return [(1, int(token), "") if token.isdecimal() else (0, 0, token) for token in re.split(r"(\d+)", text)]
 
 
@@ -540,9 +571,9 @@ def find_checkpoints(
     options: Mapping[str, str] = MappingProxyType({}),
     lasting: CheckpointResources | None = None,
 ) -> FoundCheckpoints:
-    """The checkpoints that ``sources`` name, with unique names, or the builtin ones that are there.
+    """Return the checkpoints of a run under unique names, by default the builtin ones.
 
-    The other arguments are those of ``resolve.find``, and the filter of ``--eval-steps``.
+    ``steps`` is the filter of ``--eval-steps``; the other arguments are those of ``find``.
 
     Raises ``CheckpointError`` (one line) where a single one, or all of them, failed to load, or ``steps`` leaves
     none.
@@ -585,7 +616,10 @@ def find_checkpoints(
 
 
 def no_checkpoint_message(messages: Sequence[str]) -> str:
-    """The line for a run without a checkpoint that can be used, with the reason of each, cut where they are many."""
+    """Return the error line of a run in which no checkpoint can be used.
+
+    It has each checkpoint's reason, shortened where there are many.
+    """
     if len(messages) == 1:
         return messages[0]
     most = max(60, 1000 // len(messages))  # a message has 1,200 characters at most
@@ -595,7 +629,10 @@ def no_checkpoint_message(messages: Sequence[str]) -> str:
 
 
 def _select(checkpoints: FoundCheckpoints, steps: StepFilter) -> None:
-    """Keep the steps that are wanted; a checkpoint without a step is left out with a line."""
+    """Keep the checkpoints of the selected steps.
+
+    A checkpoint without a step is skipped with a note.
+    """
     there = [info.step for info in checkpoints.infos]
     without = [info.name for info in checkpoints.infos if info.step is None]
     checkpoints.infos = [info for info in checkpoints.infos if info.step is not None and steps.has(info.step)]

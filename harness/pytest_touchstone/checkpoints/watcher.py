@@ -38,7 +38,10 @@ rights is none, nor is a folder's new name."""
 
 @dataclass(frozen=True, slots=True)
 class CompletedCheckpoint:
-    """A whole checkpoint, by the name that its results have. ``content`` has the files on which its answers depend."""
+    """A complete checkpoint under the name of its results.
+
+    ``content`` has the states of the files that its answers depend on.
+    """
 
     name: str
     path: Path
@@ -52,19 +55,19 @@ class CompletedCheckpoint:
 
     @property
     def newness(self) -> tuple[float, int]:
-        """A key that orders checkpoints by step, else by the time at which they were written."""
+        """A key that orders checkpoints by step, else by the time of writing."""
         written = max((changed for *_, changed in self.content), default=0)
         return (-1.0 if self.step is None else self.step, written)
 
     def changed(self) -> bool:
-        """Return whether one of these files is another by now; one that is gone is not."""
+        """Return whether one of the files has changed; a removed file does not count."""
         states = ((_state(self.path / recorded[0], recorded[0]), recorded) for recorded in self.content)
         return any(state not in (None, recorded) for state, recorded in states)
 
 
 @dataclass(slots=True)
 class _Seen:
-    """The files of a path, since when they are as they are, and what was found in them."""
+    """The files of a path since their last change, and their inspection."""
 
     files: tuple[FileState, ...]
     since: float
@@ -74,10 +77,10 @@ class _Seen:
 
 @dataclass(slots=True)
 class CheckpointWatcher:
-    """The checkpoints that a pattern stands for, looked at again and again.
+    """A poll of a pattern for complete checkpoints.
 
-    ``inspect`` describes one from its headers, and raises ``CheckpointError`` where it is not whole; ``settle`` is in
-    seconds. ``last_change`` is the time at which something was seen to be new, written to, or gone.
+    ``inspect`` describes a checkpoint from its headers, and raises ``CheckpointError`` where it is incomplete.
+    ``settle`` is in seconds. ``last_change`` is the time at which a path was last seen to be new, written to, or gone.
     """
 
     pattern: str
@@ -87,7 +90,7 @@ class CheckpointWatcher:
     _seen: dict[Path, _Seen] = field(default_factory=dict)
 
     def look(self, now: float) -> list[CompletedCheckpoint]:
-        """Return the whole checkpoints that are there, the newest first."""
+        """Return the complete checkpoints, the newest first."""
         files_by_path: dict[Path, tuple[FileState, ...]] = {}
         with suppress(
             CheckpointError, OSError
@@ -110,15 +113,15 @@ class CheckpointWatcher:
         return sorted(whole, key=lambda checkpoint: checkpoint.newness, reverse=True)
 
     def refused(self) -> dict[Path, str]:
-        """Return what is there and no longer written to, but not whole, each with the reason."""
+        """Return the paths that are no longer written to but incomplete, each with the reason."""
         return {path: seen.refusal for path, seen in self._seen.items() if seen.refusal}
 
     def at_rest(self) -> bool:
-        """Return whether nothing is left that may be whole without a further change."""
+        """Return whether every path has been inspected since its last change."""
         return all(seen.arrival or seen.refusal for seen in self._seen.values())
 
     def there(self) -> int:
-        """Return the number of paths, whole or not."""
+        """Return the number of paths, complete or not."""
         return len(self._seen)
 
     def _inspect(self, path: Path, seen: _Seen) -> None:

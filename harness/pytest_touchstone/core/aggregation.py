@@ -48,7 +48,7 @@ Function: TypeAlias = Callable[[Sequence[Any], Sequence[str | None] | None], Any
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """The way in which a metric is made of the score ``of``.
+    """The function that makes a metric of the score ``of``.
 
     ``by`` is the name that messages use. ``function`` is None for the aggregations of this package. ``rises`` says
     whether the metric rises with the score: a perplexity falls as the log-probability rises. ``unit`` stands beside
@@ -85,7 +85,10 @@ class Aggregation:
 
     @property
     def is_corpus_level(self) -> bool:
-        """Whether no score's mean tells the metric, such as macro F1, so that it is compared by its own value."""
+        """Whether the metric is no mean of a score, such as macro F1.
+
+        Paired tests then compare its own value.
+        """
         return not (self.is_mean or self.is_perplexity)
 
     @property
@@ -98,11 +101,14 @@ class Aggregation:
         return self.higher_is_better if self.is_corpus_level else self.higher_score_is_better
 
     def compared(self, metric: str) -> str:
-        """The metric's name beside values by which it is compared: that of a perplexity names what stands for it."""
+        """Return the metric's name beside compared values; that of a perplexity names its substitute."""
         return f"{metric} (by log-probability)" if self.is_perplexity else metric
 
     def plain(self) -> dict[str, Any]:
-        """The aggregation as plain data, without usual values; raises ``BenchmarkError`` for a nameless function."""
+        """Return the aggregation as plain data, without default values.
+
+        Raises ``BenchmarkError`` for a function without a name to find it by.
+        """
         plain: dict[str, Any] = {"by": self.by, "of": self.of}
         options = {
             "higher_is_better": (self.higher_is_better, True),
@@ -126,9 +132,9 @@ class Aggregation:
         return {**plain, "at": [module, str(Path(file).resolve()), name]}
 
     def resolve(self) -> Function | None:
-        """Return the function, found by its place where it was not given; None for this package's own.
+        """Return the function, imported if needed; None for an aggregation of this package.
 
-        Raises ``BenchmarkError`` where it is not there any more.
+        Raises ``BenchmarkError`` where the function no longer exists.
         """
         if self.function is not None or self.at is None:
             return self.function
@@ -141,24 +147,30 @@ class Aggregation:
 
 
 def facts_beside(aggregate: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-    """The names of the facts beside the scores that a declaration's metrics take."""
+    """Return the names of the facts that a declaration's metrics take beside scores."""
     return tuple(dict.fromkeys(name for how in aggregate.values() for name in how.get("beside", ())))
 
 
 def is_soft(metric: str) -> bool:
-    """Whether a metric is a soft score, or its mean over groups: files have them, short reports do not."""
+    """Return whether a metric is a soft score, or its mean over groups.
+
+    Files have soft scores; short reports do not.
+    """
     return metric.removesuffix(MACRO) in SOFT_METRICS
 
 
 def is_of_samples(metric: str) -> bool:
-    """Whether a metric is one of several samples of each item (``metrics.samples``)."""
+    """Return whether a metric is over several samples of each item (``metrics.samples``)."""
     return re.fullmatch(r"(avg|maj|pass)@\d+", metric.removesuffix(MACRO)) is not None
 
 
 def mean(
     of: str, *, higher_is_better: bool = True, unit: str = "", margin: float | None = None
 ) -> Aggregation:
-    """The arithmetic mean of the score ``of`` over the items; every score that is not named gets this one."""
+    """Aggregate the score ``of`` by its arithmetic mean over the items.
+
+    Every score without an aggregation gets this one.
+    """
     return Aggregation("mean", of, higher_is_better=higher_is_better, unit=unit, margin=margin)
 
 
@@ -171,12 +183,15 @@ STANDARD: Final[Mapping[str, Aggregation]] = {
 
 
 def perplexity(of: str) -> Aggregation:
-    """exp(-mean) of the score ``of``, a log-probability in nats per item (not per token); lower is better."""
+    """Aggregate the score ``of``, a log-probability in nats per item, by exp(-mean).
+
+    It is per item, not per token; lower is better.
+    """
     return Aggregation("perplexity", of, higher_is_better=False, rises=False)
 
 
 def aggregation_of(aggregate: Mapping[str, Mapping[str, Any]], metric: str) -> Aggregation:
-    """Return how a metric is made by a declaration's plain data.
+    """Return the aggregation of a metric from a declaration's plain data.
 
     A mean over groups has the direction and the unit of the metric, a score that of the metrics that are made of it.
 
@@ -213,7 +228,7 @@ def aggregation_of(aggregate: Mapping[str, Mapping[str, Any]], metric: str) -> A
 
 
 def _module(name: str, path: Path) -> ModuleType:
-    """Return the module of this file: the one that is loaded, the one that is installed, or the file run anew."""
+    """Return the module of a file: loaded, installed, or executed anew."""
     imported = None
     with suppress(ImportError):
         imported = importlib.import_module(name)

@@ -160,7 +160,9 @@ class Shots:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What was published of a benchmark, for people to read and so that results over fewer rows say so.
+    """The published size, paper and source of a benchmark.
+
+    Results over fewer rows say so.
 
     ``rows`` is the number of rows of the published set (one number, or one per group), ``paper`` and ``source`` where
     it is described. ``own_rows`` describes the shipped rows where none of them was published.
@@ -189,8 +191,9 @@ class FinalAnswer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """The published solution of a row, by whose likelihood a benchmark of generated texts is asked without any text
-    (``metrics.solutions``).
+    """The published solution of a row.
+
+    Its likelihood scores a generative benchmark without generating (``metrics.solutions``).
 
     ``text`` is the solution, ``between`` what stands between the prompt and it. ``final`` finds its end in a row as it
     is in the file; None for a row that has none to set wrong ones against.
@@ -287,7 +290,10 @@ class Benchmark:
         return self.primary if made is None else made.of
 
     def letter_score(self, scores: Mapping[str, float]) -> float | None:
-        """The score that an item's letter shows, 1 for right; None where a lower score is better."""
+        """Return the score that an item's letter shows, 1 for right.
+
+        It is None where a lower score is better.
+        """
         made = self.aggregate.get(self.primary)
         better = made is None or made.higher_score_is_better
         return scores.get(self.primary_score) if better else None
@@ -311,7 +317,10 @@ EXAMPLES: Final = {"name": '"NAME"', "version": "version=1", "asks": "asks=Logli
 
 
 def _complete(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
-    """Make the lack of an argument a ``BenchmarkError`` that shows what to write, not a ``TypeError``."""
+    """Raise ``BenchmarkError``, not ``TypeError``, for missing or unknown arguments.
+
+    The message shows what to write.
+    """
     signature = inspect.signature(function)
 
     @functools.wraps(function)
@@ -403,7 +412,10 @@ def benchmark(
 
 
 def declare(function: Callable[..., Any], spec: Benchmark) -> Callable[..., Any]:
-    """Return a plain function that hides a generator function from pytest, and is known as the benchmark ``spec``."""
+    """Hide a generator function in a plain function that carries the declaration ``spec``.
+
+    Pytest refuses generator tests.
+    """
 
     @functools.wraps(function)
     def run_without_plugin(*_: object, **__: object) -> None:
@@ -418,7 +430,7 @@ def declare(function: Callable[..., Any], spec: Benchmark) -> Callable[..., Any]
 
 
 def _check(name: str, kinds: Iterable[object], primary: str, more: Mapping[str, Any]) -> None:
-    """Raise ``BenchmarkError`` for what no benchmark can declare."""
+    """Raise ``BenchmarkError`` for an invalid field of a declaration."""
     where = f"benchmark {name!r}"
     for kind in kinds:
         if kind not in REQUEST_KINDS:
@@ -450,7 +462,10 @@ def _check(name: str, kinds: Iterable[object], primary: str, more: Mapping[str, 
 
 
 def _questions(name: str, kinds: Iterable[object], judge: object) -> tuple[Judge, ...]:
-    """Return the questions to the judge; what they are is a condition of the result, so they are declared."""
+    """Check the questions to the judge, and return them as a tuple.
+
+    They are conditions of the result, so they are declared.
+    """
     questions = judge if isinstance(judge, tuple) else (judge,)
     if not all(isinstance(question, Judge) and not question.texts for question in questions):
         raise BenchmarkError(
@@ -476,13 +491,13 @@ def _dataset(name: str, data: object) -> Dataset:
 
 
 def declared(function: object) -> Benchmark | None:
-    """The declaration of a decorated function, or None for any other object."""
+    """Return the declaration of a decorated function, None for any other object."""
     spec = getattr(function, ATTRIBUTE, None)
     return spec if isinstance(spec, Benchmark) else None
 
 
 def generator_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function below the decorator."""
+    """Return the function below the decorator."""
     while (inner := getattr(function, "__wrapped__", None)) is not None:  # inspect.unwrap, ten times as fast
         function = inner
     return function

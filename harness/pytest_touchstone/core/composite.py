@@ -60,7 +60,7 @@ class Composite:
         )
 
     def plain(self) -> dict[str, Any]:
-        """The composite as plain data."""
+        """Return the composite as plain data."""
         return {"name": self.name, "parts": [list(component) for component in self.parts]}
 
 
@@ -72,7 +72,9 @@ ATTRIBUTE: Final = "__touchstone_composites__"
 
 
 def composite(name: str, parts: Mapping[str, float]) -> Composite:
-    """Declare, at the top of a benchmark file or a conftest, a weighted mean of metrics; larger values must be better.
+    """Declare a weighted mean of metrics in a benchmark file or a conftest.
+
+    Larger values must be better.
 
         composite("score", {"real_coref:real@1": 0.7, "ko_lambada:lambada@1": 0.3})
 
@@ -85,7 +87,7 @@ def composite(name: str, parts: Mapping[str, float]) -> Composite:
 
 
 def parse_composite(name: str, parts: object, where: str) -> Composite:
-    """Return the composite whose parts are ``{"benchmark:metric": weight}``; raises ``BenchmarkError``."""
+    """Parse ``{"benchmark:metric": weight}``; raise ``BenchmarkError``."""
     where_named = f"{where} {name!r}"
     if not isinstance(parts, Mapping) or not parts:
         raise BenchmarkError(f'{where_named}: {parts!r} are no parts; give {{"benchmark:metric": weight}}')
@@ -132,14 +134,14 @@ def one_of_each(composites: Iterable[Composite]) -> list[Composite]:
 
 
 def missing_parts(composite: Composite, values: Mapping[tuple[str, str], object]) -> list[str]:
-    """The parts, as ``benchmark:metric``, that ``found`` lacks or holds None for."""
+    """List the parts, as ``benchmark:metric``, without a value."""
     return [
         f"{p.benchmark}:{p.metric}" for p in composite.parts if values.get((p.benchmark, p.metric)) is None
     ]
 
 
 def composite_value(composite: Composite, values: Mapping[tuple[str, str], float | None]) -> float | None:
-    """The weighted sum, in the unit of the values; None when a part is missing."""
+    """Return the weighted sum in the unit of the values; None where a part is missing."""
     if missing_parts(composite, values):
         return None
     terms = [

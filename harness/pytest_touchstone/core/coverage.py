@@ -40,9 +40,9 @@ PICKS: Final = ("first", "sample")
 
 
 def asked(shots: int, template: str | None, pick: str | None = None) -> str:
-    """The mark of shots and template: ``5-shot``, ``5-shot, chat`` through a chat template, empty for neither.
+    """Return the mark of few-shot count and chat template: ``5-shot``, ``5-shot, chat``.
 
-    Examples that were picked in another harness's way say so: ``5-shot as lm-eval``.
+    It is empty without both. Examples that were picked as another harness does say so: ``5-shot as lm-eval``.
     """
     chat = {"chat": "chat", "mixed": "partly chat"}.get(template or "")
     few_shot = f"{shots}-shot" + (f" as {pick}" if pick not in (None, *PICKS) else "")
@@ -50,14 +50,14 @@ def asked(shots: int, template: str | None, pick: str | None = None) -> str:
 
 
 def part_of(n: int, of: int) -> str:
-    """``12 of 56 items`` where ``n`` are fewer, else empty; also where the whole number is not known."""
+    """Return ``12 of 56 items`` where ``n`` are fewer, else an empty text."""
     return f"{n:,} of {of:,} items" if n < of else ""
 
 
 def mark(n: int, extent: BenchmarkSize, *, origin: str, own_rows: str = "") -> str:
-    """The whole mark of a value over ``n`` items, empty where nothing needs saying.
+    """Return the whole mark of a value over ``n`` items; empty where nothing needs saying.
 
-    ``origin`` says where the rows came from; ``own`` what the shipped ones are, where none of them was published.
+    ``origin`` is the source of the rows. ``own_rows`` describes the shipped rows where none of them was published.
     """
     scored = part_of(n, extent.of)
     sample = _sample(extent, origin, own_rows, behind=bool(scored))
@@ -65,7 +65,7 @@ def mark(n: int, extent: BenchmarkSize, *, origin: str, own_rows: str = "") -> s
 
 
 def _sample(extent: BenchmarkSize, origin: str, own_rows: str, *, behind: bool) -> str:
-    """The mark of the rows; in fewer words ``behind`` (after) the number of items, which says how many they are."""
+    """Return the mark of the rows; a shorter one where it stands behind the number of items."""
     if origin == SHIPPED and own_rows:
         return f"sample: {own_rows}" if behind else f"sample: {extent.rows:,} {own_rows}"
     if extent.published is None or extent.rows == extent.published:
@@ -80,14 +80,16 @@ def _sample(extent: BenchmarkSize, origin: str, own_rows: str, *, behind: bool) 
 
 
 def sizes_in(text: str) -> int:
-    """The largest number of items or rows that a mark names, 0 where it names none."""
+    """Return the largest number of items or rows in a mark, 0 without one."""
     numbers = re.findall(r"[0-9][0-9,]{0,15}", text)
     return max((int(number.replace(",", "")) for number in numbers), default=0)
 
 
 def composite_mark(parts: Iterable[tuple[str, int, int, str]]) -> str:
-    """The mark of a sum over several benchmarks: for each its name, its scored items, its number of items, and its
-    mark without that number."""
+    """Return the mark of a sum over several benchmarks.
+
+    ``parts`` has for each its name, its scored items, its number of items, and the rest of its mark.
+    """
     components = list(parts)
     scored = part_of(sum(n for _, n, _, _ in components), sum(max(n, of) for _, n, of, _ in components))
     return ", ".join(

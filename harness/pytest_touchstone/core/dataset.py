@@ -112,7 +112,7 @@ class DatasetRows:
 
 
 def load_dataset(spec: Benchmark, data: str | None) -> DatasetRows:
-    """The rows of a benchmark, every one checked against its row type.
+    """Load the rows of a benchmark, each checked against the row type.
 
     Raises ``MissingDataError`` where it has none there, and ``DataError`` naming file and row number for a malformed
     row.
@@ -130,8 +130,9 @@ def load_dataset(spec: Benchmark, data: str | None) -> DatasetRows:
 
 
 def load_shots(spec: Benchmark, data: str | None) -> DatasetRows | None:
-    """The rows that few-shot examples are drawn from. None stands for the evaluation rows, where the benchmark has no
-    others or none of them are shipped.
+    """Load the rows of few-shot examples.
+
+    It is None where they come from the evaluation rows: the benchmark has no others, or none of them are shipped.
 
     Raises ``ShotsError`` where a folder or the Hub lacks them, and ``DataError`` as ``load_dataset`` does.
     """
@@ -161,7 +162,7 @@ def load_shots(spec: Benchmark, data: str | None) -> DatasetRows | None:
 
 
 def subsample(spec: Benchmark, examples: Sequence[Example], seed: int) -> Sequence[Example]:
-    """All examples; of more than ``spec.row_rules.most_rows`` that number, drawn with ``seed``, in file order."""
+    """Draw at most ``spec.row_rules.most_rows`` examples with ``seed``, in file order."""
     if spec.row_rules.most_rows is None or len(examples) <= spec.row_rules.most_rows:
         return examples
     chosen = seeded(seed, spec.base.name, "rows").sample(range(len(examples)), spec.row_rules.most_rows)
@@ -169,13 +170,13 @@ def subsample(spec: Benchmark, examples: Sequence[Example], seed: int) -> Sequen
 
 
 def seeded(*parts: object) -> random.Random:
-    """A generator of random numbers that depends on these parts alone."""
+    """Return a random generator that depends on the given parts alone."""
     digest = hashlib.sha256("\0".join(map(str, parts)).encode()).digest()
     return random.Random(int.from_bytes(digest[:8], "big"))
 
 
 def count_rows(spec: Benchmark, dataset: DatasetRows, seed: int) -> dict[str, BenchmarkSize]:
-    """The benchmark's numbers of items with this data, by group, the whole under ""."""
+    """Count the benchmark's items and rows by group; the whole is under ""."""
     rows = Counter(example.group or "" for example in dataset.examples)
     items = Counter(example.group or "" for example in subsample(spec, dataset.examples, seed))
     # Rows of the project's own are no part of what was published.
@@ -196,7 +197,10 @@ def count_rows(spec: Benchmark, dataset: DatasetRows, seed: int) -> dict[str, Be
 
 
 def apply_limit(examples: Iterable[Example], limit: float | int | None) -> list[Example]:
-    """The first examples of each group: ``limit`` of them, or that fraction (rounded up) when it is a float."""
+    """Keep the first examples of each group.
+
+    ``limit`` is a count, or as a float a fraction (rounded up).
+    """
     groups: dict[str | None, list[Example]] = {}
     for example in examples:
         groups.setdefault(example.group, []).append(example)
@@ -207,7 +211,7 @@ def apply_limit(examples: Iterable[Example], limit: float | int | None) -> list[
 
 
 def _load(spec: Benchmark, source: Dataset, data: str | None, *, scored: bool) -> DatasetRows | None:
-    """The rows of one place, None where it has none."""
+    """Load the rows of one source; return None where it has none."""
     if (own_rows := own_lines(spec, source)) is not None:
         return _checked(spec, Path(source.name).name or spec.name, OWN, *own_rows, scored=scored)
     if data == HUB:
@@ -224,7 +228,7 @@ def _load(spec: Benchmark, source: Dataset, data: str | None, *, scored: bool) -
 
 
 def _hub_lines(hub: Dataset) -> list[RawRow]:
-    """Return the rows of a Hub dataset, or of a local folder that ``datasets`` reads the same way.
+    """Load the rows of a Hub dataset, or of a folder that ``datasets`` reads.
 
     Of several configurations each is a file.
     """
@@ -251,7 +255,7 @@ def _hub_lines(hub: Dataset) -> list[RawRow]:
 def _checked(
     spec: Benchmark, name: str, origin: str, path: str, lines: list[RawRow], *, scored: bool
 ) -> DatasetRows:
-    """The benchmark's rows among these lines, each checked.
+    """Select and check the benchmark's rows.
 
     A few-shot row, which is not ``scored``, need not have a group: it then serves all of them.
     """
@@ -290,8 +294,11 @@ def _checked(
 
 
 def _place(spec: Benchmark, group: str | None) -> str:
-    """The part of a row's id before its number. Items of one folder make batches: where groups have separate few-shot
-    examples each is a folder, else all rows of the benchmark are one."""
+    """Return the beginning of a row's id, before its number.
+
+    Items of one folder make batches. Where groups have separate few-shot examples each group is a folder, else all rows
+    of the benchmark are one.
+    """
     if group is None:
         return ""
     return f"{group}-" if spec.shots.for_all else f"{group}/"
@@ -310,8 +317,10 @@ def _group(spec: Benchmark, line: RawRow, row: Mapping[str, Any]) -> str | None:
 
 
 def _by_subset(field: str, lines: Sequence[RawRow], examples: Sequence[Example]) -> list[Example]:
-    """The examples with their subsets as groups, where there are several; their ids stay. Raises ``DataError`` for a
-    row that then has none."""
+    """Group the examples by their subsets, where there are several; ids stay.
+
+    Raises ``DataError`` for a row without a subset.
+    """
     named = [line.data.get(field) for line in lines]
     if len({name for name in named if isinstance(name, str) and name}) < 2:
         return list(examples)
@@ -327,12 +336,14 @@ def _by_subset(field: str, lines: Sequence[RawRow], examples: Sequence[Example])
 
 
 def _plain(group: str) -> str:
-    """A group's name in a form that ids can have."""
+    """Replace the characters of a group's name that ids cannot have."""
     return group.replace("/", "_").replace("[", "(").replace("]", ")").replace(" ", "_")
 
 
 def row_checker(spec: Benchmark) -> Callable[[RawRow], dict[str, Any]]:
-    """Return a function that prepares and checks a row, and raises ``DataError`` with file, row and field.
+    """Return a function that prepares and checks a row.
+
+    It raises ``DataError`` with file, row and field.
 
     Raises ``DataError`` for a row type that cannot be used.
     """
@@ -401,7 +412,7 @@ def data_files(folder: Path, name: str, *, scored: bool) -> list[Path]:
 
 
 def nearest(folder: Path, name: str) -> str | None:
-    """Return the file of rows in the folder whose path is most like ``NAME/FILE``; None where none is like it."""
+    """Return the file of rows whose path is most like ``NAME/FILE``, else None."""
     entries = itertools.chain(*(folder.glob(pattern) for pattern in ("*", "*/*", "*/*/*")))
     files = (path for path in itertools.islice(entries, MOST_FILES) if path.name.lower().endswith(ENDINGS))
     paths = {_words(path): path for path in sorted(str(file.relative_to(folder)) for file in files)}
@@ -418,7 +429,7 @@ def _words(path: str) -> str:
 
 
 def read_text(path: Path, most: int | None = None) -> str:
-    """The text of a file; raises ``DataError`` where it is none, cannot be read, or has more than ``most`` bytes."""
+    """Read a UTF-8 text file of at most ``most`` bytes. Raises ``DataError``."""
     try:
         return read_regular(path, most).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -430,8 +441,10 @@ def read_text(path: Path, most: int | None = None) -> str:
 
 
 def read_lines(path: Path) -> Iterator[RawRow]:
-    """The JSON objects of a file, one per line, also of one packed with gzip; raises ``DataError`` naming file and
-    row number of any other line."""
+    """Yield the JSON objects of a file, one per line; ``.gz`` is unpacked.
+
+    Raises ``DataError`` naming file and row number of an invalid line.
+    """
     shown = shown_path(path)
     try:
         data = read_regular(path)
@@ -455,7 +468,10 @@ def read_lines(path: Path) -> Iterator[RawRow]:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """Yield the lines one by one: a list of all of them takes several times the memory of short ones."""
+    """Yield the lines of a text.
+
+    A list of all lines takes several times the memory where they are short.
+    """
     at = 0
     while (end := text.find("\n", at)) >= 0:
         yield text[at:end]
@@ -464,14 +480,14 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def is_own(source: Dataset) -> bool:
-    """Return whether the rows belong to the benchmark, whatever the data: given ones, or files beside its module."""
+    """Return whether the rows belong to the benchmark: given ones, or files beside its module."""
     return source.rows is not None or source.name.endswith((*OWN_FILES, "/"))
 
 
 def own_lines(spec: Benchmark, source: Dataset) -> tuple[str, list[RawRow]] | None:
-    """Return the rows that belong to the benchmark and their place; None where they come from a folder of data.
+    """Return the benchmark's own rows with their path; None where they come from a data folder.
 
-    Raises ``DataError`` where they cannot be had, and for a name that was meant for a file beside the module.
+    Raises ``DataError`` for rows that cannot be loaded, and for a name that was meant for a file beside the module.
     """
     if source.rows is not None:
         return f"rows of {spec.name}", list(_given(spec, source.rows))
@@ -492,7 +508,7 @@ def own_lines(spec: Benchmark, source: Dataset) -> tuple[str, list[RawRow]] | No
 
 
 def _check_name(spec: Benchmark, source: Dataset) -> None:
-    """Raise ``DataError`` for the name of a file that cannot be read, or whose ending is missing."""
+    """Raise ``DataError`` for a file name with an unsupported or missing ending."""
     name = source.local or ""
     if name.endswith(ENDINGS):
         raise DataError(

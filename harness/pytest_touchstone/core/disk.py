@@ -73,7 +73,7 @@ def rmdir(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Return when the names of the files in a folder are on the disk, as far as the file system can do that."""
+    """Sync the names in a folder to the disk, where the file system supports it."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -63,7 +63,10 @@ class JournalError(HarnessError):
 
 
 class ServerError(HarnessError):
-    """A server is not asked on: it is gone, or the run's time is up. What is done is kept; the same command goes on."""
+    """A server is gone, or the run's time is up.
+
+    Finished items are kept; the repeated command goes on.
+    """
 
 
 class SandboxError(HarnessError):

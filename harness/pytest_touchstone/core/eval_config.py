@@ -58,8 +58,9 @@ ROWS: Final = ("limit", "shots", "max_new_tokens")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkOptions:
-    """The options of one benchmark, in place of the run's: ``--eval-limit``, ``--eval-shots`` and
-    ``--eval-max-new-tokens``; and those that only it has.
+    """The options of one benchmark, in place of the run's.
+
+    The run's are ``--eval-limit``, ``--eval-shots`` and ``--eval-max-new-tokens``.
 
     ``left_out`` is the reason for which the benchmark is not asked at all. ``seconds`` is the time after which its
     items end as ``timeout``. Without ``samples`` the journal keeps neither prompts nor answers. ``metrics`` are those
@@ -91,18 +92,18 @@ class BenchmarkOptions:
         }
 
     def without(self, names: Collection[str]) -> BenchmarkOptions:
-        """Return the same without the options that were given by hand for the whole run."""
+        """Return the options without those that were given by hand for the whole run."""
         dropped: dict[str, Any] = dict.fromkeys(name for name in ROWS if name in names)
         return replace(self, **dropped)
 
     def request(self, request: Request) -> Request:
-        """Return a request as the engine gets it."""
+        """Return a request as it is sent to the engine."""
         if self.max_new_tokens is None or not isinstance(request, Generate):
             return request
         return replace(request, max_new_tokens=self.max_new_tokens, turns_max_new_tokens=None)
 
     def answer(self, answer: GenerateAnswer) -> GenerateAnswer:
-        """Return an answer as the benchmark gets it: without the reasoning before it."""
+        """Return an answer without the reasoning before it."""
         return without_trace(answer, delimiters_of(self.think_end))
 
 
@@ -163,8 +164,10 @@ OFF: Final = "enabled is false"
 
 @dataclass(frozen=True, slots=True)
 class EnabledBenchmark:
-    """A benchmark, or a part of it, that a file enables: the place and the name there, and what ``--eval-tasks`` takes
-    for that."""
+    """A benchmark, or a group of it, that a file enables.
+
+    ``where`` is the key in the file, ``written`` the name there, ``term`` its form for ``--eval-tasks``.
+    """
 
     where: str
     written: str
@@ -181,8 +184,10 @@ class EnabledBenchmark:
 
 @dataclass(frozen=True, slots=True)
 class EvalConfig:
-    """A file as a run uses it. ``off`` are its entries that are not enabled, with the reason; ``unused`` are their
-    choices."""
+    """A parsed file of ``--eval-config``.
+
+    ``off`` has the disabled entries with the reason, ``unused`` their choices.
+    """
 
     path: Path
     choices: tuple[EnabledBenchmark, ...]
@@ -209,20 +214,20 @@ class EvalConfig:
         )
 
     def asking(self, spec: Benchmark) -> BenchmarkOptions:
-        """Return the options of a benchmark; a choice by its name goes before those by a tag or a pattern."""
+        """Return the options of a benchmark; those by its name precede those by tag or pattern."""
         choices = [choice for choice in self.choices if TaskSelection.of([choice.term]).chosen(spec)]
         by_name = (choice for choice in choices if choice.name == spec.name)
         return next((choice.asking for choice in (*by_name, *choices)), AS_THE_RUN)
 
     def asking_named(self, name: str) -> BenchmarkOptions:
-        """Return the options of a benchmark by its name alone."""
+        """Return the options of a benchmark of which only the name is at hand."""
         choices = [choice for choice in self.choices if fnmatchcase(name, choice.name)]
         by_name = (choice for choice in choices if choice.name == name)
         return next((choice.asking for choice in (*by_name, *choices)), AS_THE_RUN)
 
 
 class ConfigFileError(OptionError):
-    """A file of ``--eval-config`` cannot be used; ``lines`` are all of its faults."""
+    """An unusable file of ``--eval-config``; ``lines`` are all of its faults."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.lines = list(lines)
@@ -234,7 +239,7 @@ class ConfigFileError(OptionError):
 
 
 def read_eval_config(path: Path, benchmarks: Collection[str]) -> EvalConfig:
-    """Return what a file says; ``known`` are the names of benchmarks that there are.
+    """Read a file of ``--eval-config``; ``benchmarks`` are the names of existing benchmarks.
 
     Raises ``ConfigFileError``, which names every fault with its place, value and what was expected.
     """
@@ -245,7 +250,9 @@ def read_eval_config(path: Path, benchmarks: Collection[str]) -> EvalConfig:
 
 
 def validate_eval_config(path: Path, benchmarks: Collection[str]) -> tuple[EvalConfig | None, list[str]]:
-    """Return what a file says without the values that are wrong, None where nothing is left, and a line for each fault.
+    """Read a file without its invalid values, and list its faults.
+
+    The config is None where nothing valid is left.
 
     Raises ``ConfigFileError`` for a file that cannot be read.
     """
@@ -273,7 +280,10 @@ def validate_eval_config(path: Path, benchmarks: Collection[str]) -> tuple[EvalC
 
 
 def _without(tables: Any, locations: Iterable[tuple[int | str, ...]]) -> Any:
-    """Return tables without the values at these places, of which each may end in names of kinds of values."""
+    """Remove the values at the given locations from tables.
+
+    A location may end in pydantic's name for a kind of value.
+    """
     valid = deepcopy(tables)
     wrong: dict[tuple[int | str, ...], Any] = {}
     for location in locations:
@@ -324,7 +334,7 @@ _KINDS_OF_VALUES: Final = ("constrained-", "literal[", "int", "float", "union[",
 
 
 def _line(error: dict[str, Any]) -> str:
-    """Return a fault of the file as one line: its place, the value, and what was expected."""
+    """Format a validation error as one line: key, value, and what was expected."""
     location = [
         step
         for step in error["loc"]
@@ -347,7 +357,7 @@ def _line(error: dict[str, Any]) -> str:
 def _entries(
     file: EvalConfigFile, benchmarks: Collection[str]
 ) -> Iterator[tuple[str, str, list[EnabledBenchmark]]]:
-    """Yield the choices of each entry, with its place and the reason why they are not asked, empty where they are."""
+    """Yield each entry's key, the reason why it is off (else empty), and its choices."""
     used: set[str] = set()
     for name, entry in (file.benchmarks or {}).items():
         where = f"benchmarks.{name}"
@@ -377,7 +387,10 @@ def _entries(
 def _of_task(
     name: str, task: TaskEntry, above: TaskEntry | None, benchmarks: Collection[str]
 ) -> list[EnabledBenchmark]:
-    """Return the choices of an entry of ``tasks``; what it does not say, the entry ``above`` it may say."""
+    """Return the choices of an entry of ``tasks``.
+
+    Options that it lacks are inherited from the entry ``above`` it.
+    """
     told = above.model_dump(exclude_unset=True) if above is not None else {}
     merged = TaskEntry(**{**told, **task.model_dump(exclude_unset=True), "tasks": task.tasks})
     if task.tasks is None:
@@ -408,7 +421,7 @@ def _named(
 
 
 def _conflicts(choices: Iterable[EnabledBenchmark]) -> list[str]:
-    """Return a line for each place that gives a benchmark other options than an earlier one."""
+    """List the keys that give a benchmark other options than an earlier key."""
     first: dict[str, EnabledBenchmark] = {}
     lines = []
     for choice in choices:
@@ -440,7 +453,10 @@ INCLUDED_WITH: Final = f"included with {EVERYTHING}"
 
 
 def is_shipped(spec: Benchmark) -> bool:
-    """Return whether a benchmark is one of ours, which is asked of the builtin checkpoints where none is given."""
+    """Return whether a benchmark comes with this package.
+
+    Shipped benchmarks run on the builtin checkpoints where no checkpoint is given.
+    """
     return spec.code.folder.resolve() == shipped_evals()
 
 
@@ -461,8 +477,9 @@ def _table(path: Path) -> Mapping[str, BenchmarkOptions]:
 
 
 def config_summary(command: Sequence[str], settings: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return what a manifest and reports say: ``what`` the run is, and the commands for ``all`` rows and for a
-    checkpoint of one's ``own``.
+    """Describe a demonstration for manifest and reports.
+
+    ``what`` it is, and the commands for ``all`` rows and for a checkpoint of one's ``own``.
 
     ``command`` are the words of the command that was given, ``settings`` those of each benchmark.
     """
@@ -484,5 +501,5 @@ def config_summary(command: Sequence[str], settings: Iterable[Mapping[str, Any]]
 
 
 def as_line(summary: Mapping[str, str]) -> str:
-    """Return it all as one line."""
+    """Format the summary as one line."""
     return f"{summary['what']} (all rows: {summary['all']}; your own: {summary['own']})"

@@ -15,7 +15,7 @@ from pytest_touchstone.core.requests import Generate, Loglikelihood, Turn
 
 
 class Shot(NamedTuple):
-    """A few-shot example in two parts, question and answer, which make two turns of a chat.
+    """A few-shot example as question and answer: two turns of a chat.
 
     ``between`` stands between them in plain text. ``turns`` are the two as a chat has them, where they read
     differently there.
@@ -57,12 +57,15 @@ class Sampling:
     seed: int = 0
 
     def of(self, benchmark: str, example: str) -> Sampling:
-        """The same with the example's own seed, which depends on nothing but the names and the run's seed."""
+        """Return the parameters with the example's own seed.
+
+        The seed depends on the names and the run's seed alone.
+        """
         digest = hashlib.sha256(f"{self.seed}\0{benchmark}\0{example}\0samples".encode()).digest()
         return replace(self, seed=int.from_bytes(digest[:6], "big"))
 
     def arguments(self) -> dict[str, Any]:
-        """The fields of a ``Generate`` request that it settles."""
+        """Return the fields of a ``Generate`` request that the parameters set."""
         return asdict(self)
 
 
@@ -84,7 +87,7 @@ class FewShot:
     sampling: Sampling = GREEDY
 
     def loglikelihood(self, context: str, continuation: str, *, header: str = "") -> Loglikelihood:
-        """A request for log P(continuation | header, few-shot examples, context)."""
+        """Request log P(continuation | header, few-shot examples, context)."""
         return Loglikelihood(f"{header}{self.text}{context}", continuation)
 
     def generate(
@@ -98,7 +101,9 @@ class FewShot:
         sampled: bool = False,
         **more: Any,
     ) -> Generate:
-        """A request for the text after few-shot examples and prompt; as ``chat`` of a checkpoint with a chat template.
+        """Request the text after few-shot examples and prompt.
+
+        With a chat template the request is ``chat``, by default the prompt as a turn of the user.
 
         ``header`` is text before the few-shot examples; in a chat it begins the first turn.
 

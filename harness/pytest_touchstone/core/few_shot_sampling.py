@@ -48,7 +48,7 @@ class FewShotRequest:
 
     @property
     def own(self) -> bool:
-        """Return whether the examples come from the evaluation rows themselves."""
+        """Whether the examples come from the evaluation rows themselves."""
         return self.source is None
 
     @property
@@ -57,11 +57,13 @@ class FewShotRequest:
         return self.dataset if self.source is None else self.source
 
     def part(self, group: str | None) -> str | None:
-        """Return the part of the benchmark that a group shares its examples with: itself, or all of it as None."""
+        """Return the group whose examples a group shares: itself, or None for the whole benchmark."""
         return None if self.spec.shots.for_all or self.spec.subsets is not None else group
 
     def pools(self, needed: int) -> dict[str | None, list[Example]]:
-        """Return the rows that each part's examples are drawn from; a row without a group is in all of them.
+        """Return the rows that each group's examples are drawn from.
+
+        A row without a group is in all pools.
 
         Raises ``ShotsError`` where there are fewer than needed.
         """
@@ -77,7 +79,7 @@ class FewShotRequest:
         return pools
 
     def too_few(self, pool_key: str | None, rows: int) -> ShotsError:
-        """Return the error of a part that has only that many rows."""
+        """Return the error for a pool of too few rows."""
         which = self.chosen.info.name + (f" ({pool_key})" if pool_key else "")
         most = max(0, rows - self.own)
         includes_question = ", one of which is the question" if self.own else ""
@@ -90,19 +92,22 @@ class FewShotRequest:
 
 @dataclass(frozen=True, slots=True)
 class DrawnShots:
-    """The few-shot examples of one benchmark: so many before each row, by the row's id; what results ``told`` of
-    them: how they were picked, with a hash over them."""
+    """The few-shot examples of one benchmark.
+
+    ``before`` has the ``count`` examples of each row by the row's id, ``told`` what results say of them: how they were
+    picked, and a hash over them.
+    """
 
     count: int
     before: Mapping[str, Sequence[Example]]
     told: Mapping[str, Any]
 
     def description(self) -> dict[str, Any]:
-        """The few-shot examples as results describe them."""
+        """Return the few-shot examples as results describe them."""
         return {"num_fewshot": self.count, **self.told}
 
     def few_shot(self, spec: Benchmark, example: Example, sampling: Sampling = GREEDY) -> FewShot:
-        """The argument ``fewshot`` for one example, with the run's ``sampling``.
+        """Return the argument ``fewshot`` for one example, with the run's ``sampling``.
 
         Each example of the prompt is followed by a blank line. As a chat it is a question of the user and an answer
         of the assistant, unless the benchmark renders its examples in one piece.
@@ -129,7 +134,7 @@ Draw: TypeAlias = Callable[[FewShotRequest], DrawnShots]
 
 
 def sample_fixed(wanted: FewShotRequest) -> DrawnShots:
-    """Draw once per group, from the run's seed; or for each row, as a function of the benchmark does."""
+    """Draw once per group from the run's seed, or per row by the benchmark's function."""
     if callable(wanted.spec.shots.pick):
         return _own(wanted, wanted.spec.shots.pick)
     spec, rows, needed = wanted.spec, wanted.dataset.examples, wanted.count + wanted.own
@@ -147,9 +152,9 @@ def sample_fixed(wanted: FewShotRequest) -> DrawnShots:
 
 
 def _own(wanted: FewShotRequest, pick: ShotPick) -> DrawnShots:
-    """Let the benchmark's function pick each row's examples, among rows without that one.
+    """Let the benchmark's function pick each row's examples from the other rows.
 
-    Raises ``ShotsError`` for another number of rows, or for rows that are none of these.
+    Raises ``ShotsError`` for a wrong number of rows, and for rows that were not offered.
     """
     pools = wanted.pools(wanted.count + wanted.own)
     before: dict[str, Sequence[Example]] = {}
@@ -178,7 +183,7 @@ def _own(wanted: FewShotRequest, pick: ShotPick) -> DrawnShots:
 def sample_like_lm_eval(wanted: FewShotRequest) -> DrawnShots:
     """Draw for each row, as lm-evaluation-harness draws for the benchmark's task.
 
-    Raises ``ShotsError`` where the task, or the rows that it draws from, are not known.
+    Raises ``ShotsError`` where the task, or its rows, are missing.
     """
     spec = wanted.spec
     if spec.shots.pick != "sample":
@@ -211,7 +216,7 @@ def sample_like_lm_eval(wanted: FewShotRequest) -> DrawnShots:
 def _sampled(
     wanted: FewShotRequest, generator: Random, pool: Sequence[Example], example: Example
 ) -> Sequence[Example]:
-    """Return the next draw.
+    """Draw the examples of one row.
 
     Rows that say the same as the example are dropped where the task does so. If too few remain, another draw is made
     from the rows that say something else.
@@ -237,7 +242,7 @@ DRAWS: Final[Mapping[str, Draw]] = {TOUCHSTONE: sample_fixed, LM_EVAL: sample_li
 
 
 def _example_of(shot: Callable[[Any], str | Shot], example: Example) -> str | Shot:
-    """Return what the benchmark makes of a row; an error of its says of which row, and what fields that has."""
+    """Render a row as a few-shot example; an error names the row and its fields."""
     try:
         return shot(example.row)
     except Exception as error:
@@ -252,7 +257,7 @@ def _example_of(shot: Callable[[Any], str | Shot], example: Example) -> str | Sh
 def resolve_few_shot(
     spec: Benchmark, dataset: DatasetRows, data: str | None, shots: int | None, seed: int, *, draw: str
 ) -> DrawnShots:
-    """Return that many few-shot examples for each row of ``dataset``, or as many as the benchmark declares.
+    """Draw the few-shot examples of each row, by default as many as the benchmark declares.
 
     Raises ``DataError`` as ``load_shots`` and ``draw_shots`` do, and ``ShotsError`` where the rows take none.
     """
@@ -279,7 +284,9 @@ def draw_shots(
     *,
     draw: str = TOUCHSTONE,
 ) -> DrawnShots:
-    """Return ``count`` few-shot examples for each row of ``dataset``, from ``source`` or from the dataset itself.
+    """Draw ``count`` few-shot examples for each row of ``dataset``.
+
+    They come from ``source``, or from the dataset itself where that is None.
 
     ``draw`` is a value of ``--eval-set fewshot``, ``seed`` the run's. Raises ``ShotsError`` when the benchmark cannot
     render any, or when there are too few.

@@ -46,7 +46,7 @@ def shown_path(path: Path) -> str:
 
 
 def check_kind(data: object, kind: str, error: type[HarnessError] = HarnessError) -> None:
-    """Raise ``error`` where an object read from JSON is not of this kind, or has another schema."""
+    """Raise ``error`` unless an object read from JSON has this kind and schema."""
     header = (data.get("schema"), data.get("kind")) if isinstance(data, (dict, Mapping)) else ()
     if header != (SCHEMA, kind):
         actual = ": schema={!r}, kind={!r}".format(*header) if header else ""
@@ -86,7 +86,7 @@ def write_atomic(path: Path, content: str | bytes | Iterable[str | bytes], *, la
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
-    """Open a file, a device, or a pipe that somebody reads, for which nobody would wait for ever."""
+    """Open a file, a device, or a pipe with a reader, without blocking."""
     descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
     os.set_blocking(descriptor, True)
     return descriptor
@@ -98,15 +98,19 @@ def _encoded(content: str | bytes | Iterable[str | bytes]) -> Iterator[bytes]:
 
 
 def _is_stream(path: Path) -> bool:
-    """Return whether the path is a device, a pipe, or an open file by its descriptor, which a shell may have opened
-    (``/dev/stdout``). Files below ``/dev/shm`` are files."""
+    """Return whether a path is a device, a pipe or an open descriptor.
+
+    A shell may have opened it (``/dev/stdout``). Files below ``/dev/shm`` are files.
+    """
     if path.exists() and not path.is_file() and not path.is_dir():
         return True
     return str(path) in ("/dev/stdout", "/dev/stderr") or path.parent.name == "fd"
 
 
 def unwritable(folder: Path) -> str | None:
-    """The reason why nothing could be written into a folder, which need not exist yet; None where none is known.
+    """Return the reason why a folder cannot be written to, else None.
+
+    The folder need not exist yet.
 
     Nothing is created.
     """
@@ -127,7 +131,7 @@ def unwritable(folder: Path) -> str | None:
 
 
 def keep_others_out() -> int:
-    """Let no other user write to what this process makes from now on, and return the umask that was."""
+    """Restrict the umask so that other users cannot write; return the former umask."""
     before = os.umask(0o077)
     os.umask(before | 0o002)
     return before
@@ -139,7 +143,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def file_name(name: str) -> str:
-    """The name with every character that is unsafe in a file name replaced.
+    """Replace every character that is unsafe in a file name.
 
     Names that had to be changed get six hexadecimal digits of their hash, so that two different names never
     share a file.
@@ -151,7 +155,7 @@ def file_name(name: str) -> str:
 
 
 def load_module(path: Path, name: str) -> ModuleType:
-    """The Python file as a module, run anew, which others find under ``name``.
+    """Execute a Python file as the module ``name``.
 
     Raises ``ImportError`` where it is no Python file, and any exception of the system and of the file itself.
     """
@@ -187,8 +191,10 @@ MOST_DEPTH: Final = 100
 
 
 def open_regular(path: Path, *, buffering: int = -1, most: int | None = None) -> IO[bytes]:
-    """Return the regular file, opened; raises ``OSError`` for anything else, a pipe or a device, without waiting, and
-    for one of more than ``most`` bytes."""
+    """Open a regular file for reading, without blocking.
+
+    Raises ``OSError`` for a pipe or a device, and for a file of more than ``most`` bytes.
+    """
     file = open(path, "rb", buffering, opener=_open_without_waiting)  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -201,15 +207,19 @@ def open_regular(path: Path, *, buffering: int = -1, most: int | None = None) ->
 
 
 def read_regular(path: Path, most: int | None = None) -> bytes:
-    """Return the content of a regular file; raises ``OSError`` for anything else, and for one of more than ``most``
-    bytes (default: ``MOST_BYTES``)."""
+    """Read a regular file of at most ``most`` bytes (default: ``MOST_BYTES``).
+
+    Raises ``OSError`` for anything else.
+    """
     with open_regular(path, most=MOST_BYTES if most is None else most) as file:
         return file.read()
 
 
 def unpacked(data: bytes) -> bytes:
-    """Return what gzip has packed; raises ``OSError``, ``EOFError`` or ``zlib.error``, and for too much of it too, or
-    what was packed for that."""
+    """Decompress gzip data of a bounded size.
+
+    Raises ``OSError`` for too much content, and ``EOFError`` or ``zlib.error`` for broken data.
+    """
     most = min(MOST_BYTES, max(MOST_SETTINGS, BEST_PACKED * len(data)))
     with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
         content = file.read(most + 1)
@@ -219,7 +229,7 @@ def unpacked(data: bytes) -> bytes:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Return the TOML; raises ``tomllib.TOMLDecodeError`` also where it nests too deep."""
+    """Parse TOML; raise ``tomllib.TOMLDecodeError`` also for too deep nesting."""
     try:
         table = tomllib.loads(text)
         _check_depth(table)
@@ -231,13 +241,15 @@ def parse_toml(text: str) -> dict[str, Any]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Return the content of a regular file of TOML; raises ``OSError`` and ``ValueError``."""
+    """Read and parse a TOML file; raise ``OSError`` or ``ValueError``."""
     return parse_toml(read_regular(path, MOST_SETTINGS).decode("utf-8"))
 
 
 def project_table(pyproject: Path, name: str, error: type[HarnessError]) -> Mapping[str, Any]:
-    """Return ``[tool.touchstone.NAME]`` of pyproject.toml, empty where there is none; a file that is not TOML is left
-    to pytest to report. Raises ``error`` for what is no table."""
+    """Return ``[tool.touchstone.NAME]`` of pyproject.toml, empty where there is none.
+
+    A file that is not TOML is left to pytest to report. Raises ``error`` where the value is not a table.
+    """
     try:
         table = read_toml(pyproject)["tool"]["touchstone"][name]
     except (OSError, ValueError, KeyError, TypeError):
@@ -248,7 +260,7 @@ def project_table(pyproject: Path, name: str, error: type[HarnessError]) -> Mapp
 
 
 def parse_json(text: str | bytes, **how: Any) -> Any:
-    """Return the JSON as ``json.loads`` does; raises ``ValueError`` too where it nests too deep or is no UTF-8."""
+    """Parse JSON as ``json.loads`` does; raise ``ValueError`` also for too deep nesting."""
     try:
         value = json.loads(text, **how)
     except RecursionError:
@@ -260,7 +272,7 @@ def parse_json(text: str | bytes, **how: Any) -> Any:
 
 
 def read_json(path: Path, most: int | None = None) -> Any:
-    """Return the content of a regular file of JSON; raises ``OSError`` (see ``read_regular``) and ``ValueError``."""
+    """Read and parse a JSON file; raise ``OSError`` or ``ValueError``."""
     return parse_json(read_regular(path, most))
 
 
@@ -269,8 +281,10 @@ FORMER_FIELDS: Final = {"pack": "dataset", "broken": "failed_to_load", "contende
 
 
 def from_plain(kind: type[Kind], fields: object) -> Kind:
-    """Return the dataclass or tuple that plain data describes, with those in it; raises ``ValueError`` naming a wrong
-    field. Fields may have their former names."""
+    """Build a dataclass or tuple from plain data; raise ``ValueError`` naming a wrong field.
+
+    Fields may have their former names.
+    """
     from pydantic import ValidationError
 
     try:
@@ -329,12 +343,12 @@ class DamagedError(ValueError):
 
 
 def with_checksum(body: bytes) -> bytes:
-    """Return the object whose JSON without the last bracket is given, with its checksum and a line break."""
+    """Add checksum and line break to a JSON object without its last bracket."""
     return b'%b%b%08x"}\n' % (body, _MARK, zlib.crc32(body))
 
 
 def text_with_checksum(text: str) -> str:
-    """Return the JSON of an object with its checksum and a line break."""
+    """Add checksum and line break to the JSON of an object."""
     body = text.removesuffix("}").rstrip().encode("utf-8", "backslashreplace")
     return with_checksum(body).decode()
 
@@ -346,7 +360,7 @@ def has_checksum(data: bytes) -> bool:
 
 
 def keep_newest(folder: Path, pattern: str, most: int) -> None:
-    """Remove the oldest files of a pattern beyond so many."""
+    """Remove the oldest files of a pattern beyond ``most``."""
     paths = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime_ns)
     for path in paths[:-most]:
         disk.unlink(path)
@@ -360,8 +374,9 @@ def write_checked(path: Path, value: Mapping[str, Any], *, indent: int | None = 
 
 
 def read_checked(path: Path) -> Any:
-    """Return the content of a file of JSON without its checksum; raises ``OSError`` and ``ValueError``, for one that
-    is damaged a ``DamagedError``.
+    """Read a JSON file without its checksum.
+
+    Raises ``OSError``, ``ValueError``, and ``DamagedError`` for a wrong checksum.
 
     The checksum of a file that somebody has written anew says nothing of it.
     """
@@ -375,14 +390,19 @@ def read_checked(path: Path) -> Any:
 
 
 def add_checksum(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry of a file that people read and join, with a checksum of its values, however it is laid out."""
+    """Add a checksum of its values to an entry, whatever its layout.
+
+    For files that people read and join.
+    """
     text = json.dumps(row, sort_keys=True, separators=(",", ":"))
     return {**row, "crc32": f"{zlib.crc32(text.encode()):08x}"}
 
 
 def without_checksum(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entry without its checksum; raises ``DamagedError`` where that is wrong. One that has none was
-    written by hand, and is believed."""
+    """Remove the checksum of an entry; raise ``DamagedError`` where it is wrong.
+
+    An entry without one was written by hand, and is accepted.
+    """
     values = {name: value for name, value in row.items() if name != "crc32"}
     if "crc32" in row and add_checksum(values) != row:
         raise DamagedError(
@@ -399,7 +419,7 @@ _CHECKOUT = _HERE.parents[1]
 
 
 def shipped(*parts: str) -> Path:
-    """The path of a shipped file or folder, whether or not it is there.
+    """Return the path of a shipped file or folder, whether or not it exists.
 
     An installed wheel carries the files in the package (``pytest_touchstone/_shipped``), a checkout in ``fixtures``.
     """
@@ -409,6 +429,9 @@ def shipped(*parts: str) -> Path:
 
 
 def shipped_evals() -> Path:
-    """The folder of the shipped benchmarks: ``pytest_touchstone/evals`` in a wheel, ``evals`` in a checkout."""
+    """Return the folder of the shipped benchmarks.
+
+    It is ``pytest_touchstone/evals`` in a wheel, ``evals`` in a checkout.
+    """
     inside = _HERE / "evals"
     return inside if inside.is_dir() else _CHECKOUT / "evals"

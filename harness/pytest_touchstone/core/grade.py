@@ -53,7 +53,7 @@ Scores: TypeAlias = Generator[Any, Any, Mapping[str, float] | Grade]
 
 
 class Grader(Protocol):
-    """The part of a declaration by which ``touchstone score`` can grade a file of programs."""
+    """The part of a declaration that lets ``touchstone score`` grade a file of programs."""
 
     @property
     def task_id(self) -> str:
@@ -68,15 +68,18 @@ class Grader(Protocol):
         """The name of a part of the tests that has a verdict of its own; empty where none has."""
 
     def part(self, row: Mapping[str, Any], answer: RunProgramAnswer, /) -> RunProgramAnswer:
-        """The verdict on that part, from the answer to the request."""
+        """Return the verdict on that part, from the answer to the request."""
 
     def begun(self, row: Mapping[str, Any], /) -> str:
-        """The beginning of the program, which a completion continues; empty where it has none."""
+        """Return the beginning of the program, which a completion continues; may be empty."""
 
 
 def grade_details(returned: object) -> dict[str, Any]:
-    """The facts that a benchmark tells beside its scores: ``extracted``, ``gold`` and ``parts`` of a grade; ``right``
-    and ``chosen``, the numbers of the right choices and of the chosen one. Each is there only where it is told."""
+    """Return what a benchmark returns beside its scores, where present.
+
+    ``extracted``, ``gold`` and ``parts`` of a grade; ``right`` and ``chosen``, the indices of the right choices and of
+    the chosen one.
+    """
     extracted, gold = getattr(returned, "extracted", None), getattr(returned, "gold", None)
     details: dict[str, Any] = {}
     if isinstance(extracted, Mapping) and extracted:
@@ -94,7 +97,7 @@ def grade_details(returned: object) -> dict[str, Any]:
 
 
 def flat(value: object) -> str:
-    """A value of a row, or an answer, as one text: a list of texts with commas, anything else as JSON."""
+    """Format a value as one text: a list of texts with commas, anything else as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, (list, tuple)) and all(isinstance(text, str) for text in value):
@@ -103,8 +106,10 @@ def flat(value: object) -> str:
 
 
 def scores_of(returned: object, primary: str = "") -> object:
-    """The scores that a benchmark returned, with ``no_answer`` among them, or that all it asserts holds; anything else
-    as it is."""
+    """Return the scores of a benchmark with ``no_answer`` among them.
+
+    A benchmark that asserts and returns nothing has passed; anything else is returned unchanged.
+    """
     if returned is None and primary == PASSED:
         return {PASSED: 1.0}
     # Asked for each item; an ``isinstance`` of a Protocol costs more than all the rest of grading.

@@ -77,7 +77,7 @@ def add_specifications(manager: pytest.PytestPluginManager) -> None:
 
 @functools.cache
 def plugins(group: str, error: type[HarnessError] = HarnessError) -> tuple[Any, ...]:
-    """The objects that installed packages register in an entry-point group, by name; a class is called.
+    """Load the plug-ins of an entry-point group in the order of their names; classes are called.
 
     Raises ``error`` (one line) for one that cannot be loaded: going on without it would change the results.
     """

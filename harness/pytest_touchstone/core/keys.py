@@ -14,7 +14,7 @@ MARK: Final = "[redacted: looks like {}]"
 
 
 class Pattern(NamedTuple):
-    """A kind of key: the literal text in each of its forms, by which most texts are ruled out, and the form."""
+    """A kind of key: name, literals of which each match has one, and regular expression."""
 
     name: str
     literals: tuple[str, ...]
@@ -81,7 +81,7 @@ def has_key(text: str) -> bool:
 
 
 def without_keys(text: str) -> str:
-    """Return the text with a mark in place of each key."""
+    """Replace each key in a text by a mark."""
     for pattern in _FORMS:
         if any(literal in text for literal in pattern.literals):
             text = pattern.form.sub(MARK.format(pattern.name), text)
@@ -89,7 +89,7 @@ def without_keys(text: str) -> str:
 
 
 def each_text(value: Any, change: Callable[[str], str]) -> Any:
-    """Return plain data with every text in it changed, names included."""
+    """Change every text within plain data, names included."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
@@ -120,7 +120,7 @@ _NOT_SECRET: Final = re.compile(r"""["']?(?:none|true|false|null|\[.*|\d{1,5}|)[
 
 
 def masked(text: str) -> str:
-    """Return a text of ours, or of a server, without keys: what looks like one, and what follows a name of one."""
+    """Redact a text of ours, or of a server: keys by their form, and values after names of keys."""
 
     def replaced(match: re.Match[str]) -> str:
         secret = not _NOT_SECRET.fullmatch(match["value"])
@@ -130,7 +130,7 @@ def masked(text: str) -> str:
 
 
 def values_of_keys(words: Sequence[str]) -> Iterator[str]:
-    """Yield what options in a command give as keys: ``--api-key VALUE`` and ``--api-key=VALUE``."""
+    """Yield the keys among a command's options: ``--api-key VALUE`` and ``--api-key=VALUE``."""
     for index, word in enumerate(words):
         name, is_there, value = word.partition("=")
         if _OPTION.fullmatch(name):
@@ -140,7 +140,7 @@ def values_of_keys(words: Sequence[str]) -> Iterator[str]:
 
 
 def masked_value(value: Any) -> Any:
-    """Return plain data without keys in any text of it; in a list a key may follow its option."""
+    """Redact every text within plain data; in a list a key may follow its option."""
     if isinstance(value, str):
         return masked(value)
     if isinstance(value, Mapping):

@@ -100,8 +100,11 @@ class ReasoningDelimiters:
         )
 
     def split(self, text: str, *, opened: bool = False, at_limit: bool = False) -> tuple[str | None, str]:
-        """Return the trace without its delimiters, None where there is none, and the answer, which is empty where the
-        trace is open. ``opened``: the prompt has opened it; ``at_limit``: the text ended at the limit of tokens."""
+        """Split a text into its trace (else None) and its answer.
+
+        The trace is without delimiters. The answer is empty where the trace is open. ``opened``: the prompt has opened
+        it; ``at_limit``: the text ended at the limit of tokens.
+        """
         exact = self.named and self.end in _SPELLINGS
         end = re.compile(re.escape(self.end)) if exact else _pattern(self.end)
         last = max(end.finditer(text), key=lambda match: match.start(), default=None)
@@ -177,15 +180,17 @@ def delimiters_of(think_end: str) -> tuple[ReasoningDelimiters, ...]:
 def delimiters_among(
     delimiters: Iterable[ReasoningDelimiters], vocabulary: str
 ) -> ReasoningDelimiters | None:
-    """Return the first that stand in ``known``, a chat template and a vocabulary; named ones always."""
+    """Return the first delimiters that a chat template or vocabulary has; named ones always."""
     return next((pair for pair in delimiters if pair.is_known_in(vocabulary)), None)
 
 
 def split_trace(
     text: str, delimiters: Iterable[ReasoningDelimiters], *, opened: bool = False, at_limit: bool = False
 ) -> tuple[str | None, str]:
-    """Return the trace and the answer of a text that may have any of the delimiters, as ``ReasoningDelimiters.split``
-    does; those with which it starts come first. A trace of others with which the answer starts is taken away too."""
+    """Split a text into reasoning trace and answer, by any of the delimiters.
+
+    Delimiters that the text starts with are tried first. A further trace at the beginning of the answer is removed too.
+    """
     pairs = tuple(delimiters)
     for pair in sorted(pairs, key=lambda pair: not pair.starts(text)):
         trace, answer = pair.split(text, opened=opened, at_limit=at_limit)
@@ -198,7 +203,7 @@ def split_trace(
 
 
 def without_trace(answer: GenerateAnswer, delimiters: Iterable[ReasoningDelimiters]) -> GenerateAnswer:
-    """Return the answer with the traces of its samples taken out of their texts, as far as no engine has done it."""
+    """Return the answer without the traces in its samples' texts."""
     pairs = tuple(delimiters)
     samples = tuple(_without_trace(sample, pairs) for sample in answer.samples)
     return answer if samples == answer.samples else replace(answer, samples=samples)
@@ -217,7 +222,7 @@ def begins_trace(text: str) -> bool:
 
 
 def seems_traced(text: str) -> bool:
-    """Return whether something of a trace stands in an answer, where none has been looked for or found."""
+    """Return whether an answer seems to have a trace that was not removed."""
     ends = (_pattern(pair.end) for pair in DELIMITERS if pair.begin not in _PAIRED)
     return any(pattern.search(text) for pattern in (_TRACES, _pattern("assistantfinal"), *ends))
 

@@ -57,7 +57,10 @@ class Loglikelihood:
 
 @dataclass(frozen=True, slots=True)
 class RollingLoglikelihood:
-    """A request for log P(text), every token scored once, in windows as long as the checkpoint allows."""
+    """A request for log P(text), in windows of the checkpoint's context length.
+
+    Every token is scored once.
+    """
 
     text: str
 
@@ -146,7 +149,7 @@ class Generate:
         return self.samples if self.temperature > 0 else 1
 
     def fault(self) -> str | None:
-        """The fault of the request, or None."""
+        """Return the fault of the request, or None."""
         stops, most = self.turns_stop or (), self.turns_max_new_tokens
         checks = (
             (self.max_new_tokens >= 1, f"max_new_tokens is {self.max_new_tokens}; ask for at least one"),
@@ -161,7 +164,7 @@ class Generate:
 
 
 def _texts(where: str, given: object) -> tuple[str, ...]:
-    """Return one or several texts as a tuple."""
+    """Return one text or several as a tuple."""
     texts = (given,) if isinstance(given, str) else given
     if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
         raise BenchmarkError(f"{where} is {_shown(given)}; give a text or a list of texts")
@@ -169,7 +172,7 @@ def _texts(where: str, given: object) -> tuple[str, ...]:
 
 
 def _turn(where: str, given: object) -> Turn:
-    """Return a turn that may be written as a dict, as chat templates and servers take it."""
+    """Parse a turn, which may be a dict with ``role`` and ``content``."""
     role: Any
     content: Any
     if isinstance(given, Turn):
@@ -197,7 +200,7 @@ def _turn(where: str, given: object) -> Turn:
 
 
 def _part(where: str, piece: object) -> str:
-    """Return a part of a turn's content, which is a text."""
+    """Return the text of a part of a turn's content."""
     text = piece.get("text") if isinstance(piece, Mapping) and piece.get("type", "text") == "text" else piece
     if isinstance(text, str):
         return text
@@ -208,7 +211,7 @@ def _part(where: str, piece: object) -> str:
 
 
 def earliest_stop(text: str, stops: Iterable[str]) -> int | None:
-    """The place of the first occurrence of any stop sequence, None if there is none."""
+    """Return the index of the first stop sequence in a text, else None."""
     return min((at for stop in stops if (at := text.find(stop)) >= 0), default=None)
 
 
@@ -270,7 +273,7 @@ class InputOutputTests:
 
 @dataclass(frozen=True, slots=True)
 class RunProgram:
-    """A request to run a program on its tests in the sandbox, and say whether it passes.
+    """A request to run a program on its tests in the sandbox.
 
     ``task`` names its task. ``seconds`` is the limit of CPU time, per test where tests are pairs
     of input and output. The limit is raised where the ``reference`` program, a right one, needs more than a part of
@@ -292,13 +295,12 @@ MOST_GRADES: Final = 101
 
 
 def choice_key(text: str) -> str:
-    """Return a choice of a judge in the form in which two are compared, whatever their case, width (Unicode's NFKC) and
-    white space."""
+    """Normalize a judge's choice for comparison: case, width (NFKC) and white space."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def _grades(scale: object) -> tuple[str, ...]:
-    """Return the grades of a judge's scale as choices, from its first whole number to its last."""
+    """Return the numbers of a judge's scale as choices."""
     ends = scale if isinstance(scale, (list, tuple)) else ()
     if len(ends) != 2 or any(type(end) is not int for end in ends):
         raise BenchmarkError(f"Judge: scale is {_shown(scale)}; give two whole numbers, such as (1, 10)")
@@ -314,7 +316,9 @@ def _grades(scale: object) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """A request to the judge of the run (``--eval-judge``), a checkpoint or server that is not the one under test.
+    """A request to the judge of the run (``--eval-judge``).
+
+    The judge is a checkpoint or server other than the one under test.
 
     ``prompt`` is the question, with the names in braces of the texts that are judged (``{answer}``); ``about`` puts
     these in. The verdict is one of ``choices``, or a whole number of ``scale``, both ends included. The benchmark
@@ -369,7 +373,7 @@ class Judge:
 
     @property
     def question(self) -> Judge:
-        """The same without texts."""
+        """The request without texts."""
         return Judge(self.prompt, choices=self.choices)
 
     def filled(self, shown: Mapping[str, str]) -> str:
@@ -482,7 +486,7 @@ class GenerateAnswer:
 
     @property
     def text(self) -> str:
-        """The text of the first sample, which is the only one unless more are asked for."""
+        """The text of the first sample."""
         return self.samples[0].text
 
 
@@ -540,7 +544,7 @@ class RunProgramAnswer:
 
     @property
     def missing_module(self) -> str | None:
-        """The module that the program imports and the sandbox does not have, None where it fails for another reason."""
+        """The module that the program imports and the sandbox lacks, else None."""
         prefix = r"(?:test \d+: )?ModuleNotFoundError(?: \(line \d+\))?"
         match = re.fullmatch(prefix + r": No module named '(\w{1,60})'", self.detail)
         return match[1] if match else None
@@ -590,7 +594,7 @@ ANSWERS: Final[Mapping[str, type[Answer]]] = {
 
 
 def answer_from_plain(kind: str, plain: dict[str, Any]) -> Answer | Refusal:
-    """The answer to a request of this kind from its plain data; a ``Refusal`` where that is none.
+    """Build the answer to a request of this kind from plain data, else a ``Refusal``.
 
     Numbers that JSON does not have (infinities) come as text.
     """
@@ -619,7 +623,9 @@ _NEVER: Final = object()
 
 
 def to_plain(value: object, where: str = "value", depth: int = 0) -> Any:  # noqa: PLR0911 -- one per type
-    """The same value in exact builtin types: None, bool, int, float, str, list, dict with string keys.
+    """Convert a value to exact builtin types: None, bool, int, float, str, list, dict.
+
+    Keys are text.
 
     NaN and the infinities become text. Numbers of NumPy and torch become Python numbers, tuples become lists, and
     subclasses of str and int the plain type. A dataclass's fields marked ``LATER`` are left out where they have their
@@ -667,7 +673,7 @@ def to_plain(value: object, where: str = "value", depth: int = 0) -> Any:  # noq
 
 @functools.cache
 def _fields_of(kind: type[Any]) -> tuple[tuple[str, object], ...]:
-    """Return the names of a dataclass's fields, each with the value with which it is left out."""
+    """Return the names of a dataclass's fields, each with its omitted value."""
     return tuple(
         (field_info.name, field_info.default if field_info.metadata.get("later") else _NEVER)
         for field_info in fields(kind)
@@ -675,14 +681,17 @@ def _fields_of(kind: type[Any]) -> tuple[tuple[str, object], ...]:
 
 
 def plain_text(text: str) -> str:
-    """The text as an exact ``str`` that UTF-8 can encode: a lone surrogate becomes its escape, such as ``\\ud83d``."""
+    """Convert a text to an exact ``str`` that UTF-8 can encode.
+
+    A lone surrogate becomes its escape, such as ``\\ud83d``.
+    """
     if type(text) is str and text.isascii():
         return text
     return str(text).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def plain_number(value: object) -> bool | int | float | None:
-    """A zero-dimensional number of NumPy or torch as a Python number; None for anything else."""
+    """Convert a zero-dimensional number of NumPy or torch; return None for anything else."""
     item = getattr(value, "item", None)
     if getattr(value, "shape", None) != () or not callable(item):
         return None
@@ -691,7 +700,7 @@ def plain_number(value: object) -> bool | int | float | None:
 
 
 def plain_scores(value: object, who: str) -> dict[str, float]:
-    """The scores that a benchmark returned, as floats by name.
+    """Check and convert the scores that a benchmark returned, by name.
 
     Raises ``WireError`` when it is no dict, a name is no text, or a value is not a finite number.
     """
@@ -728,7 +737,7 @@ def plain_scores(value: object, who: str) -> dict[str, float]:
 
 
 def make_serializable(data: object, where: str = "report", *, replace: bool = False) -> Any:
-    """Report data that execnet can carry: text is made encodable, paths become text.
+    """Convert report data to what execnet can carry: encodable text, paths as text.
 
     Unlike ``to_plain`` it keeps tuples, sets and bytes, which execnet knows. What cannot be sent raises
     ``WireError``, or, with ``replace``, becomes a short description of itself.
@@ -773,7 +782,7 @@ def _type_name(value: object) -> str:
 
 
 def _shown(value: object) -> str:
-    """A short repr that cannot fail: the value may be of any class."""
+    """Return a short repr; it never fails, whatever the class of the value."""
     try:
         text = plain_text(repr(value))
     except Exception as error:  # whatever a foreign __repr__ does, the message must still come out

@@ -87,7 +87,7 @@ class Setting:
         return f"{self.flag}{'=' if self.key else ' '}{self.metavar}" if self.metavar else self.flag
 
     def read(self, text: str, flag: str | None = None) -> Any:
-        """Return the value that a text means; raise ``OptionError`` in a line that names ``flag``.
+        """Parse the text of a value; raise ``OptionError`` naming ``flag``.
 
         An empty text, as a shell makes of a variable that is not set, is never the default.
         """
@@ -103,8 +103,7 @@ class Setting:
         return read_as(flag, text, parse, expected=self.expected, **limits)
 
     def value(self, given: Any, where: str | None = None) -> Any:
-        """Return the value of a text, a list of texts, or plain data; raise ``OptionError`` in a line that names
-        ``where``."""
+        """Parse a text, a list of texts, or plain data; raise ``OptionError`` naming ``where``."""
         where = where or self.flag
         if self.action == "switch":
             if not isinstance(given, bool):
@@ -122,8 +121,10 @@ class Setting:
 def read_as(
     flag: str, text: str, parse: Callable[..., T], *, expected: str | None = None, **limits: Any
 ) -> T:
-    """Return the value that ``parse`` makes of an option's text; raise ``OptionError`` where it raises
-    ``ValueError``, whose text says what was expected."""
+    """Parse an option's text; turn a ``ValueError`` of ``parse`` into an ``OptionError``.
+
+    The text of the ``ValueError`` says what was expected.
+    """
     try:
         return parse(text, **limits)
     except ValueError as error:
@@ -158,8 +159,10 @@ LONGEST_PROMPT: Final = 1 << 16
 
 
 def system_prompt(text: str) -> str:
-    """Return a text, or what the file of this name holds, without white space around it; raise ``ValueError`` where
-    that is no text, too long, or empty."""
+    """Return a text, or the content of the file that it names, stripped.
+
+    Raises ``ValueError`` for a file that is not text or too long, and for an empty prompt.
+    """
     is_file = os.path.lexists(text) and not os.path.isdir(text)  # noqa: PTH112 -- of texts that are no paths too
     try:
         prompt = (read_regular(Path(text), LONGEST_PROMPT).decode("utf-8-sig") if is_file else text).strip()
@@ -191,7 +194,7 @@ ALL: Final = "all"
 
 
 def _limit(text: str) -> int | float | str:
-    """An item count, a fraction of each benchmark (above 0 and below 1), or all."""
+    """Parse an item count, a fraction of each benchmark (between 0 and 1), or ``all``."""
     if text == ALL:
         return text
     if re.fullmatch(r"0?\.[0-9]+", text) and 0.0 < float(text) < 1.0:
@@ -296,7 +299,7 @@ class SettingSources:
 
 
 def of_project(path: Path) -> Found:
-    """Return what ``[tool.touchstone]`` of a file says; nothing where there is no such file or table.
+    """Read the settings of ``[tool.touchstone]``; none without such a file or table.
 
     Its own tables (gate, composites, series) are no settings. Raises ``OptionError``.
     """
@@ -311,7 +314,7 @@ def of_project(path: Path) -> Found:
 
 
 def of_table(table: Mapping[str, Any], where: str, origin: str) -> Found:
-    """Return the values of a table of settings by their names; raises ``OptionError``, beginning with ``where``."""
+    """Parse a table of settings by name; raise ``OptionError`` beginning with ``where``."""
     rows = {name: row for name, row in settings_table().items() if row.option}
     values: dict[str, Any] = {}
     for key, value in table.items():
@@ -327,7 +330,7 @@ def of_table(table: Mapping[str, Any], where: str, origin: str) -> Found:
 
 
 def _check_typed(row: Setting, value: Any, where: str) -> None:
-    """Raise ``OptionError`` for what can only be said on the command line."""
+    """Raise ``OptionError`` for a value that is allowed on the command line alone."""
     if value and row.typed in ("any", value):
         raise OptionError(
             f"{where} {value!r}: can only be said on the command line, by {row.usage}; leave it out here"
@@ -335,7 +338,7 @@ def _check_typed(row: Setting, value: Any, where: str) -> None:
 
 
 def of_words(words: Sequence[str]) -> dict[str, Any]:
-    """Return what the values of ``--eval-set`` say, such as ``top_p=0.9``; raises ``OptionError``.
+    """Parse the values of ``--eval-set``, such as ``top_p=0.9``; raise ``OptionError``.
 
     A switch needs no value. Of several values the last one counts, or all where several may be given.
     """
@@ -352,7 +355,7 @@ def of_words(words: Sequence[str]) -> dict[str, Any]:
 
 
 def of_environment(environ: Mapping[str, str]) -> Found:
-    """Return what variables such as ``TOUCHSTONE_DEVICE`` say; several values are separated as a shell does it.
+    """Read variables such as ``TOUCHSTONE_DEVICE``; several values are split as a shell does.
 
     An empty variable says nothing. Raises ``OptionError``.
     """
@@ -399,7 +402,7 @@ def is_condition(name: str) -> bool:
 
 
 def condition_names() -> list[str]:
-    """Every condition that a saved result may have."""
+    """List every condition that a saved result may have."""
     return [
         *OF_RESULTS,
         *(name for name in settings_table() if name not in OF_RESULTS and _of_settings(name)),
@@ -407,15 +410,18 @@ def condition_names() -> list[str]:
 
 
 def of_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a manifest that are conditions, with the default of those that it does not name; without those
-    whose outcome the results tell."""
+    """Return the settings of a manifest that are conditions, completed by defaults.
+
+    Those whose outcome the results tell are left out.
+    """
     return {name: value for name, value in _complete(settings).items() if _of_settings(name)}
 
 
 def known_conditions(conditions: Mapping[str, Any], *, published: bool = False) -> dict[str, Any]:
-    """The conditions of a saved result by today's rules, as JSON gives them back: without what is no condition, and
-    with the default of a setting that it does not name. Of a ``published`` one only the stated conditions are
-    known."""
+    """Return the conditions of a saved result by today's rules, as JSON gives them back.
+
+    Settings that it does not name have their defaults. Of a ``published`` result only the stated conditions are known.
+    """
     written = conditions if published else {**of_settings({}), **conditions}
     plain: dict[str, Any] = json.loads(
         json.dumps({name: value for name, value in written.items() if is_condition(name)})
@@ -426,7 +432,7 @@ def known_conditions(conditions: Mapping[str, Any], *, published: bool = False) 
 def differing(
     mine: Mapping[str, Any], other: Mapping[str, Any], allowed: Iterable[str] = ()
 ) -> dict[str, tuple[Any, Any]]:
-    """The values that differ, by name, mine first; without those that are ``allowed`` to."""
+    """Return the values that differ, by name, mine first; ``allowed`` names are skipped."""
     skipped = set(allowed)
     return {
         name: (mine.get(name), other.get(name))
@@ -438,18 +444,23 @@ def differing(
 def differing_conditions(
     mine: Mapping[str, Any], other: Mapping[str, Any], allowed: Iterable[str] = ()
 ) -> dict[str, tuple[Any, Any]]:
-    """The conditions that differ, by name, where the items are known: a setting that only chooses items is then no
-    other way of asking."""
+    """Return the conditions that differ, by name, where the items are known.
+
+    A setting that only chooses items does not count then.
+    """
     return differing(prompt_conditions(mine), prompt_conditions(other), allowed)
 
 
 def prompt_conditions(conditions: Mapping[str, Any]) -> dict[str, Any]:
-    """The known conditions without those that only choose items."""
+    """Return the conditions without those that only choose items."""
     return {name: value for name, value in conditions.items() if affects(name) != "items"}
 
 
 def same_answers(mine: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether a run with these settings may take the answers of one with the others, by their manifests."""
+    """Return whether two runs with these manifest settings give equal answers.
+
+    The cache may then take answers of one for the other.
+    """
     apart = differing(_complete(mine), _complete(other))
     return not any(affects(name) in ("answers", "rounding") for name in apart)
 
@@ -457,13 +468,13 @@ def same_answers(mine: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def conflicting_settings(
     mine: Mapping[str, Any], other: Mapping[str, Any], *, but: Iterable[str] = ()
 ) -> dict[str, tuple[Any, Any]]:
-    """Return the settings of two manifests, by name, that must agree where both are parts of one run, and do not."""
+    """Return the settings that must agree within one run, and differ between two manifests."""
     apart = differing(_complete(mine), _complete(other), but)
     return {name: two for name, two in apart.items() if affects(name) in ("answers", "rounding", "items")}
 
 
 def _complete(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a manifest, with the default of those that it does not name."""
+    """Complete the settings of a manifest by defaults."""
     return {name: row.default for name, row in settings_table().items()} | dict(settings)
 
 

@@ -88,14 +88,16 @@ MOST_NAMES: Final = 3
 
 
 def tags_of(spec: Benchmark) -> tuple[str, ...]:
-    """Return the tags of a benchmark: those of what it asks, then its own."""
+    """Return the tags of a benchmark: those of its requests, then its own."""
     asked = (tag for tag, kinds in TAGS.items() if set(kinds) & set(spec.asks))
     return tuple(dict.fromkeys((*asked, *spec.tags)))
 
 
 def declared_groups(spec: Benchmark, data: str | None) -> Sequence[str] | None:
-    """Return the groups of a benchmark's rows as far as they are known without reading any, else None; ``data`` is the
-    value of ``--eval-data``."""
+    """Return the groups of a benchmark's rows without reading rows, None where unknown.
+
+    ``data`` is the value of ``--eval-data``.
+    """
     if spec.group is None and spec.subsets is None:
         return ()
     published = spec.published.rows if isinstance(spec.published.rows, Mapping) else None
@@ -105,8 +107,11 @@ def declared_groups(spec: Benchmark, data: str | None) -> Sequence[str] | None:
 
 @dataclass(frozen=True, slots=True)
 class TaskPattern:
-    """A part of the option: patterns of a name and of a group, whether it leaves out what they match, and the number
-    of few-shot examples, None for the benchmark's own. ``tag``: whether the name may be that of a tag."""
+    """A comma-separated term of ``--eval-tasks``.
+
+    It has patterns of a name and of a group; ``out`` excludes what they match. ``shots`` is the number of few-shot
+    examples, None for the benchmark's own. ``tag``: the name may be that of a tag.
+    """
 
     text: str
     name: str
@@ -128,8 +133,10 @@ class TaskPattern:
         return subject if is_subject else None
 
     def names(self, spec: Benchmark) -> bool:
-        """Return whether it is about this benchmark, or about a group of it; about a form of a benchmark only where it
-        names the form."""
+        """Return whether the term matches a benchmark or a group of it.
+
+        A form of a benchmark is matched only by a term that names the form.
+        """
         if spec.code.form_of is not None and not self.of_form:
             return False
         if self.subject is not None and spec.name == "mmlu":
@@ -138,7 +145,7 @@ class TaskPattern:
         return _like(spec.name, self.name) or self.name.casefold() in map(str.casefold, tags)
 
     def takes(self, spec: Benchmark, group: str | None) -> bool:
-        """Return whether it is about the benchmark's items of this group."""
+        """Return whether the term matches the benchmark's items of a group."""
         if not self.names(spec):
             return False
         if self.subject is not None and spec.name == "mmlu":
@@ -148,8 +155,10 @@ class TaskPattern:
 
 @dataclass(frozen=True, slots=True)
 class TaskSelection:
-    """The benchmarks that a run is about: all of them where there is no term. ``groups`` are the known groups of
-    benchmarks by name."""
+    """The benchmarks that a run selects, all without terms.
+
+    ``groups`` are the named groups of benchmarks.
+    """
 
     terms: tuple[TaskPattern, ...] = ()
     groups: Mapping[str, str] = field(default_factory=dict)
@@ -158,8 +167,11 @@ class TaskSelection:
     def of(
         cls, texts: Iterable[str], groups: Mapping[str, str] | None = None, names: Iterable[str] = ()
     ) -> TaskSelection:
-        """Return the choice of an option that may be given several times; a term with one of the ``names`` of
-        benchmarks means no tag. Raises ``ValueError`` for an empty name, and for a group that names itself."""
+        """Parse the texts of an option that may be given several times.
+
+        A term that equals one of the ``names`` of benchmarks is not a tag. Raises ``ValueError`` for an empty name, and
+        for a group that names itself.
+        """
         texts_by_group = {name.casefold(): text for name, text in (groups or {}).items()}
         exact = set(map(str.casefold, names))
         terms = (term for text in texts for term in _terms(text, texts_by_group, ()))
@@ -168,7 +180,7 @@ class TaskSelection:
         )
 
     def chosen(self, spec: Benchmark) -> bool:
-        """Return whether items of the benchmark may be asked."""
+        """Return whether any item of the benchmark may be selected."""
         within = [term for term in self.terms if not term.out]
         without = [term for term in self.terms if term.out and term.group is None and term.subject is None]
         unnamed = not within and spec.code.form_of is None
@@ -177,7 +189,7 @@ class TaskSelection:
         )
 
     def takes(self, spec: Benchmark, group: str | None) -> bool:
-        """Return whether items of this group are asked."""
+        """Return whether items of a group are selected."""
         within = [term for term in self.terms if not term.out]
         unnamed = not within and spec.code.form_of is None
         return (unnamed or any(term.takes(spec, group) for term in within)) and not any(
@@ -185,13 +197,16 @@ class TaskSelection:
         )
 
     def shots(self, spec: Benchmark) -> int | None:
-        """Return the number of few-shot examples that a term gives the benchmark."""
+        """Return the number of few-shot examples that a term sets for the benchmark."""
         named = (term for term in self.terms if term.shots is not None and not term.out)
         return next((term.shots for term in named if term.names(spec)), None)
 
     def unknown(self, benchmarks: Sequence[Known]) -> str | None:
-        """Return a line about the first term that names nothing, with what was probably meant; or about a benchmark
-        that two terms give different numbers of few-shot examples."""
+        """Return the first fault of the terms against the known benchmarks, else None.
+
+        That is a term that matches nothing, with a suggestion, or a benchmark to which two terms give different numbers
+        of few-shot examples.
+        """
         taken = {name.casefold() for spec, _ in benchmarks for name in (spec.name, *tags_of(spec))}
         for name in self.groups:
             if name.casefold() in taken:
@@ -217,8 +232,10 @@ def parse_tasks(text: str) -> str:
 
 
 def _terms(text: str, groups: Mapping[str, str], within: tuple[str, ...]) -> Iterator[TaskPattern]:
-    """Yield the terms of a text; the name of a group of benchmarks stands for its terms, also after ``-`` and
-    before a number of shots."""
+    """Yield the terms of a text; expand the names of groups of benchmarks.
+
+    A group may follow ``-`` and precede a number of shots.
+    """
     for term_text in map(str.strip, text.split(",")):
         match = _TERM.fullmatch(term_text)
         if match is None:
@@ -242,14 +259,14 @@ def _like(name: str, pattern: str) -> bool:
 
 
 def _has(term: TaskPattern, spec: Benchmark, groups: Sequence[str] | None) -> bool:
-    """Return whether there may be items that the term is about."""
+    """Return whether a benchmark may have items that the term matches."""
     if groups is None or term.group is None:
         return term.names(spec)
     return any(term.takes(spec, group) for group in groups)
 
 
 def _nothing(term: TaskPattern, benchmarks: Sequence[Known], groups: Iterable[str] = ()) -> str:
-    """Return what is not there, and the nearest names that are, or all."""
+    """Return what a term does not match, with the nearest names."""
     wanted = (term.name if term.group is None else f"{term.name}/{term.group}").strip("*").casefold()
     here = [spec.name for spec, _ in benchmarks if term.names(spec)]
     subset_names = [f"{spec.name}/{group}" for spec, groups in benchmarks for group in groups or ()]
@@ -269,7 +286,7 @@ def _nothing(term: TaskPattern, benchmarks: Sequence[Known], groups: Iterable[st
 
 
 def _meant(wanted: str, likely: Sequence[str], there: Sequence[str]) -> str:
-    """Return a question with the nearest of the likely names, else the names that there are."""
+    """Suggest the nearest of the likely names, else list the existing ones."""
     near = [name for name in likely if wanted in name.casefold()] or similar_name(wanted, likely, MOST_NAMES)
     if near:
         return f"; did you mean {either(near[:MOST_NAMES])}?"
@@ -280,7 +297,7 @@ def _meant(wanted: str, likely: Sequence[str], there: Sequence[str]) -> str:
 
 
 def declared_in(path: Path) -> Iterator[str]:
-    """Yield the names of a file's benchmarks; none of a file that cannot be read."""
+    """Yield the names of a file's benchmarks without running it; none if it is unreadable."""
     try:
         tree = ast.parse(read_regular(path, MOST_SETTINGS))
     except (OSError, SyntaxError, ValueError):
@@ -308,8 +325,10 @@ TABLE: Final = "[tool.touchstone.groups]"
 
 
 def task_groups(pyproject: Path) -> dict[str, str]:
-    """Return the known groups; raises ``OptionError`` naming the line of the project that is wrong. A file that is not
-    TOML is left to pytest to report."""
+    """Return the groups of benchmarks, the project's before the shipped ones.
+
+    Raises ``OptionError`` naming the project's line that is wrong. A file that is not TOML is left to pytest to report.
+    """
     known_groups = shipped_groups()
     table = project_table(pyproject, "groups", OptionError)
     for name, line in table.items():
@@ -392,9 +411,11 @@ SHARED: Final = ("mmlu_stem",)
 
 
 def translated(name: str, benchmarks: Collection[str], *, theirs: bool = False) -> tuple[str, ...]:
-    """Return what ``--eval-tasks`` takes for a task of lm-evaluation-harness: the name itself where one of the
-    ``known`` benchmarks has it, or where it is none of its tasks. A name that both have is ours, unless it is known to
-    be ``theirs``."""
+    """Translate a task of lm-evaluation-harness to terms of ``--eval-tasks``.
+
+    A name of one of our ``benchmarks``, or of no task, stays. A name that both have is ours, unless the caller says
+    that it is ``theirs``.
+    """
     if name in benchmarks and not (theirs and name in SHARED):
         return (name,)
     if name in LM_EVAL_TASKS:
@@ -407,15 +428,18 @@ def translated(name: str, benchmarks: Collection[str], *, theirs: bool = False) 
 
 
 def difference(name: str, term: str) -> str | None:
-    """Return how what ``--eval-tasks`` takes for a name asks for other rows than lm-evaluation-harness has under it."""
+    """Return how a term's rows differ from those of lm-evaluation-harness, else None."""
     if name in SHARED and term == name:
         return "lm-evaluation-harness has 19 subjects under this name, ours has 14"
     return None
 
 
 def metrics_named(name: str, metrics: Iterable[str]) -> list[str]:
-    """Return the metrics that a name means, ours or that of lm-evaluation-harness: ``exact_match`` is a family of ours,
-    ``acc,none``, ``pass_at_1`` and, of a filter that counts answers, ``exact_match,maj@8`` are its ways to write."""
+    """Return the metrics that a name means, ours or lm-evaluation-harness's.
+
+    ``exact_match`` is a family of ours. ``acc,none``, ``pass_at_1`` and ``exact_match,maj@8`` (a filter that counts
+    answers) are its spellings.
+    """
     plain, _, by = name.replace("pass_at_", "pass@").partition(",")
     plain = by if is_of_samples(by) else plain
     names = list(metrics)

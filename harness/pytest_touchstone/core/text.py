@@ -24,12 +24,15 @@ CHARACTERS_PER_TOKEN: Final = 4
 
 
 def rough_tokens(text: str) -> int:
-    """Return about how many tokens a text has, for any tokenizer: words, digits, signs in pairs, line breaks."""
+    """Estimate the number of a text's tokens, for any tokenizer.
+
+    Words, digits, pairs of signs and line breaks are counted.
+    """
     return sum(1 for _ in re.finditer(r"[A-Za-z]{1,9}|\d|[^\sA-Za-z\d]{1,2}|\n+", text))
 
 
 def join_names(names: Iterable[str], most: int = LISTED, *, between: str = ", ") -> str:
-    """Return the first names, and the number of the others: ``A, B and 3 more``; ``none`` for no name."""
+    """Join the first names, and count the others: ``A, B and 3 more``; ``none`` for no name."""
     listed = list(names)
     rest = len(listed) - most
     more = f"{between.rstrip().strip(',')} and {rest} more" if rest > 0 else ""
@@ -37,23 +40,25 @@ def join_names(names: Iterable[str], most: int = LISTED, *, between: str = ", ")
 
 
 def either(words: Iterable[str]) -> str:
-    """Return the choices as text: ``A, B or C``."""
+    """Join choices: ``A, B or C``."""
     *first, last = words
     return f"{', '.join(first)} or {last}" if first else last
 
 
 def count(number: int, noun: str, plural: str | None = None) -> str:
-    """Return a number with its noun: ``1 item``, ``2 items``."""
+    """Join a number and its noun: ``1 item``, ``2 items``."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
 def ordinal_place(value: float, decimals: int = 3) -> str:
-    """Return an epoch, a step or a factor as text: in full up to the point, and at most so many decimals."""
+    """Format an epoch, a step or a factor, with at most ``decimals`` decimals."""
     return f"{round(value, decimals):.15g}"
 
 
 def repeats_itself(text: str, least: int = 60, times: int = 3) -> bool:
-    """Return whether a text ends with one passage again and again: so many times, over so many characters at least.
+    """Return whether a text ends with one passage repeated.
+
+    It must be repeated ``times`` times, over ``least`` characters at least.
 
     Its last 2,000 characters are looked at.
     """
@@ -72,12 +77,12 @@ def repeats_itself(text: str, least: int = 60, times: int = 3) -> bool:
 
 
 def similar_name(wanted: str, names: Iterable[str], most: int = 1, cutoff: float = 0.6) -> list[str]:
-    """Return the names that are like the wanted one, the most similar first."""
+    """Return the names that resemble the wanted one, the most similar first."""
     return difflib.get_close_matches(wanted, list(names), most, cutoff)
 
 
 def did_you_mean(wanted: str, names: Iterable[str]) -> str:
-    """Return a question with the most similar name and a space; nothing where none is similar."""
+    """Return a question with the most similar name and a space; empty where none is similar."""
     return "".join(f"did you mean {name!r}? " for name in similar_name(wanted, names))
 
 
@@ -104,7 +109,7 @@ _HOME: Final = re.compile(
 
 
 def visible(text: str, *, colours: bool = False) -> str:
-    """Return a text with what a screen does not show in the form ``<U+001B>``; its lines and tabs are kept.
+    """Write characters that a screen does not show as ``<U+001B>``; keep lines and tabs.
 
     With ``colours`` those of a terminal are kept too, but for what hides a text.
     """
@@ -123,50 +128,53 @@ def _named(match: re.Match[str]) -> str:
 
 
 def visible_json(text: str) -> str:
-    """Return JSON that says the same, without such signs."""
+    """Escape characters that a screen does not show in JSON."""
     return INVISIBLE.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def one_line(text: str) -> str:
-    """Return a text in one line, without the colours of a terminal."""
+    """Join a text to one line, without the colours of a terminal."""
     return visible(" ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).split()))
 
 
 def collapse_lines(text: str) -> str:
-    """Return a text in one line, its spaces as they are."""
+    """Join a text to one line; keep its spaces."""
     return visible(" ".join(filter(None, map(str.strip, text.splitlines()))))
 
 
 def is_log(environment: Mapping[str, str] = os.environ) -> bool:
-    """Return whether what is printed here goes to a service that takes some lines for commands."""
+    """Return whether output goes to a CI service that obeys commands in lines."""
     services = ("GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
     return any(environment.get(name, "").lower() not in ("", "false") for name in services)
 
 
 def harmless(text: str) -> str:
-    """Return lines of output that no such service takes for a command: white space before ``::`` does not count."""
+    """Break the commands to a CI service in lines of output.
+
+    White space before ``::`` does not count.
+    """
     return _COMMAND.sub(lambda match: f"{match[0]} ", text)
 
 
 def cell(value: Any) -> Any:
-    """Return a cell of CSV: a text that a spreadsheet would take for a formula gets a quote in front."""
+    """Return a CSV cell; a text that a spreadsheet takes for a formula gets a quote."""
     return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
 def csv_text(rows: Iterable[Iterable[Any]], end: str = "\n") -> str:
-    """Return rows as CSV (RFC 4180) whose lines end so; None is an empty field, and no text is a formula."""
+    """Format rows as CSV (RFC 4180); None is an empty field, and no text is a formula."""
     text = io.StringIO()
     csv.writer(text, lineterminator=end).writerows(map(cell, row) for row in rows)
     return text.getvalue()
 
 
 def text_of_cell(value: str) -> str:
-    """Return the text of which ``cell`` made this."""
+    """Return the text of a CSV cell that ``cell`` made."""
     return value[1:] if value.startswith("'") and _FORMULA.match(value) else value
 
 
 def without_home(text: str) -> str:
-    """Return a text with ``~`` in the place of anybody's home: a report is sent to others."""
+    """Replace anybody's home folder by ``~``: a report is sent to others."""
     home = os.path.expanduser("~")  # noqa: PTH111 -- Path.home raises where there is none
     if len(home) > 1 and home in text:
         text = re.sub(rf"(?<![\w.~-]){re.escape(home)}(?![\w.-])", "~", text)

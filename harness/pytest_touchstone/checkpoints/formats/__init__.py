@@ -55,11 +55,11 @@ class Fake:
         )
 
     def files(self, _: CheckpointInfo, /) -> list[Path]:
-        """None."""
+        """Return no files."""
         return []
 
     def content(self, info: CheckpointInfo) -> list[str]:
-        """Its name."""
+        """Return its name."""
         return [info.source]
 
 
@@ -67,13 +67,16 @@ class Fake:
 
 
 def formats() -> tuple[CheckpointFormat, ...]:
-    """Every format; a path belongs to the first one that detects it."""
+    """Return every format in the order of detection."""
     ours = (Lora(), Distributed(), Llama(), Gguf(), Transformers(), Fake())
     return (*plugins(GROUP, CheckpointError), *ours)
 
 
 def format_of(info: CheckpointInfo) -> CheckpointFormat:
-    """The format of a checkpoint. Raises ``CheckpointError`` where the package that knows it is gone."""
+    """Return the format of a checkpoint.
+
+    Raises ``CheckpointError`` where the package that brought it is no longer installed.
+    """
     for checkpoint_format in formats():
         if checkpoint_format.name == info.format:
             return checkpoint_format

@@ -83,15 +83,15 @@ class CheckpointFormat(Protocol):
         """Describe the checkpoint from its headers. Raises ``CheckpointError`` naming what is missing or broken."""
 
     def files(self, info: CheckpointInfo, /) -> list[Path]:
-        """The files that the fingerprint depends on."""
+        """Return the files that the fingerprint depends on."""
 
     def content(self, info: CheckpointInfo, /) -> Iterable[str]:
-        """The texts that the fingerprint hashes, one after the other (``checkpoints.formats.content``)."""
+        """Return the texts that the fingerprint hashes in order (``checkpoints.formats.content``)."""
 
 
 @runtime_checkable
 class SchemeHandler(Protocol):
-    """A format or engine with targets of its own, which the user types in place of a path (``fake:causal``)."""
+    """A format or engine with a scheme of its own, such as ``fake:causal``."""
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -109,13 +109,13 @@ class SchemeHandler(Protocol):
 
 @runtime_checkable
 class WeightsOnlyFormat(Protocol):
-    """A format of bare tensors, which the engine ``transformers`` puts into a model of that library.
+    """A format of bare tensors; the engine ``transformers`` builds the model.
 
     The model's config is ``CheckpointInfo.params``, if there are any, else that in the folder of its tokenizer.
     """
 
     def tensors(self, info: CheckpointInfo, /) -> Tensors:
-        """The tensors by the names that the model has for them. Raises ``CheckpointError``."""
+        """Return the tensors under the model's names. Raises ``CheckpointError``."""
 
 
 @runtime_checkable

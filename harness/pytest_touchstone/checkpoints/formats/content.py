@@ -89,7 +89,7 @@ Shapes: TypeAlias = dict[str, tuple[int, ...]]
 
 
 def size_of(dtype: str, shape: tuple[int, ...]) -> int | None:
-    """Bytes of a tensor of that type and shape; None for an unknown type or a negative side."""
+    """Return the bytes of a tensor, None for an unknown type or a negative side."""
     if dtype not in _BITS or any(side < 0 for side in shape):
         return None
     return (prod(shape) * _BITS[dtype] + 7) // 8
@@ -101,13 +101,16 @@ def shapes_of(tensors: Mapping[str, Tensor]) -> Shapes:
 
 
 def count_parameters(tensors: Mapping[str, Tensor]) -> int | None:
-    """Numbers of all tensors, each part of a file counted once; None where no tensor is known."""
+    """Count the numbers of all tensors, tied ones once; return None without tensors."""
     parts = {tensor.place: tensor.numbers for tensor in tensors.values()}
     return sum(parts.values()) if parts else None
 
 
 def main_dtype(tensors: Mapping[str, Tensor]) -> str | None:
-    """The type of most numbers, by torch's name where it has a plain one; None where no tensor is known."""
+    """Return the type of most numbers, None without tensors.
+
+    It has torch's name where torch has the type.
+    """
     counts: Counter[str] = Counter()
     for tensor in tensors.values():
         counts[tensor.dtype] += tensor.numbers
@@ -134,7 +137,7 @@ _MOST_OPEN: Final = 64
 
 
 def matching(folder: Path | None, patterns: Iterable[str]) -> list[Path]:
-    """The files in a folder whose names match, sorted by name."""
+    """Return the files in a folder that match one of the patterns, sorted by name."""
     if folder is None:
         return []
     paths = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
@@ -142,7 +145,7 @@ def matching(folder: Path | None, patterns: Iterable[str]) -> list[Path]:
 
 
 def has_tokenizer_of(folder: Path, other: Path) -> bool:
-    """Return whether all files of a folder that decide about tokens say the same as their namesakes in another."""
+    """Return whether the tokenizer files of a folder equal their namesakes in another."""
     return all(_same(path, other / path.name) for path in matching(folder, TOKENIZER))
 
 
@@ -162,12 +165,12 @@ def _same(path: Path, other: Path) -> bool:
 
 
 def table_line(name: str, table: dict[str, Any]) -> str:
-    """A line for settings that are part of the checkpoint."""
+    """Return the line of a table of settings."""
     return f"{name}\0{json.dumps(table, sort_keys=True, default=str)}\n"
 
 
 def file_lines(paths: Iterable[Path], name: str | None = None) -> Iterator[str]:
-    """A line per file, under its own name or the one given."""
+    """Yield a line per file, under its own name or the given one."""
     for path in paths:
         with readable(path):
             size = path.stat().st_size
@@ -175,7 +178,9 @@ def file_lines(paths: Iterable[Path], name: str | None = None) -> Iterator[str]:
 
 
 def tensor_lines(tensors: Tensors, hashed: Callable[[Tensor], str] | None = None) -> Iterator[str]:
-    """A line per tensor, sorted by name; several threads read and hash, each byte of a file once.
+    """Yield a line per tensor, sorted by name.
+
+    Several threads read and hash, each byte of a file once.
 
     ``hashed`` returns the SHA-256 of a tensor's bytes, for tensors that are in memory.
     """
@@ -192,12 +197,12 @@ def tensor_lines(tensors: Tensors, hashed: Callable[[Tensor], str] | None = None
 
 
 def hash_bytes(file: str, begin: int, end: int) -> str:
-    """SHA-256 of a part of a file. Raises ``CheckpointError`` where it cannot be read."""
+    """Return the SHA-256 of a range of a file. Raises ``CheckpointError``."""
     return hash_ranges([(file, begin, end)])
 
 
 def hash_ranges(ranges: Iterable[tuple[str, int, int]]) -> str:
-    """SHA-256 of parts of files, one after the other. Raises ``CheckpointError`` where one cannot be read."""
+    """Return the SHA-256 of ranges of files in order. Raises ``CheckpointError``."""
     digest = hashlib.sha256()
     buffer = memoryview(b"")
     opened: dict[str, FileIO] = {}

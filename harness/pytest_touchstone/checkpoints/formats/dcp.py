@@ -71,7 +71,9 @@ def is_distributed(folder: Path) -> bool:
 
 
 def place_of(folder: Path) -> Path | None:
-    """The folder with the metadata: the one given, or that of the model in it; None where there is neither.
+    """Return the folder with the metadata, or None.
+
+    It is the given folder, or that of the model within it.
 
     Megatron's, which has ``common.pt`` beside them, has other names for tensors, and some of them in one.
     """
@@ -87,13 +89,13 @@ def place_of(folder: Path) -> Path | None:
 
 
 def files_of(folder: Path) -> list[Path]:
-    """The metadata, and all files of items."""
+    """Return the metadata and all files of items."""
     model_folder = place_of(folder) or folder
     return [model_folder / INDEX, *sorted(model_folder.glob("*.distcp"))]
 
 
 def read_distributed(folder: Path) -> Tensors:
-    """The model's tensors by the names that the model has for them.
+    """Return the model's tensors under the model's own names.
 
     Raises ``CheckpointError`` for a file that is missing, cut off or elsewhere, and for chunks that do not make their
     tensor. What is claimed is compared with the files before anything is allocated.
@@ -125,7 +127,7 @@ def _table(path: Path, content: Any, name: str) -> dict[Any, Any]:
 
 
 def _names(path: Path, entries: Mapping[Any, Any], paths: Mapping[Any, Any]) -> dict[str, str]:
-    """The keys of the model's tensors, with the names that the model has for them."""
+    """Map the keys of the model's tensors to the model's own names."""
     groups: dict[tuple[str, ...], dict[str, str]] = defaultdict(dict)
     for key, entry in entries.items():
         if (
@@ -157,7 +159,7 @@ def _is_path(path: Any) -> TypeGuard[tuple[str | int, ...]]:
 
 
 def _numbers(path: Path, numbers: Any) -> tuple[int, ...]:
-    """A shape or place: whole numbers from 0 up."""
+    """Check a shape or an offset: a tuple of whole numbers from 0 up."""
     if (
         not isinstance(numbers, tuple)
         or len(numbers) > 64
@@ -170,7 +172,7 @@ def _numbers(path: Path, numbers: Any) -> tuple[int, ...]:
 def _chunks(
     path: Path, key: str, entry: PickledObject, items: Mapping[tuple[int, ...], Any]
 ) -> Iterator[_Chunk]:
-    """The chunks of a tensor, each with its item within a file; those without a number are left out."""
+    """Yield the chunks of a tensor with the location of their items; empty chunks are skipped."""
     listed = entry["chunks"]
     if not isinstance(listed, list) or len(listed) != len(items):
         raise CheckpointError(
@@ -200,7 +202,10 @@ def _chunks(
 
 
 def _check_apart(path: Path, chunks: Mapping[str, list[_Chunk]]) -> None:
-    """Raises ``CheckpointError`` where two items share bytes: few of them could be said to be a large model."""
+    """Raise ``CheckpointError`` where two items share bytes.
+
+    A small file could otherwise pose as a large model.
+    """
     spans = sorted(
         (str(chunk.file), chunk.begin, chunk.end, key)
         for key, tensor_chunks in chunks.items()
@@ -214,7 +219,7 @@ def _check_apart(path: Path, chunks: Mapping[str, list[_Chunk]]) -> None:
 
 
 def _tensor(path: Path, key: str, entry: PickledObject, chunks: list[_Chunk]) -> Tensor:
-    """The tensor of these chunks, each read from its own header."""
+    """Build a tensor from its chunks; each is read from its own header."""
     shape = _numbers(path, entry["size"])
     properties = entry["properties"].state if isinstance(entry["properties"], PickledObject) else None
     dtype, layout = properties[:2] if isinstance(properties, tuple) and len(properties) > 1 else (None, None)
@@ -245,7 +250,7 @@ def _tensor(path: Path, key: str, entry: PickledObject, chunks: list[_Chunk]) ->
 
 
 def _check_grid(path: Path, key: str, shape: tuple[int, ...], chunks: list[_Chunk]) -> None:
-    """Raises ``CheckpointError`` unless the chunks are the cells of a grid that is the whole tensor."""
+    """Raise ``CheckpointError`` unless the chunks tile the whole tensor as a grid."""
     fits = all(len(chunk.offsets) == len(shape) for chunk in chunks)
     cuts = [
         sorted({chunk.offsets[side] for chunk in chunks if fits} | {length})

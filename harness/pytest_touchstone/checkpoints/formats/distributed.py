@@ -85,16 +85,16 @@ class Distributed:
         return replace(info, format=self.name, tokenizer=home, takes_adapters=False)
 
     def files(self, info: CheckpointInfo) -> list[Path]:
-        """The weights with their metadata, config and tokenizer."""
+        """Return the weights with their metadata, config and tokenizer."""
         return [*files_of(info.path), *matching(info.tokenizer, PATTERNS)]
 
     def content(self, info: CheckpointInfo) -> Iterator[str]:
-        """What a folder of transformers with the same tensors has."""
+        """Yield the lines of a Transformers folder with equal tensors."""
         yield from file_lines(matching(info.tokenizer, PATTERNS))
         yield from tensor_lines(self.tensors(info))
 
     def tensors(self, info: CheckpointInfo) -> Tensors:
-        """The tensors by transformers' names."""
+        """Return the tensors under Transformers' names."""
         return _renamed(without_wrappers(read_distributed(info.path)), info.model_type)
 
 
@@ -119,7 +119,7 @@ def _renamed(tensors: Tensors, model_type: str) -> Tensors:
 
 
 def _home(path: Path, asked: CheckpointRequest) -> Path:
-    """The folder with config and tokenizer."""
+    """Return the folder with config and tokenizer."""
     if asked.base_model is not None:
         given = Path(asked.base_model).expanduser()
         return given if _has_config(given) else asked.resolve_base(asked.base_model)[0].path

@@ -131,7 +131,7 @@ class GgufTokenizer(NamedTuple):
 
 
 def tokenizer_of(path: Path, architecture: str, keys: Mapping[str, Value]) -> GgufTokenizer:
-    """The tokenizer that the keys describe.
+    """Return the tokenizer that the metadata keys describe.
 
     Raises ``CheckpointError`` where it is of another kind, or a key demands what Transformers does not do.
     """
@@ -257,11 +257,11 @@ class Gguf:
         )
 
     def files(self, info: CheckpointInfo) -> list[Path]:
-        """The file."""
+        """Return the file."""
         return [info.path]
 
     def content(self, info: CheckpointInfo) -> Iterator[str]:
-        """The whole file, however it is called."""
+        """Return the line of the whole file, whatever its name."""
         return file_lines([info.path], "model.gguf")
 
 
@@ -281,7 +281,10 @@ class GgufHeader(NamedTuple):
 
 
 def read_gguf(path: Path) -> GgufHeader:
-    """The content of the header. Raises ``CheckpointError`` when it is no GGUF file or the file is cut off."""
+    """Read the header of a GGUF file.
+
+    Raises ``CheckpointError`` where the file is cut off or not a GGUF file.
+    """
     try:
         with readable(path), open_regular(path) as file:
             if file.read(4) != b"GGUF":
@@ -308,7 +311,7 @@ class _Header:
         self._path, self._content, self._at = path, content, 4
 
     def read(self) -> GgufHeader:
-        """The whole header."""
+        """Read the whole header."""
         _, tensors, pairs = self._take("IQQ")
         keys: dict[str, Value] = {}
         for _ in range(pairs):
@@ -360,7 +363,10 @@ class _Header:
         return name, shown, sides, offset + -(-numbers // block) * size
 
     def _check_sizes(self, architecture: str, integers: dict[str, int], tensors: int, longest: int) -> None:
-        """Raises ``CheckpointError`` for a size that no tensor has: a model would be built to it."""
+        """Raise ``CheckpointError`` for a size that no tensor has.
+
+        A model would be built to it.
+        """
         for name, most in (("block_count", tensors), *((name, longest) for name in _SIDES)):
             value = integers.get(f"{architecture}.{name}", 1)
             least = 0 if name in _MAY_BE_NONE else 1

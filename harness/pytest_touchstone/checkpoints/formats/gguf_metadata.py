@@ -204,17 +204,17 @@ _PART: Final = re.compile(r"-(\d{5})-of-(\d{5})$")
 
 
 def refusal(path: Path, what: str) -> CheckpointError:
-    """The error that names what Transformers would ignore, and the way that does not."""
+    """Return the error for what Transformers would ignore, with the alternative."""
     return CheckpointError(f"{path}: {what}, which cannot be honoured here; give llama-server:{path} instead")
 
 
 def shown(key: str, value: Value) -> str:
-    """A key with its value, shortened."""
+    """Return a key with its value, shortened."""
     return f"{key} = {value!r:.40}" if not isinstance(value, SkippedArray) else key
 
 
 def check_kind(path: Path, keys: Mapping[str, Value]) -> None:
-    """Raise ``CheckpointError`` for a part of a model in several files, and for a file that is no language model."""
+    """Raise ``CheckpointError`` for a shard of a model, or another kind of file."""
     name = _PART.search(path.stem)
     count = keys.get("split.count", int(name[2]) if name else 1)
     if isinstance(count, int) and count > 1:
@@ -237,7 +237,7 @@ def check_kind(path: Path, keys: Mapping[str, Value]) -> None:
 def config_values(
     path: Path, architecture: str, keys: Mapping[str, Value], tensors: Collection[str]
 ) -> dict[str, Any]:
-    """The values for Transformers' config that its own reader of GGUF files leaves out or mistakes.
+    """Return the config values that Transformers' own GGUF reader omits or mistakes.
 
     Raises ``CheckpointError`` naming the keys and tensors that no value stands for.
     """
@@ -274,7 +274,7 @@ class _Reading:
         self._refused: dict[str, Value] = {}
 
     def values(self) -> dict[str, Any]:
-        """All values. Raises ``CheckpointError`` for what is refused."""
+        """Return all values. Raises ``CheckpointError`` for unsupported keys."""
         for name, value in self._keys.items():
             if not self._understood(name, value):
                 self._refused[f"{self._name}.{name}"] = value
@@ -293,7 +293,11 @@ class _Reading:
         return self._values
 
     def _understood(self, name: str, value: Value) -> bool:
-        """Return whether a key is read, after noting the value that it becomes."""
+        """Store the config value of a key, if any; return whether the key is supported.
+
+        A key is supported if Transformers reads it, if it maps to a config value, or if it has a neutral value. The
+        caller refuses a file with any other key, since Transformers would ignore it silently.
+        """
         form = self._form
         if not (name in _TEXTS if isinstance(value, str) else _is_sane(value)):
             return name == "rope.scaling.yarn_ext_factor" and value == -1

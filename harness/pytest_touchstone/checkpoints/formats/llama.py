@@ -97,12 +97,12 @@ class Llama:
         return replace(_read(files[0], asked), name=path.resolve().name)
 
     def files(self, info: CheckpointInfo) -> list[Path]:
-        """The weights and the tokenizer."""
+        """Return the weights and the tokenizer."""
         weights = files_of(info.path) if info.path.is_dir() else [info.path]
         return [*weights, *matching(info.tokenizer, TOKENIZER)]
 
     def content(self, info: CheckpointInfo) -> Iterator[str]:
-        """Sizes, tokenizer and tensors."""
+        """Yield the lines of sizes, tokenizer and tensors."""
         yield table_line("params", info.weights.params)
         yield from file_lines(matching(info.tokenizer, TOKENIZER))
         folder = info.path.is_dir()
@@ -112,7 +112,7 @@ class Llama:
 
 
 def _read(path: Path, asked: CheckpointRequest) -> CheckpointInfo:
-    """The checkpoint in a file."""
+    """Inspect a file."""
     content = read_pickled(path)
     return described(path, asked, tensors_of(path, content), content if "config" in content else {})
 
@@ -120,7 +120,7 @@ def _read(path: Path, asked: CheckpointRequest) -> CheckpointInfo:
 def described(
     path: Path, asked: CheckpointRequest, tensors: Tensors, held: Mapping[str, Any]
 ) -> CheckpointInfo:
-    """The checkpoint of these tensors in a file or folder; ``held`` is what else the training saved there.
+    """Describe a checkpoint by its tensors; ``held`` has the training's other values.
 
     Raises ``CheckpointError`` where the tensors, sizes or tokenizer are not all there.
     """
@@ -173,7 +173,10 @@ def _part(held: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def tensors_of(path: Path, content: Any) -> Tensors:
-    """The model's tensors in what a ``.pt`` file holds; a ``CheckpointError`` where there are none."""
+    """Return the model's tensors in the content of a ``.pt`` file.
+
+    Raises ``CheckpointError`` where there are none.
+    """
     held = content if isinstance(content, dict) else {}
     state = next(
         (held[name] for name in ("model_state_dict", "state_dict") if isinstance(held.get(name), dict)), None
@@ -194,7 +197,10 @@ def tensors_of(path: Path, content: Any) -> Tensors:
 
 
 def _places(path: Path, config: dict[str, Any], base: Path | None) -> Iterator[Path]:
-    """Folders where sizes and tokenizer may be: as given, beside the weights, where the training had its model."""
+    """Yield the folders that may hold sizes and tokenizer.
+
+    In order: the given one, those of the weights, and those of the training's model.
+    """
     if base is not None:
         yield base if base.is_dir() else base.parent
     yield from [path, *path.resolve().parents[:2]] if path.is_dir() else [path.parent]
@@ -207,7 +213,7 @@ def _places(path: Path, config: dict[str, Any], base: Path | None) -> Iterator[P
 
 
 def _params(path: Path, config: dict[str, Any], names: set[str], folders: Iterable[Path]) -> dict[str, Any]:
-    """The sizes under Llama's own names, what is counted in the weights put in."""
+    """Return the sizes under Llama's own names, completed by counting the weights."""
     blocks = {kind: set[int]() for kind in ("layers", "extra_heads")}
     for name in names:
         if match := _BLOCK.match(name):
@@ -236,7 +242,7 @@ def _params(path: Path, config: dict[str, Any], names: set[str], folders: Iterab
 
 
 def _table(path: Path, config: dict[str, Any], folders: Iterable[Path]) -> tuple[dict[str, Any], Path]:
-    """The table with the sizes, and the file it is in."""
+    """Return the table with the sizes, and its file."""
     model = config.get("model")
     for table in (model, config):
         if isinstance(table, dict):

@@ -88,7 +88,7 @@ _KINDS: Final = (
 
 
 class LoraTensors(NamedTuple):
-    """The two tensors of a module, by their names in the file, and the factor of their product."""
+    """The names of a module's two tensors, and the scale of their product."""
 
     down: str
     up: str
@@ -144,12 +144,15 @@ class Lora:
         )
 
     def files(self, info: CheckpointInfo) -> list[Path]:
-        """Config, weights, and a tokenizer of its own; the base's fingerprint is added to theirs."""
+        """Return config, weights, and a tokenizer of its own.
+
+        The fingerprint of the base covers the base's files.
+        """
         named = (info.path / name for name in (CONFIG, WEIGHTS, PICKLED))
         return [*(path for path in named if path.is_file()), *matching(info.path, TOKENIZER)]
 
     def content(self, info: CheckpointInfo) -> Iterator[str]:
-        """Settings (but those that name places), tokenizer and tensors."""
+        """Yield the lines of settings (without those that name places), tokenizer and tensors."""
         config = read_json(info.path / CONFIG, AdapterConfig).model_dump()
         yield table_line("adapter", {name: value for name, value in config.items() if name not in _ELSEWHERE})
         yield from file_lines(matching(info.path, TOKENIZER))
@@ -157,7 +160,10 @@ class Lora:
 
 
 def adapter_tensors(folder: Path) -> Tensors:
-    """The adapter's tensors, from headers. Raises ``CheckpointError`` where the weights are missing or broken."""
+    """Read the adapter's tensors from headers.
+
+    Raises ``CheckpointError`` where the weights are missing or broken.
+    """
     if (folder / WEIGHTS).is_file():
         return read_tensors(folder / WEIGHTS)
     if not (folder / PICKLED).is_file():
@@ -169,8 +175,10 @@ def adapter_tensors(folder: Path) -> Tensors:
 
 
 def pairs_of(folder: Path, config: AdapterConfig, tensors: Tensors) -> dict[str, LoraTensors]:
-    """Module name -> its pair, of plain LoRA. Raises ``CheckpointError`` for a tensor without its other half, or a
-    rank that is not the config's."""
+    """Map each module to its pair of tensors, for plain LoRA.
+
+    Raises ``CheckpointError`` for a tensor without its other half, or a rank that contradicts the config.
+    """
     halves: dict[str, dict[str, str]] = {}
     for name in tensors:
         if (match := _NAME.match(name)) is not None:
@@ -214,9 +222,9 @@ def _initial(config: AdapterConfig) -> str:
 
 
 def _check(where: Path, config: AdapterConfig) -> None:
-    """Raise ``CheckpointError`` for an adapter that cannot be scored as it was trained, or whose config could do harm.
+    """Raise ``CheckpointError`` for an unsupported adapter, or a harmful config.
 
-    PEFT takes several settings for patterns, also names in lists, so that all texts are checked.
+    PEFT reads several settings as patterns, also in lists, so that all texts are checked.
     """
     kind, merge = config.peft_type.upper(), "merge it into its model with PEFT and save that"
     if kind in _VIRTUAL:
@@ -253,7 +261,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _by_pattern(patterns: dict[str, Any] | None, module: str, default: Any, where: Path) -> Any:
-    """The value of the first pattern that fits the end of the module's name, as PEFT matches them."""
+    """Return the value of the first pattern that fits a module's name, as PEFT does."""
     for pattern, value in (patterns or {}).items():
         if fits(rf"(.*\.)?({pattern})$", module, where):
             return value

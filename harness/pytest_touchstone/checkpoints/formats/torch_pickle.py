@@ -94,12 +94,14 @@ class PickledObject:
         self.state: Any = None
 
     def __getitem__(self, name: str) -> Any:
-        """An attribute; None where it has none of that name."""
+        """Return an attribute, None where there is none of that name."""
         return self.state.get(name) if isinstance(self.state, dict) else None
 
 
 def read_pickled(path: Path, begin: int = 0, end: int | None = None) -> Any:
-    """The content of the file, or of a part of it that is such a file itself, tensors as ``Tensor``.
+    """Read a file of ``torch.save``, or a range of bytes that holds one.
+
+    Tensors are returned as ``Tensor``.
 
     Raises ``CheckpointError`` for a file that is cut off, that is not torch's, or that names anything which is not
     plain data.
@@ -117,8 +119,10 @@ def read_objects(
     classes: Collection[str] = (),
     calls: Mapping[str, Callable[..., Any]] = MappingProxyType({}),
 ) -> Any:
-    """The content of a plain pickle; an object of one of ``classes`` is a ``PickledObject``, and a call of one of
-    ``calls`` is what the function here returns for its arguments.
+    """Read a plain pickle without running code.
+
+    An object of one of ``classes`` becomes a ``PickledObject``. A call of one of ``calls`` becomes what its replacement
+    returns.
 
     Raises ``CheckpointError`` for a broken pickle, and for one that wants any other class or function.
     """
@@ -161,7 +165,7 @@ class _Part(io.RawIOBase):
 
 @contextmanager
 def plain_pickle(path: Path) -> Iterator[None]:
-    """Raise ``CheckpointError`` for a pickle that is broken, or wants what is no plain data, within the block."""
+    """Raise ``CheckpointError`` for a broken or unsafe pickle that is read within the block."""
     try:
         with readable(path):
             yield
@@ -199,7 +203,7 @@ def _starts(path: Path, prefix: bytes) -> bool:
 def _records(
     path: Path, archive: zipfile.ZipFile, file: io.BufferedReader[Any]
 ) -> tuple[bytes, dict[str, range]]:
-    """The pickle, and for each storage's key the bytes of the file that hold it."""
+    """Return the pickle, and the bytes of each storage in the file by key."""
     infos = archive.infolist()
     pickles = [info for info in infos if info.filename.endswith("/data.pkl")]
     if len(pickles) != 1 or len({info.filename for info in infos}) != len(infos):
@@ -228,7 +232,10 @@ def _records(
 
 
 def _data_offset(file: io.BufferedReader[Any], header: int) -> int:
-    """The place where a record's bytes begin: after its local header of 30 bytes, its name and its padding."""
+    """Return the offset of a record's bytes in the file.
+
+    They follow a local header of 30 bytes, the name, and padding.
+    """
     file.seek(header)
     local = file.read(30)
     if len(local) < 30 or local[:4] != b"PK\x03\x04":
@@ -273,7 +280,7 @@ class _PickleReader(pickle._Unpickler):
         }
 
     def find_class(self, module: str, name: str) -> Any:
-        """A placeholder for a name that torch's plain files hold; any other is refused."""
+        """Return the placeholder of a name; raise ``RefusedError`` for an unknown one."""
         full = f"{module}.{name}".replace("__builtin__.", "builtins.")
         dtype = {**_STORAGES, **DTYPES}.get(name)
         if dtype is not None and module in ("torch", "torch.storage"):
@@ -285,14 +292,14 @@ class _PickleReader(pickle._Unpickler):
         return self._calls[full]
 
     def persistent_load(self, pid: Any) -> _Storage:
-        """The storage that a tensor lies in."""
+        """Return the storage of a tensor."""
         tag, kind, key, _, _ = pid
         if tag != "storage" or not isinstance(kind, _Named) or not kind.dtype or key not in self._records:
             raise pickle.UnpicklingError(f"storage {key}")
         return _Storage(kind.dtype, key)
 
     def load_reduce(self) -> None:
-        """Calls one of the placeholders; whatever else the pickle brings is not called."""
+        """Call one of the placeholders; refuse any other callable."""
         arguments = self.stack.pop()
         call = self.stack[-1]
         if not any(call is allowed for allowed in self._calls.values()) or not isinstance(arguments, tuple):
@@ -300,14 +307,14 @@ class _PickleReader(pickle._Unpickler):
         self.stack[-1] = call(*arguments)
 
     def load_newobj(self) -> None:
-        """Makes the placeholder of an object, which takes no arguments."""
+        """Make the placeholder of an object without arguments."""
         arguments, kind = self.stack.pop(), self.stack[-1]
         if not isinstance(kind, _Named) or kind.dtype or arguments != ():
             raise RefusedError(getattr(kind, "shown", None) or f"an object of {type(kind).__name__}")
         self.stack[-1] = PickledObject(kind.shown)
 
     def load_build(self) -> None:
-        """Gives a new object its attributes, forgets those of a state dict, and takes no others."""
+        """Set the attributes of a new object, and ignore those of a state dict."""
         state, made = self.stack.pop(), self.stack[-1]
         if isinstance(made, PickledObject) and made.state is None:
             made.state = state
@@ -337,7 +344,7 @@ class _PickleReader(pickle._Unpickler):
     def _tensor(
         self, storage: _Storage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: Any
     ) -> Tensor:
-        """The tensor, if its storage holds all of it and its numbers do not overlap."""
+        """Return a tensor, if its storage holds it and its numbers do not overlap."""
         for numbers in (shape, strides):
             if (
                 not isinstance(numbers, tuple)
@@ -366,7 +373,10 @@ class _PickleReader(pickle._Unpickler):
 
 
 def _flat(key: Any) -> Any:
-    """A key of a dictionary. A few bytes can put tuples into one another so often that its hash takes for ever."""
+    """Return a dictionary's key; raise for tuples within tuples.
+
+    A few bytes can nest tuples so often that hashing them never ends.
+    """
     if isinstance(key, tuple) and any(isinstance(inner, tuple) for inner in key):
         raise pickle.UnpicklingError("tuples within a key")
     return key

@@ -97,7 +97,7 @@ class ContextLength(NamedTuple):
 def length_of(
     folder: Path, kind: str, config: ModelConfig, shapes: Shapes, tokenizer_length: float | None
 ) -> ContextLength:
-    """The length by table, else by config, else by tokenizer, else 512 (masked) or 2048 (causal).
+    """Return the context length: by table, else config, else tokenizer, else the kind's default.
 
     A table longer than the config says is used whole. Raises ``CheckpointError`` when a table is shorter than
     the config says.
@@ -135,7 +135,7 @@ def length_of(
 
 
 def check_vocabulary(folder: Path, config: ModelConfig, shapes: Shapes) -> None:
-    """Raises ``CheckpointError`` when the word table does not have ``vocab_size`` rows."""
+    """Raise ``CheckpointError`` where the word table does not have ``vocab_size`` rows."""
     rows = _rows(shapes, _WORD_TABLE)
     if rows is None or config.vocab_size is None:
         return
@@ -148,7 +148,10 @@ def check_vocabulary(folder: Path, config: ModelConfig, shapes: Shapes) -> None:
 
 
 def _rows(shapes: Shapes, pattern: re.Pattern[str]) -> tuple[str, int] | None:
-    """Name and rows of the one table of that kind; None when there is none, or several that differ."""
+    """Return name and rows of the only table of a kind, else None.
+
+    Several tables with equal numbers of rows count as one.
+    """
     rows = {name: shape[0] for name, shape in shapes.items() if pattern.search(name) and len(shape) == 2}
     return min(rows.items()) if len(set(rows.values())) == 1 else None
 
@@ -156,7 +159,10 @@ def _rows(shapes: Shapes, pattern: re.Pattern[str]) -> tuple[str, int] | None:
 def _relative_override(
     folder: Path, config: ModelConfig, shapes: Shapes, overrides: dict[str, int]
 ) -> dict[str, int]:
-    """DeBERTa's relative table has two rows per bucket, or two per position where it has no buckets."""
+    """Return the config value that DeBERTa's relative table contradicts, if any.
+
+    The table has two rows per bucket, or two per position where there are no buckets.
+    """
     rows = _rows(shapes, _RELATIVE_TABLE)
     if rows is None:
         return {}
@@ -176,8 +182,10 @@ def _relative_override(
 
 
 def check_sizes(path: Path, config: ModelConfig, shapes: Shapes) -> None:
-    """Raises ``CheckpointError`` for a size below 1, for one far beyond what the weights hold, and for a negative
-    number in a field that takes none."""
+    """Raise ``CheckpointError`` for an impossible size.
+
+    That is one below 1, one far above the sides of the tensors, or a negative number where none is allowed.
+    """
     longest = max((side for shape in shapes.values() for side in shape), default=0)
     for name in (*_LAYERS, *_SIDES, *_COUNTS):
         value: Any = getattr(config, name, None)
@@ -209,7 +217,7 @@ _INNER: Final = ("text_config", "rope_parameters", "rope_scaling", "attn_config"
 
 
 def _check_numbers(path: Path, config: Mapping[str, Any], within: str = "") -> None:
-    """Raises ``CheckpointError`` for a number with which transformers would compute nonsense, or nothing."""
+    """Raise ``CheckpointError`` for a number that makes transformers fail or compute nonsense."""
     for name, value in config.items():
         if isinstance(value, dict) and (within or name in _INNER) and within.count(".") < _DEEPEST:
             _check_numbers(path, value, f"{within}{name}.")
@@ -275,7 +283,7 @@ class Transformers:
         return described(path, asked, path, _config(path), lambda: weights_of(path))
 
     def files(self, info: CheckpointInfo) -> list[Path]:
-        """Weights with their index, config, tokenizer; code where it is run."""
+        """Return weights with their index, config, tokenizer, and code where it is run."""
         index = [path for path in info.path.glob("*.index.json") if path.is_file()]
         return [*weight_files(info.path), *index, *matching(info.path, _patterns(info))]
 
@@ -285,7 +293,9 @@ class Transformers:
         tensors: Tensors | None = None,
         hashed: Callable[[Tensor], str] | None = None,
     ) -> Iterator[str]:
-        """The files but the weights, then tensors; a pickle without a header counts as a file.
+        """Yield the lines of all files but the weights, then those of the tensors.
+
+        A pickle without a header counts as a file.
 
         ``tensors`` are those of a model in memory, in place of the files', and ``hashed`` is for them
         (``tensor_lines``).
@@ -300,7 +310,9 @@ class Transformers:
 def described(
     path: Path, asked: CheckpointRequest, home: Path, config: ModelConfig, read: Callable[[], Tensors]
 ) -> CheckpointInfo:
-    """A checkpoint whose config and tokenizer are in the folder ``home``, and whose tensors ``read`` returns.
+    """Describe a checkpoint whose config and tokenizer are in ``home``.
+
+    ``read`` returns its tensors.
 
     Raises ``CheckpointError`` naming the file that is missing or broken, or what does not agree.
     """
@@ -353,8 +365,10 @@ def has_tokenizer(folder: Path) -> bool:
 
 
 def check_tokenizer(folder: Path) -> None:
-    """Raises ``CheckpointError`` where there is none, or ``tokenizer.json`` is cut off. The rest is found out when it
-    is loaded, before the weights are: reading a large vocabulary takes long."""
+    """Raise ``CheckpointError`` where the tokenizer is missing, or ``tokenizer.json`` is cut off.
+
+    Its content is checked when it is loaded, before the weights are: reading a large vocabulary takes long.
+    """
     if not has_tokenizer(folder):
         raise CheckpointError(
             f"{folder}: no tokenizer files (tokenizer.json, vocab.txt, tokenizer.model ...); "
@@ -450,8 +464,7 @@ _XLM: Final = frozenset({"flaubert", "xlm"})
 
 
 def kind_of(path: Path, config: ModelConfig) -> tuple[Kind, str]:
-    """The kind and the architecture's name, from ``architectures``, or from the model type where that is
-    missing.
+    """Return kind and name of the architecture, by ``architectures`` or else model type.
 
     Raises ``CheckpointError`` for encoder-decoders, models without a language-model head, and unknown types.
     """
@@ -489,8 +502,10 @@ def kind_of(path: Path, config: ModelConfig) -> tuple[Kind, str]:
 
 
 def sees_later_tokens(config: ModelConfig) -> str | None:
-    """The field by which a model saved as a causal one is a masked one: its tokens see later ones, and its head is
-    the same. None for all others."""
+    """Return the config field that makes a causal architecture masked, else None.
+
+    Such a model is saved as a causal one, but its tokens see later ones, and its head is that of a masked model.
+    """
     architecture = (config.architectures or [""])[0]
     of_both_kinds = config.model_type in MASKED_TYPES and architecture.endswith(_CAUSAL_ENDINGS)
     extra = config.model_extra or {}
@@ -502,7 +517,7 @@ def sees_later_tokens(config: ModelConfig) -> str | None:
 
 
 def check_no_code(path: Path, config: ModelConfig) -> None:
-    """Raises ``CheckpointError`` where the config wants code that is not transformers' own.
+    """Raise ``CheckpointError`` where the config wants code that is not Transformers' own.
 
     ``auto_map`` of a type that transformers knows itself is not obeyed, and no mistake: such checkpoints are
     older than their support. ``attn_implementation`` may name a kernel on the Hub, which would be fetched and run.

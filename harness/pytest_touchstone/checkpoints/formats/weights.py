@@ -38,8 +38,10 @@ _METADATA = TypeAdapter(dict[str, str] | None)
 
 
 def read_tensors(path: Path) -> Tensors:
-    """Tensor name -> tensor. Raises ``CheckpointError`` when the file is cut off, is no safetensors file, or
-    describes an impossible tensor."""
+    """Read the tensors of a safetensors file by name, from its header.
+
+    Raises ``CheckpointError`` where the file is cut off, not a safetensors file, or describes an impossible tensor.
+    """
     with readable(path), open_regular(path) as file:
         size = path.stat().st_size
         length = int.from_bytes(file.read(8), "little")
@@ -173,7 +175,7 @@ _FORMS: Final = (
 
 
 def foreign(folder: Path) -> str | None:
-    """Advice on a folder that holds a model in another program's form; None where no file of it says so."""
+    """Return advice on a folder of another program's model, None where it is none."""
     for patterns, advice in _FORMS:
         if (
             name := next((path.name for pattern in patterns for path in folder.glob(pattern)), None)
@@ -203,9 +205,10 @@ _MOST_WRAPPERS: Final = 4
 
 
 def weights_of(folder: Path) -> Tensors:
-    """All tensors of the folder's model by name, read from headers, in the order in which transformers looks for
-    them; empty for a pickle of torch before 1.6, which has no header. What a wrapper of the model (``torch.compile``,
-    FSDP, ``DataParallel``) put into their names is left out.
+    """Return all tensors of a folder's model by name, read from headers.
+
+    Files are tried in Transformers' order. A pickle of torch before 1.6 has no header and gives no tensors. The
+    prefixes of wrappers (``torch.compile``, FSDP, ``DataParallel``) are removed.
 
     Raises ``CheckpointError`` naming the file that is missing or broken.
     """
@@ -213,14 +216,16 @@ def weights_of(folder: Path) -> Tensors:
 
 
 def without_wrappers(tensors: Tensors) -> Tensors:
-    """The tensors without what wrappers put into their names."""
+    """Remove the prefixes of wrappers from the tensors' names."""
     patterns = _wrappers(list(tensors))
     return {_plain(name, patterns): tensor for name, tensor in tensors.items()} if patterns else tensors
 
 
 def wrappers_of(folder: Path) -> list[str]:
-    """Patterns of what wrappers put into the names of the folder's tensors, each to be left out once, in this
-    order; none for most checkpoints."""
+    """Return the patterns of wrappers' prefixes in a folder's tensor names.
+
+    Each is removed once, in this order. Most checkpoints have none.
+    """
     return _wrappers(list(_stored(folder)))
 
 
@@ -240,8 +245,10 @@ def _plain(name: str, patterns: Sequence[str]) -> str:
 
 
 def check_types(folder: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Raises ``CheckpointError`` for weights that are whole or complex numbers, which would be taken as they stand:
-    without a quantization nobody knows their scale."""
+    """Raise ``CheckpointError`` for weights that are whole or complex numbers.
+
+    Without a quantization nobody knows their scale.
+    """
     for name, tensor in tensors.items():
         if tensor.dtype[0] in "IUBC" and tensor.dtype != "BF16" and not _WHOLE.search(name):
             raise CheckpointError(
@@ -251,7 +258,7 @@ def check_types(folder: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def check_gathered(folder: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Raises ``CheckpointError`` for weights that are empty: DeepSpeed leaves them so if it did not gather them."""
+    """Raise ``CheckpointError`` for empty weights, as DeepSpeed leaves those that it did not gather."""
     if empty := sorted(name for name, tensor in tensors.items() if tensor.shape == (0,)):
         raise CheckpointError(
             f"{folder}: {count(len(empty), 'tensor')} without any number: {join_names(empty, 3)}; if DeepSpeed's "
@@ -261,7 +268,7 @@ def check_gathered(folder: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def _stored(folder: Path) -> Tensors:
-    """The tensors by the names in the files."""
+    """Read the tensors under the names in the files."""
     for name, read in _READERS.items():
         if (folder / name).is_file():
             return read(folder / name)
@@ -272,7 +279,7 @@ def _stored(folder: Path) -> Tensors:
 
 
 def differing_weights(folder: Path) -> tuple[str, list[str]]:
-    """The file of the weights that are read, and those of other weights in the folder that are not, and differ.
+    """Return the file of weights that is read, and differing ones that are not.
 
     Of each tensor that both have, type, shape and first ``_SAMPLE`` bytes are compared.
     """
@@ -295,8 +302,10 @@ def _sample(tensor: Tensor) -> tuple[str, tuple[int, ...], bytes]:
 
 
 def _read_sharded(index: Path, read: Callable[[Path], Tensors]) -> Tensors:
-    """The tensors of all shards that an index file names. Raises ``CheckpointError`` for a shard that is not there, and
-    for a tensor that is not in the shard that the index names."""
+    """Read the tensors of all shards of an index.
+
+    Raises ``CheckpointError`` for a missing shard, and for a tensor that is not in its shard.
+    """
     tensors: Tensors = {}
     weight_map = read_json(index, ShardIndex).weight_map
     for shard in sorted(set(weight_map.values())):
@@ -310,12 +319,12 @@ def _read_sharded(index: Path, read: Callable[[Path], Tensors]) -> Tensors:
 
 
 def has_weights(folder: Path) -> bool:
-    """Return whether there are such files."""
+    """Return whether a file of weights, or an index of them, is there."""
     return any((folder / name).is_file() for name in (WEIGHTS, INDEX, PICKLED, PICKLED_INDEX))
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files that hold those weights."""
+    """Return the files that hold the weights."""
     for name in (WEIGHTS, PICKLED):
         if (folder / name).is_file():
             return [folder / name]
@@ -326,14 +335,14 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def pickled_tensors(path: Path) -> Tensors:
-    """The tensors of a pickled state dict by name; empty for one written by torch before 1.6."""
+    """Return the tensors of a pickled state dict, none for torch before 1.6."""
     if is_old(path):
         return {}
     return state_dict(path, read_pickled(path))
 
 
 def state_dict(path: Path, content: object) -> Tensors:
-    """The content, if it is a table of tensors; else a ``CheckpointError``."""
+    """Return a state dict; raise ``CheckpointError`` for anything else."""
     if not isinstance(content, dict) or not content:
         raise CheckpointError(f"{path}: holds no table of tensors; save the model's state_dict()")
     for name, value in content.items():
