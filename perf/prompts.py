@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from perf.measure import ROOT
-from pytest_touchstone.core.benchmark import Benchmark, declared, generator_function
+from pytest_touchstone.core.benchmark import Benchmark, declaration_of, generator_function
 from pytest_touchstone.core.dataset import apply_limit, load_dataset, load_shots
 from pytest_touchstone.core.few_shot import GREEDY, FewShot, Sampling
 from pytest_touchstone.core.few_shot_sampling import draw_shots
@@ -90,7 +90,7 @@ def load_benchmark(place: Place) -> tuple[Benchmark, Callable[..., Any]]:
     """Return the benchmark's declaration and its generator function."""
     module = load_module(ROOT / "evals" / f"{place.file}.py", f"perf_{place.file}")
     function = getattr(module, place.function)
-    found = declared(function)
+    found = declaration_of(function)
     assert found is not None
     return found, generator_function(function)
 

@@ -12,7 +12,12 @@ import pytest
 
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.checkpoints.info import info_from_plain
-from pytest_touchstone.checkpoints.resolve import FoundCheckpoints, find_checkpoints, number_of, parse_steps
+from pytest_touchstone.checkpoints.resolve import (
+    FoundCheckpoints,
+    find_checkpoints,
+    parse_steps,
+    trailing_number,
+)
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.files import shipped
 from tests.support.tiny import tiny_causal, trainer_state
@@ -187,7 +192,7 @@ def test_a_checkpoint_comes_back_from_plain_data_as_it_was(model: Path) -> None:
 def test_the_number_at_the_end_of_a_name_is_a_step_but_no_type_of_numbers_or_hash(
     name: str, number: int | None
 ) -> None:
-    assert number_of(Path(name)) == number
+    assert trailing_number(Path(name)) == number
 
 
 def test_files_of_several_runs_are_series_by_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

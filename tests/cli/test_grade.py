@@ -24,7 +24,7 @@ from pytest_touchstone.cli.grade import (
     read_samples,
     result_rows,
 )
-from pytest_touchstone.core.benchmark import declared
+from pytest_touchstone.core.benchmark import declaration_of
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.requests import ProgramOutcome, RunProgram, RunProgramAnswer
 from pytest_touchstone.engines.sandbox.soundness import SandboxRunner
@@ -406,7 +406,7 @@ def test_pass_at_k_over_some_of_the_tasks_says_of_how_many() -> None:
 def test_every_shipped_benchmark_of_programs_can_be_graded_by_its_own_grader() -> None:
     assert set(gradable()) == {*functions(), "humaneval_plus", "mbpp_plus"}
     for name, (_, function) in functions().items():
-        spec = declared(function)
+        spec = declaration_of(function)
         assert spec is not None
         assert spec.grader == gradable()[name].grader
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from pytest_touchstone.core.benchmark import declared, generator_function
+from pytest_touchstone.core.benchmark import declaration_of, generator_function
 from pytest_touchstone.core.dataset import Example
 from pytest_touchstone.core.errors import MissingDataError
 from pytest_touchstone.core.files import load_module
@@ -45,7 +45,7 @@ def main() -> None:
     with open_sandbox() as sandbox:
         for path in sorted((ROOT / "evals").glob("test_*.py")):
             for function in vars(load_module(path, f"gold_{path.stem}")).values():
-                spec = declared(function)
+                spec = declaration_of(function)
                 if spec is None or (options.only and spec.name not in options.only):
                     continue
                 try:

@@ -33,7 +33,7 @@ from pytest_touchstone import (
 )
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.info import SERVES
-from pytest_touchstone.core.benchmark import Benchmark, declared, generator_function
+from pytest_touchstone.core.benchmark import Benchmark, declaration_of, generator_function
 from pytest_touchstone.core.dataset import Example
 from pytest_touchstone.core.errors import MissingDataError
 from pytest_touchstone.core.few_shot import Sampling
@@ -107,7 +107,7 @@ def kits(data: str | None = None) -> tuple[Kit, ...]:
 def _kits(data: str | None) -> Iterator[Kit]:
     for path in sorted((ROOT / "evals").glob("test_*.py")):
         for function in vars(load_module(path, f"conformance_{path.stem}")).values():
-            found = declared(function)
+            found = declaration_of(function)
             if found is None:
                 continue
             try:

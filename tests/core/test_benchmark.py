@@ -14,7 +14,7 @@ import typing_extensions
 
 import pytest_touchstone
 from pytest_touchstone import Dataset, FewShot, Loglikelihood, Published, Scores, Shots, benchmark
-from pytest_touchstone.core.benchmark import LIST_OF_DICTS, Benchmark, declared
+from pytest_touchstone.core.benchmark import LIST_OF_DICTS, Benchmark, declaration_of
 from pytest_touchstone.core.dataset import load_dataset, load_shots
 from pytest_touchstone.core.errors import BenchmarkError, DataError
 from pytest_touchstone.core.requests import Request
@@ -30,7 +30,7 @@ def made(**fields: Any) -> Benchmark:
         answer = yield fewshot.loglikelihood(example["q"], " 1")
         return {"acc": answer.is_greedy}
 
-    found = declared(test_x)
+    found = declaration_of(test_x)
     assert found is not None
     return found
 

@@ -17,9 +17,9 @@ from pytest_touchstone.core.composite import (
     composite_value,
     composites_from_plain,
     missing_parts,
-    one_of_each,
     parse_composite,
     project_composites,
+    unique_composites,
 )
 from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.results.store_entry import STUDIED
@@ -44,11 +44,11 @@ def test_the_wikipedia_form_has_its_own_name_and_never_takes_the_other_part() ->
 
 
 def test_a_name_has_one_formula() -> None:
-    assert one_of_each([*STUDIED, *STUDIED]) == list(STUDIED)
+    assert unique_composites([*STUDIED, *STUDIED]) == list(STUDIED)
     with pytest.raises(
         BenchmarkError, match=r"'score' is both 0\.4 real_coref:real@1 .* and 1 a:acc; rename one"
     ):
-        one_of_each([SCORE, parse_composite("score", {"a:acc": 1}, "composite")])
+        unique_composites([SCORE, parse_composite("score", {"a:acc": 1}, "composite")])
 
 
 def test_a_declared_composite_is_found_in_the_module_that_declares_it() -> None:

@@ -26,7 +26,7 @@ from pytest_touchstone.core.dataset import (
     data_files,
     load_dataset,
     load_shots,
-    nearest,
+    nearest_file,
     read_lines,
 )
 from pytest_touchstone.core.errors import DataError, MissingDataError, ShotsError
@@ -228,7 +228,7 @@ def test_what_lies_nearest_is_named(tmp_path: Path, there: str, near: str | None
     place = tmp_path / there
     place.parent.mkdir(parents=True, exist_ok=True)
     place.touch()
-    assert nearest(tmp_path, "arc_easy/test") == near
+    assert nearest_file(tmp_path, "arc_easy/test") == near
 
 
 def test_a_folder_of_files_makes_groups_by_field_or_by_file(tmp_path: Path) -> None:

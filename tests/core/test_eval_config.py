@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone import Generate, Loglikelihood, benchmark
-from pytest_touchstone.core.benchmark import Benchmark, BenchmarkCode, Dataset, declared
+from pytest_touchstone.core.benchmark import Benchmark, BenchmarkCode, Dataset, declaration_of
 from pytest_touchstone.core.eval_config import (
     AS_THE_RUN,
     FILE,
@@ -22,13 +22,13 @@ from pytest_touchstone.core.eval_config import (
     BenchmarkOptions,
     ConfigFileError,
     EvalConfig,
-    as_line,
     benchmark_options_of,
     config_summary,
     read_eval_config,
+    summary_line,
 )
 from pytest_touchstone.core.files import load_module, shipped_evals
-from pytest_touchstone.core.tasks import difference, metrics_named, translated
+from pytest_touchstone.core.tasks import find_metrics, task_difference, translate_task
 
 KNOWN = ("arc_easy", "arc_challenge", "gsm8k", "lambada", "math", "mmlu", "hellaswag", "mmlu_stem")
 
@@ -97,17 +97,17 @@ def test_names_of_the_other_harness_are_translated(tmp_path: Path) -> None:
 
 
 def test_a_benchmark_of_that_name_goes_before_the_translation() -> None:
-    assert translated("lambada_openai", ["lambada_openai", "lambada"]) == ("lambada_openai",)
-    assert len(translated("mmlu_humanities", ["mmlu"])) == 13
-    assert translated("mmlu_stem", ["mmlu_stem"]) == ("mmlu_stem",)
-    assert translated("nothing_like_it", KNOWN) == ("nothing_like_it",)
+    assert translate_task("lambada_openai", ["lambada_openai", "lambada"]) == ("lambada_openai",)
+    assert len(translate_task("mmlu_humanities", ["mmlu"])) == 13
+    assert translate_task("mmlu_stem", ["mmlu_stem"]) == ("mmlu_stem",)
+    assert translate_task("nothing_like_it", KNOWN) == ("nothing_like_it",)
 
 
 def test_a_name_that_both_have_is_translated_where_it_is_known_to_be_theirs() -> None:
-    theirs = translated("mmlu_stem", ["mmlu_stem", "mmlu"], theirs=True)
+    theirs = translate_task("mmlu_stem", ["mmlu_stem", "mmlu"], theirs=True)
     assert len(theirs) == 19
     assert "mmlu/anatomy" in theirs
-    assert translated("gsm8k", ["gsm8k"], theirs=True) == ("gsm8k",)
+    assert translate_task("gsm8k", ["gsm8k"], theirs=True) == ("gsm8k",)
 
 
 def test_a_name_that_stands_for_other_rows_there_is_said_to(tmp_path: Path) -> None:
@@ -116,16 +116,16 @@ def test_a_name_that_stands_for_other_rows_there_is_said_to(tmp_path: Path) -> N
     assert [note.split(": ")[1:] for note in notes] == [
         ["mmlu_stem", "lm-evaluation-harness has 19 subjects under this name, ours has 14"],
     ]
-    assert difference("mmlu_stem", "mmlu/anatomy") is None
+    assert task_difference("mmlu_stem", "mmlu/anatomy") is None
 
 
 def test_metrics_are_meant_by_either_name() -> None:
     ours = ["exact_match_flexible", "exact_match_strict", "acc", "acc_norm", "pass@1", "maj@8"]
-    assert metrics_named("exact_match", ours) == ours[:2]
-    assert metrics_named("acc,none", ours) == ["acc"]
-    assert metrics_named("pass_at_1", ours) == ["pass@1"]
-    assert metrics_named("exact_match,maj@8", ours) == ["maj@8"]
-    assert metrics_named("bleu", ours) == []
+    assert find_metrics("exact_match", ours) == ours[:2]
+    assert find_metrics("acc,none", ours) == ["acc"]
+    assert find_metrics("pass_at_1", ours) == ["pass@1"]
+    assert find_metrics("exact_match,maj@8", ours) == ["maj@8"]
+    assert find_metrics("bleu", ours) == []
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_an_entry_by_name_goes_before_one_by_tag_or_pattern_whatever_their_order
     def test_it(example: Any) -> Any:
         yield
 
-    spec = declared(test_it)
+    spec = declaration_of(test_it)
     assert spec is not None
     assert found.asking(spec).limit == found.asking_named("arc_easy").limit == 7
 
@@ -204,7 +204,7 @@ def shipped_specs() -> dict[str, Benchmark]:
     modules = [
         load_module(path, f"demonstrated_{path.stem}") for path in sorted(shipped_evals().glob("test_*.py"))
     ]
-    specs = [declared(value) for module in modules for value in vars(module).values()]
+    specs = [declaration_of(value) for module in modules for value in vars(module).values()]
     return {spec.name: spec for spec in specs if spec is not None}
 
 
@@ -261,4 +261,4 @@ def test_the_line_has_commands_that_can_be_pasted() -> None:
     )
     call = "pytest evals/ -k 'not math'"
     assert (made["all"], made["own"]) == (f"{call} --eval-limit all", f"{call} --checkpoint PATH")
-    assert as_line(made).endswith(f"(all rows: {made['all']}; your own: {made['own']})")
+    assert summary_line(made).endswith(f"(all rows: {made['all']}; your own: {made['own']})")

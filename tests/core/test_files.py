@@ -38,7 +38,7 @@ from pytest_touchstone.core.files import (
     read_regular,
     shown_path,
     text_with_checksum,
-    unwritable,
+    unwritable_reason,
     with_checksum,
     write_atomic,
 )
@@ -72,19 +72,19 @@ def test_what_is_no_python_file_is_told(tmp_path: Path) -> None:
 
 def test_a_folder_that_can_be_made_is_told_from_one_that_cannot_without_making_it(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert unwritable(tmp_path) is None
-    assert unwritable(tmp_path / "not" / "there") is None
-    assert unwritable(tmp_path / "file") == f"{shown_path(tmp_path / 'file')} is no folder"
-    assert unwritable(tmp_path / "file" / "below") == f"{shown_path(tmp_path / 'file')} is no folder"
-    assert "too long" in str(unwritable(tmp_path / ("x" * 300)))
+    assert unwritable_reason(tmp_path) is None
+    assert unwritable_reason(tmp_path / "not" / "there") is None
+    assert unwritable_reason(tmp_path / "file") == f"{shown_path(tmp_path / 'file')} is no folder"
+    assert unwritable_reason(tmp_path / "file" / "below") == f"{shown_path(tmp_path / 'file')} is no folder"
+    assert "too long" in str(unwritable_reason(tmp_path / ("x" * 300)))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_link_to_nothing_is_no_folder(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("gone")
     told = f"{shown_path(tmp_path / 'link')} is a link to gone, which is not there"
-    assert unwritable(tmp_path / "link") == told
-    assert unwritable(tmp_path / "link" / "below") == told
+    assert unwritable_reason(tmp_path / "link") == told
+    assert unwritable_reason(tmp_path / "link" / "below") == told
 
 
 def test_what_a_link_points_to_is_written_and_the_link_stays(tmp_path: Path) -> None:

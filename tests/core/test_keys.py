@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from pytest_touchstone.core.keys import has_key, masked, masked_value, values_of_keys, without_keys
+from pytest_touchstone.core.keys import has_key, option_keys, redact, redact_key_forms, redact_value
 
 KEY = "hunter2.of/mine"
 
@@ -23,7 +23,7 @@ KEY = "hunter2.of/mine"
 )
 def test_a_key_in_an_address_is_found_by_its_form(text: str) -> None:
     assert has_key(text)
-    shown = without_keys(text)
+    shown = redact_key_forms(text)
     assert "hunter2" not in shown
     assert "p@ss" not in shown
     assert "host" in shown
@@ -44,9 +44,9 @@ def test_a_key_in_an_address_is_found_by_its_form(text: str) -> None:
     ],
 )
 def test_a_key_is_found_by_the_words_before_it(text: str) -> None:
-    shown = masked(text)
+    shown = redact(text)
     assert KEY not in shown
-    assert masked(shown) == shown
+    assert redact(shown) == shown
 
 
 @pytest.mark.parametrize(
@@ -60,17 +60,17 @@ def test_a_key_is_found_by_the_words_before_it(text: str) -> None:
     ],
 )
 def test_what_is_no_key_is_left_alone(text: str) -> None:
-    assert masked(text) == text
+    assert redact(text) == text
 
 
 def test_a_key_after_its_option_in_a_list_is_found() -> None:
     words = ["pytest", "--api-key", KEY, "-v", "--server", f"--api-key={KEY}"]
-    assert list(values_of_keys(words)) == [KEY, KEY]
-    found = masked_value({"command": words, "settings": {"api_key": KEY, "n": 1, "none": None}})
+    assert list(option_keys(words)) == [KEY, KEY]
+    found = redact_value({"command": words, "settings": {"api_key": KEY, "n": 1, "none": None}})
     assert KEY not in str(found)
     assert found["command"][0::3] == ["pytest", "-v"]
     assert (found["settings"]["n"], found["settings"]["none"]) == (1, None)
-    assert list(values_of_keys([])) == []
+    assert list(option_keys([])) == []
 
 
 @pytest.mark.parametrize(
@@ -80,5 +80,5 @@ def test_a_key_after_its_option_in_a_list_is_found() -> None:
 )
 def test_no_text_takes_long(text: str) -> None:
     began = time.process_time()
-    masked(text)
+    redact(text)
     assert time.process_time() - began < 2

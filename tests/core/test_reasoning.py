@@ -11,8 +11,8 @@ from pytest_touchstone.core.reasoning import (
     ReasoningDelimiters,
     delimiters_among,
     delimiters_of,
-    seems_traced,
-    unwrapped,
+    seems_to_have_trace,
+    strip_answer_tags,
     without_trace,
 )
 from pytest_touchstone.core.requests import FinishReason, GenerateAnswer, Generated
@@ -30,7 +30,11 @@ def split(text: str, think_end: str = "auto", end: FinishReason = "eos") -> tupl
 )
 def test_the_answer_is_what_follows_the_last_closed_trace(reply: Reply) -> None:
     reasoning, answer = split(reply.text, end="length" if reply.limit else "eos")
-    assert (answer, reasoning is not None, seems_traced(answer)) == (reply.answer, reply.traced, reply.marked)
+    assert (answer, reasoning is not None, seems_to_have_trace(answer)) == (
+        reply.answer,
+        reply.traced,
+        reply.marked,
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,8 +88,8 @@ def test_a_mark_that_is_named_is_the_only_one_and_may_end_what_nothing_began() -
 def test_texts_are_left_whole_where_that_is_asked_and_then_seem_traced() -> None:
     text = "<think>a</think>b"
     assert split(text, "off") == (None, text)
-    assert seems_traced(text)
-    assert not seems_traced("b")
+    assert seems_to_have_trace(text)
+    assert not seems_to_have_trace("b")
 
 
 def test_what_an_engine_has_split_stays() -> None:
@@ -125,4 +129,4 @@ def test_a_model_is_known_by_its_template_and_its_vocabulary() -> None:
     ],
 )
 def test_the_tags_that_families_put_around_an_answer_are_taken_off(text: str, answer: str) -> None:
-    assert unwrapped(text) == answer
+    assert strip_answer_tags(text) == answer

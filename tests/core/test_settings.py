@@ -30,16 +30,16 @@ from pytest_touchstone.core.settings import (
     Setting,
     affects,
     condition_names,
-    differing,
+    differences,
     known_conditions,
-    of_environment,
-    of_project,
-    of_settings,
-    of_table,
-    of_words,
+    load_environment_settings,
+    load_project_settings,
+    load_system_prompt,
+    manifest_conditions,
+    parse_set_options,
+    parse_settings_table,
     same_answers,
     settings_table,
-    system_prompt,
 )
 from pytest_touchstone.engines.sandbox import SandboxSettings
 from pytest_touchstone.engines.settings import ModelSettings
@@ -81,7 +81,7 @@ def test_a_former_option_answers_with_its_key(row: Setting) -> None:
 
 def test_the_values_of_set_are_those_of_the_table() -> None:
     words = ["top_p=0.9", "beside", "gate-sequential=no", "gate_metric=a", "gate_metric=b c", "device=cpu"]
-    assert of_words(words) == {
+    assert parse_set_options(words) == {
         "top_p": 0.9,
         "beside": True,
         "gate_sequential": False,
@@ -96,7 +96,7 @@ def test_the_values_of_set_are_those_of_the_table() -> None:
         "beside=maybe": "invalid --eval-set beside 'maybe': expected 1 or 0",
     }.items():
         with pytest.raises(OptionError, match=f"^{re.escape(line)}$"):
-            of_words([word])
+            parse_set_options([word])
 
 
 @pytest.mark.parametrize(
@@ -109,18 +109,20 @@ def test_what_gives_away_protection_is_said_on_the_command_line_alone(
     usage = re.escape(TABLE[name].usage)
     refused = f".*: can only be said on the command line, by {usage}; leave it out here$"
     with pytest.raises(OptionError, match=f"^TOUCHSTONE_{name.upper()} {refused}"):
-        of_environment({f"TOUCHSTONE_{name.upper()}": value})
+        load_environment_settings({f"TOUCHSTONE_{name.upper()}": value})
     with pytest.raises(OptionError, match=rf"^pyproject.toml: \[tool.touchstone\] {name} {refused}"):
-        of_table({name: plain}, "pyproject.toml: [tool.touchstone]", "pyproject.toml")
+        parse_settings_table({name: plain}, "pyproject.toml: [tool.touchstone]", "pyproject.toml")
     project = tmp_path / "pyproject.toml"
     project.write_text(f"[tool.touchstone]\n{name} = {json.dumps(plain)}\n")
     with pytest.raises(OptionError, match=refused):
-        of_project(project)
-    assert of_words([f"{name}={value}"])[name]
+        load_project_settings(project)
+    assert parse_set_options([f"{name}={value}"])[name]
 
 
 def test_what_protects_may_be_said_anywhere() -> None:
-    assert of_environment({"TOUCHSTONE_SANDBOX": "docker", "TOUCHSTONE_TRUST_REMOTE_CODE": "0"})[0] == {
+    assert load_environment_settings({"TOUCHSTONE_SANDBOX": "docker", "TOUCHSTONE_TRUST_REMOTE_CODE": "0"})[
+        0
+    ] == {
         "sandbox": "docker",
         "trust_remote_code": False,
     }
@@ -211,7 +213,9 @@ def test_a_new_setting_is_one_row() -> None:
     before, after = settings_given().recorded(), settings_given(eval_repetition_penalty="1.2").recorded()
     assert (before["repetition_penalty"], after["repetition_penalty"]) == (1.0, 1.2)
     assert not same_answers(before, after)
-    assert differing(of_settings(before), of_settings(after)) == {"repetition_penalty": (1.0, 1.2)}
+    assert differences(manifest_conditions(before), manifest_conditions(after)) == {
+        "repetition_penalty": (1.0, 1.2)
+    }
     assert same_answers(before, {name: before[name] for name in before if name != "repetition_penalty"})
     assert "repetition_penalty" in condition_names()
     assert "| `--eval-repetition-penalty R` |" in options_page()
@@ -367,8 +371,10 @@ def test_every_option_has_a_key_and_a_variable(row: Any) -> None:
             }.get(row.name)
         )
         text = plain = found or ("cpu" if row.name == "device" else "1")
-    assert of_environment({f"TOUCHSTONE_{row.name.upper()}": text})[0].keys() == {row.name}
-    assert of_table({row.name.replace("_", "-"): plain}, "x", "pyproject.toml")[0].keys() == {row.name}
+    assert load_environment_settings({f"TOUCHSTONE_{row.name.upper()}": text})[0].keys() == {row.name}
+    assert parse_settings_table({row.name.replace("_", "-"): plain}, "x", "pyproject.toml")[0].keys() == {
+        row.name
+    }
 
 
 @pytest.mark.parametrize(
@@ -383,34 +389,34 @@ def test_every_option_has_a_key_and_a_variable(row: Any) -> None:
 )
 def test_a_wrong_key_or_value_of_a_table_is_refused(table: dict[str, Any], line: str) -> None:
     with pytest.raises(OptionError, match=re.escape(line)):
-        of_table(table, "x", "pyproject.toml")
+        parse_settings_table(table, "x", "pyproject.toml")
 
 
 def test_a_variable_has_several_values_as_in_a_shell() -> None:
-    assert of_environment({"TOUCHSTONE_CHECKPOINT": "runs/a 'runs/b c'"})[0] == {
+    assert load_environment_settings({"TOUCHSTONE_CHECKPOINT": "runs/a 'runs/b c'"})[0] == {
         "checkpoint": ("runs/a", "runs/b c")
     }
     with pytest.raises(OptionError, match="invalid TOUCHSTONE_STRICT 'maybe': expected 1 or 0"):
-        of_environment({"TOUCHSTONE_STRICT": "maybe"})
+        load_environment_settings({"TOUCHSTONE_STRICT": "maybe"})
 
 
 def test_the_tables_of_the_gate_and_others_are_no_settings(tmp_path: Path) -> None:
     path = tmp_path / "pyproject.toml"
-    assert of_project(path) == ({}, {})
+    assert load_project_settings(path) == ({}, {})
     path.write_text("[tool.touchstone.gate]\nmargin = 0.1\n[tool.touchstone.other]\nx = 1\n")
-    assert of_project(path) == ({}, {})
+    assert load_project_settings(path) == ({}, {})
 
 
 def test_a_system_prompt_is_a_text_or_what_a_file_holds(tmp_path: Path) -> None:
     path = tmp_path / "system.txt"
     path.write_text("\N{BYTE ORDER MARK}Be brief.\n", encoding="utf-8")
-    assert system_prompt(str(path)) == "Be brief."
-    assert system_prompt(" Answer in one word. ") == "Answer in one word."
-    assert system_prompt("x" * 5000) == "x" * 5000
+    assert load_system_prompt(str(path)) == "Be brief."
+    assert load_system_prompt(" Answer in one word. ") == "Answer in one word."
+    assert load_system_prompt("x" * 5000) == "x" * 5000
     for wrong in ("", "  ", str(tmp_path / "empty.txt")):
         (tmp_path / "empty.txt").touch()
         with pytest.raises(ValueError, match="which is not empty"):
-            system_prompt(wrong)
+            load_system_prompt(wrong)
 
 
 @pytest.mark.parametrize("text", ["0/5", "6/5", "2", "2/", "/5", "2/0", "2/5/7", "-1/5", "auto"])
@@ -519,7 +525,7 @@ def test_an_option_changes_conditions_and_reuse_as_its_row_says(
     more = {"temperature": "0.7"} if name == "samples" else {}
     before, after = recorded(**more), recorded(**more, **{name: OTHER[name]})
     role = affects(name)
-    conditions = differing(of_settings(before), of_settings(after))
+    conditions = differences(manifest_conditions(before), manifest_conditions(after))
     told_by_the_result = name in ("shots", "fewshot", "chat")
     assert bool(conditions) is (role in ("answers", "items") and not told_by_the_result)
     assert same_answers(before, after) is (role != "answers" and name != "device")
@@ -531,7 +537,9 @@ def test_an_option_changes_conditions_and_reuse_as_its_row_says(
 def test_a_setting_of_a_later_release_counts_until_it_is_known_better() -> None:
     before = recorded()
     assert not same_answers(before, {**before, "brand_new": 1})
-    assert differing(of_settings(before), of_settings({**before, "brand_new": 1})) == {"brand_new": (None, 1)}
+    assert differences(manifest_conditions(before), manifest_conditions({**before, "brand_new": 1})) == {
+        "brand_new": (None, 1)
+    }
 
 
 def test_a_run_of_an_earlier_release_did_as_the_default_says() -> None:
@@ -539,7 +547,9 @@ def test_a_run_of_an_earlier_release_did_as_the_default_says() -> None:
     before = {name: value for name, value in now.items() if name not in ("grader", "top_p", "seed")}
     assert same_answers(now, before)
     assert not same_answers(recorded(grader="reference"), before)
-    assert not differing(known_conditions(of_settings(now)), known_conditions({"shots": None}), ["shots"])
+    assert not differences(
+        known_conditions(manifest_conditions(now)), known_conditions({"shots": None}), ["shots"]
+    )
 
 
 def test_answers_are_not_taken_where_the_kind_of_device_is_not_known() -> None:
@@ -553,26 +563,26 @@ def test_of_a_published_result_nothing_is_known_but_what_it_says() -> None:
 
 def test_what_an_earlier_release_took_for_a_condition_and_is_none_does_not_count() -> None:
     written = {
-        **of_settings(recorded()),
+        **manifest_conditions(recorded()),
         "base_model": "elsewhere",
         "device_kind": "cuda",
         "speculative": "off",
     }
-    assert known_conditions(written) == known_conditions(of_settings(recorded()))
+    assert known_conditions(written) == known_conditions(manifest_conditions(recorded()))
 
 
 def test_conditions_that_may_be_allowed_are_those_that_results_have() -> None:
-    saved = {*OF_RESULTS, *of_settings(recorded())}
+    saved = {*OF_RESULTS, *manifest_conditions(recorded())}
     assert set(condition_names()) == saved
 
 
 def test_what_differs_is_named_but_for_what_may_differ() -> None:
     mine, other = {"shots": 5, "seed": 1}, {"shots": 0, "seed": 2, "limit": 3}
-    assert differing(mine, other) == {"shots": (5, 0), "seed": (1, 2), "limit": (None, 3)}
-    assert differing(mine, other, allowed=("shots", "limit")) == {"seed": (1, 2)}
+    assert differences(mine, other) == {"shots": (5, 0), "seed": (1, 2), "limit": (None, 3)}
+    assert differences(mine, other, allowed=("shots", "limit")) == {"seed": (1, 2)}
 
 
 def test_a_run_on_a_cpu_and_one_on_an_accelerator_are_asked_alike_but_share_no_answers() -> None:
     cpu, gpu = recorded(device="cpu"), recorded(device="cuda")
-    assert not differing(of_settings(cpu), of_settings(gpu))
+    assert not differences(manifest_conditions(cpu), manifest_conditions(gpu))
     assert not same_answers(cpu, gpu)

@@ -16,15 +16,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_touchstone.checkpoints.info import SERVES
-from pytest_touchstone.core.benchmark import Benchmark, Published, declared
+from pytest_touchstone.core.benchmark import Benchmark, Published, declaration_of
 from pytest_touchstone.core.errors import BenchmarkError, OptionError
 from pytest_touchstone.core.files import load_module, shipped_evals
 from pytest_touchstone.core.requests import FillMask, Generate, Loglikelihood, RunProgram
 from pytest_touchstone.core.tasks import (
     TAGS,
     TaskSelection,
+    benchmark_names_in,
     declared_groups,
-    declared_in,
     shipped_groups,
     shipped_names,
     tags_of,
@@ -41,7 +41,7 @@ def one(name: str, asks: Any = Loglikelihood, **more: Any) -> Benchmark:
     def test_it(example: Any) -> Any:
         yield
 
-    found = declared(test_it)
+    found = declaration_of(test_it)
     assert found is not None
     return found
 
@@ -225,8 +225,8 @@ FILES = sorted((ROOT / "evals").glob("test_*.py"))
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_the_benchmarks_of_a_shipped_file_are_read_as_they_are_declared(path: Path) -> None:
-    found = map(declared, vars(load_module(path, f"declared_{path.stem}")).values())
-    assert sorted(declared_in(path)) == sorted(spec.name for spec in found if spec is not None)
+    found = map(declaration_of, vars(load_module(path, f"declared_{path.stem}")).values())
+    assert sorted(benchmark_names_in(path)) == sorted(spec.name for spec in found if spec is not None)
 
 
 def test_the_names_in_a_file_are_read_and_nothing_is_run(tmp_path: Path) -> None:
@@ -237,14 +237,14 @@ def test_the_names_in_a_file_are_read_and_nothing_is_run(tmp_path: Path) -> None
         "@touchstone.benchmark(version=1, name='two')\ndef test_two(example): ...\n"
         "@benchmark(NAME)\ndef test_three(example): ...\n"
     )
-    assert list(declared_in(path)) == ["one", "two"]
+    assert list(benchmark_names_in(path)) == ["one", "two"]
 
 
 def test_a_file_that_cannot_be_read_has_no_benchmarks(tmp_path: Path) -> None:
     path = tmp_path / "test_broken.py"
     path.write_text("def (")
-    assert list(declared_in(path)) == []
-    assert list(declared_in(tmp_path / "none.py")) == []
+    assert list(benchmark_names_in(path)) == []
+    assert list(benchmark_names_in(tmp_path / "none.py")) == []
 
 
 def of(text: str, folder: Path) -> dict[str, str]:
@@ -255,7 +255,7 @@ def of(text: str, folder: Path) -> dict[str, str]:
 
 def shipped() -> list[Benchmark]:
     modules = [load_module(path, f"grouped_{path.stem}") for path in shipped_evals().glob("test_*.py")]
-    return [spec for one in modules for value in vars(one).values() if (spec := declared(value))]
+    return [spec for one in modules for value in vars(one).values() if (spec := declaration_of(value))]
 
 
 def test_no_name_of_a_shipped_benchmark_tag_or_group_is_that_of_another() -> None:

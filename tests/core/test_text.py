@@ -16,23 +16,23 @@ from hypothesis import strategies as st
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.text import (
     INVISIBLE,
-    cell,
     collapse_lines,
     count,
+    csv_cell,
     did_you_mean,
-    either,
-    harmless,
-    is_log,
+    escape_ci_commands,
+    escape_invisible,
+    escape_invisible_json,
+    estimate_tokens,
+    format_step,
+    is_ci_log,
+    join_choices,
     join_names,
     one_line,
-    ordinal_place,
+    parse_csv_cell,
+    redact_home,
     repeats_itself,
-    rough_tokens,
     similar_name,
-    text_of_cell,
-    visible,
-    visible_json,
-    without_home,
 )
 
 
@@ -65,7 +65,7 @@ def test_a_list_leaves_no_name_uncounted(names: list[str], most: int) -> None:
     ("words", "text"), [(["a"], "a"), (["a", "b"], "a or b"), (["a", "b", "c"], "a, b or c")]
 )
 def test_choices_end_with_or(words: list[str], text: str) -> None:
-    assert either(words) == text
+    assert join_choices(words) == text
 
 
 def test_a_count_agrees_with_its_noun() -> None:
@@ -116,14 +116,14 @@ def test_other_texts_are_no_repetitions(text: str) -> None:
     ],
 )
 def test_an_epoch_is_short_and_a_step_is_whole(place: float, text: str) -> None:
-    assert ordinal_place(place) == text
+    assert format_step(place) == text
 
 
 @given(st.text())
 def test_nothing_is_left_that_a_terminal_obeys_or_does_not_show(text: str) -> None:
-    shown = visible(text)
+    shown = escape_invisible(text)
     assert not INVISIBLE.search(shown)
-    assert visible(shown) == shown
+    assert escape_invisible(shown) == shown
     assert shown.isprintable() or re.search(r"\s|[^\x00-\x7f]", shown)
 
 
@@ -139,51 +139,51 @@ def test_nothing_is_left_that_a_terminal_obeys_or_does_not_show(text: str) -> No
     ],
 )
 def test_signs_are_named_and_words_are_kept(text: str, shown: str) -> None:
-    assert visible(text) == shown
+    assert escape_invisible(text) == shown
 
 
 @pytest.mark.parametrize("code", ["8", "1;8", "30", "40", "48;5;1", "2J", "38;5;8"])
 def test_colours_pass_where_they_are_wanted_but_none_that_hides(code: str) -> None:
     end = "" if code.endswith("J") else "m"
     text = f"\x1b[1m\x1b[31mred\x1b[0m \x1b[39;49;00m \x1b[{code}{end}x"
-    shown = visible(text, colours=True)
+    shown = escape_invisible(text, colours=True)
     assert shown.startswith("\x1b[1m\x1b[31mred\x1b[0m \x1b[39;49;00m <U+001B>[")
-    assert "\x1b" not in visible(text)
+    assert "\x1b" not in escape_invisible(text)
 
 
 @given(st.text())
 def test_json_says_the_same_without_such_signs(text: str) -> None:
-    shown = visible_json(json.dumps([text], ensure_ascii=False))
+    shown = escape_invisible_json(json.dumps([text], ensure_ascii=False))
     assert json.loads(shown) == [text]
     assert not INVISIBLE.search(shown)
 
 
 @given(st.lists(st.sampled_from([*"\n\r\t :x\u3000\xa0[#", "::", "##[", "##vso["])).map("".join))
 def test_no_line_is_a_command_of_a_service(text: str) -> None:
-    shown = harmless(text)
+    shown = escape_ci_commands(text)
     assert all(not line.lstrip().startswith("::") for line in re.split("[\r\n]", shown))
     assert "##[" not in shown
     assert "##vso[" not in shown
-    assert harmless(shown) == shown
+    assert escape_ci_commands(shown) == shown
     assert shown.replace(" ", "") == text.replace(" ", "")
 
 
 def test_a_log_is_that_of_a_service() -> None:
-    assert is_log({"GITHUB_ACTIONS": "true"})
-    assert is_log({"TF_BUILD": "True"})
-    assert not is_log({})
-    assert not is_log({"GITHUB_ACTIONS": "false"})
+    assert is_ci_log({"GITHUB_ACTIONS": "true"})
+    assert is_ci_log({"TF_BUILD": "True"})
+    assert not is_ci_log({})
+    assert not is_ci_log({"GITHUB_ACTIONS": "false"})
 
 
 @given(st.text() | st.sampled_from(["=1+1", "'=1", "''@x", "\t=1", "-5", "＝1"]))
 def test_a_text_in_a_table_is_no_formula_and_comes_back(text: str) -> None:
-    shown = cell(text)
+    shown = csv_cell(text)
     assert not shown.startswith(("=", "+", "-", "@", "\t", "\r", "\n", "＝"))
-    assert text_of_cell(shown) == text
+    assert parse_csv_cell(shown) == text
 
 
 def test_numbers_in_a_table_stay_numbers() -> None:
-    assert [cell(value) for value in (-1.5, 3, None)] == [-1.5, 3, None]
+    assert [csv_cell(value) for value in (-1.5, 3, None)] == [-1.5, 3, None]
 
 
 def test_a_line_of_a_library_is_one_line() -> None:
@@ -201,8 +201,8 @@ def test_a_line_of_a_library_is_one_line() -> None:
 )
 def test_a_home_is_not_told(text: str, shown: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/data/homes/me")
-    assert without_home(text) == (text if shown is None else shown)
-    assert without_home("see /data/homes/me/x, /data/homes/mean") == "see ~/x, /data/homes/mean"
+    assert redact_home(text) == (text if shown is None else shown)
+    assert redact_home("see /data/homes/me/x, /data/homes/mean") == "see ~/x, /data/homes/mean"
 
 
 def test_a_message_of_ours_is_one_line_without_keys() -> None:
@@ -214,12 +214,12 @@ def test_a_message_of_ours_is_one_line_without_keys() -> None:
 def test_no_text_takes_long(part: str) -> None:
     text = part * 50_000
     began = time.process_time()
-    for border in (harmless, visible, one_line, collapse_lines, without_home):
+    for border in (escape_ci_commands, escape_invisible, one_line, collapse_lines, redact_home):
         border(text)
     assert time.process_time() - began < 2
 
 
 @given(st.text(), st.text())
 def test_rough_tokens_of_a_text_are_about_those_of_its_halves(one, other):
-    assert 0 <= rough_tokens(one) <= len(one)
-    assert abs(rough_tokens(one + other) - rough_tokens(one) - rough_tokens(other)) <= 1
+    assert 0 <= estimate_tokens(one) <= len(one)
+    assert abs(estimate_tokens(one + other) - estimate_tokens(one) - estimate_tokens(other)) <= 1

@@ -42,8 +42,8 @@ from pytest_touchstone.core.dataset import CANONICAL, read_lines
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.eval_config import ConfigFileError
 from pytest_touchstone.core.files import parse_json, read_checked, read_regular
-from pytest_touchstone.core.settings import of_project, settings_table
-from pytest_touchstone.core.tasks import declared_in, task_groups
+from pytest_touchstone.core.settings import load_project_settings, settings_table
+from pytest_touchstone.core.tasks import benchmark_names_in, task_groups
 from pytest_touchstone.engines.http.calls import Failure, MalformedReplyError
 from pytest_touchstone.engines.sandbox.cache import TextFiles
 from pytest_touchstone.engines.transformers.agreement import _read_verified as read_ways
@@ -257,7 +257,7 @@ def _in_project(path: Path) -> None:
     words: list[tuple[object, ...]] = [("study", "r"), ("baseline", "plan", "--output", "r")]
     if not (path.parent / "r").exists():
         run(path.parent / "r", "one", "checkpoint-100")
-    of_project(path)
+    load_project_settings(path)
     task_groups(path)
     with contextlib.chdir(path.parent):
         for one in words:
@@ -306,7 +306,9 @@ SETTINGS: Final = (
     ),
     Reader("eval config (TOML)", _text(CONFIG_TOML, "asked.toml"), _config),
     Reader("pyproject.toml", _text(PROJECT, "pyproject.toml"), _in_project),
-    Reader("benchmarks of one's own", _text(MODULE, "test_sums.py"), lambda path: list(declared_in(path))),
+    Reader(
+        "benchmarks of one's own", _text(MODULE, "test_sums.py"), lambda path: list(benchmark_names_in(path))
+    ),
     Reader("tasks of programs", lambda folder: lines(folder, *PROBLEMS), _grade_problems),
     Reader("samples of programs", lambda folder: lines(folder, *SAMPLES), _grade_samples),
     Reader("verdicts", _verdict_rows, _verdicts),

@@ -105,7 +105,7 @@ def test_every_form_of_checkpoints_and_results_has_a_reader(tmp_path: Path) -> N
 
 READ_ELSEWHERE: Final = {
     "compare/formats/lm_eval.py:samples_of": "reads samples that were read before",
-    "core/dataset.py:own_lines": "reads rows beside the module of a benchmark",
+    "core/dataset.py:load_own_rows": "reads rows beside the module of a benchmark",
     "engines/transformers/tokenizer_files.py:_named_class": "reads tokenizer_config.json again",
     "reports/files.py:_foreign": "looks whether a file may be written over",
     "results/item_view.py:data_rows": "reads rows for a page of their items",

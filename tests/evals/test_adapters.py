@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from pytest_touchstone.core.benchmark import Benchmark, declared, generator_function
+from pytest_touchstone.core.benchmark import Benchmark, declaration_of, generator_function
 from pytest_touchstone.core.dataset import load_dataset
 from pytest_touchstone.core.errors import MissingDataError
 from pytest_touchstone.core.few_shot import FewShot
@@ -42,7 +42,7 @@ HAERAE = {"query": "무엇인가?\n(A) 가\n(B) 나\n정답:", "answer": "(B)"}
 
 def functions(name: str) -> dict[str, tuple[Benchmark, Callable[..., Any]]]:
     module = load_module(ROOT / "evals" / f"{name}.py", f"adapters_{name}")
-    found = ((declared(value), value) for value in vars(module).values())
+    found = ((declaration_of(value), value) for value in vars(module).values())
     return {spec.name: (spec, generator_function(function)) for spec, function in found if spec is not None}
 
 

@@ -12,7 +12,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from pytest_touchstone.core.aggregation import perplexity
-from pytest_touchstone.core.benchmark import Benchmark, declared, generator_function
+from pytest_touchstone.core.benchmark import Benchmark, declaration_of, generator_function
 from pytest_touchstone.core.few_shot import FewShot
 from pytest_touchstone.core.files import load_module
 from pytest_touchstone.core.requests import Loglikelihood, LoglikelihoodAnswer
@@ -35,7 +35,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     spec.name: function
     for module in MODULES.values()
     for function in vars(module).values()
-    if (spec := declared(function)) is not None
+    if (spec := declaration_of(function)) is not None
 }
 
 ASKED = sorted(name for name in FUNCTIONS if not name.startswith(("boolq", "kobest", "openbookqa")))
@@ -44,7 +44,7 @@ ASKED = sorted(name for name in FUNCTIONS if not name.startswith(("boolq", "kobe
 
 def declaration(name: str) -> Benchmark:
     """What a benchmark declares."""
-    found = declared(FUNCTIONS[name])
+    found = declaration_of(FUNCTIONS[name])
     assert found is not None
     return found
 

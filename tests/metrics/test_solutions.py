@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.core.benchmark import Solution, benchmark, declared, generator_function
+from pytest_touchstone.core.benchmark import Solution, benchmark, declaration_of, generator_function
 from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.core.few_shot import FewShot
 from pytest_touchstone.core.requests import Generate, Loglikelihood, LoglikelihoodAnswer
@@ -112,9 +112,9 @@ def test_a_form_is_declared_as_its_benchmark_is_but_for_what_it_asks() -> None:
     for form, name, primary in zip(
         forms_of(function), ("bpb", "contrast"), ("bits_per_byte", "acc"), strict=True
     ):
-        spec = declared(form)
+        spec = declaration_of(form)
         assert spec is not None
-        assert spec.base is declared(function)
+        assert spec.base is declaration_of(function)
         assert (spec.name, spec.primary, spec.row_rules.cluster) == (f"sums:{name}", primary, "question")
         assert (spec.asks, spec.grader, spec.data) == ((Loglikelihood,), None, spec.base.data)
         assert list(forms_of(form)) == []
@@ -122,7 +122,7 @@ def test_a_form_is_declared_as_its_benchmark_is_but_for_what_it_asks() -> None:
 
 
 def test_rows_without_a_whole_number_belong_to_no_contrast() -> None:
-    contrast = declared(list(forms_of(made(keep=lambda row: row.get("question") != "no")))[1])
+    contrast = declaration_of(list(forms_of(made(keep=lambda row: row.get("question") != "no")))[1])
     assert contrast is not None
     assert contrast.row_rules.keep is not None
     kept = [
@@ -145,7 +145,7 @@ def test_a_form_is_found_by_the_name_of_its_function() -> None:
 
 def test_only_a_term_with_a_colon_means_a_form() -> None:
     function = made(tags=("mathematics",))
-    specs = [spec for one in (function, *forms_of(function)) if (spec := declared(one)) is not None]
+    specs = [spec for one in (function, *forms_of(function)) if (spec := declaration_of(one)) is not None]
 
     def chosen(*terms: str) -> list[str]:
         tasks = TaskSelection.of(terms)

@@ -15,7 +15,7 @@ from pytest_touchstone.compare.baselines import BaselineSource
 from pytest_touchstone.compare.gate.config import GateConfig
 from pytest_touchstone.compare.gate.decide import cases_of, decide
 from pytest_touchstone.compare.gate.result import gate_json, shown_lines
-from pytest_touchstone.core.text import harmless
+from pytest_touchstone.core.text import escape_ci_commands
 from pytest_touchstone.document import formatting
 from pytest_touchstone.reports import ci
 from pytest_touchstone.reports.gate import decision_text
@@ -144,10 +144,10 @@ def test_a_command_is_one_line_whose_title_and_message_come_back(title: str, mes
 
 @pytest.mark.parametrize("line", ["::error::x", "   ::stop-commands::t", "a ##[error]x", "##[add-mask]y"])
 def test_no_line_of_a_report_is_a_command_of_github(line: str) -> None:
-    changed = harmless(line)
+    changed = escape_ci_commands(line)
     assert not changed.lstrip().startswith("::")
     assert "##[" not in changed
-    assert harmless("a::b [::] c") == "a::b [::] c"
+    assert escape_ci_commands("a::b [::] c") == "a::b [::] c"
 
 
 def test_the_jobs_summary_is_added_to_and_a_fault_is_told(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_touchstone.checkpoints import fingerprint
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.hooks import plugins
+from pytest_touchstone.core.hooks import load_plugins
 from pytest_touchstone.core.requests import Generate, Loglikelihood, Request
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers import TransformersFactory
@@ -25,9 +25,9 @@ from tests.support.tiny import bytelevel_tokenizer
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.syspath_prepend(str(install_package(tmp_path / "site", "nanogpt_checkpoints")))
     importlib.invalidate_caches()
-    plugins.cache_clear()
+    load_plugins.cache_clear()
     yield
-    plugins.cache_clear()
+    load_plugins.cache_clear()
 
 
 def answers(path: Path) -> list[Any]:

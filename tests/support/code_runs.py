@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from pytest_touchstone.core.benchmark import Benchmark, declared, generator_function
+from pytest_touchstone.core.benchmark import Benchmark, declaration_of, generator_function
 from pytest_touchstone.core.few_shot import Sampling
 from pytest_touchstone.core.files import load_module
 from pytest_touchstone.core.grade import NO_ANSWER, scores_of
@@ -40,7 +40,7 @@ def functions() -> dict[str, tuple[str, Callable[..., Any]]]:
     found: dict[str, tuple[str, Callable[..., Any]]] = {}
     for file in FILES:
         for function in vars(load_module(ROOT / "evals" / f"{file}.py", f"code_runs_{file}")).values():
-            if (spec := declared(function)) is not None:
+            if (spec := declaration_of(function)) is not None:
                 found[spec.name] = file, function
     return found
 
@@ -64,7 +64,7 @@ class Bench:
         data: str | None = None,
     ) -> None:
         self.file, self.function = functions()[name]
-        spec = declared(self.function)
+        spec = declaration_of(self.function)
         assert spec is not None
         self.spec: Benchmark = spec
         self.loaded: LoadedBenchmark = load_benchmark(self.spec, data, None, sampling)

@@ -30,7 +30,7 @@ from typing import Any, Final, NoReturn
 import pytest
 from _pytest.assertion.rewrite import AssertionRewritingHook
 
-from pytest_touchstone.core.hooks import plugins
+from pytest_touchstone.core.hooks import load_plugins
 from tests.support.distributions import remember_distributions
 from tests.support.places import ROOT, SOURCE
 from tests.support.project import ALONE, write_benchmark, write_rows
@@ -303,7 +303,7 @@ def _run_once() -> None:
             assert pytest.main(["--checkpoint", "fake:causal", "--eval-data", "data", "-q", *ALONE]) == 0
         os.chdir(here)
     del sys.modules["test_sums"]
-    plugins.cache_clear()  # a program may have other packages
+    load_plugins.cache_clear()  # a program may have other packages
     sys.path[:] = path
 
 

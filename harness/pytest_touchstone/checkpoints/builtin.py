@@ -64,13 +64,13 @@ def builtin_path(name: str) -> Path:
     if name == MTP:
         return shipped("models", MTP, "checkpoint_best.pt")
     if name == KO_MLM:
-        return _last(shipped("models", KO_MLM, "nouns"), name)
+        return _latest(shipped("models", KO_MLM, "nouns"), name)
     first, _, rest = name.partition("/")
     if first == KO_MLM and rest and ".." not in rest.split("/"):
         path = shipped("models", KO_MLM, *rest.split("/"))
         if not path.is_dir():
-            raise CheckpointError(f"builtin:{name}: not there; there are {_saved()}")
-        return path if (path / "config.json").is_file() else _last(path, name)
+            raise CheckpointError(f"builtin:{name}: not there; there are {_saved_names()}")
+        return path if (path / "config.json").is_file() else _latest(path, name)
     raise CheckpointError(f"builtin:{name}: unknown; there are builtin:{', builtin:'.join(NAMES)}")
 
 
@@ -85,7 +85,7 @@ def builtin_pattern(pattern: str) -> str:
     return f"{glob.escape(str(shipped('models', KO_MLM)))}/{rest}"
 
 
-def _last(series: Path, name: str) -> Path:
+def _latest(series: Path, name: str) -> Path:
     """Return the checkpoint of a series with the highest step."""
     steps = [path for path in series.glob("checkpoint-*") if (path / "config.json").is_file()]
     if not steps:
@@ -95,7 +95,7 @@ def _last(series: Path, name: str) -> Path:
     return max(steps, key=step_of)
 
 
-def _saved() -> str:
+def _saved_names() -> str:
     root = shipped("models", KO_MLM)
     folders = [path.parent for path in root.glob("*/checkpoint-*/config.json")]
     folders.sort(key=lambda path: (path.parent.name, step_of(path)))

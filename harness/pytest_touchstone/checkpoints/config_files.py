@@ -167,7 +167,7 @@ def read_json(path: Path, model: type[Model]) -> Model:
     """
     with readable(path):
         text = read_regular(path, MOST_SETTINGS)
-    with _valid(path):
+    with _validation(path):
         return model.model_validate_json(text)
 
 
@@ -176,12 +176,12 @@ def check_table(path: Path, table: Any, model: type[Model]) -> Model:
 
     Raises ``CheckpointError`` naming the file and the first fault.
     """
-    with _valid(path):
+    with _validation(path):
         return model.model_validate(table)
 
 
 @contextmanager
-def _valid(path: Path) -> Iterator[None]:
+def _validation(path: Path) -> Iterator[None]:
     """Raise ``CheckpointError`` for a validation error within the block, naming its first fault."""
     try:
         yield
@@ -227,12 +227,14 @@ def progress_of(folder: Path) -> TrainingState:
     """Read ``trainer_state.json``; without it only the step is known, from the folder's name."""
     path = folder / "trainer_state.json"
     if not path.is_file():
-        return TrainingState(step_in(folder.resolve().name))
+        return TrainingState(step_in_name(folder.resolve().name))
     state = read_json(path, TrainerState)
     losses = [entry["eval_loss"] for entry in state.log_history if "eval_loss" in entry]
     names = ("max_steps", "num_train_epochs", "train_batch_size", "best_metric")
     settings = {name: value for name in names if (value := getattr(state, name)) is not None}
-    return TrainingState(state.global_step, state.epoch, number(losses[-1]) if losses else None, settings)
+    return TrainingState(
+        state.global_step, state.epoch, finite_number(losses[-1]) if losses else None, settings
+    )
 
 
 def step_of_row(row: Mapping[str, Any]) -> int | None:
@@ -244,13 +246,13 @@ def step_of_row(row: Mapping[str, Any]) -> int | None:
     return row["global_step"] if "global_step" in row else row.get("step")
 
 
-def step_in(name: str) -> int | None:
+def step_in_name(name: str) -> int | None:
     """Return the step in the name of a checkpoint's folder or file, else None."""
     named = re.fullmatch(r"(?:checkpoint|step|global_step)[-_]?(?:step[-_]?)?(\d+)", name)
     return int(named[1]) if named else None
 
 
-def number(value: object) -> float | None:
+def finite_number(value: object) -> float | None:
     """Return a finite number as a float, None for anything else."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
@@ -260,7 +262,7 @@ def number(value: object) -> float | None:
         return None
 
 
-def plain(value: object, deeper: int = 6, left: list[int] | None = None) -> Any:
+def to_plain_values(value: object, deeper: int = 6, left: list[int] | None = None) -> Any:
     """Convert a value to tables, lists, text and finite numbers, cut at depth and length.
 
     ``deeper`` is the number of levels that are kept. ``left`` has the number of values that may still follow: a few
@@ -271,12 +273,15 @@ def plain(value: object, deeper: int = 6, left: list[int] | None = None) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, (int, float)):
-        return value if number(value) is not None and abs(value) < 1 << 63 else None
+        return value if finite_number(value) is not None and abs(value) < 1 << 63 else None
     if isinstance(value, str):
         return value[:_LONGEST]
     if deeper and left[0] > 0 and isinstance(value, dict):
         names = [key for key in value if isinstance(key, (str, int)) and left[0] > 0]
-        return {str(key)[:_LONGEST]: plain(value[key], deeper - 1, left) for key in names[: max(0, left[0])]}
+        return {
+            str(key)[:_LONGEST]: to_plain_values(value[key], deeper - 1, left)
+            for key in names[: max(0, left[0])]
+        }
     if deeper and left[0] > 0 and isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        return [plain(inner, deeper - 1, left) for inner in value[: left[0]]]
+        return [to_plain_values(inner, deeper - 1, left) for inner in value[: left[0]]]
     return str(getattr(value, "shown", "…"))

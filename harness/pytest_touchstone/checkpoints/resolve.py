@@ -67,7 +67,7 @@ from pytest_touchstone.checkpoints.builtin import (
     builtin_pattern,
     step_of,
 )
-from pytest_touchstone.checkpoints.config_files import readable, step_in
+from pytest_touchstone.checkpoints.config_files import readable, step_in_name
 from pytest_touchstone.checkpoints.formats import formats
 from pytest_touchstone.checkpoints.formats.base import (
     ENGINES,
@@ -82,7 +82,7 @@ from pytest_touchstone.checkpoints.formats.llama import SIDE
 from pytest_touchstone.checkpoints.formats.transformers import Transformers
 from pytest_touchstone.checkpoints.info import CheckpointInfo, unique_names
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.hooks import plugins
+from pytest_touchstone.core.hooks import load_plugins
 from pytest_touchstone.core.text import similar_name
 
 _TARGETS: Final = {"builtin:", "hub:"}
@@ -172,15 +172,15 @@ def find(
     """
     source = _with_lower_scheme(source)
     by_person = partial(resolve, seq_len=seq_len, trust_remote_code=trust_remote_code)
-    by_file = partial(named_by_file, seq_len=seq_len, trust_remote_code=trust_remote_code)
+    by_file = partial(resolve_from_file, seq_len=seq_len, trust_remote_code=trust_remote_code)
     asked = CheckpointRequest(
         *(source, seq_len, base_model, trust_remote_code),
         resolve_base=by_person if base_model else by_file,
         lasting=lasting,
         served=served,
     )
-    path = _path(source)
-    if (owner := _owner(source)) is not None:
+    path = _parse_path(source)
+    if (owner := _scheme_handler(source)) is not None:
         target, _, query = source.partition("?")
         in_target = dict(parse_qsl(query, keep_blank_values=True))
         if unknown := sorted(in_target.keys() - owner.options.keys()):
@@ -192,16 +192,16 @@ def find(
         return FoundCheckpoints([owner.inspect(Path(target), replace(asked, options=declared | in_target))])
     with readable(path):
         if source.startswith("builtin:") and glob.has_magic(source):
-            return _several(*expand(builtin_pattern(source.removeprefix("builtin:"))), asked)
+            return _inspect_several(*expand_pattern(builtin_pattern(source.removeprefix("builtin:"))), asked)
         if _exists(path):
             if path.is_dir() and not is_checkpoint(path) and (paths := checkpoints_below(path)):
-                return _several(paths, [], asked)
+                return _inspect_several(paths, [], asked)
         elif glob.has_magic(source):
-            return _several(*expand(source), asked)
-    return FoundCheckpoints([_single(asked)])
+            return _inspect_several(*expand_pattern(source), asked)
+    return FoundCheckpoints([_inspect_single(asked)])
 
 
-def named_by_file(
+def resolve_from_file(
     name: str, *, seq_len: int | None = None, trust_remote_code: bool = False
 ) -> list[CheckpointInfo]:
     """Return the checkpoint that a checkpoint's own file names: a path, builtin or Hub id.
@@ -211,15 +211,21 @@ def named_by_file(
 
     Raises ``CheckpointError`` as ``resolve`` does.
     """
-    path = _path(name)
-    if not _exists(path) and not name.startswith(tuple(_TARGETS)) and (_owner(name) or _TARGET.match(name)):
+    path = _parse_path(name)
+    if (
+        not _exists(path)
+        and not name.startswith(tuple(_TARGETS))
+        and (_scheme_handler(name) or _TARGET.match(name))
+    ):
         raise CheckpointError(
             f"{name}: a file of a checkpoint may name a path, builtin:NAME or ORG/NAME, and nothing else"
         )
-    return [_single(CheckpointRequest(name, seq_len, trust_remote_code=trust_remote_code), fetch=False)]
+    return [
+        _inspect_single(CheckpointRequest(name, seq_len, trust_remote_code=trust_remote_code), fetch=False)
+    ]
 
 
-def _single(asked: CheckpointRequest, *, fetch: bool = True) -> CheckpointInfo:
+def _inspect_single(asked: CheckpointRequest, *, fetch: bool = True) -> CheckpointInfo:
     """Inspect a single checkpoint: a path, a builtin one, or a snapshot of the Hub.
 
     The Hub is asked only with ``fetch``. Raises ``CheckpointError`` where there is no such checkpoint.
@@ -227,24 +233,24 @@ def _single(asked: CheckpointRequest, *, fetch: bool = True) -> CheckpointInfo:
     source = asked.source
     if source.startswith("builtin:"):
         name = source.removeprefix("builtin:")
-        info = _local(builtin_path(name), asked)
+        info = _inspect_local(builtin_path(name), asked)
         return replace(info, name=name) if name in NAMES else info
-    path = _path(source)
+    path = _parse_path(source)
     if _exists(path):
-        return _local(path, asked)
+        return _inspect_local(path, asked)
     hub_id = source.removeprefix("hub:")
     if hub_id != source and not _ID.fullmatch(hub_id):
         raise CheckpointError(f"{source}: no Hub id; write hub:ORGANISATION/NAME")
     if hub_id != source or is_hub_id(source):
-        info = _local(_download(hub_id, asked.trust_remote_code, fetch), asked)
+        info = _inspect_local(_download(hub_id, asked.trust_remote_code, fetch), asked)
         return replace(info, name=hub_id.split("/")[-1])
     if target := _TARGET.match(source):
-        listed = [owner for owner in _owners() if getattr(owner, "listed", True)]
+        listed = [owner for owner in _scheme_handlers() if getattr(owner, "listed", True)]
         raise CheckpointError(
             f"{source}: no such file, and nothing here takes {target[0]!r}; known are folders, files, ORG/NAME, "
             f"{', '.join(sorted(_TARGETS | {prefix for owner in listed for prefix in owner.targets}))}"
         )
-    advice = f"the builtin checkpoint is builtin:{source}" if source in NAMES else _nearest(path)
+    advice = f"the builtin checkpoint is builtin:{source}" if source in NAMES else _suggest_path(path)
     raise CheckpointError(f"{source}: no such file or folder; {advice}")
 
 
@@ -252,7 +258,7 @@ MOST_NAMES: Final = 10_000
 """The names of a folder among which the nearest one is looked for."""
 
 
-def _nearest(path: Path) -> str:
+def _suggest_path(path: Path) -> str:
     """Suggest the existing path that is most like a missing one, as a question."""
     folder = next((parent for parent in path.parents if parent.is_dir()), Path())
     wrong, *rest = path.relative_to(folder).parts or ("",)
@@ -266,16 +272,16 @@ def _nearest(path: Path) -> str:
     return "check the path"
 
 
-def _owners() -> list[SchemeHandler]:
+def _scheme_handlers() -> list[SchemeHandler]:
     """Return the formats and engines with schemes of their own."""
     ours = (pkgutil.resolve_name(name)() for name in OWN_ENGINES)
-    kinds = (*formats(), *ours, *plugins(ENGINES, CheckpointError))
+    kinds = (*formats(), *ours, *load_plugins(ENGINES, CheckpointError))
     return [kind for kind in kinds if isinstance(kind, SchemeHandler)]
 
 
-def _owner(source: str) -> SchemeHandler | None:
+def _scheme_handler(source: str) -> SchemeHandler | None:
     """Return the format or engine that handles the scheme of a source, else None."""
-    return next((owner for owner in _owners() if source.startswith(tuple(owner.targets))), None)
+    return next((owner for owner in _scheme_handlers() if source.startswith(tuple(owner.targets))), None)
 
 
 def _with_lower_scheme(source: str) -> str:
@@ -284,13 +290,15 @@ def _with_lower_scheme(source: str) -> str:
     Schemes have no case (RFC 3986, section 3.1).
     """
     scheme = _TARGET.match(source)
-    if scheme is None or _exists(_path(source)):
+    if scheme is None or _exists(_parse_path(source)):
         return source
     lowered = scheme[0].lower() + source[scheme.end() :]
-    return lowered if lowered.startswith(tuple(_TARGETS)) or _owner(lowered) else source
+    return lowered if lowered.startswith(tuple(_TARGETS)) or _scheme_handler(lowered) else source
 
 
-def _several(matches: Sequence[Path], others: Sequence[Path], asked: CheckpointRequest) -> FoundCheckpoints:
+def _inspect_several(
+    matches: Sequence[Path], others: Sequence[Path], asked: CheckpointRequest
+) -> FoundCheckpoints:
     """Inspect each path once, in the order of their series.
 
     Paths that fail to load are listed apart; a single one that fails raises ``CheckpointError``.
@@ -301,16 +309,16 @@ def _several(matches: Sequence[Path], others: Sequence[Path], asked: CheckpointR
     paths = list({_absolute(path): path for path in reversed(matches)}.values())[::-1]
     for path in paths:
         try:
-            checkpoints.infos.append(_local(path, asked))
+            checkpoints.infos.append(_inspect_local(path, asked))
         except CheckpointError as error:
             if len(paths) == 1:
                 raise
             checkpoints.failed.append(FailedToLoad(path.name, asked.source, str(path), str(error)))
-    checkpoints.infos = [info for _, info in ordered(checkpoints.infos)]
+    checkpoints.infos = [info for _, info in sort_series(checkpoints.infos)]
     return checkpoints
 
 
-def expand(pattern: str) -> tuple[list[Path], list[Path]]:
+def expand_pattern(pattern: str) -> tuple[list[Path], list[Path]]:
     """Expand a glob to checkpoints, and to other paths that it matches.
 
     A folder of checkpoints stands for those below it.
@@ -326,7 +334,7 @@ def expand(pattern: str) -> tuple[list[Path], list[Path]]:
         if path.is_file():
             if is_checkpoint(path) and not (recursive and is_checkpoint(path.parent)):
                 paths.append(path)
-        elif is_checkpoint(path) or (_is_named(path) and not is_checkpoint(path.parent)):
+        elif is_checkpoint(path) or (_is_named_checkpoint(path) and not is_checkpoint(path.parent)):
             paths.append(path)
         elif not recursive and (held := checkpoints_below(path)):
             paths += held
@@ -358,26 +366,26 @@ def checkpoints_below(folder: Path, deeper: int = _DEEPEST) -> list[Path]:
     """
     checkpoints: list[Path] = []
     is_whole = is_checkpoint(folder)
-    for path in sorted(folder.iterdir(), key=lambda child: natural(child.name)):
+    for path in sorted(folder.iterdir(), key=lambda child: natural_key(child.name)):
         if path.name.startswith("."):
             continue
         if path.is_file():
             if not is_whole and is_checkpoint(path):
                 checkpoints.append(path)
         elif path.is_dir():
-            if is_checkpoint(path) or _is_named(path):
+            if is_checkpoint(path) or _is_named_checkpoint(path):
                 checkpoints.append(path)
-            if deeper > 1 and not _is_named(path):
+            if deeper > 1 and not _is_named_checkpoint(path):
                 checkpoints += checkpoints_below(path, deeper - 1)
     return checkpoints
 
 
-def _is_named(folder: Path) -> bool:
+def _is_named_checkpoint(folder: Path) -> bool:
     """Return whether a folder's name is a trainer's name for a checkpoint.
 
     An empty folder of such a name is then reported, not skipped.
     """
-    return step_in(folder.name) is not None
+    return step_in_name(folder.name) is not None
 
 
 def _absolute(path: Path) -> str:
@@ -396,7 +404,7 @@ def default_checkpoints(*, seq_len: int | None = None) -> list[CheckpointInfo]:
     return checkpoints
 
 
-def _path(text: str) -> Path:
+def _parse_path(text: str) -> Path:
     if "\0" in text:
         raise CheckpointError(f"{text!r}: no path; check it")
     try:
@@ -412,7 +420,7 @@ def _exists(path: Path) -> bool:
         raise CheckpointError(f"{path}: cannot be read ({error.strerror}); check the path") from error
 
 
-def _local(path: Path, asked: CheckpointRequest) -> CheckpointInfo:
+def _inspect_local(path: Path, asked: CheckpointRequest) -> CheckpointInfo:
     with readable(path):
         for checkpoint_format in formats():
             if checkpoint_format.detect(path):
@@ -497,7 +505,7 @@ def parse_steps(text: str) -> StepFilter:
 # The order of a series
 
 
-def ordered(infos: Iterable[CheckpointInfo]) -> Iterator[tuple[str, CheckpointInfo]]:
+def sort_series(infos: Iterable[CheckpointInfo]) -> Iterator[tuple[str, CheckpointInfo]]:
     """Sort checkpoints by series and step, each with the folder of its series.
 
     A served model has no series.
@@ -509,10 +517,10 @@ def ordered(infos: Iterable[CheckpointInfo]) -> Iterator[tuple[str, CheckpointIn
         holds_others = _absolute(info.path) in parents
         series = "" if info.served else str(info.path if holds_others else info.path.parent)
         members.append((series, info))
-    return iter(sorted(members, key=lambda member: _key(*member)))
+    return iter(sorted(members, key=lambda member: _sort_key(*member)))
 
 
-def step(info: CheckpointInfo) -> float | None:
+def training_progress(info: CheckpointInfo) -> float | None:
     """Return the progress of a checkpoint in its training, None where it is unknown.
 
     It is the trainer's step, else the number at the end of the checkpoint's name, else the epoch.
@@ -521,11 +529,11 @@ def step(info: CheckpointInfo) -> float | None:
         return info.training.global_step
     if info.served:
         return None  # the number in its name is its version or size
-    number = number_of(info.path)
+    number = trailing_number(info.path)
     return info.training.epoch if number is None else number
 
 
-def number_of(path: Path) -> int | None:
+def trailing_number(path: Path) -> int | None:
     """Return the number at the end of a name, None without one.
 
     The quantization type in the name of a GGUF file (``Q4_1``) is not such a number.
@@ -535,25 +543,25 @@ def number_of(path: Path) -> int | None:
     return None if number < 0 or is_snapshot else number
 
 
-def natural(text: str) -> list[tuple[int, int, str]]:
+def natural_key(text: str) -> list[tuple[int, int, str]]:
     """Return a sort key that orders names by the values of the numbers in them."""
     return [(1, int(token), "") if token.isdecimal() else (0, 0, token) for token in re.split(r"(\d+)", text)]
 
 
-def _key(series: str, info: CheckpointInfo) -> tuple[Any, ...]:
+def _sort_key(series: str, info: CheckpointInfo) -> tuple[Any, ...]:
     name = info.path.name
-    numbered = number_of(info.path) is not None
+    numbered = trailing_number(info.path) is not None
     alike = re.sub(r"\d+(\.\w+)?$", "", _QUANTISED.sub("", name)) if numbered else ""
-    progress = step(info)
+    progress = training_progress(info)
     is_series_folder = _absolute(Path(series)) == _absolute(info.path)
     position = float("inf") if progress is None else progress
     return (
-        natural(_absolute(Path(series))),
+        natural_key(_absolute(Path(series))),
         is_series_folder,
         not numbered,
         alike,
         position,
-        natural(name),
+        natural_key(name),
         info.seq_len,
     )
 
@@ -599,16 +607,16 @@ def find_checkpoints(
         checkpoints.infos += resolved.infos
         checkpoints.failed += resolved.failed
         checkpoints.left_out += resolved.left_out
-    members = ordered(checkpoints.infos) if sources else (("", info) for info in checkpoints.infos)
+    members = sort_series(checkpoints.infos) if sources else (("", info) for info in checkpoints.infos)
     checkpoints.infos = [
-        replace(info, training=replace(info.training, series=folder or None, step=step(info)))
+        replace(info, training=replace(info.training, series=folder or None, step=training_progress(info)))
         for folder, info in members
     ]
     checkpoints.failed = list(
         {_absolute(Path(failure.path)): failure for failure in checkpoints.failed}.values()
     )
     if steps is not None:
-        _select(checkpoints, steps)
+        _select_steps(checkpoints, steps)
     checkpoints.infos = unique_names(checkpoints.infos)
     if checkpoints.failed and not checkpoints.infos:
         raise CheckpointError(no_checkpoint_message([failure.message for failure in checkpoints.failed]))
@@ -628,7 +636,7 @@ def no_checkpoint_message(messages: Sequence[str]) -> str:
     return f"none of the {len(messages)} checkpoints can be used: {numbered}"
 
 
-def _select(checkpoints: FoundCheckpoints, steps: StepFilter) -> None:
+def _select_steps(checkpoints: FoundCheckpoints, steps: StepFilter) -> None:
     """Keep the checkpoints of the selected steps.
 
     A checkpoint without a step is skipped with a note.
@@ -636,7 +644,7 @@ def _select(checkpoints: FoundCheckpoints, steps: StepFilter) -> None:
     there = [info.step for info in checkpoints.infos]
     without = [info.name for info in checkpoints.infos if info.step is None]
     checkpoints.infos = [info for info in checkpoints.infos if info.step is not None and steps.has(info.step)]
-    numbers = [(number_of(Path(failure.path)), failure) for failure in checkpoints.failed]
+    numbers = [(trailing_number(Path(failure.path)), failure) for failure in checkpoints.failed]
     checkpoints.failed = [failure for number, failure in numbers if number is not None and steps.has(number)]
     if not checkpoints.infos and not checkpoints.failed:
         step_names = [f"{step:g}" for step in sorted({step for step in there if step is not None})]

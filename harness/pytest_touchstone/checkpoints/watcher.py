@@ -23,7 +23,7 @@ from typing import Final, TypeAlias
 
 from pytest_touchstone.checkpoints.formats import format_of
 from pytest_touchstone.checkpoints.info import CheckpointInfo, clean_name
-from pytest_touchstone.checkpoints.resolve import expand, step
+from pytest_touchstone.checkpoints.resolve import expand_pattern, training_progress
 from pytest_touchstone.core.errors import CheckpointError
 
 MOST_FILES: Final = 10_000
@@ -66,7 +66,7 @@ class CompletedCheckpoint:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _WatchedPath:
     """The files of a path since their last change, and their inspection."""
 
     files: tuple[FileState, ...]
@@ -87,7 +87,7 @@ class CheckpointWatcher:
     settle: float
     inspect: Callable[[Path], CheckpointInfo]
     last_change: float
-    _seen: dict[Path, _Seen] = field(default_factory=dict)
+    _seen: dict[Path, _WatchedPath] = field(default_factory=dict)
 
     def look(self, now: float) -> list[CompletedCheckpoint]:
         """Return the complete checkpoints, the newest first."""
@@ -95,7 +95,7 @@ class CheckpointWatcher:
         with suppress(
             CheckpointError, OSError
         ):  # what is removed meanwhile is not there: the next look sees the rest
-            for path in expand(self.pattern)[0]:
+            for path in expand_pattern(self.pattern)[0]:
                 absolute = Path(os.path.abspath(path))  # noqa: PTH100 -- links stay
                 if not _TEMPORARY.match(path.name) and (files := _files(absolute)):
                     files_by_path[absolute] = files
@@ -105,7 +105,7 @@ class CheckpointWatcher:
         for path, files in files_by_path.items():
             seen = self._seen.get(path)
             if seen is None or seen.files != files:
-                self._seen[path] = _Seen(files, now)
+                self._seen[path] = _WatchedPath(files, now)
                 self.last_change = now
             elif seen.arrival is None and now - seen.since >= self.settle:
                 self._inspect(path, seen)
@@ -124,7 +124,7 @@ class CheckpointWatcher:
         """Return the number of paths, complete or not."""
         return len(self._seen)
 
-    def _inspect(self, path: Path, seen: _Seen) -> None:
+    def _inspect(self, path: Path, seen: _WatchedPath) -> None:
         try:
             info = self.inspect(path)
             files = ((file, os.path.relpath(file, info.path)) for file in format_of(info).files(info))
@@ -135,7 +135,7 @@ class CheckpointWatcher:
             return
         if _files(path) == seen.files:
             seen.arrival, seen.refusal = (
-                CompletedCheckpoint(clean_name(info.name), path, step(info), content),
+                CompletedCheckpoint(clean_name(info.name), path, training_progress(info), content),
                 "",
             )
 

@@ -16,9 +16,9 @@ from pytest_touchstone.core.dataset import HUB, load_dataset
 from pytest_touchstone.core.errors import DataError, ExitCode, HarnessError, OptionError
 from pytest_touchstone.core.eval_config import ConfigFileError, EvalConfig, validate_eval_config
 from pytest_touchstone.core.files import shipped_evals, shown_path
-from pytest_touchstone.core.settings import of_table, settings_table
+from pytest_touchstone.core.settings import parse_settings_table, settings_table
 from pytest_touchstone.core.tasks import (
-    Known,
+    KnownBenchmark,
     TaskSelection,
     declared_groups,
     shipped_names,
@@ -124,7 +124,9 @@ def _tasks(
         raise HarnessError(
             f"{' '.join(names)!r}: no such file, and no name of a benchmark; expected {error}"
         ) from None
-    specs: list[Known] = [(benchmark.spec, declared_groups(benchmark.spec, None)) for benchmark in benchmarks]
+    specs: list[KnownBenchmark] = [
+        (benchmark.spec, declared_groups(benchmark.spec, None)) for benchmark in benchmarks
+    ]
     if (line := tasks.unknown(specs)) is not None:
         message = line.replace("--eval-tasks", "NAME", 1)
         raise HarnessError(message.replace("no such benchmark or tag", "no such file, benchmark or tag", 1))
@@ -244,11 +246,11 @@ def validate_config(path: Path, specs: Sequence[Benchmark]) -> tuple[EvalConfig,
     file, faults = validate_eval_config(path, shipped_names() | {spec.name for spec in specs})
     if file is None:
         raise ConfigFileError(faults)
-    groups_of_specs: list[Known] = [(spec, declared_groups(spec, None)) for spec in specs]
+    groups_of_specs: list[KnownBenchmark] = [(spec, declared_groups(spec, None)) for spec in specs]
     faults += faults_of(file, file.choices, groups_of_specs)
     for name, value in file.settings.items():
         try:
-            of_table({name: value}, f"{shown_path(path)}: settings", path.name)
+            parse_settings_table({name: value}, f"{shown_path(path)}: settings", path.name)
         except OptionError as error:
             faults.append(str(error))
     return file, faults

@@ -25,11 +25,11 @@ from pytest_touchstone.cli.command import Output, add_settings, add_value, say, 
 from pytest_touchstone.compare.fidelity import TEXT, Fidelity, fidelity, verdict_at_limit
 from pytest_touchstone.core.errors import ExitCode
 from pytest_touchstone.core.files import SCHEMA
-from pytest_touchstone.core.keys import masked_value
+from pytest_touchstone.core.keys import redact_value
 from pytest_touchstone.core.requests import NOT_OF_CHECKPOINTS
-from pytest_touchstone.core.settings import number, parse_integer
+from pytest_touchstone.core.settings import parse_integer, parse_number
 from pytest_touchstone.core.tasks import shipped_names
-from pytest_touchstone.core.text import count, visible
+from pytest_touchstone.core.text import count, escape_invisible
 from pytest_touchstone.document import Facts, Part, Section, Table, render_text
 from pytest_touchstone.engines.http.capabilities import HELLO, capabilities_from_plain
 from pytest_touchstone.engines.registry import identity
@@ -48,7 +48,7 @@ def show_add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def show_run(options: argparse.Namespace) -> Output:
     """Show the properties of each checkpoint."""
-    with CheckpointResources(lambda text: say(visible(text), sys.stderr)) as resources:
+    with CheckpointResources(lambda text: say(escape_invisible(text), sys.stderr)) as resources:
         checkpoints = checkpoint_rows(options.source, base_model=options.base_model, lasting=resources)
     return Output(checkpoints, "\n\n".join("\n".join(format_row(row)) for row in checkpoints))
 
@@ -72,7 +72,7 @@ def checkpoint_rows(
     specs = sorted(shipped_specs(shipped_names()), key=lambda spec: spec.name)
     tables = []
     for info in resolve(source, seq_len=None, base_model=base_model, lasting=lasting):
-        row: dict[str, Any] = masked_value(info.plain())
+        row: dict[str, Any] = redact_value(info.plain())
         row["fingerprint"] = identity(info)
         row["answers"] = row.pop("serves")
         answers = {*info.serves, *NOT_OF_CHECKPOINTS}
@@ -192,9 +192,9 @@ def _add_distance(parser: argparse.ArgumentParser) -> None:
     text = "the number type of the candidate (default: the same; of noise, bfloat16 beside float32)"
     parser.add_argument("--candidate-dtype", metavar="DTYPE", help=text)
     text = "exit with 8 where the mean divergence is above this"
-    add_value(parser, "--max-kl", number, text, metavar="NATS")
+    add_value(parser, "--max-kl", parse_number, text, metavar="NATS")
     text = "exit with 8 where the same top token is rarer than this"
-    add_value(parser, "--min-top-agreement", number, text, metavar="SHARE", most=1.0)
+    add_value(parser, "--min-top-agreement", parse_number, text, metavar="SHARE", most=1.0)
 
 
 def diff_add_arguments(parser: argparse.ArgumentParser) -> None:

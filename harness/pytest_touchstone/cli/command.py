@@ -28,9 +28,16 @@ from typing import Any, Final, NoReturn, TextIO, TypeAlias
 
 from pytest_touchstone import __version__
 from pytest_touchstone.core.errors import ExitCode, HarnessError, OptionError
-from pytest_touchstone.core.files import keep_others_out, shown_path, write_atomic, write_json
-from pytest_touchstone.core.settings import read_as, settings_table
-from pytest_touchstone.core.text import either, harmless, is_log, similar_name, visible, visible_json
+from pytest_touchstone.core.files import restrict_umask, shown_path, write_atomic, write_json
+from pytest_touchstone.core.settings import parse_option, settings_table
+from pytest_touchstone.core.text import (
+    escape_ci_commands,
+    escape_invisible,
+    escape_invisible_json,
+    is_ci_log,
+    join_choices,
+    similar_name,
+)
 from pytest_touchstone.document.language import ENGLISH, languages, use_language
 from pytest_touchstone.results.run_directory import find_run
 
@@ -172,7 +179,7 @@ FORMER_OPTIONS: Final = {f"--{form}": f"--format {form}" for form in ("json", "m
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code."""
-    umask = keep_others_out()
+    umask = restrict_umask()
     try:
         options = parser_for(arguments).parse_args(arguments)
         language, form = getattr(options, "language", ENGLISH), getattr(options, "format", None) or TEXT
@@ -207,16 +214,16 @@ def format_output(output: Output, options: argparse.Namespace) -> str:
     """Return the output of a command in the requested format."""
     form = getattr(options, "format", None) or TEXT
     if form == "json":
-        return visible_json(json.dumps(output.data, ensure_ascii=False, indent=2, default=str))
+        return escape_invisible_json(json.dumps(output.data, ensure_ascii=False, indent=2, default=str))
     text: Text | None = getattr(output, form, None)
     text = output.text if text is None else text
     text = text if isinstance(text, str) else text()
-    return text if form == "markdown" else visible(text, colours=terminal()[1])
+    return text if form == "markdown" else escape_invisible(text, colours=terminal()[1])
 
 
 def say(text: str, stream: TextIO | None = None, end: str = "\n") -> None:
     """Print a text. In a CI log no line of the text acts as a workflow command."""
-    print(harmless(text) if is_log() else text, file=stream or sys.stdout, end=end)
+    print(escape_ci_commands(text) if is_ci_log() else text, file=stream or sys.stdout, end=end)
 
 
 def terminal() -> tuple[int, bool]:
@@ -344,7 +351,7 @@ def add_value(
     """Add an option with a value that ``parse`` reads, as ``core.settings.read_as`` does."""
 
     def read(value: str) -> Any:
-        return read_as(flag, value, parse, **limits)
+        return parse_option(flag, value, parse, **limits)
 
     parser.add_argument(flag, type=read, default=default, metavar=metavar, help=text)
 
@@ -416,7 +423,7 @@ class Parser(argparse.ArgumentParser):
         if name in FORMER_OPTIONS:
             self.error(f"unknown option {name}: it is {FORMER_OPTIONS[name]} now")
         near = similar_name(name, dict.fromkeys(re.findall(r"--[a-z][a-z-]*", self.format_help())), most=2)
-        self.error(f"unknown option {name}" + (f": did you mean {either(near)}?" if near else ""))
+        self.error(f"unknown option {name}" + (f": did you mean {join_choices(near)}?" if near else ""))
 
     def error(self, message: str) -> NoReturn:
         """Raise ``OptionError`` with one line."""

@@ -28,14 +28,14 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from pytest_touchstone.cli.command import Output, add_settings, add_value, write
-from pytest_touchstone.core.benchmark import Benchmark, declared
-from pytest_touchstone.core.coverage import SHIPPED, BenchmarkSize, mark
+from pytest_touchstone.core.benchmark import Benchmark, declaration_of
+from pytest_touchstone.core.coverage import SHIPPED, BenchmarkSize, coverage_mark
 from pytest_touchstone.core.dataset import RawRow, load_dataset, read_lines, row_checker
 from pytest_touchstone.core.errors import DataError, ExitCode, HarnessError, MissingDataError
 from pytest_touchstone.core.files import load_module, shipped_evals
 from pytest_touchstone.core.grade import Grader
 from pytest_touchstone.core.requests import RunProgram, RunProgramAnswer
-from pytest_touchstone.core.settings import choice_or_pattern, parse_integer, read_as, settings_table
+from pytest_touchstone.core.settings import choice_or_pattern, parse_integer, parse_option, settings_table
 from pytest_touchstone.core.text import join_names
 from pytest_touchstone.document.formatting import number
 from pytest_touchstone.engines.sandbox import open_sandbox
@@ -76,7 +76,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 def run(options: argparse.Namespace) -> Output:
     """Grade the file and write the verdicts. Raises ``HarnessError`` for a mistake."""
-    read_as(
+    parse_option(
         "--benchmark", options.benchmark, choice_or_pattern, choices=tuple(gradable())
     )  # raises for another
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -196,7 +196,7 @@ def gradable() -> dict[str, Benchmark]:
     benchmarks: dict[str, Benchmark] = {}
     for path in sorted(shipped_evals().glob("test_*.py")):
         module = load_module(path, f"touchstone_graded_{path.stem}")
-        specs = (declared(value) for value in vars(module).values())
+        specs = (declaration_of(value) for value in vars(module).values())
         benchmarks |= {spec.name: spec for spec in specs if spec is not None and spec.grader is not None}
     return dict(sorted(benchmarks.items()))
 
@@ -352,7 +352,9 @@ def mark_of(graded: GradedFile, *, shipped: bool) -> str:
     extent = BenchmarkSize(
         of=size, rows=size, published=published.rows if isinstance(published.rows, int) else None
     )
-    return mark(len(judged), extent, origin=SHIPPED if shipped else "--data", own_rows=published.own_rows)
+    return coverage_mark(
+        len(judged), extent, origin=SHIPPED if shipped else "--data", own_rows=published.own_rows
+    )
 
 
 def result_rows(graded: GradedFile) -> Iterator[dict[str, Any]]:

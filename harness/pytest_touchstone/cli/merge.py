@@ -20,7 +20,7 @@ from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import GateConfig, check_plan, read_gate_config
 from pytest_touchstone.compare.gate.result import gate_json
 from pytest_touchstone.core.errors import ExitCode, HarnessError
-from pytest_touchstone.core.files import shown_path, unwritable
+from pytest_touchstone.core.files import shown_path, unwritable_reason
 from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.plugin.gate import decided
 from pytest_touchstone.plugin.run_results import RunResults
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> Output:
     target = options.to or options.output / name_of(parts)
     plan = _plan(options)
     check_target(target, parts)
-    if (why := unwritable(target)) is not None:
+    if (why := unwritable_reason(target)) is not None:
         raise HarnessError(f"{shown_path(target)}: {why}; name another folder with -o")
     if plan is not None:  # the names of the gate are those of the run, and there is such a baseline
         root = Path(parts[0].manifest.get("rootdir", "."))

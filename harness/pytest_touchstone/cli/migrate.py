@@ -22,7 +22,7 @@ from pytest_touchstone.cli.command import Output
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import MOST_SETTINGS, read_regular, shown_path
 from pytest_touchstone.core.settings import SET
-from pytest_touchstone.core.tasks import NEW_TOKENS, ZERO_SHOT, shipped_names, translated
+from pytest_touchstone.core.tasks import NEW_TOKENS, ZERO_SHOT, shipped_names, translate_task
 from pytest_touchstone.core.text import similar_name
 
 Words: TypeAlias = tuple[str, ...]
@@ -256,7 +256,7 @@ def tasks_of(names: Iterable[str], *, shots: bool) -> tuple[list[str], list[str]
     terms: list[str] = []
     notes: list[str] = []
     for name in names:
-        of_name = translated(name, shipped, theirs=True)
+        of_name = translate_task(name, shipped, theirs=True)
         if all(term.partition("/")[0] in shipped or set("*?[") & set(term) for term in of_name):
             terms += of_name
         else:

@@ -23,7 +23,7 @@ from pytest_touchstone.cli import grade
 from pytest_touchstone.cli.command import Output, add_output, add_places, add_target, run_folder
 from pytest_touchstone.core.dataset import read_lines
 from pytest_touchstone.core.errors import BenchmarkError, DataError, ExitCode, HarnessError, OptionError
-from pytest_touchstone.core.files import shipped, shown_path, unwritable, write_atomic
+from pytest_touchstone.core.files import shipped, shown_path, unwritable_reason, write_atomic
 from pytest_touchstone.document.formatting import number
 from pytest_touchstone.metrics.soft import temperature_of
 from pytest_touchstone.plugin.replay import Replay
@@ -118,7 +118,7 @@ def _rescore_run(options: argparse.Namespace) -> Output:
             raise HarnessError(
                 f"-o {shown_path(target)}: exists; name a new folder, or a new file that ends in {CSV}"
             )
-        if (why := unwritable(target.parent if target.suffix == CSV else target)) is not None:
+        if (why := unwritable_reason(target.parent if target.suffix == CSV else target)) is not None:
             raise HarnessError(f"-o {shown_path(target)}: {why}; choose another place")
     scored = rescore(folder, data=options.data, root=options.root)
     lines = []

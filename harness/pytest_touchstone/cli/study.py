@@ -17,7 +17,7 @@ from pytest_touchstone.cli.command import Output, add_items, add_language, add_o
 from pytest_touchstone.compare.load import parse_sizes
 from pytest_touchstone.core.composite import project_composites
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.files import SCHEMA, shown_path, unwritable, write_atomic
+from pytest_touchstone.core.files import SCHEMA, shown_path, unwritable_reason, write_atomic
 from pytest_touchstone.core.text import count, did_you_mean
 from pytest_touchstone.document import Section
 from pytest_touchstone.study.points import Study
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> Output:
     """Report on all given runs and checkpoints. Raises ``HarnessError``."""
     # Before numpy is imported: its matrices here are small, and threads that wait for each other cost more.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    if options.to is not None and (why := unwritable(options.to)) is not None:
+    if options.to is not None and (why := unwritable_reason(options.to)) is not None:
         raise HarnessError(f"-o {shown_path(options.to)}: {why}; choose another folder")
     sizes, more = parse_sizes(options.items), {}
     if options.from_mlflow is not None:

@@ -42,9 +42,22 @@ from pytest_touchstone.cli.command import Output, Parser, say, terminal
 from pytest_touchstone.cli.run import join_option_values
 from pytest_touchstone.cli.study import read_study
 from pytest_touchstone.core.errors import CheckpointError, ExitCode, HarnessError
-from pytest_touchstone.core.files import SCHEMA, file_name, shown_path, unwritable, write_atomic, write_json
-from pytest_touchstone.core.settings import SET, of_environment, of_project, of_words, settings_table
-from pytest_touchstone.core.text import count, one_line, visible, without_home
+from pytest_touchstone.core.files import (
+    SCHEMA,
+    file_name,
+    shown_path,
+    unwritable_reason,
+    write_atomic,
+    write_json,
+)
+from pytest_touchstone.core.settings import (
+    SET,
+    load_environment_settings,
+    load_project_settings,
+    parse_set_options,
+    settings_table,
+)
+from pytest_touchstone.core.text import count, escape_invisible, one_line, redact_home
 from pytest_touchstone.document.formatting import wrapped
 from pytest_touchstone.reports.alerts import CheckpointAlert, checkpoint_alert, kill_group, send_alert
 from pytest_touchstone.results import file_path
@@ -142,7 +155,7 @@ def _hold_lock(plan: Plan) -> Iterator[int]:
 
 def tell(text: str) -> None:
     """Print a text at once, in lines that fit."""
-    for line in wrapped(visible(text), terminal()[0] if sys.stdout.isatty() else WIDTH):
+    for line in wrapped(escape_invisible(text), terminal()[0] if sys.stdout.isatty() else WIDTH):
         say(line)
     sys.stdout.flush()
 
@@ -209,7 +222,9 @@ def plan_of(options: argparse.Namespace) -> Plan:
     for name in OURS:
         if name in given:
             raise HarnessError(f"{table[name].flag}: a watch has its own, or has no use for it; leave it out")
-    settings = of_project(Path("pyproject.toml"))[0] | of_environment(os.environ)[0] | given
+    settings = (
+        load_project_settings(Path("pyproject.toml"))[0] | load_environment_settings(os.environ)[0] | given
+    )
     output = Path(settings.get("output", "results"))
     words = [f"--eval-tasks={tasks}" for tasks in options.tasks]
     words += [*join_option_values(options.rest), f"--eval-output={output}"]
@@ -230,7 +245,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
         ("--page", page),
         ("--stop-file", options.stop_file),
     ):
-        if path is not None and (why := "is a folder" if path.is_dir() else unwritable(path.parent)):
+        if path is not None and (why := "is a folder" if path.is_dir() else unwritable_reason(path.parent)):
             raise HarnessError(f"{flag} {shown_path(path)}: {why}; choose another")
     return Plan(options=options, settings=settings, words=tuple(words), name=name, output=output, page=page)
 
@@ -246,7 +261,7 @@ def _settings(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
         flags = dict.fromkeys((row.flag, row.long_flag))
         parser.add_argument(*flags, dest=name, action=action, default=argparse.SUPPRESS)
     values = vars(parser.parse_args(words))
-    others, settings = values.pop("rest"), of_words(values.pop("keys"))
+    others, settings = values.pop("rest"), parse_set_options(values.pop("keys"))
     for name, value in values.items():
         if isinstance(value, list):
             settings[name] = tuple(rows[name].read(text) for text in value)
@@ -346,7 +361,7 @@ class Watch:
         for path, why in self.arrivals.refused().items():
             if self._refused.get(path) != why:
                 self._refused[path] = why
-                tell(f"{path.name}  is not whole, and waits: {without_home(why)}")
+                tell(f"{path.name}  is not whole, and waits: {redact_home(why)}")
         return [arrival for arrival in arrivals if self._run(arrival) not in self.settled]
 
     def _run(self, arrival: CompletedCheckpoint) -> str:

@@ -11,8 +11,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from pytest_touchstone.checkpoints.config_files import step_in
-from pytest_touchstone.core.coverage import part_of
+from pytest_touchstone.checkpoints.config_files import step_in_name
+from pytest_touchstone.core.coverage import scored_mark
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.files import read_regular
 from pytest_touchstone.results.store_entry import PUBLISHED, ItemScores, RecordLocations, StoredResult
@@ -73,7 +73,7 @@ class ResultSource(NamedTuple):
 def series_and_step_from_path(path: str) -> dict[str, Any]:
     """Return the series and step in a path such as ``runs/nouns/checkpoint-300``; empty for any other path."""
     folder, _, name = path.rstrip("/").rpartition("/")
-    step = step_in(name)
+    step = step_in_name(name)
     return {} if step is None or not folder else {"series": folder, "step": step}
 
 
@@ -81,7 +81,7 @@ def series_and_step_from_file(path: Path, series: str) -> dict[str, Any]:
     """The same by the name of a file of results that ends in a step (``model_step1000_results.json``); nothing where
     the model's name is that of a step itself, which is of no known training."""
     named = _STEP_OF_FILE.fullmatch(path.stem)
-    return {"series": series, "step": int(named[1])} if named and step_in(series) is None else {}
+    return {"series": series, "step": int(named[1])} if named and step_in_name(series) is None else {}
 
 
 def source_of(path: Path) -> tuple[ResultSource, bytes]:
@@ -141,7 +141,7 @@ def result_from_totals(
         items_sha256="",
         checkpoint_info={key: value for key, value in about.items() if value is not None},
         of=of or 0,
-        mark=(part_of(n, of or 0) if n else "") if mark is None else mark,
+        mark=(scored_mark(n, of or 0) if n else "") if mark is None else mark,
     )
 
 

@@ -29,7 +29,7 @@ from pytest_touchstone.compare.formats.base import ResultTable, read_json
 from pytest_touchstone.compare.formats.korean_mlm import SETS, TABLES, read_table
 from pytest_touchstone.compare.formats.run import about, answers_of
 from pytest_touchstone.core.errors import DataError
-from pytest_touchstone.core.settings import read_as
+from pytest_touchstone.core.settings import parse_option
 from pytest_touchstone.core.text import LISTED, join_names, similar_name
 from pytest_touchstone.results import file_path
 from pytest_touchstone.results.run_directory import LAST, OF_RUNS, places_of
@@ -350,7 +350,7 @@ def parse_sizes(texts: Iterable[str]) -> dict[str, int]:
     """Parse ``BENCHMARK=N,...`` to item counts by benchmark; raises ``OptionError`` for anything else."""
     item_counts: dict[str, int] = {}
     for pair in (pair.strip() for text in texts for pair in text.split(",")):
-        name, size = read_as("--items", pair, _parse_size)
+        name, size = parse_option("--items", pair, _parse_size)
         item_counts[_SHORT.get(name, name)] = size
     return item_counts
 

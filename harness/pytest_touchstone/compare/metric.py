@@ -38,7 +38,7 @@ from pytest_touchstone.compare.formats.task_metrics import primary_of
 from pytest_touchstone.compare.prompts import other_prompts
 from pytest_touchstone.core.aggregation import Aggregation
 from pytest_touchstone.core.errors import GateError
-from pytest_touchstone.core.settings import differing, differing_conditions
+from pytest_touchstone.core.settings import differences, differing_conditions
 from pytest_touchstone.results.summary import Metric
 from pytest_touchstone.statistics.best_of_many import nothing_chosen
 from pytest_touchstone.statistics.comparison import Comparison, undefined, z_quantile
@@ -88,7 +88,7 @@ def conditions_that_differ(baseline: BenchmarkScores, new: BenchmarkScores) -> d
     """Return the conditions that both results record and that differ, the baseline's value first."""
     mine, other = baseline.saved.known, new.saved.known
     with_items = baseline.items.examples and new.items.examples
-    differences = differing_conditions(mine, other) if with_items else differing(mine, other)
+    differences = differing_conditions(mine, other) if with_items else differences(mine, other)
     both = mine.keys() & other.keys()
     if "seq_len" in differences:  # a setting of None leaves the checkpoint its own
         lengths = _seq_len(baseline), _seq_len(new)
@@ -113,7 +113,7 @@ def condition_text(name: str, values: Sequence[Any]) -> str:
     """Return a differing condition as text, such as ``shots 0 and 5``; hashes are shortened."""
     first, second = values
     if isinstance(first, Mapping) and isinstance(second, Mapping):
-        parts = differing(first, second)
+        parts = differences(first, second)
         return ", ".join(condition_text(f"{name} {key}", pair) for key, pair in parts.items())
     return f"{name} {' and '.join(format_condition(value, unset='none') for value in values)}"
 

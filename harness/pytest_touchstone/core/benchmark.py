@@ -281,7 +281,7 @@ class Benchmark:
     @property
     def base(self) -> Benchmark:
         """The benchmark that it is a form of, whose few-shot examples and draws it has; itself where it is none."""
-        return declared(self.code.form_of) or self
+        return declaration_of(self.code.form_of) or self
 
     @property
     def primary_score(self) -> str:
@@ -316,7 +316,7 @@ EXAMPLES: Final = {"name": '"NAME"', "version": "version=1", "asks": "asks=Logli
 """The arguments that every declaration has, as one writes them."""
 
 
-def _complete(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
+def _require_arguments(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
     """Raise ``BenchmarkError``, not ``TypeError``, for missing or unknown arguments.
 
     The message shows what to write.
@@ -347,7 +347,7 @@ def _complete(function: Callable[_Given, _Made]) -> Callable[_Given, _Made]:
     return checked
 
 
-@_complete
+@_require_arguments
 def benchmark(
     name: str,
     *,
@@ -395,7 +395,7 @@ def benchmark(
     if rows is not None and data is not None:
         raise BenchmarkError(f"benchmark {name!r}: data and rows: give one of them")
     dataset = _dataset(name, data if rows is None else Dataset(rows=rows))
-    more |= {"judge": _questions(name, kinds, judge), "aggregate": dict(aggregate)}
+    more |= {"judge": _check_questions(name, kinds, judge), "aggregate": dict(aggregate)}
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         written = getattr(inspect.unwrap(function), "__code__", None)
@@ -461,7 +461,7 @@ def _check(name: str, kinds: Iterable[object], primary: str, more: Mapping[str, 
         raise BenchmarkError(f"{where}: group and subsets: give one of them")
 
 
-def _questions(name: str, kinds: Iterable[object], judge: object) -> tuple[Judge, ...]:
+def _check_questions(name: str, kinds: Iterable[object], judge: object) -> tuple[Judge, ...]:
     """Check the questions to the judge, and return them as a tuple.
 
     They are conditions of the result, so they are declared.
@@ -490,7 +490,7 @@ def _dataset(name: str, data: object) -> Dataset:
     return Dataset(local=f"{data}/" if isinstance(data, Path) and data.is_dir() else str(data))
 
 
-def declared(function: object) -> Benchmark | None:
+def declaration_of(function: object) -> Benchmark | None:
     """Return the declaration of a decorated function, None for any other object."""
     spec = getattr(function, ATTRIBUTE, None)
     return spec if isinstance(spec, Benchmark) else None

@@ -121,7 +121,7 @@ def project_composites(pyproject: Path) -> list[Composite]:
     return [parse_composite(name, parts, f"{pyproject}: composite") for name, parts in table.items()]
 
 
-def one_of_each(composites: Iterable[Composite]) -> list[Composite]:
+def unique_composites(composites: Iterable[Composite]) -> list[Composite]:
     """Return the composites, each once; raises ``BenchmarkError`` where one name has two formulas."""
     by_name: dict[str, Composite] = {}
     for composite in composites:

@@ -6,7 +6,7 @@
     rows      ``1,188 rows, 2,376 published``       rows of the user's, not as many as were published
     both      ``4 of 32 items, sample of 2,376``, ``4 of 1,188 items, 2,376 published``
 
-``asked`` is the mark after a benchmark's name: the number of shots and the chat template.
+``prompt_mark`` is the mark after a benchmark's name: the number of shots and the chat template.
 
 As many rows as were published may still be other rows: then nothing is said of them.
 """
@@ -39,7 +39,7 @@ PICKS: Final = ("first", "sample")
 """The ways of picking few-shot examples that are not another harness's."""
 
 
-def asked(shots: int, template: str | None, pick: str | None = None) -> str:
+def prompt_mark(shots: int, template: str | None, pick: str | None = None) -> str:
     """Return the mark of few-shot count and chat template: ``5-shot``, ``5-shot, chat``.
 
     It is empty without both. Examples that were picked as another harness does say so: ``5-shot as lm-eval``.
@@ -49,17 +49,17 @@ def asked(shots: int, template: str | None, pick: str | None = None) -> str:
     return f"{few_shot}, {chat}" if chat else few_shot if shots else ""
 
 
-def part_of(n: int, of: int) -> str:
+def scored_mark(n: int, of: int) -> str:
     """Return ``12 of 56 items`` where ``n`` are fewer, else an empty text."""
     return f"{n:,} of {of:,} items" if n < of else ""
 
 
-def mark(n: int, extent: BenchmarkSize, *, origin: str, own_rows: str = "") -> str:
+def coverage_mark(n: int, extent: BenchmarkSize, *, origin: str, own_rows: str = "") -> str:
     """Return the whole mark of a value over ``n`` items; empty where nothing needs saying.
 
     ``origin`` is the source of the rows. ``own_rows`` describes the shipped rows where none of them was published.
     """
-    scored = part_of(n, extent.of)
+    scored = scored_mark(n, extent.of)
     sample = _sample(extent, origin, own_rows, behind=bool(scored))
     return ", ".join(text for text in (scored, sample) if text)
 
@@ -79,7 +79,7 @@ def _sample(extent: BenchmarkSize, origin: str, own_rows: str, *, behind: bool) 
     return f"sample of {extent.published:,}" if behind else f"sample: {extent.rows:,} of {extent.published:,}"
 
 
-def sizes_in(text: str) -> int:
+def largest_size(text: str) -> int:
     """Return the largest number of items or rows in a mark, 0 without one."""
     numbers = re.findall(r"[0-9][0-9,]{0,15}", text)
     return max((int(number.replace(",", "")) for number in numbers), default=0)
@@ -91,7 +91,7 @@ def composite_mark(parts: Iterable[tuple[str, int, int, str]]) -> str:
     ``parts`` has for each its name, its scored items, its number of items, and the rest of its mark.
     """
     components = list(parts)
-    scored = part_of(sum(n for _, n, _, _ in components), sum(max(n, of) for _, n, of, _ in components))
+    scored = scored_mark(sum(n for _, n, _, _ in components), sum(max(n, of) for _, n, of, _ in components))
     return ", ".join(
         [*([scored] if scored else []), *(f"{name} {text}" for name, _, _, text in components if text)]
     )

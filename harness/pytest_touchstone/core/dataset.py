@@ -38,7 +38,7 @@ import pytest
 from pytest_touchstone.core.benchmark import Benchmark, Dataset
 from pytest_touchstone.core.coverage import SHIPPED, BenchmarkSize
 from pytest_touchstone.core.errors import DataError, MissingDataError, ShotsError
-from pytest_touchstone.core.files import adapter_of, parse_json, read_regular, shipped, shown_path, unpacked
+from pytest_touchstone.core.files import adapter_of, decompress, parse_json, read_regular, shipped, shown_path
 from pytest_touchstone.core.text import did_you_mean, similar_name
 
 PROCESSED: Final = "processed"
@@ -117,7 +117,7 @@ def load_dataset(spec: Benchmark, data: str | None) -> DatasetRows:
     Raises ``MissingDataError`` where it has none there, and ``DataError`` naming file and row number for a malformed
     row.
     """
-    dataset = _load(spec, spec.data, data, scored=True)
+    dataset = _load_source(spec, spec.data, data, scored=True)
     if dataset is not None:
         return dataset
     name = spec.data.name
@@ -125,7 +125,7 @@ def load_dataset(spec: Benchmark, data: str | None) -> DatasetRows:
         what = f"no data ({name})" if data is None else "it names no dataset on the Hub"
         raise MissingDataError(f"{spec.name}: {what}; {spec.row_rules.missing or 'give --eval-data DIR'}")
     folder = Path(data)
-    near = f"; nearest: {folder / path}" if (path := nearest(folder, name)) else ""
+    near = f"; nearest: {folder / path}" if (path := nearest_file(folder, name)) else ""
     raise MissingDataError(f"{spec.name} ({folder / name}.jsonl): the data folder has no such file{near}")
 
 
@@ -141,15 +141,15 @@ def load_shots(spec: Benchmark, data: str | None) -> DatasetRows | None:
     if source is None:
         return None
     asked = replace(spec, group=None) if spec.shots.for_all else spec
-    shots = _load(asked, source, data, scored=False)
-    if shots is None and is_own(spec.data):
+    shots = _load_source(asked, source, data, scored=False)
+    if shots is None and has_own_rows(spec.data):
         raise ShotsError(
             f"{spec.name}: fewshot={spec.data.fewshot!r} is no file beside the benchmark; give "
             "fewshot='NAME.jsonl' or fewshot=Dataset(rows=[...]), or leave it out for shots from its own rows"
         )
     if shots is not None or data is None:
         return shots
-    if spec.shots.fixed and (shots := _load(asked, source, None, scored=False)) is not None:
+    if spec.shots.fixed and (shots := _load_source(asked, source, None, scored=False)) is not None:
         return replace(shots, info=replace(shots.info, origin=PROMPT))
     remedy = "--eval-shots 0 asks without"
     if data == HUB:
@@ -165,11 +165,13 @@ def subsample(spec: Benchmark, examples: Sequence[Example], seed: int) -> Sequen
     """Draw at most ``spec.row_rules.most_rows`` examples with ``seed``, in file order."""
     if spec.row_rules.most_rows is None or len(examples) <= spec.row_rules.most_rows:
         return examples
-    chosen = seeded(seed, spec.base.name, "rows").sample(range(len(examples)), spec.row_rules.most_rows)
+    chosen = seeded_random(seed, spec.base.name, "rows").sample(
+        range(len(examples)), spec.row_rules.most_rows
+    )
     return [examples[index] for index in sorted(chosen)]
 
 
-def seeded(*parts: object) -> random.Random:
+def seeded_random(*parts: object) -> random.Random:
     """Return a random generator that depends on the given parts alone."""
     digest = hashlib.sha256("\0".join(map(str, parts)).encode()).digest()
     return random.Random(int.from_bytes(digest[:8], "big"))
@@ -210,21 +212,21 @@ def apply_limit(examples: Iterable[Example], limit: float | int | None) -> list[
     return kept
 
 
-def _load(spec: Benchmark, source: Dataset, data: str | None, *, scored: bool) -> DatasetRows | None:
+def _load_source(spec: Benchmark, source: Dataset, data: str | None, *, scored: bool) -> DatasetRows | None:
     """Load the rows of one source; return None where it has none."""
-    if (own_rows := own_lines(spec, source)) is not None:
-        return _checked(spec, Path(source.name).name or spec.name, OWN, *own_rows, scored=scored)
+    if (own_rows := load_own_rows(spec, source)) is not None:
+        return _check_rows(spec, Path(source.name).name or spec.name, OWN, *own_rows, scored=scored)
     if data == HUB:
         if source.path is None:
             return None
-        return _checked(spec, source.name, HUB, source.path, _hub_lines(source), scored=scored)
+        return _check_rows(spec, source.name, HUB, source.path, _hub_lines(source), scored=scored)
     origin, folder = (SHIPPED, shipped("data")) if data is None else ("--eval-data", Path(data))
     files = data_files(folder, source.name, scored=scored)
     if not files:
         return None
     lines = [line for file in files for line in read_lines(file)]
     path = files[0] if len(files) == 1 else files[0].parent
-    return _checked(spec, source.name, origin, str(path), lines, scored=scored)
+    return _check_rows(spec, source.name, origin, str(path), lines, scored=scored)
 
 
 def _hub_lines(hub: Dataset) -> list[RawRow]:
@@ -252,7 +254,7 @@ def _hub_lines(hub: Dataset) -> list[RawRow]:
     return lines
 
 
-def _checked(
+def _check_rows(
     spec: Benchmark, name: str, origin: str, path: str, lines: list[RawRow], *, scored: bool
 ) -> DatasetRows:
     """Select and check the benchmark's rows.
@@ -281,7 +283,7 @@ def _checked(
         number = counts.get(group, 0)
         counts[group] = number + 1
         digest = hashlib.sha256(canonical).hexdigest()[:16]
-        examples.append(Example(f"{spec.name}/{_place(spec, group)}{number}", group, row, digest))
+        examples.append(Example(f"{spec.name}/{_id_prefix(spec, group)}{number}", group, row, digest))
     if spec.subsets is not None:
         examples = _by_subset(spec.subsets, kept, examples)
     if not examples:
@@ -293,7 +295,7 @@ def _checked(
     return DatasetRows(info, tuple(examples))
 
 
-def _place(spec: Benchmark, group: str | None) -> str:
+def _id_prefix(spec: Benchmark, group: str | None) -> str:
     """Return the beginning of a row's id, before its number.
 
     Items of one folder make batches. Where groups have separate few-shot examples each group is a folder, else all rows
@@ -313,7 +315,7 @@ def _group(spec: Benchmark, line: RawRow, row: Mapping[str, Any]) -> str | None:
         raise DataError(
             f"{line.path}, row {line.number}: field {spec.group!r} {what}; it names the row's group, as text"
         )
-    return _plain(group)
+    return _id_safe(group)
 
 
 def _by_subset(field: str, lines: Sequence[RawRow], examples: Sequence[Example]) -> list[Example]:
@@ -331,11 +333,11 @@ def _by_subset(field: str, lines: Sequence[RawRow], examples: Sequence[Example])
                 f"{line.path}, row {line.number}: field {field!r} is {name!r}; the rows are of several sets, and each "
                 "names its own, as text"
             )
-        regrouped.append(replace(example, group=_plain(name)))
+        regrouped.append(replace(example, group=_id_safe(name)))
     return regrouped
 
 
-def _plain(group: str) -> str:
+def _id_safe(group: str) -> str:
     """Replace the characters of a group's name that ids cannot have."""
     return group.replace("/", "_").replace("[", "(").replace("]", ")").replace(" ", "_")
 
@@ -411,16 +413,16 @@ def data_files(folder: Path, name: str, *, scored: bool) -> list[Path]:
     return []
 
 
-def nearest(folder: Path, name: str) -> str | None:
+def nearest_file(folder: Path, name: str) -> str | None:
     """Return the file of rows whose path is most like ``NAME/FILE``, else None."""
     entries = itertools.chain(*(folder.glob(pattern) for pattern in ("*", "*/*", "*/*/*")))
     files = (path for path in itertools.islice(entries, MOST_FILES) if path.name.lower().endswith(ENDINGS))
-    paths = {_words(path): path for path in sorted(str(file.relative_to(folder)) for file in files)}
-    near = similar_name(_words(name), paths)
+    paths = {_path_letters(path): path for path in sorted(str(file.relative_to(folder)) for file in files)}
+    near = similar_name(_path_letters(name), paths)
     return paths[near[0]] if near else None
 
 
-def _words(path: str) -> str:
+def _path_letters(path: str) -> str:
     """Return the letters and digits of a path alone, without its ending, in lower case."""
     return re.sub(r"[\W_]+", "", path.partition(".")[0].replace(PROCESSED, "")).casefold()
 
@@ -448,12 +450,12 @@ def read_lines(path: Path) -> Iterator[RawRow]:
     shown = shown_path(path)
     try:
         data = read_regular(path)
-        text = (unpacked(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
+        text = (decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{shown}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{shown}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    for number, raw in enumerate(_lines(text), start=1):
+    for number, raw in enumerate(_split_lines(text), start=1):
         if not raw.strip():
             continue
         try:
@@ -467,7 +469,7 @@ def read_lines(path: Path) -> Iterator[RawRow]:
         yield RawRow(shown, number, path.stem, row)
 
 
-def _lines(text: str) -> Iterator[str]:
+def _split_lines(text: str) -> Iterator[str]:
     """Yield the lines of a text.
 
     A list of all lines takes several times the memory where they are short.
@@ -479,19 +481,19 @@ def _lines(text: str) -> Iterator[str]:
     yield text[at:]
 
 
-def is_own(source: Dataset) -> bool:
+def has_own_rows(source: Dataset) -> bool:
     """Return whether the rows belong to the benchmark: given ones, or files beside its module."""
     return source.rows is not None or source.name.endswith((*OWN_FILES, "/"))
 
 
-def own_lines(spec: Benchmark, source: Dataset) -> tuple[str, list[RawRow]] | None:
+def load_own_rows(spec: Benchmark, source: Dataset) -> tuple[str, list[RawRow]] | None:
     """Return the benchmark's own rows with their path; None where they come from a data folder.
 
     Raises ``DataError`` for rows that cannot be loaded, and for a name that was meant for a file beside the module.
     """
     if source.rows is not None:
-        return f"rows of {spec.name}", list(_given(spec, source.rows))
-    if not is_own(source):
+        return f"rows of {spec.name}", list(_rows_in_code(spec, source.rows))
+    if not has_own_rows(source):
         _check_name(spec, source)
         return None
     path = spec.code.folder / source.name
@@ -520,7 +522,7 @@ def _check_name(spec: Benchmark, source: Dataset) -> None:
             raise DataError(f"{spec.name}: data={name!r} is no file; did you mean {name + ending!r}?")
 
 
-def _given(spec: Benchmark, rows: object) -> Iterator[RawRow]:
+def _rows_in_code(spec: Benchmark, rows: object) -> Iterator[RawRow]:
     """Yield the rows of a list, or of a function that returns them."""
     where = f"rows of {spec.name}"
     if callable(rows):

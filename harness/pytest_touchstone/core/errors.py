@@ -11,8 +11,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from pytest_touchstone.core.keys import masked
-from pytest_touchstone.core.text import collapse_lines, harmless, is_log
+from pytest_touchstone.core.keys import redact
+from pytest_touchstone.core.text import collapse_lines, escape_ci_commands, is_ci_log
 
 
 class HarnessError(Exception):
@@ -20,10 +20,10 @@ class HarnessError(Exception):
 
     def __str__(self) -> str:
         """Return the message; nothing that others wrote into it does more than be read."""
-        text = collapse_lines(masked(super().__str__()))
+        text = collapse_lines(redact(super().__str__()))
         if len(text) > _LONGEST:
             text = f"{text[: 2 * _LONGEST // 3]} ... {text[-_LONGEST // 3 :]}"
-        return harmless(text) if is_log() else text
+        return escape_ci_commands(text) if is_ci_log() else text
 
 
 _LONGEST: Final = 1200

@@ -46,8 +46,8 @@ from pytest_touchstone.core.files import (
 from pytest_touchstone.core.reasoning import AUTO, delimiters_of, without_trace
 from pytest_touchstone.core.requests import Generate, GenerateAnswer, Request
 from pytest_touchstone.core.settings import ALL
-from pytest_touchstone.core.tasks import TaskSelection, difference, translated
-from pytest_touchstone.core.text import count, did_you_mean, either, join_names
+from pytest_touchstone.core.tasks import TaskSelection, task_difference, translate_task
+from pytest_touchstone.core.text import count, did_you_mean, join_choices, join_names
 
 PRIORITIES: Final = ("high", "medium", "low")
 """The order in which benchmarks run."""
@@ -151,7 +151,7 @@ EXPECTED: Final = {
     "num_fewshot": "a whole number from 0 up",
     "batch_size": "a whole number from 1 up, or auto",
     "limit": "an item count (50), a fraction below 1 (0.2), or null for all",
-    "priority": either(("high", "medium", "low")),
+    "priority": join_choices(("high", "medium", "low")),
     "timeout": "seconds above 0",
     "benchmarks": "a table of entries by name",
     "settings": "a table of options by name",
@@ -208,7 +208,7 @@ class EvalConfig:
     @property
     def notes(self) -> tuple[str, ...]:
         """A line for each name that means other rows in lm-evaluation-harness."""
-        differences = ((choice, difference(choice.written, choice.term)) for choice in self.choices)
+        differences = ((choice, task_difference(choice.written, choice.term)) for choice in self.choices)
         return tuple(
             dict.fromkeys(f"{choice.where}: {choice.written}: {why}" for choice, why in differences if why)
         )
@@ -257,18 +257,18 @@ def validate_eval_config(path: Path, benchmarks: Collection[str]) -> tuple[EvalC
     Raises ``ConfigFileError`` for a file that cannot be read.
     """
     shown = shown_path(path)
-    tables = _without_comments(_tables(path))
+    tables = _without_comments(_load_tables(path))
     lines: list[str] = []
     try:
         file = EvalConfigFile.model_validate(tables)
     except ValidationError as error:
         faults = error.errors()
-        lines = list(dict.fromkeys(f"{shown}: {_line(dict(fault))}" for fault in faults))
+        lines = list(dict.fromkeys(f"{shown}: {_fault_line(dict(fault))}" for fault in faults))
         try:
-            file = EvalConfigFile.model_validate(_without(tables, [fault["loc"] for fault in faults]))
+            file = EvalConfigFile.model_validate(_drop_faulty(tables, [fault["loc"] for fault in faults]))
         except ValidationError:
             return None, lines
-    entries = list(_entries(file, benchmarks))
+    entries = list(_resolve_entries(file, benchmarks))
     choices = tuple(dict.fromkeys(choice for _, why, enabled in entries if not why for choice in enabled))
     off = tuple(dict.fromkeys((where, why) for where, why, _ in entries if why))
     lines += [f"{shown}: {line}" for line in _conflicts(choices)]
@@ -279,7 +279,7 @@ def validate_eval_config(path: Path, benchmarks: Collection[str]) -> tuple[EvalC
     return EvalConfig(path, choices, off, file.settings, unused), lines
 
 
-def _without(tables: Any, locations: Iterable[tuple[int | str, ...]]) -> Any:
+def _drop_faulty(tables: Any, locations: Iterable[tuple[int | str, ...]]) -> Any:
     """Remove the values at the given locations from tables.
 
     A location may end in pydantic's name for a kind of value.
@@ -297,13 +297,13 @@ def _without(tables: Any, locations: Iterable[tuple[int | str, ...]]) -> Any:
     return valid
 
 
-def _tables(path: Path) -> Any:
+def _load_tables(path: Path) -> Any:
     """Read the TOML or JSON of a file; raise ``ConfigFileError`` for one that cannot be read."""
     shown = shown_path(path)
     is_toml = path.suffix.lower() == ".toml"
     try:
         text = read_regular(path, MOST_SETTINGS).decode("utf-8-sig")
-        return parse_toml(text) if is_toml else parse_json(text, object_pairs_hook=_no_doubles)
+        return parse_toml(text) if is_toml else parse_json(text, object_pairs_hook=_refuse_duplicate_keys)
     except OSError as error:
         raise ConfigFileError([f"--eval-config: cannot read {shown}: {error.strerror}"]) from None
     except UnicodeDecodeError:
@@ -312,7 +312,7 @@ def _tables(path: Path) -> Any:
         raise ConfigFileError([f"{shown} is no {'TOML' if is_toml else 'JSON'}: {error}"]) from None
 
 
-def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for name, value in pairs:
         if name in table:
@@ -333,7 +333,7 @@ _KINDS_OF_VALUES: Final = ("constrained-", "literal[", "int", "float", "union[",
 """The beginnings of pydantic's names for one of several kinds of value, which are no part of a place."""
 
 
-def _line(error: dict[str, Any]) -> str:
+def _fault_line(error: dict[str, Any]) -> str:
     """Format a validation error as one line: key, value, and what was expected."""
     location = [
         step
@@ -354,7 +354,7 @@ def _line(error: dict[str, Any]) -> str:
     return f"{where}: invalid {json.dumps(error['input'], default=str)[:60]}; expected {expected}"
 
 
-def _entries(
+def _resolve_entries(
     file: EvalConfigFile, benchmarks: Collection[str]
 ) -> Iterator[tuple[str, str, list[EnabledBenchmark]]]:
     """Yield each entry's key, the reason why it is off (else empty), and its choices."""
@@ -370,21 +370,21 @@ def _entries(
                 yield (
                     where,
                     "" if entry.enabled else OFF,
-                    _named(task_where, task_name, entry, benchmarks, task_name),
+                    _resolve_name(task_where, task_name, entry, benchmarks, task_name),
                 )
             else:
                 on = entry.enabled and task.enabled
                 off = f"tasks.{task_name}" if entry.enabled else where
-                yield off, "" if on else OFF, _of_task(task_name, task, entry, benchmarks)
+                yield off, "" if on else OFF, _resolve_task(task_name, task, entry, benchmarks)
     for name, entry in file.tasks.items():
         if name not in used:
             why = "" if entry.enabled else OFF
             if file.benchmarks is not None:
                 why = "no entry of benchmarks selects it"
-            yield f"tasks.{name}", why, _of_task(name, entry, None, benchmarks)
+            yield f"tasks.{name}", why, _resolve_task(name, entry, None, benchmarks)
 
 
-def _of_task(
+def _resolve_task(
     name: str, task: TaskEntry, above: TaskEntry | None, benchmarks: Collection[str]
 ) -> list[EnabledBenchmark]:
     """Return the choices of an entry of ``tasks``.
@@ -394,14 +394,16 @@ def _of_task(
     told = above.model_dump(exclude_unset=True) if above is not None else {}
     merged = TaskEntry(**{**told, **task.model_dump(exclude_unset=True), "tasks": task.tasks})
     if task.tasks is None:
-        return _named(f"tasks.{name}", name, merged, benchmarks, name)
+        return _resolve_name(f"tasks.{name}", name, merged, benchmarks, name)
     places = ((f"tasks.{name}.tasks[{number}]", task_name) for number, task_name in enumerate(task.tasks))
     return [
-        choice for where, task_name in places for choice in _named(where, task_name, merged, benchmarks, name)
+        choice
+        for where, task_name in places
+        for choice in _resolve_name(where, task_name, merged, benchmarks, name)
     ]
 
 
-def _named(
+def _resolve_name(
     where: str, name: str, entry: TaskEntry, benchmarks: Collection[str], label: str
 ) -> list[EnabledBenchmark]:
     limit = ALL if entry.limit is None and "limit" in entry.model_fields_set else entry.limit
@@ -416,7 +418,7 @@ def _named(
     )
     batch = entry.batch_size if isinstance(entry.batch_size, int) else None
     return [
-        EnabledBenchmark(where, name, term, label, asking, batch) for term in translated(name, benchmarks)
+        EnabledBenchmark(where, name, term, label, asking, batch) for term in translate_task(name, benchmarks)
     ]
 
 
@@ -464,12 +466,12 @@ def benchmark_options_of(spec: Benchmark) -> BenchmarkOptions:
     """Return the options of a benchmark in the demonstration."""
     if not is_shipped(spec):
         return AS_THE_RUN
-    table = _table(shipped_evals() / FILE)
+    table = _load_demonstration(shipped_evals() / FILE)
     return table.get(spec.name, table.get(REST, AS_THE_RUN))
 
 
 @functools.cache
-def _table(path: Path) -> Mapping[str, BenchmarkOptions]:
+def _load_demonstration(path: Path) -> Mapping[str, BenchmarkOptions]:
     if not path.is_file():
         return {}
     rows = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -500,6 +502,6 @@ def config_summary(command: Sequence[str], settings: Iterable[Mapping[str, Any]]
     }
 
 
-def as_line(summary: Mapping[str, str]) -> str:
+def summary_line(summary: Mapping[str, str]) -> str:
     """Format the summary as one line."""
     return f"{summary['what']} (all rows: {summary['all']}; your own: {summary['own']})"

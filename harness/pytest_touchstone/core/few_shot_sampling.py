@@ -22,7 +22,7 @@ from random import Random
 from typing import Any, Final, TypeAlias
 
 from pytest_touchstone.core.benchmark import Benchmark, ShotPick
-from pytest_touchstone.core.dataset import DatasetRows, Example, load_shots, seeded
+from pytest_touchstone.core.dataset import DatasetRows, Example, load_shots, seeded_random
 from pytest_touchstone.core.errors import ShotsError
 from pytest_touchstone.core.few_shot import GREEDY, FewShot, Sampling, Shot
 from pytest_touchstone.core.requests import Turn
@@ -114,7 +114,7 @@ class DrawnShots:
         """
         shot = spec.shots.shot
         drawn = self.before[example.id] if self.count else ()
-        rendered = [] if shot is None else [_example_of(shot, example) for example in drawn]
+        rendered = [] if shot is None else [_render_shot(shot, example) for example in drawn]
         text = "".join(
             (shot_or_text.text if isinstance(shot_or_text, Shot) else shot_or_text) + "\n\n"
             for shot_or_text in rendered
@@ -136,12 +136,12 @@ Draw: TypeAlias = Callable[[FewShotRequest], DrawnShots]
 def sample_fixed(wanted: FewShotRequest) -> DrawnShots:
     """Draw once per group from the run's seed, or per row by the benchmark's function."""
     if callable(wanted.spec.shots.pick):
-        return _own(wanted, wanted.spec.shots.pick)
+        return _pick_by_function(wanted, wanted.spec.shots.pick)
     spec, rows, needed = wanted.spec, wanted.dataset.examples, wanted.count + wanted.own
     pools = wanted.pools(needed)
     drawn: dict[str | None, Sequence[Example]] = {}
     for group in sorted({example.group for example in rows}, key=str):
-        pool, generator = pools[wanted.part(group)], seeded(wanted.seed, spec.base.name, group)
+        pool, generator = pools[wanted.part(group)], seeded_random(wanted.seed, spec.base.name, group)
         drawn[group] = pool[:needed] if spec.shots.pick == "first" else generator.sample(pool, needed)
     lines = (f"{group}\t{shot.sha256}" for group, shots in drawn.items() for shot in shots)
     before: dict[str, Sequence[Example]] = {example.id: drawn[example.group] for example in rows}
@@ -151,7 +151,7 @@ def sample_fixed(wanted: FewShotRequest) -> DrawnShots:
     return DrawnShots(wanted.count, before, {"pick": spec.shots.pick, "sha256": _sha256(lines)})
 
 
-def _own(wanted: FewShotRequest, pick: ShotPick) -> DrawnShots:
+def _pick_by_function(wanted: FewShotRequest, pick: ShotPick) -> DrawnShots:
     """Let the benchmark's function pick each row's examples from the other rows.
 
     Raises ``ShotsError`` for a wrong number of rows, and for rows that were not offered.
@@ -168,7 +168,7 @@ def _own(wanted: FewShotRequest, pick: ShotPick) -> DrawnShots:
         rows = [candidate.row for candidate in candidates.values()]
         number = example.id.removeprefix(wanted.spec.name)
         base = wanted.spec.base.name
-        generator = seeded(wanted.seed, base, base + number)
+        generator = seeded_random(wanted.seed, base, base + number)
         picked = [candidates.get(id(row)) for row in pick(rows, wanted.count, example.row, generator)]
         before[example.id] = [shot for shot in picked if shot is not None]
         if len(picked) != wanted.count or None in picked:
@@ -204,7 +204,7 @@ def sample_like_lm_eval(wanted: FewShotRequest) -> DrawnShots:
     before = {}
     for example in wanted.dataset.examples:
         key = wanted.part(example.group)
-        before[example.id] = _sampled(wanted, generators[key], pools[key], example)
+        before[example.id] = _draw_like_lm_eval(wanted, generators[key], pools[key], example)
     lines = (f"{name}\t{shot.sha256}" for name, shots in before.items() for shot in shots)
     details = {"pick": LM_EVAL, "sha256": _sha256(lines)}
     rows = len(wanted.chosen.examples)
@@ -213,7 +213,7 @@ def sample_like_lm_eval(wanted: FewShotRequest) -> DrawnShots:
     return DrawnShots(wanted.count, before, details)
 
 
-def _sampled(
+def _draw_like_lm_eval(
     wanted: FewShotRequest, generator: Random, pool: Sequence[Example], example: Example
 ) -> Sequence[Example]:
     """Draw the examples of one row.
@@ -241,7 +241,7 @@ DRAWS: Final[Mapping[str, Draw]] = {TOUCHSTONE: sample_fixed, LM_EVAL: sample_li
 """The ways of drawing by name."""
 
 
-def _example_of(shot: Callable[[Any], str | Shot], example: Example) -> str | Shot:
+def _render_shot(shot: Callable[[Any], str | Shot], example: Example) -> str | Shot:
     """Render a row as a few-shot example; an error names the row and its fields."""
     try:
         return shot(example.row)

@@ -107,7 +107,7 @@ def _is_stream(path: Path) -> bool:
     return str(path) in ("/dev/stdout", "/dev/stderr") or path.parent.name == "fd"
 
 
-def unwritable(folder: Path) -> str | None:
+def unwritable_reason(folder: Path) -> str | None:
     """Return the reason why a folder cannot be written to, else None.
 
     The folder need not exist yet.
@@ -130,7 +130,7 @@ def unwritable(folder: Path) -> str | None:
     return None
 
 
-def keep_others_out() -> int:
+def restrict_umask() -> int:
     """Restrict the umask so that other users cannot write; return the former umask."""
     before = os.umask(0o077)
     os.umask(before | 0o002)
@@ -215,7 +215,7 @@ def read_regular(path: Path, most: int | None = None) -> bytes:
         return file.read()
 
 
-def unpacked(data: bytes) -> bytes:
+def decompress(data: bytes) -> bytes:
     """Decompress gzip data of a bounded size.
 
     Raises ``OSError`` for too much content, and ``EOFError`` or ``zlib.error`` for broken data.

@@ -84,11 +84,11 @@ def grade_details(returned: object) -> dict[str, Any]:
     details: dict[str, Any] = {}
     if isinstance(extracted, Mapping) and extracted:
         details["extracted"] = {
-            plain_text(str(name)): None if text is None else plain_text(flat(text))
+            plain_text(str(name)): None if text is None else plain_text(join_value(text))
             for name, text in extracted.items()
         }
     if gold not in (None, ""):
-        details["gold"] = plain_text(flat(gold))
+        details["gold"] = plain_text(join_value(gold))
     for name in ("right", "chosen", "parts"):
         number = getattr(returned, name, None)
         if isinstance(number, int) and not isinstance(number, bool):
@@ -96,7 +96,7 @@ def grade_details(returned: object) -> dict[str, Any]:
     return details
 
 
-def flat(value: object) -> str:
+def join_value(value: object) -> str:
     """Format a value as one text: a list of texts with commas, anything else as JSON."""
     if isinstance(value, str):
         return value

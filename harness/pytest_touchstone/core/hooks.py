@@ -8,7 +8,7 @@ They are called in the process that the user started, once each, with and withou
 written by implementations too (``plugin.reporters``). An implementation that raises does not end the run: a
 line says so, and the exit code is 1 where all else is well.
 
-Formats, engines and commands of installed packages are found by entry points (``plugins``).
+Formats, engines and commands of installed packages are found by entry points (``load_plugins``).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def add_specifications(manager: pytest.PytestPluginManager) -> None:
 
 
 @functools.cache
-def plugins(group: str, error: type[HarnessError] = HarnessError) -> tuple[Any, ...]:
+def load_plugins(group: str, error: type[HarnessError] = HarnessError) -> tuple[Any, ...]:
     """Load the plug-ins of an entry-point group in the order of their names; classes are called.
 
     Raises ``error`` (one line) for one that cannot be loaded: going on without it would change the results.

@@ -80,7 +80,7 @@ def has_key(text: str) -> bool:
     return next(keys_in(text), None) is not None
 
 
-def without_keys(text: str) -> str:
+def redact_key_forms(text: str) -> str:
     """Replace each key in a text by a mark."""
     for pattern in _FORMS:
         if any(literal in text for literal in pattern.literals):
@@ -88,14 +88,14 @@ def without_keys(text: str) -> str:
     return text
 
 
-def each_text(value: Any, change: Callable[[str], str]) -> Any:
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
     """Change every text within plain data, names included."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {each_text(name, change): each_text(inner, change) for name, inner in value.items()}
+        return {map_texts(name, change): map_texts(inner, change) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [each_text(inner, change) for inner in value]
+        return [map_texts(inner, change) for inner in value]
     return value
 
 
@@ -119,17 +119,17 @@ _NOT_SECRET: Final = re.compile(r"""["']?(?:none|true|false|null|\[.*|\d{1,5}|)[
 """Values that are no keys; what was replaced already is not replaced again."""
 
 
-def masked(text: str) -> str:
+def redact(text: str) -> str:
     """Redact a text of ours, or of a server: keys by their form, and values after names of keys."""
 
     def replaced(match: re.Match[str]) -> str:
         secret = not _NOT_SECRET.fullmatch(match["value"])
         return match["name"] + (MARK.format(_API) if secret else match["value"])
 
-    return _NAMED.sub(replaced, without_keys(text))
+    return _NAMED.sub(replaced, redact_key_forms(text))
 
 
-def values_of_keys(words: Sequence[str]) -> Iterator[str]:
+def option_keys(words: Sequence[str]) -> Iterator[str]:
     """Yield the keys among a command's options: ``--api-key VALUE`` and ``--api-key=VALUE``."""
     for index, word in enumerate(words):
         name, is_there, value = word.partition("=")
@@ -139,21 +139,21 @@ def values_of_keys(words: Sequence[str]) -> Iterator[str]:
                 yield secret
 
 
-def masked_value(value: Any) -> Any:
+def redact_value(value: Any) -> Any:
     """Redact every text within plain data; in a list a key may follow its option."""
     if isinstance(value, str):
-        return masked(value)
+        return redact(value)
     if isinstance(value, Mapping):
         return {
             name: MARK.format(_API)
             if isinstance(inner, str) and inner and re.fullmatch(_SECRET, str(name), re.IGNORECASE)
-            else masked_value(inner)
+            else redact_value(inner)
             for name, inner in value.items()
         }
     if isinstance(value, (list, tuple)):
-        secrets = {*values_of_keys([word if isinstance(word, str) else "" for word in value])}
+        secrets = {*option_keys([word if isinstance(word, str) else "" for word in value])}
         return [
-            MARK.format(_API) if isinstance(word, str) and word in secrets else masked_value(word)
+            MARK.format(_API) if isinstance(word, str) and word in secrets else redact_value(word)
             for word in value
         ]
     return value

@@ -10,7 +10,7 @@ opened once more after the last one that was closed, and the prompt may have ope
 an open trace if it ended at the limit of tokens, and its end delimiter is named or the server is known to open traces
 in its prompts.
 
-What looks like a trace and is none by these rules stays in the text, and ``seems_traced`` finds it.
+What looks like a trace and is none by these rules stays in the text, and ``seems_to_have_trace`` finds it.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def begins_trace(text: str) -> bool:
     return any(_pattern(pair.begin).search(text) for pair in DELIMITERS)
 
 
-def seems_traced(text: str) -> bool:
+def seems_to_have_trace(text: str) -> bool:
     """Return whether an answer seems to have a trace that was not removed."""
     ends = (_pattern(pair.end) for pair in DELIMITERS if pair.begin not in _PAIRED)
     return any(pattern.search(text) for pattern in (_TRACES, _pattern("assistantfinal"), *ends))
@@ -231,7 +231,7 @@ _WRAPPER: Final = re.compile(r"\s*<(answer|response)>(?:[^\S\n]*\n)?", re.IGNORE
 _MOST_WRAPPERS: Final = 8
 
 
-def unwrapped(text: str) -> str:
+def strip_answer_tags(text: str) -> str:
     """Return the answer without the tags that families of models put around it: Hunyuan's ``<answer>`` and ERNIE's
     ``<response>``, in any case, also nested.
 

@@ -129,15 +129,15 @@ class Generate:
             raise BenchmarkError(f"Generate: turns is {_shown(turns)}; give a list of turns")
         values = {
             "prompt": prompt,
-            "stop": _texts("Generate: stop", stop),
+            "stop": _parse_texts("Generate: stop", stop),
             "max_new_tokens": max_new_tokens,
             "temperature": temperature,
             "top_p": top_p,
             "top_k": top_k,
             "samples": samples,
             "seed": seed,
-            "turns": tuple(_turn(f"turns[{index}]", turn) for index, turn in enumerate(turns)),
-            "turns_stop": None if turns_stop is None else _texts("Generate: turns_stop", turns_stop),
+            "turns": tuple(_parse_turn(f"turns[{index}]", turn) for index, turn in enumerate(turns)),
+            "turns_stop": None if turns_stop is None else _parse_texts("Generate: turns_stop", turns_stop),
             "turns_max_new_tokens": turns_max_new_tokens,
         }
         for name, value in values.items():
@@ -163,7 +163,7 @@ class Generate:
         return next((message for fine, message in checks if not fine), None)
 
 
-def _texts(where: str, given: object) -> tuple[str, ...]:
+def _parse_texts(where: str, given: object) -> tuple[str, ...]:
     """Return one text or several as a tuple."""
     texts = (given,) if isinstance(given, str) else given
     if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
@@ -171,7 +171,7 @@ def _texts(where: str, given: object) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _turn(where: str, given: object) -> Turn:
+def _parse_turn(where: str, given: object) -> Turn:
     """Parse a turn, which may be a dict with ``role`` and ``content``."""
     role: Any
     content: Any
@@ -196,10 +196,10 @@ def _turn(where: str, given: object) -> Turn:
     if isinstance(content, str):
         return given if isinstance(given, Turn) else Turn(role, content)
     parts = content if isinstance(content, (list, tuple)) else [content]
-    return Turn(role, "".join(_part(where, piece) for piece in parts))
+    return Turn(role, "".join(_part_text(where, piece) for piece in parts))
 
 
-def _part(where: str, piece: object) -> str:
+def _part_text(where: str, piece: object) -> str:
     """Return the text of a part of a turn's content."""
     text = piece.get("text") if isinstance(piece, Mapping) and piece.get("type", "text") == "text" else piece
     if isinstance(text, str):
@@ -253,7 +253,7 @@ class CallTests:
     prepared: str = field(default="", metadata=LATER)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "names", _texts("CallTests: names", self.names))
+        object.__setattr__(self, "names", _parse_texts("CallTests: names", self.names))
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +267,7 @@ class InputOutputTests:
     pairs: Sequence[Sequence[str]]
 
     def __post_init__(self) -> None:
-        pairs = (_texts(f"InputOutputTests: pairs[{n}]", pair) for n, pair in enumerate(self.pairs))
+        pairs = (_parse_texts(f"InputOutputTests: pairs[{n}]", pair) for n, pair in enumerate(self.pairs))
         object.__setattr__(self, "pairs", tuple(pairs))
 
 
@@ -337,7 +337,7 @@ class Judge:
     def __post_init__(self, scale: tuple[int, int] | None) -> None:
         if scale is not None and self.choices:
             raise BenchmarkError("Judge: both choices and scale are given; give one of them")
-        choices = _texts("Judge: choices", self.choices) if scale is None else _grades(scale)
+        choices = _parse_texts("Judge: choices", self.choices) if scale is None else _grades(scale)
         if not 2 <= len(choices) <= MOST_GRADES:
             raise BenchmarkError(
                 f"Judge: choices is {_shown(choices)}; give 2 to {MOST_GRADES} of them, such as ('yes', 'no'), "

@@ -36,7 +36,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from pytest_touchstone.core.errors import OptionError
 from pytest_touchstone.core.files import read_regular, read_toml
-from pytest_touchstone.core.text import did_you_mean, either, similar_name
+from pytest_touchstone.core.text import did_you_mean, join_choices, similar_name
 
 Affects: TypeAlias = Literal["answers", "rounding", "items", "checkpoints", "speed", "output"]
 
@@ -100,7 +100,7 @@ class Setting:
             for name in ("choices", "pattern", "least", "most")
             if (value := getattr(self, name)) is not None
         }
-        return read_as(flag, text, parse, expected=self.expected, **limits)
+        return parse_option(flag, text, parse, expected=self.expected, **limits)
 
     def value(self, given: Any, where: str | None = None) -> Any:
         """Parse a text, a list of texts, or plain data; raise ``OptionError`` naming ``where``."""
@@ -118,7 +118,7 @@ class Setting:
         return values if self.action == "append" else values[0]
 
 
-def read_as(
+def parse_option(
     flag: str, text: str, parse: Callable[..., T], *, expected: str | None = None, **limits: Any
 ) -> T:
     """Parse an option's text; turn a ``ValueError`` of ``parse`` into an ``OptionError``.
@@ -158,7 +158,7 @@ LONGEST_PROMPT: Final = 1 << 16
 """The bytes of a file with a system prompt at most."""
 
 
-def system_prompt(text: str) -> str:
+def load_system_prompt(text: str) -> str:
     """Return a text, or the content of the file that it names, stripped.
 
     Raises ``ValueError`` for a file that is not text or too long, and for an empty prompt.
@@ -175,7 +175,7 @@ def system_prompt(text: str) -> str:
     return prompt
 
 
-def number(text: str, least: float = 0.0, most: float = math.inf) -> float:
+def parse_number(text: str, least: float = 0.0, most: float = math.inf) -> float:
     """Return a decimal number from ``least`` to ``most``; raise ``ValueError`` with what was expected."""
     if not re.fullmatch(r"[0-9]*\.?[0-9]+|[0-9]+\.", text) or not least <= float(text) <= most:
         raise ValueError(f"a number from {least:g} {'up' if most == math.inf else f'to {most:g}'}")
@@ -185,7 +185,7 @@ def number(text: str, least: float = 0.0, most: float = math.inf) -> float:
 def choice_or_pattern(text: str, choices: Sequence[str] = (), pattern: str = ".*") -> str:
     """Return a text that is one of the choices, or matches the pattern; raise ``ValueError`` with the choices."""
     if (choices and text not in choices) or not re.fullmatch(pattern, text, re.DOTALL):
-        raise ValueError(either(choices))
+        raise ValueError(join_choices(choices))
     return text
 
 
@@ -203,7 +203,7 @@ def _limit(text: str) -> int | float | str:
 
 
 def _probability(text: str) -> float:
-    if not (probability := number(text, most=1.0)):
+    if not (probability := parse_number(text, most=1.0)):
         raise ValueError(text)
     return probability
 
@@ -229,13 +229,13 @@ def _data_folder(text: str) -> str:
 PARSERS: Final[Mapping[str, Callable[..., Any]]] = {
     "text": choice_or_pattern,
     "integer": parse_integer,
-    "number": number,
+    "number": parse_number,
     "limit": _limit,
     "probability": _probability,
     "batch": _batch,
     "data_folder": _data_folder,
     "shard": _shard,
-    "system_prompt": system_prompt,
+    "system_prompt": load_system_prompt,
 }
 """The functions that ``parse`` names."""
 
@@ -267,7 +267,7 @@ WORDS: Final = {
 }
 """The values of switches in the environment."""
 
-Found: TypeAlias = tuple[dict[str, Any], dict[str, str]]
+SourceValues: TypeAlias = tuple[dict[str, Any], dict[str, str]]
 """Values by row, and where each is from in words."""
 
 
@@ -275,7 +275,7 @@ Found: TypeAlias = tuple[dict[str, Any], dict[str, str]]
 class SettingSources:
     """The values that each source gives, with their origins."""
 
-    given: dict[str, Found] = field(default_factory=dict)
+    given: dict[str, SourceValues] = field(default_factory=dict)
 
     def values(self) -> dict[str, Any]:
         """Return the strongest value of each row that is given."""
@@ -298,7 +298,7 @@ class SettingSources:
         )
 
 
-def of_project(path: Path) -> Found:
+def load_project_settings(path: Path) -> SourceValues:
     """Read the settings of ``[tool.touchstone]``; none without such a file or table.
 
     Its own tables (gate, composites, series) are no settings. Raises ``OptionError``.
@@ -310,10 +310,10 @@ def of_project(path: Path) -> Found:
     if not isinstance(table, Mapping):
         raise OptionError(f"{path.name}: {TABLE} is {table!r}; expected a table")
     plain = {name: value for name, value in table.items() if not isinstance(value, Mapping)}
-    return of_table(plain, f"{path.name}: [{TABLE}]", path.name)
+    return parse_settings_table(plain, f"{path.name}: [{TABLE}]", path.name)
 
 
-def of_table(table: Mapping[str, Any], where: str, origin: str) -> Found:
+def parse_settings_table(table: Mapping[str, Any], where: str, origin: str) -> SourceValues:
     """Parse a table of settings by name; raise ``OptionError`` beginning with ``where``."""
     rows = {name: row for name, row in settings_table().items() if row.option}
     values: dict[str, Any] = {}
@@ -337,7 +337,7 @@ def _check_typed(row: Setting, value: Any, where: str) -> None:
         )
 
 
-def of_words(words: Sequence[str]) -> dict[str, Any]:
+def parse_set_options(words: Sequence[str]) -> dict[str, Any]:
     """Parse the values of ``--eval-set``, such as ``top_p=0.9``; raise ``OptionError``.
 
     A switch needs no value. Of several values the last one counts, or all where several may be given.
@@ -349,12 +349,12 @@ def of_words(words: Sequence[str]) -> dict[str, Any]:
         if name not in rows:
             raise OptionError(f"{SET} {key}: unknown key; {did_you_mean(name, rows)}docs/options.md has all")
         row = rows[name]
-        value: Any = True if row.action == "switch" and not sign else _of_text(row, text, f"{SET} {name}")
+        value: Any = True if row.action == "switch" and not sign else _parse_text(row, text, f"{SET} {name}")
         values[name] = (*values.get(name, ()), *value) if row.action == "append" else value
     return values
 
 
-def of_environment(environ: Mapping[str, str]) -> Found:
+def load_environment_settings(environ: Mapping[str, str]) -> SourceValues:
     """Read variables such as ``TOUCHSTONE_DEVICE``; several values are split as a shell does.
 
     An empty variable says nothing. Raises ``OptionError``.
@@ -365,12 +365,12 @@ def of_environment(environ: Mapping[str, str]) -> Found:
         variable = f"{PREFIX}{name.upper()}"
         if not row.option or not (text := environ.get(variable, "").strip()):
             continue
-        values[name], origins[name] = _of_text(row, text, variable), variable
+        values[name], origins[name] = _parse_text(row, text, variable), variable
         _check_typed(row, values[name], variable)
     return values, origins
 
 
-def _of_text(row: Setting, text: str, variable: str) -> Any:
+def _parse_text(row: Setting, text: str, variable: str) -> Any:
     if row.action == "switch":
         if text.lower() not in WORDS:
             raise OptionError(f"invalid {variable} {text!r}: expected 1 or 0")
@@ -405,16 +405,16 @@ def condition_names() -> list[str]:
     """List every condition that a saved result may have."""
     return [
         *OF_RESULTS,
-        *(name for name in settings_table() if name not in OF_RESULTS and _of_settings(name)),
+        *(name for name in settings_table() if name not in OF_RESULTS and _is_manifest_condition(name)),
     ]
 
 
-def of_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+def manifest_conditions(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of a manifest that are conditions, completed by defaults.
 
     Those whose outcome the results tell are left out.
     """
-    return {name: value for name, value in _complete(settings).items() if _of_settings(name)}
+    return {name: value for name, value in _with_defaults(settings).items() if _is_manifest_condition(name)}
 
 
 def known_conditions(conditions: Mapping[str, Any], *, published: bool = False) -> dict[str, Any]:
@@ -422,14 +422,14 @@ def known_conditions(conditions: Mapping[str, Any], *, published: bool = False) 
 
     Settings that it does not name have their defaults. Of a ``published`` result only the stated conditions are known.
     """
-    written = conditions if published else {**of_settings({}), **conditions}
+    written = conditions if published else {**manifest_conditions({}), **conditions}
     plain: dict[str, Any] = json.loads(
         json.dumps({name: value for name, value in written.items() if is_condition(name)})
     )
     return plain
 
 
-def differing(
+def differences(
     mine: Mapping[str, Any], other: Mapping[str, Any], allowed: Iterable[str] = ()
 ) -> dict[str, tuple[Any, Any]]:
     """Return the values that differ, by name, mine first; ``allowed`` names are skipped."""
@@ -448,7 +448,7 @@ def differing_conditions(
 
     A setting that only chooses items does not count then.
     """
-    return differing(prompt_conditions(mine), prompt_conditions(other), allowed)
+    return differences(prompt_conditions(mine), prompt_conditions(other), allowed)
 
 
 def prompt_conditions(conditions: Mapping[str, Any]) -> dict[str, Any]:
@@ -461,7 +461,7 @@ def same_answers(mine: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
     The cache may then take answers of one for the other.
     """
-    apart = differing(_complete(mine), _complete(other))
+    apart = differences(_with_defaults(mine), _with_defaults(other))
     return not any(affects(name) in ("answers", "rounding") for name in apart)
 
 
@@ -469,15 +469,15 @@ def conflicting_settings(
     mine: Mapping[str, Any], other: Mapping[str, Any], *, but: Iterable[str] = ()
 ) -> dict[str, tuple[Any, Any]]:
     """Return the settings that must agree within one run, and differ between two manifests."""
-    apart = differing(_complete(mine), _complete(other), but)
+    apart = differences(_with_defaults(mine), _with_defaults(other), but)
     return {name: two for name, two in apart.items() if affects(name) in ("answers", "rounding", "items")}
 
 
-def _complete(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _with_defaults(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Complete the settings of a manifest by defaults."""
     return {name: row.default for name, row in settings_table().items()} | dict(settings)
 
 
-def _of_settings(name: str) -> bool:
+def _is_manifest_condition(name: str) -> bool:
     """Return whether a setting is a condition whose outcome no result tells."""
     return name not in ("shots", "fewshot", "chat", *OF_RESULTS) and is_condition(name)

@@ -48,7 +48,7 @@ from pytest_touchstone.core.requests import (
     RollingLoglikelihood,
     RunProgram,
 )
-from pytest_touchstone.core.text import either, join_names, similar_name
+from pytest_touchstone.core.text import join_choices, join_names, similar_name
 
 SUBJECTS: Final = {
     "stem": """abstract_algebra anatomy astronomy college_biology college_chemistry college_computer_science
@@ -76,7 +76,7 @@ TAGS: Final[Mapping[str, tuple[type[Request], ...]]] = {
 }
 """The tags of benchmarks that ask for any of these."""
 
-Known: TypeAlias = tuple[Benchmark, Sequence[str] | None]
+KnownBenchmark: TypeAlias = tuple[Benchmark, Sequence[str] | None]
 """A benchmark that there is, and its groups, None where they are not known."""
 
 _TERM: Final = re.compile(r"(-?)((?!-)[^/]+?)(?:/(.+?))?(?:\s+(\d+)-shot)?", re.DOTALL)
@@ -142,7 +142,7 @@ class TaskPattern:
         if self.subject is not None and spec.name == "mmlu":
             return True
         tags = tags_of(spec) if self.tag and self.group is None else ()
-        return _like(spec.name, self.name) or self.name.casefold() in map(str.casefold, tags)
+        return _matches(spec.name, self.name) or self.name.casefold() in map(str.casefold, tags)
 
     def takes(self, spec: Benchmark, group: str | None) -> bool:
         """Return whether the term matches the benchmark's items of a group."""
@@ -150,7 +150,7 @@ class TaskPattern:
             return False
         if self.subject is not None and spec.name == "mmlu":
             return group == self.subject
-        return self.group is None or (group is not None and _like(group, self.group))
+        return self.group is None or (group is not None and _matches(group, self.group))
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class TaskSelection:
         """
         texts_by_group = {name.casefold(): text for name, text in (groups or {}).items()}
         exact = set(map(str.casefold, names))
-        terms = (term for text in texts for term in _terms(text, texts_by_group, ()))
+        terms = (term for text in texts for term in _parse_terms(text, texts_by_group, ()))
         return cls(
             tuple(replace(term, tag=term.name.casefold() not in exact) for term in terms), groups or {}
         )
@@ -201,7 +201,7 @@ class TaskSelection:
         named = (term for term in self.terms if term.shots is not None and not term.out)
         return next((term.shots for term in named if term.names(spec)), None)
 
-    def unknown(self, benchmarks: Sequence[Known]) -> str | None:
+    def unknown(self, benchmarks: Sequence[KnownBenchmark]) -> str | None:
         """Return the first fault of the terms against the known benchmarks, else None.
 
         That is a term that matches nothing, with a suggestion, or a benchmark to which two terms give different numbers
@@ -212,8 +212,10 @@ class TaskSelection:
             if name.casefold() in taken:
                 return f"the group of benchmarks {name!r} has the name of a benchmark or of a tag; rename it"
         for term in self.terms:
-            if not any(_has(term, *benchmark) for benchmark in benchmarks):
-                return f"invalid --eval-tasks {term.text!r}: {_nothing(term, benchmarks, self.groups)}"
+            if not any(_may_match(term, *benchmark) for benchmark in benchmarks):
+                return (
+                    f"invalid --eval-tasks {term.text!r}: {_no_match_message(term, benchmarks, self.groups)}"
+                )
         for spec, _ in benchmarks:
             naming = [term for term in self.terms if not term.out and term.names(spec)]
             differing = {term.shots: term.text for term in naming if term.shots is not None}
@@ -231,7 +233,7 @@ def parse_tasks(text: str) -> str:
     return text
 
 
-def _terms(text: str, groups: Mapping[str, str], within: tuple[str, ...]) -> Iterator[TaskPattern]:
+def _parse_terms(text: str, groups: Mapping[str, str], within: tuple[str, ...]) -> Iterator[TaskPattern]:
     """Yield the terms of a text; expand the names of groups of benchmarks.
 
     A group may follow ``-`` and precede a number of shots.
@@ -248,24 +250,26 @@ def _terms(text: str, groups: Mapping[str, str], within: tuple[str, ...]) -> Ite
         path = (*within, name.casefold())
         if path[-1] in within:
             raise ValueError(f"a group that does not name itself ({' -> '.join(path)})")
-        for member in _terms(groups[path[-1]], groups, path):
+        for member in _parse_terms(groups[path[-1]], groups, path):
             if not (member.out and term.out):
                 shots_of_member = member.shots if term.shots is None else term.shots
                 yield replace(member, out=member.out or term.out, shots=shots_of_member)
 
 
-def _like(name: str, pattern: str) -> bool:
+def _matches(name: str, pattern: str) -> bool:
     return fnmatchcase(name.casefold(), pattern.casefold())
 
 
-def _has(term: TaskPattern, spec: Benchmark, groups: Sequence[str] | None) -> bool:
+def _may_match(term: TaskPattern, spec: Benchmark, groups: Sequence[str] | None) -> bool:
     """Return whether a benchmark may have items that the term matches."""
     if groups is None or term.group is None:
         return term.names(spec)
     return any(term.takes(spec, group) for group in groups)
 
 
-def _nothing(term: TaskPattern, benchmarks: Sequence[Known], groups: Iterable[str] = ()) -> str:
+def _no_match_message(
+    term: TaskPattern, benchmarks: Sequence[KnownBenchmark], groups: Iterable[str] = ()
+) -> str:
     """Return what a term does not match, with the nearest names."""
     wanted = (term.name if term.group is None else f"{term.name}/{term.group}").strip("*").casefold()
     here = [spec.name for spec, _ in benchmarks if term.names(spec)]
@@ -277,26 +281,26 @@ def _nothing(term: TaskPattern, benchmarks: Sequence[Known], groups: Iterable[st
             if subset_names
             else f"no groups in {join_names(here, 3)}"
         )
-        return f"{what}{_meant(wanted, subset_names, subset_names)}"
+        return f"{what}{_suggest(wanted, subset_names, subset_names)}"
     names = [spec.name for spec, _ in benchmarks]
     tags = dict.fromkeys(tag for spec, _ in benchmarks for tag in tags_of(spec))
     near = [name for name in names if wanted in name.casefold()]
-    suggestion = _meant(wanted, near or [*names, *tags, *groups, *subset_names], names)
+    suggestion = _suggest(wanted, near or [*names, *tags, *groups, *subset_names], names)
     return f"no such benchmark or tag{suggestion}"
 
 
-def _meant(wanted: str, likely: Sequence[str], there: Sequence[str]) -> str:
+def _suggest(wanted: str, likely: Sequence[str], there: Sequence[str]) -> str:
     """Suggest the nearest of the likely names, else list the existing ones."""
     near = [name for name in likely if wanted in name.casefold()] or similar_name(wanted, likely, MOST_NAMES)
     if near:
-        return f"; did you mean {either(near[:MOST_NAMES])}?"
+        return f"; did you mean {join_choices(near[:MOST_NAMES])}?"
     return f"; there are {join_names(there)} (`touchstone benchmarks` shows them)" if there else ""
 
 
 # The benchmarks of a file, without running it
 
 
-def declared_in(path: Path) -> Iterator[str]:
+def benchmark_names_in(path: Path) -> Iterator[str]:
     """Yield the names of a file's benchmarks without running it; none if it is unreadable."""
     try:
         tree = ast.parse(read_regular(path, MOST_SETTINGS))
@@ -313,7 +317,7 @@ def declared_in(path: Path) -> Iterator[str]:
 @functools.cache
 def shipped_names() -> frozenset[str]:
     """Return the names of the benchmarks that come with the package."""
-    return frozenset(name for path in shipped_evals().glob("test_*.py") for name in declared_in(path))
+    return frozenset(name for path in shipped_evals().glob("test_*.py") for name in benchmark_names_in(path))
 
 
 # Groups of benchmarks
@@ -410,7 +414,7 @@ SHARED: Final = ("mmlu_stem",)
 """The names that both have, for different rows."""
 
 
-def translated(name: str, benchmarks: Collection[str], *, theirs: bool = False) -> tuple[str, ...]:
+def translate_task(name: str, benchmarks: Collection[str], *, theirs: bool = False) -> tuple[str, ...]:
     """Translate a task of lm-evaluation-harness to terms of ``--eval-tasks``.
 
     A name of one of our ``benchmarks``, or of no task, stays. A name that both have is ours, unless the caller says
@@ -427,14 +431,14 @@ def translated(name: str, benchmarks: Collection[str], *, theirs: bool = False) 
     return (name,)
 
 
-def difference(name: str, term: str) -> str | None:
+def task_difference(name: str, term: str) -> str | None:
     """Return how a term's rows differ from those of lm-evaluation-harness, else None."""
     if name in SHARED and term == name:
         return "lm-evaluation-harness has 19 subjects under this name, ours has 14"
     return None
 
 
-def metrics_named(name: str, metrics: Iterable[str]) -> list[str]:
+def find_metrics(name: str, metrics: Iterable[str]) -> list[str]:
     """Return the metrics that a name means, ours or lm-evaluation-harness's.
 
     ``exact_match`` is a family of ours. ``acc,none``, ``pass_at_1`` and ``exact_match,maj@8`` (a filter that counts

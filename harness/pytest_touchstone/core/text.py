@@ -23,7 +23,7 @@ CHARACTERS_PER_TOKEN: Final = 4
 """The characters of a token where no tokenizer is at hand; English texts have about so many."""
 
 
-def rough_tokens(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """Estimate the number of a text's tokens, for any tokenizer.
 
     Words, digits, pairs of signs and line breaks are counted.
@@ -39,7 +39,7 @@ def join_names(names: Iterable[str], most: int = LISTED, *, between: str = ", ")
     return (between.join(listed[:most]) + more) or "none"
 
 
-def either(words: Iterable[str]) -> str:
+def join_choices(words: Iterable[str]) -> str:
     """Join choices: ``A, B or C``."""
     *first, last = words
     return f"{', '.join(first)} or {last}" if first else last
@@ -50,7 +50,7 @@ def count(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
-def ordinal_place(value: float, decimals: int = 3) -> str:
+def format_step(value: float, decimals: int = 3) -> str:
     """Format an epoch, a step or a factor, with at most ``decimals`` decimals."""
     return f"{round(value, decimals):.15g}"
 
@@ -108,7 +108,7 @@ _HOME: Final = re.compile(
 )
 
 
-def visible(text: str, *, colours: bool = False) -> str:
+def escape_invisible(text: str, *, colours: bool = False) -> str:
     """Write characters that a screen does not show as ``<U+001B>``; keep lines and tabs.
 
     With ``colours`` those of a terminal are kept too, but for what hides a text.
@@ -116,39 +116,39 @@ def visible(text: str, *, colours: bool = False) -> str:
     if not INVISIBLE.search(text):
         return text
     if not colours:
-        return INVISIBLE.sub(_named, text)
-    plain = [INVISIBLE.sub(_named, text_part) for text_part in _COLOUR.split(text)]
+        return INVISIBLE.sub(_code_point, text)
+    plain = [INVISIBLE.sub(_code_point, text_part) for text_part in _COLOUR.split(text)]
     return "".join(
         text_part + colour for text_part, colour in zip(plain, [*_COLOUR.findall(text), ""], strict=True)
     )
 
 
-def _named(match: re.Match[str]) -> str:
+def _code_point(match: re.Match[str]) -> str:
     return f"<U+{ord(match[0]):04X}>"
 
 
-def visible_json(text: str) -> str:
+def escape_invisible_json(text: str) -> str:
     """Escape characters that a screen does not show in JSON."""
     return INVISIBLE.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
 def one_line(text: str) -> str:
     """Join a text to one line, without the colours of a terminal."""
-    return visible(" ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).split()))
+    return escape_invisible(" ".join(re.sub(r"\x1b\[[0-9;]*m", "", text).split()))
 
 
 def collapse_lines(text: str) -> str:
     """Join a text to one line; keep its spaces."""
-    return visible(" ".join(filter(None, map(str.strip, text.splitlines()))))
+    return escape_invisible(" ".join(filter(None, map(str.strip, text.splitlines()))))
 
 
-def is_log(environment: Mapping[str, str] = os.environ) -> bool:
+def is_ci_log(environment: Mapping[str, str] = os.environ) -> bool:
     """Return whether output goes to a CI service that obeys commands in lines."""
     services = ("GITHUB_ACTIONS", "TF_BUILD", "TEAMCITY_VERSION")
     return any(environment.get(name, "").lower() not in ("", "false") for name in services)
 
 
-def harmless(text: str) -> str:
+def escape_ci_commands(text: str) -> str:
     """Break the commands to a CI service in lines of output.
 
     White space before ``::`` does not count.
@@ -156,7 +156,7 @@ def harmless(text: str) -> str:
     return _COMMAND.sub(lambda match: f"{match[0]} ", text)
 
 
-def cell(value: Any) -> Any:
+def csv_cell(value: Any) -> Any:
     """Return a CSV cell; a text that a spreadsheet takes for a formula gets a quote."""
     return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
@@ -164,16 +164,16 @@ def cell(value: Any) -> Any:
 def csv_text(rows: Iterable[Iterable[Any]], end: str = "\n") -> str:
     """Format rows as CSV (RFC 4180); None is an empty field, and no text is a formula."""
     text = io.StringIO()
-    csv.writer(text, lineterminator=end).writerows(map(cell, row) for row in rows)
+    csv.writer(text, lineterminator=end).writerows(map(csv_cell, row) for row in rows)
     return text.getvalue()
 
 
-def text_of_cell(value: str) -> str:
-    """Return the text of a CSV cell that ``cell`` made."""
+def parse_csv_cell(value: str) -> str:
+    """Return the text of a CSV cell that ``csv_cell`` made."""
     return value[1:] if value.startswith("'") and _FORMULA.match(value) else value
 
 
-def without_home(text: str) -> str:
+def redact_home(text: str) -> str:
     """Replace anybody's home folder by ``~``: a report is sent to others."""
     home = os.path.expanduser("~")  # noqa: PTH111 -- Path.home raises where there is none
     if len(home) > 1 and home in text:

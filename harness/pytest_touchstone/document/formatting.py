@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pytest_touchstone.checkpoints.config_files import step_of_row
 from pytest_touchstone.core import coverage
 from pytest_touchstone.core.dataset import DatasetInfo
-from pytest_touchstone.core.keys import masked
-from pytest_touchstone.core.text import INVISIBLE, count, visible, without_home
+from pytest_touchstone.core.keys import redact
+from pytest_touchstone.core.text import INVISIBLE, count, escape_invisible, redact_home
 from pytest_touchstone.document.language import translate, translate_cell
 from pytest_touchstone.results.summary import Metric, Result, Summary, wholes
 from pytest_touchstone.statistics.comparison import fixed
@@ -97,7 +97,9 @@ def asked(result: Result) -> str:
     """Return ``5-shot``, ``5-shot as lm-eval``, ``5-shot, chat``, or empty for neither examples nor a chat template;
     with ``avg@4`` where scores are means over samples."""
     samples = (name for name in result.metrics if name.startswith("avg@"))
-    return ", ".join(filter(None, (coverage.asked(result.shots, result.template, result.pick), *samples)))
+    return ", ".join(
+        filter(None, (coverage.prompt_mark(result.shots, result.template, result.pick), *samples))
+    )
 
 
 def asked_alike(results: Sequence[Result]) -> str:
@@ -255,7 +257,7 @@ def console_of(width: int, *, color: bool) -> Console:
             self, renderable: RenderableType, options: ConsoleOptions | None = None
         ) -> Iterator[Segment]:
             for text, style, control in super().render(renderable, options):
-                yield Segment(text if control else visible(text), style, control)
+                yield Segment(text if control else escape_invisible(text), style, control)
 
         def print(self, *objects: Any, **options: Any) -> None:
             super().print(
@@ -381,4 +383,4 @@ def markdown_text(text: str) -> str:
 
 def _clean(text: str) -> str:
     """Return a text in one line, without signs that do not show, keys and places in somebody's home."""
-    return _UNSEEN.sub(" ", without_home(masked(text)))
+    return _UNSEEN.sub(" ", redact_home(redact(text)))

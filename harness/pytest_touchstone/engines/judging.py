@@ -33,7 +33,7 @@ from weakref import WeakSet
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.info import info_from_plain
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.reasoning import DELIMITERS, seems_traced, without_trace
+from pytest_touchstone.core.reasoning import DELIMITERS, seems_to_have_trace, without_trace
 from pytest_touchstone.core.requests import (
     Answer,
     Generate,
@@ -299,7 +299,7 @@ def _parse_verdict(
     (reply,) = (without_trace(reply, DELIMITERS) for reply in replies if isinstance(reply, GenerateAnswer))
     at_limit = reply.samples[0].finish_reason == "length"
     # A trace that could not be taken away may quote what it likes.
-    readable = is_whole and not at_limit and not seems_traced(reply.text)
+    readable = is_whole and not at_limit and not seems_to_have_trace(reply.text)
     verdict = parse_verdict(reply.text, choices) if readable else None
     return JudgeAnswer(verdict, choices, None, reply.text, cut, at_limit)
 

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal
 from pytest_touchstone.checkpoints import ENGINES, CheckpointInfo
 from pytest_touchstone.checkpoints.formats.base import CheckpointRequest, CheckpointResources
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.hooks import plugins
+from pytest_touchstone.core.hooks import load_plugins
 from pytest_touchstone.core.requests import Answer, Generate, Refusal, Request, Turn
 from pytest_touchstone.engines.base import Done, Engine, EngineFactory, EngineProgress
 from pytest_touchstone.engines.fake import FakeFactory
@@ -32,7 +32,7 @@ from pytest_touchstone.engines.transformers import TransformersFactory
 
 def factories() -> tuple[EngineFactory, ...]:
     """Return every engine factory. Raises ``CheckpointError`` for an entry point that is not a factory."""
-    added = plugins(ENGINES, CheckpointError)
+    added = load_plugins(ENGINES, CheckpointError)
     for factory in added:
         if not isinstance(factory, EngineFactory):
             raise CheckpointError(

@@ -29,7 +29,8 @@ The first two are ``strict-match`` and ``flexible-extract`` of lm-evaluation-har
 * exponents, indices, dates and versions (``m^2``, ``2024-05-01``, ``1.2.3``) are no numbers.
 
 The first number of a box counts, after its last equals sign if there is one. Of a text between ``<answer>`` and
-``</answer>`` (``core.reasoning.unwrapped``) only that is read. Values are compared exactly, never as binary fractions.
+``</answer>`` (``core.reasoning.strip_answer_tags``) only that is read. Values are compared exactly, never as binary
+fractions.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.core.benchmark import FinalAnswer, Solution
 from pytest_touchstone.core.grade import Graded
-from pytest_touchstone.core.reasoning import unwrapped
+from pytest_touchstone.core.reasoning import strip_answer_tags
 from pytest_touchstone.metrics.math import BARE, boxed_answer
 from pytest_touchstone.metrics.solutions import final_number
 
@@ -126,7 +127,7 @@ def find_answer_number(output: str) -> Number | None:
 
     It is that of the last closed box, else the first after ``####``, else the last in the text.
     """
-    text = unwrapped(output)
+    text = strip_answer_tags(output)
     box = boxed_answer(text.replace(BARE, BARE.rstrip())) or ""
     for candidate in (box.rpartition("=")[2], box):
         if (number := next(numbers_in(candidate), None)) is not None:

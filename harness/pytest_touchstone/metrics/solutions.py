@@ -28,8 +28,8 @@ from pytest_touchstone.core.benchmark import (
     FinalAnswer,
     Published,
     Solution,
+    declaration_of,
     declare,
-    declared,
     generator_function,
 )
 from pytest_touchstone.core.errors import BenchmarkError
@@ -86,7 +86,7 @@ def forms_of(function: object) -> Iterator[Callable[..., Any]]:
 
     Raises ``BenchmarkError`` for a function with other arguments than ``example`` and ``fewshot``.
     """
-    spec = declared(function)
+    spec = declaration_of(function)
     if spec is None or spec.solution is None or spec.code.form_of is not None or not callable(function):
         return
     given = list(inspect.signature(generator_function(function)).parameters)

@@ -26,7 +26,7 @@ from pytest_touchstone.core.dataset import Example
 from pytest_touchstone.core.errors import BenchmarkError, RequestError, WireError
 from pytest_touchstone.core.eval_config import AS_THE_RUN, BenchmarkOptions
 from pytest_touchstone.core.grade import NO_ANSWER, PASSED, grade_details, scores_of
-from pytest_touchstone.core.reasoning import seems_traced
+from pytest_touchstone.core.reasoning import seems_to_have_trace
 from pytest_touchstone.core.requests import (
     NOT_OF_CHECKPOINTS,
     REQUEST_KINDS,
@@ -454,7 +454,7 @@ def _counts_of(answer: GenerateAnswer) -> dict[str, int]:
         "trace_only": sum(sample.finish_reason != "length" for sample in unanswered),
         "reasoned": sum(sample.reasoning is not None for sample in samples),
         "reasoning_tokens": sum(sample.reasoning_tokens for sample in samples),
-        "traces_seen": sum(seems_traced(sample.text) for sample in samples),
+        "traces_seen": sum(seems_to_have_trace(sample.text) for sample in samples),
     }
 
 

@@ -16,7 +16,7 @@ from pytest_touchstone.core.requests import (
     Request,
 )
 from pytest_touchstone.core.settings import DEFAULT, settings_table
-from pytest_touchstone.core.text import rough_tokens
+from pytest_touchstone.core.text import estimate_tokens
 from pytest_touchstone.plugin.collection import CollectedExample, Collection
 from pytest_touchstone.plugin.driver import TEXT_FIELDS
 from pytest_touchstone.plugin.planned import Planned, planned_items
@@ -68,7 +68,7 @@ def _row(
     requests = [request for _, some in asked for request in some]
     row.requests = round(share * sum(getattr(request, "different", 1) for request in requests))
     longest = [max(some, key=lambda request: len(_request_text(request))) for _, some in asked]
-    prompt = sum(rough_tokens(_request_text(request)) for request in requests)
+    prompt = sum(estimate_tokens(_request_text(request)) for request in requests)
     limit = settings.model.max_new_tokens
     new = sum(
         request.different * (limit or max(request.max_new_tokens, request.turns_max_new_tokens or 0))

@@ -17,9 +17,9 @@ import pytest
 
 from pytest_touchstone.core.errors import BenchmarkError, HarnessError
 from pytest_touchstone.core.files import shown_path
-from pytest_touchstone.core.keys import masked
+from pytest_touchstone.core.keys import redact
 from pytest_touchstone.core.requests import REQUEST_KINDS, Turn, plain_text
-from pytest_touchstone.core.text import did_you_mean, join_names, without_home
+from pytest_touchstone.core.text import did_you_mean, join_names, redact_home
 
 SAME: Final = "touchstone_error"
 """The attribute of a report that is equal for the same error of other items: its type and place."""
@@ -97,7 +97,7 @@ def explanation(error: BaseException) -> str:
 
 def _shown(text: str) -> str:
     """Return the beginning of a text without keys and the home folder; what the cut would halve lies beyond it."""
-    text = without_home(masked(plain_text(text[: 2 * LONGEST]).strip()))
+    text = redact_home(redact(plain_text(text[: 2 * LONGEST]).strip()))
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 

@@ -27,10 +27,10 @@ from pytest_touchstone.core.settings import (
     PROJECT,
     SET,
     SettingSources,
-    of_environment,
-    of_project,
-    of_table,
-    of_words,
+    load_environment_settings,
+    load_project_settings,
+    parse_set_options,
+    parse_settings_table,
     settings_table,
 )
 from pytest_touchstone.core.tasks import task_groups
@@ -140,14 +140,14 @@ def settings_of(config: pytest.Config) -> Settings:
 
 def _sources(config: pytest.Config) -> SettingSources:
     """Return the values that anybody gives, but for a file of ``--eval-config``; raises ``OptionError``."""
-    options = of_words(config.getoption(SET, None) or ())
+    options = parse_set_options(config.getoption(SET, None) or ())
     for name, row in settings_table().items():
         given = config.getoption(row.long_flag, None) if row.option and not row.key else None
         if given not in (None, False, []):
             options[name] = row.value(given)
     sources = SettingSources()
-    sources.given[PROJECT] = of_project(project_file(config))
-    sources.given["environment"] = of_environment(os.environ)
+    sources.given[PROJECT] = load_project_settings(project_file(config))
+    sources.given["environment"] = load_environment_settings(os.environ)
     sources.given["options"] = options, dict.fromkeys(options, OPTION)
     return sources
 
@@ -161,7 +161,7 @@ def _file_of(sources: SettingSources) -> EvalConfig | None:
 
     file = read_eval_config(Path(name), shipped_names())
     shown = shown_path(file.path)
-    values, origins = of_table(file.settings, f"{shown}: settings", shown)
+    values, origins = parse_settings_table(file.settings, f"{shown}: settings", shown)
     if file.terms:
         values["tasks"], origins["tasks"] = file.terms, shown
     if file.batch is not None and "batch" not in values:

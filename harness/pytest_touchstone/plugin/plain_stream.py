@@ -13,8 +13,8 @@ from typing import Any, Final, TextIO
 
 import pytest
 
-from pytest_touchstone.core.keys import without_keys
-from pytest_touchstone.core.text import harmless, is_log, visible
+from pytest_touchstone.core.keys import redact_key_forms
+from pytest_touchstone.core.text import escape_ci_commands, escape_invisible, is_ci_log
 
 _REWRITTEN: Final = re.compile(r"(?:\x1b\[[0-9;]*m)*\r")
 """The beginning of what pytest writes over a line."""
@@ -34,13 +34,13 @@ class PlainStream:
 
     def write(self, text: str) -> int:
         """Write the text, made harmless; return the number of signs given."""
-        size, text = len(text), without_keys(text)
+        size, text = len(text), redact_key_forms(text)
         if not self._controls:
             start = found.end() if (found := _REWRITTEN.match(text)) else 0
-            text = text[:start] + visible(text[start:], colours=self._colours)
+            text = text[:start] + escape_invisible(text[start:], colours=self._colours)
         if self._log:
             before = self._line
-            text = harmless(before + text)[len(before) :]
+            text = escape_ci_commands(before + text)[len(before) :]
             line = (before + text).rpartition("\n")[2].rpartition("\r")[2]
             # What is white so far may still begin a command; of anything else only the end counts.
             self._line = line if len(line) <= _KEPT else f".{line[-_KEPT:]}" if line.strip() else line[:_KEPT]
@@ -60,10 +60,10 @@ def make_plain(config: pytest.Config) -> None:
     writer = config.get_terminal_writer()
     if not isinstance(writer._file, PlainStream):  # private: a writer has no public way to its file
         own = type(reporter).__module__.startswith("_pytest.")
-        plain: Any = PlainStream(writer._file, colours=writer.hasmarkup, controls=not own, log=is_log())
+        plain: Any = PlainStream(writer._file, colours=writer.hasmarkup, controls=not own, log=is_ci_log())
         writer._file = plain
         # So too before those that tests print on, until pytest ends.
-        for name in ("stdout", "stderr") if is_log() and config.getoption("capture") == "no" else ():
+        for name in ("stdout", "stderr") if is_ci_log() and config.getoption("capture") == "no" else ():
             stream = getattr(sys, name)
             setattr(sys, name, PlainStream(stream, colours=True, controls=False, log=True))
             config.add_cleanup(functools.partial(setattr, sys, name, stream))
@@ -71,8 +71,8 @@ def make_plain(config: pytest.Config) -> None:
 
 def keep_keys_out(report: pytest.TestReport) -> None:
     """Take keys out of what a report says; other plug-ins write that to files as it is."""
-    report.sections = [(title, without_keys(text)) for title, text in report.sections]
-    if report.failed and (plain := without_keys(report.longreprtext)) != report.longreprtext:
+    report.sections = [(title, redact_key_forms(text)) for title, text in report.sections]
+    if report.failed and (plain := redact_key_forms(report.longreprtext)) != report.longreprtext:
         report.longrepr = plain
 
 

@@ -19,7 +19,7 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.benchmark import CHECKPOINT_FIXTURE, Benchmark, generator_function
 from pytest_touchstone.core.composite import ATTRIBUTE as COMPOSITES
-from pytest_touchstone.core.composite import Composite, one_of_each, project_composites
+from pytest_touchstone.core.composite import Composite, project_composites, unique_composites
 from pytest_touchstone.core.dataset import count_rows
 from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.core.eval_config import is_shipped
@@ -305,4 +305,4 @@ def composites_declared(items: Sequence[pytest.Item]) -> list[Composite]:
     composites = project_composites(project_file(config))
     for module in dict.fromkeys(module for module in modules if isinstance(module, ModuleType)):
         composites += vars(module).get(COMPOSITES, ())
-    return one_of_each(composites)
+    return unique_composites(composites)

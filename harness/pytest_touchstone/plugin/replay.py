@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.info import info_from_plain
-from pytest_touchstone.core.benchmark import CHECKPOINT_FIXTURE, declared, generator_function
+from pytest_touchstone.core.benchmark import CHECKPOINT_FIXTURE, declaration_of, generator_function
 from pytest_touchstone.core.dataset import HUB, Example
 from pytest_touchstone.core.errors import BenchmarkError, DataError, HarnessError
 from pytest_touchstone.core.eval_config import AS_THE_RUN
@@ -151,7 +151,7 @@ class Replay:
         if path not in self._modules:
             self._modules[path] = load_module(path, f"touchstone_replayed_{len(self._modules)}")
         function = function_named(self._modules[path], name)
-        spec = declared(function)
+        spec = declaration_of(function)
         if function is None or spec is None:
             raise HarnessError(f"{path} has no benchmark {name} any more")
         settings = {} if declaration is None else declaration.settings

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pytest
 
 from pytest_touchstone.core.errors import ExitCode, HarnessError, JournalError
-from pytest_touchstone.core.files import shown_path, unwritable, write_atomic
+from pytest_touchstone.core.files import shown_path, unwritable_reason, write_atomic
 from pytest_touchstone.core.hooks import add_specifications
 from pytest_touchstone.document.formatting import busy_text, command_lines, wrapped
 from pytest_touchstone.plugin.plain_stream import make_plain, stream_of
@@ -239,11 +239,11 @@ class CheckpointNames:
 
 def check_paths(output: Path, target: Path | None) -> None:
     """Raise ``pytest.UsageError`` where the run's folder or the Markdown cannot be written; neither is made here."""
-    if (why := unwritable(output)) is not None:
+    if (why := unwritable_reason(output)) is not None:
         raise pytest.UsageError(f"--eval-output {shown_path(output)}: {why}; choose another folder")
     if target is not None and target.is_dir():
         raise pytest.UsageError(f"--eval-set markdown {shown_path(target)}: this is a folder; name a file")
-    if target is not None and (why := unwritable(target.parent)) is not None:
+    if target is not None and (why := unwritable_reason(target.parent)) is not None:
         raise pytest.UsageError(f"--eval-set markdown {shown_path(target)}: {why}; choose another file")
 
 
@@ -253,7 +253,7 @@ def check_output_paths(file: EvalConfig, base: Path) -> None:
         if (path := choice.asking.output_path) is None:
             continue
         folder = (base / path).parent if path.endswith(".json") else base / path
-        if (why := unwritable(folder)) is not None:
+        if (why := unwritable_reason(folder)) is not None:
             raise pytest.UsageError(f"{shown_path(file.path)}: {choice.where}, output_path {path}: {why}")
 
 

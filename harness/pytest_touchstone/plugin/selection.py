@@ -17,16 +17,16 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.core.aggregation import is_of_samples
-from pytest_touchstone.core.benchmark import Benchmark, declared
+from pytest_touchstone.core.benchmark import Benchmark, declaration_of
 from pytest_touchstone.core.errors import ExitCode, HarnessError
 from pytest_touchstone.core.eval_config import PRIORITIES, EnabledBenchmark, EvalConfig
 from pytest_touchstone.core.files import load_module, shipped_evals, shown_path
 from pytest_touchstone.core.tasks import (
-    Known,
+    KnownBenchmark,
     TaskSelection,
+    benchmark_names_in,
     declared_groups,
-    declared_in,
-    metrics_named,
+    find_metrics,
     shipped_names,
 )
 from pytest_touchstone.core.text import count, join_names, similar_name
@@ -127,7 +127,7 @@ def _benchmark_of(item: pytest.Item) -> Benchmark | None:
             return loaded.spec
         case UnrunnableExample(spec):
             return spec
-    return declared(getattr(item, "function", None))
+    return declaration_of(getattr(item, "function", None))
 
 
 def _fault(selected: Iterable[Benchmark], remarks: Sequence[SkipReason], *, asked: bool) -> str | None:
@@ -164,7 +164,9 @@ def nothing_selected(collection: Collection, config: pytest.Config) -> str:
 # What a file of --eval-config enables
 
 
-def faults_of(file: EvalConfig, choices: Sequence[EnabledBenchmark], known: Sequence[Known]) -> list[str]:
+def faults_of(
+    file: EvalConfig, choices: Sequence[EnabledBenchmark], known: Sequence[KnownBenchmark]
+) -> list[str]:
     """Return a line for each name of the file's choices that nothing has, with the nearest that there is; ``known``
     are the benchmarks that were collected, and the shipped ones are known too."""
     others = {choice.name for choice in choices} & shipped_names() - {spec.name for spec, _ in known}
@@ -182,7 +184,7 @@ def faults_of(file: EvalConfig, choices: Sequence[EnabledBenchmark], known: Sequ
         for spec in (spec for spec, _ in benchmarks if spec.metrics and tasks.chosen(spec)):
             metrics = list(dict.fromkeys((spec.primary, *spec.metrics, *spec.aggregate)))
             for name in choice.asking.metrics:
-                if not metrics_named(name, metrics) and not is_of_samples(name):
+                if not find_metrics(name, metrics) and not is_of_samples(name):
                     hint = "".join(f"did you mean {metric!r}? " for metric in similar_name(name, metrics))
                     faults.append(
                         f"{where}: {spec.name} has no metric {name!r}; {hint}there are {join_names(metrics)}"
@@ -208,9 +210,9 @@ def shipped_specs(names: Container[str]) -> list[Benchmark]:
     """Return the shipped benchmarks of these names, read from their files although those are not collected."""
     specs: list[Benchmark | None] = []
     for path in sorted(shipped_evals().glob("test_*.py")):
-        if any(name in names for name in declared_in(path)):
+        if any(name in names for name in benchmark_names_in(path)):
             module = load_module(path, f"touchstone_shipped_{path.stem}")
-            specs += map(declared, vars(module).values())
+            specs += map(declaration_of, vars(module).values())
     return [spec for spec in specs if spec is not None and spec.name in names]
 
 
@@ -258,7 +260,7 @@ class _First:
             return None
         functions: list[Callable[..., Any]] = [obj, *forms_of(obj)] if callable(obj) else []
         for function in functions:
-            if (spec := declared(function)) is not None:
+            if (spec := declaration_of(function)) is not None:
                 self.found.append(ListedBenchmark(spec, function, collector.path))
         return []
 

@@ -26,7 +26,7 @@ from _pytest.skipping import (
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.formats.base import CheckpointResources
 from pytest_touchstone.core import disk
-from pytest_touchstone.core.benchmark import declared
+from pytest_touchstone.core.benchmark import declaration_of
 from pytest_touchstone.core.errors import (
     BenchmarkError,
     CheckpointError,
@@ -36,7 +36,7 @@ from pytest_touchstone.core.errors import (
     ServerError,
     WireError,
 )
-from pytest_touchstone.core.files import keep_others_out
+from pytest_touchstone.core.files import restrict_umask
 from pytest_touchstone.core.requests import RunProgram, make_serializable
 from pytest_touchstone.engines.replicas import open_pool, open_programs
 from pytest_touchstone.engines.settings import ModelSettings
@@ -80,7 +80,7 @@ class EvalSession:
     def __init__(self, config: pytest.Config, told: Mapping[str, Any]) -> None:
         """``told`` is what ``Controller.for_workers`` returns; it is empty for a session that begins by itself."""
         self.config = config
-        self._umask = keep_others_out()
+        self._umask = restrict_umask()
         self._told = told
         self.fault: str | None = told.get("fault")
         self._began = time.time()
@@ -132,7 +132,7 @@ class EvalSession:
 
     def give_checkpoints(self, metafunc: pytest.Metafunc) -> None:
         """Parametrize an ordinary test that asks for a checkpoint, or its engine, by those of the run."""
-        if self.fault is None and declared(metafunc.function) is None and self.settings.checkpoint:
+        if self.fault is None and declaration_of(metafunc.function) is None and self.settings.checkpoint:
             try:
                 infos = self.collection.known_checkpoints()
             except CheckpointError as error:
@@ -164,7 +164,7 @@ class EvalSession:
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> Generator[None, object, object]:
         """Parametrize by checkpoints first and examples last: other parameters stand between them, in node ids
         too."""
-        spec = declared(metafunc.function)
+        spec = declaration_of(metafunc.function)
         if spec is None or self.fault is not None:
             return (yield)
         finish = generate(metafunc, spec, self.collection)

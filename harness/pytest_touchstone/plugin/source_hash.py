@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, Final
 
 from pytest_touchstone import __version__
-from pytest_touchstone.core.benchmark import declared
+from pytest_touchstone.core.benchmark import declaration_of
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import shipped_evals
 from pytest_touchstone.results.run_directory import version_of
@@ -52,7 +52,7 @@ def code_of(functions: Iterable[Callable[..., Any]], root: Path) -> str:
         inner = inspect.unwrap(function)
         path = Path(inner.__code__.co_filename).resolve() if hasattr(inner, "__code__") else None
         # A benchmark's file counts wherever it is: an installed one may be edited too.
-        if path is not None and (declared(function) is not None or _counts(path, top)):
+        if path is not None and (declaration_of(function) is not None or _counts(path, top)):
             files.add(path)
         modules += [module] if (module := _module(inner)) is not None else []
     own = hashlib.sha256()

@@ -27,8 +27,8 @@ from pytest_touchstone.compare.pair import PairComparison
 from pytest_touchstone.core import coverage
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.errors import ExitCode
-from pytest_touchstone.core.keys import masked
-from pytest_touchstone.core.text import count, visible, without_home
+from pytest_touchstone.core.keys import redact
+from pytest_touchstone.core.text import count, escape_invisible, redact_home
 from pytest_touchstone.document import Facts, Section, formatting, render_markdown
 from pytest_touchstone.document.formatting import markdown_code, markdown_text
 from pytest_touchstone.reports import comparison, notes
@@ -143,7 +143,10 @@ def properties(summary: Summary) -> list[tuple[str, str]]:
     pairs = []
     for result in wholes(summary):
         prefix = f"touchstone.{result.checkpoint}.{result.benchmark}"
-        marks = {"asked": coverage.asked(result.shots, result.template, result.pick), "mark": result.mark}
+        marks = {
+            "asked": coverage.prompt_mark(result.shots, result.template, result.pick),
+            "mark": result.mark,
+        }
         pairs += [(f"{prefix}.{name}", text) for name, text in marks.items() if text]
         pairs += [(f"{prefix}.{metric.name}", _text(metric.value)) for metric in result.metrics.values()]
     for composite in summary.composites:
@@ -237,7 +240,7 @@ def failure_command(code: int, message: str) -> str:
 
 
 def _shown(text: str) -> str:
-    return _NOT_XML.sub("?", visible(without_home(masked(text))))
+    return _NOT_XML.sub("?", escape_invisible(redact_home(redact(text))))
 
 
 def command(kind: str, title: str, message: str) -> str:

@@ -58,10 +58,10 @@ from pytest_touchstone.core.files import (
     write_atomic,
     write_json,
 )
-from pytest_touchstone.core.keys import masked
+from pytest_touchstone.core.keys import redact
 from pytest_touchstone.core.requests import ProgramOutcome
-from pytest_touchstone.core.tasks import metrics_named
-from pytest_touchstone.core.text import count, csv_text, join_names, visible
+from pytest_touchstone.core.tasks import find_metrics
+from pytest_touchstone.core.text import count, csv_text, escape_invisible, join_names
 from pytest_touchstone.metrics.samples import KS, pass_at_ks
 from pytest_touchstone.reports.page.builder import FILE as PAGE
 from pytest_touchstone.reports.page.builder import run_page
@@ -105,7 +105,7 @@ def write_results(summary: Summary, directory: Path | None = None) -> list[Path]
     for fault in summary.faults:
         message = textwrap.indent("\n".join(fault["message"].splitlines()), "    ", lambda _: True)
         faults.append(f"{fault['status']}  {fault['item']}\n{message}\n")
-    text = {"errors.log": visible(masked("".join(faults))), RESULTS: results_csv(summary)}
+    text = {"errors.log": escape_invisible(redact("".join(faults))), RESULTS: results_csv(summary)}
     files = {SUMMARY: text_with_checksum(numbers)} | plain | _format_files(summary, benchmarks) | text
     at_top = plain if summary.manifest.get("settings", {}).get("config") else ()
     written = _write(folder, files, at_top)
@@ -202,7 +202,7 @@ def _log_lines(
     """Yield the settings, then a line per item and per result with the selected metrics."""
 
     def is_named(metric: str) -> bool:
-        return not asking.metrics or any(metrics_named(pattern, [metric]) for pattern in asking.metrics)
+        return not asking.metrics or any(find_metrics(pattern, [metric]) for pattern in asking.metrics)
 
     settings = [f", {key} {value}" for key, value in asking.settings.items()]
     settings += [] if asking.seconds is None else [f", timeout {asking.seconds:g} s"]

@@ -9,7 +9,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final
 
 from pytest_touchstone.core.requests import VERDICT_KINDS
-from pytest_touchstone.core.text import count, visible
+from pytest_touchstone.core.text import count, escape_invisible
 from pytest_touchstone.document.formatting import cell_width, console_of
 from pytest_touchstone.results.item_view import AnswerChoice, ItemView, Question
 
@@ -40,7 +40,7 @@ def render_item(view: ItemView, width: int, *, full: bool = False) -> str:
 def _make_visible(value: Any) -> Any:
     """Return a copy of nested data with invisible characters named."""
     if isinstance(value, str):
-        return visible(value)
+        return escape_invisible(value)
     if is_dataclass(value) and not isinstance(value, type):
         return replace(
             value, **{field.name: _make_visible(getattr(value, field.name)) for field in fields(value)}

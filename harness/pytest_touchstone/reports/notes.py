@@ -17,7 +17,7 @@ from pytest_touchstone.compare.formats import korean_mlm
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.coverage import PICKS
 from pytest_touchstone.core.dataset import HUB
-from pytest_touchstone.core.eval_config import LEFT_OUT, as_line
+from pytest_touchstone.core.eval_config import LEFT_OUT, summary_line
 from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.document.formatting import (
     checkpoints,
@@ -130,7 +130,7 @@ def _warnings(summary: Summary) -> list[tuple[str, list[str], int]]:
 def demonstration(summary: Summary) -> list[str]:
     """Return the last line of a demonstration, with commands for full data and other checkpoints."""
     description = summary.manifest.get("demonstration")
-    return [as_line(description)] if description else []
+    return [summary_line(description)] if description else []
 
 
 def _data(summary: Summary) -> list[str]:

@@ -16,7 +16,7 @@ from html import escape
 from itertools import groupby, pairwise
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from pytest_touchstone.core.text import join_names, ordinal_place
+from pytest_touchstone.core.text import format_step, join_names
 from pytest_touchstone.document.formatting import cell_width, cut_name, in_percent, number
 from pytest_touchstone.reports.charts import (
     LIMITS,
@@ -234,11 +234,11 @@ def description(chart: LineChart) -> str:
     for line in (series for series in chart.lines if series.dots):
         first, last = line.dots[0], line.dots[-1]
         best = line.dots[line.best] if line.best is not None else last
-        wrong = [ordinal_place(dot.place) for dot in line.invalid]
+        wrong = [format_step(dot.place) for dot in line.invalid]
         texts.append(
-            f"{line.name}: {shown(chart, first.value)} at {ordinal_place(first.place)}, "
-            f"best {shown(chart, best.value)} at {ordinal_place(best.place)}, "
-            f"{shown(chart, last.value)} at {ordinal_place(last.place)}"
+            f"{line.name}: {shown(chart, first.value)} at {format_step(first.place)}, "
+            f"best {shown(chart, best.value)} at {format_step(best.place)}, "
+            f"{shown(chart, last.value)} at {format_step(last.place)}"
             f"{f'; NOT VALID at {join_names(wrong)}' if wrong else ''}."
         )
     return " ".join(texts)
@@ -276,7 +276,7 @@ def _axes(chart: LineChart | BarChart, panel: Panel, *, left: bool, below: bool)
     runs = [((x.at(at), y.start), (x.at(at), y.start + 5)) for at in places]
     yield Stroke((((x.start, y.start), (x.end, y.start)), *runs), opacity=0.6)
     for at in places if below else ():
-        yield Words((x.at(at), y.start + 18), ordinal_place(at), "middle")
+        yield Words((x.at(at), y.start + 18), format_step(at), "middle")
 
 
 def _measured_places(chart: LineChart, x: Scale) -> list[float]:
@@ -310,7 +310,7 @@ def _curve(chart: LineChart, series: int, panel: Panel) -> Iterator[Part]:
     yield Stroke((tuple(points),), series, 2, dashes=DASHES[series % len(DASHES)])
     for index, (at, dot) in enumerate(zip(points, line.dots, strict=True)):
         best = index == line.best
-        position = f"{line.name}, {chart.axis} {ordinal_place(dot.place)}"
+        position = f"{line.name}, {chart.axis} {format_step(dot.place)}"
         text = f"{position}: {_with_limits(chart, dot)}{', the best of its series' if best else ''}"
         text += f" ({dot.name})" if dot.name else ""
         yield Mark(at, series, text, best and len(points) > 1, len(points) > DENSE)

@@ -28,8 +28,13 @@ from pytest_touchstone.core.aggregation import (
     aggregation_of,
     mean,
 )
-from pytest_touchstone.core.composite import Composite, composite_value, composites_from_plain, one_of_each
-from pytest_touchstone.core.coverage import BenchmarkSize, composite_mark, mark
+from pytest_touchstone.core.composite import (
+    Composite,
+    composite_value,
+    composites_from_plain,
+    unique_composites,
+)
+from pytest_touchstone.core.coverage import BenchmarkSize, composite_mark, coverage_mark
 from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.results.journal import latest, read_journal
 from pytest_touchstone.results.records import FAULTS, GENERATED, Record
@@ -230,7 +235,9 @@ def _result(bucket: _Bucket, group: str | None, records: list[Record]) -> Result
         template=template if texts["outputs"] else None,
         of=extent.of,
         published=extent.published,
-        mark=mark(counts["scored"], extent, origin=declaration.dataset.origin, own_rows=declaration.own_rows),
+        mark=coverage_mark(
+            counts["scored"], extent, origin=declaration.dataset.origin, own_rows=declaration.own_rows
+        ),
     )
 
 
@@ -337,7 +344,7 @@ def _composites(buckets: Collection[_Bucket]) -> list[dict[str, Any]]:
     return [
         composite
         for checkpoint, results in by_checkpoint.items()
-        for definition in one_of_each(declared)
+        for definition in unique_composites(declared)
         if (composite := composite_of_records(definition, checkpoint, results)) is not None
     ]
 
@@ -364,7 +371,9 @@ def composite_of_records(
     for name in summands:
         declaration, records = scored[name]
         extent = _extent(declaration)
-        text = mark(extent.of, extent, origin=declaration.dataset.origin, own_rows=declaration.own_rows)
+        text = coverage_mark(
+            extent.of, extent, origin=declaration.dataset.origin, own_rows=declaration.own_rows
+        )
         marks.append((name, len(records), extent.of, text))
     return {
         "name": definition.name,

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from pytest_touchstone.core.dataset import CANONICAL, read_lines
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.grade import flat
+from pytest_touchstone.core.grade import join_value
 from pytest_touchstone.core.requests import Judge, JudgeAnswer, answer_from_plain
 from pytest_touchstone.metrics.multiple_choice import AnsweredChoices
 from pytest_touchstone.results.records import Record
@@ -165,7 +165,7 @@ def rest_of_row(asked: Sequence[Question], row: Mapping[str, Any]) -> dict[str, 
     return {
         name: value
         for name, value in row.items()
-        if value not in ("", None, [], {}) and flat(value).strip() not in texts
+        if value not in ("", None, [], {}) and join_value(value).strip() not in texts
     }
 
 

@@ -28,7 +28,7 @@ from pytest_touchstone.core.files import (
     write_atomic,
     write_checked,
 )
-from pytest_touchstone.core.keys import masked, masked_value
+from pytest_touchstone.core.keys import redact, redact_value
 from pytest_touchstone.core.text import collapse_lines, did_you_mean
 from pytest_touchstone.results import DETAILS, ITEMS, file_path, file_paths, run_of
 from pytest_touchstone.results.summary import (
@@ -264,7 +264,7 @@ class RunDirectory:
         """Add a line with its local time to ``run.log``; on a full disk it is lost, and what matters says so itself."""
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
         with suppress(OSError):
-            disk.append_text(file_path(self.path, "run.log"), f"{stamp} {collapse_lines(masked(message))}\n")
+            disk.append_text(file_path(self.path, "run.log"), f"{stamp} {collapse_lines(redact(message))}\n")
 
     def unwritten(self, error: OSError | MemoryError) -> str:
         """Return what to say where one of the run's files cannot be written."""
@@ -279,7 +279,7 @@ class RunDirectory:
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Write ``run.json``, without keys."""
-        write_checked(self.manifest, {"schema": SCHEMA, **masked_value(manifest)}, indent=2)
+        write_checked(self.manifest, {"schema": SCHEMA, **redact_value(manifest)}, indent=2)
 
     def read_manifest(self) -> dict[str, Any]:
         """Return ``run.json`` as written, empty when there is none. Raises ``HarnessError`` for what is no manifest."""
@@ -368,7 +368,7 @@ def _why(error: Exception) -> str:
 
 def command_words(manifest: Mapping[str, Any]) -> list[str]:
     """Return the command of a run as a person types it, but for keys: pytest's, or ``touchstone run``."""
-    words = [str(word) for word in masked_value(manifest.get("command", ()))]
+    words = [str(word) for word in redact_value(manifest.get("command", ()))]
     if tuple(words[: len(DEFAULT_FILES)]) != DEFAULT_FILES:
         return ["pytest", *words]
     own = words[len(DEFAULT_FILES) :]

@@ -25,10 +25,10 @@ from pytest_touchstone.core.aggregation import (
     is_soft,
 )
 from pytest_touchstone.core.composite import Composite, composites_from_plain, parse_composite
-from pytest_touchstone.core.coverage import asked, sizes_in
+from pytest_touchstone.core.coverage import largest_size, prompt_mark
 from pytest_touchstone.core.errors import HarnessError, JournalError
 from pytest_touchstone.core.files import SCHEMA, check_kind, from_plain
-from pytest_touchstone.core.settings import known_conditions, of_settings
+from pytest_touchstone.core.settings import known_conditions, manifest_conditions
 from pytest_touchstone.results.journal import RecordPlace, latest_placed, read_at
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import SUMMARY, BenchmarkResult, Declaration, Metric, Summary, wholes
@@ -89,7 +89,7 @@ class StoredResult(BenchmarkResult):
         neither."""
         shots, template = int(self.conditions.get("shots") or 0), self.conditions.get("template")
         pick = (self.conditions.get("few_shot") or {}).get("pick")
-        how = asked(shots, template, pick) if template == "chat" else ""
+        how = prompt_mark(shots, template, pick) if template == "chat" else ""
         return "; ".join(text for text in (how, self.mark) if text)
 
     @property
@@ -106,7 +106,7 @@ class StoredResult(BenchmarkResult):
     @property
     def size(self) -> int:
         """Return the most items that the benchmark is known to have, here or published; 0 where nothing is known."""
-        return max(self.of, sizes_in(self.mark))
+        return max(self.of, largest_size(self.mark))
 
     @property
     def published(self) -> bool:
@@ -229,7 +229,7 @@ def stored_result(
         "shots": int(declaration.few_shot.get("num_fewshot") or 0),
         "few_shot": few_shot,
         "template": "chat" if chat else "plain",
-        **of_settings({**manifest.get("settings", {}), **declaration.settings}),
+        **manifest_conditions({**manifest.get("settings", {}), **declaration.settings}),
     }
     return StoredResult(
         run_id=run_id,

@@ -21,8 +21,8 @@ from typing import Final
 
 from pytest_touchstone.compare.load import select
 from pytest_touchstone.compare.standings import best_checkpoint
-from pytest_touchstone.core.tasks import shipped_names, translated
-from pytest_touchstone.core.text import count, join_names, ordinal_place
+from pytest_touchstone.core.tasks import shipped_names, translate_task
+from pytest_touchstone.core.text import count, format_step, join_names
 from pytest_touchstone.document import COMMAND, Facts, Part, Section, Table
 from pytest_touchstone.document.formatting import NOTHING
 from pytest_touchstone.statistics.best_of_many import best_of
@@ -256,8 +256,8 @@ def _decision_command(row: MoreItems, level: float) -> NextCommand:
     if not all(entry.items.examples for entry in entries):
         expected = PAIRED
     elif row.times is None or row.times > room:
-        takes = row.why if row.times is None else f"it takes {ordinal_place(row.times, 2)} times the items"
-        more = f"{ordinal_place(room, 2)} times as many" if room > 1 else "no more"
+        takes = row.why if row.times is None else f"it takes {format_step(row.times, 2)} times the items"
+        more = f"{format_step(room, 2)} times as many" if room > 1 else "no more"
         command, expected = "", f"cannot be decided with this data: {takes}, and there are {more}"
     else:
         limit = "all" if len(row.measure.benchmarks) > 1 else f"{row.needed}"
@@ -283,7 +283,7 @@ def _scoring_command(measure: StudyMetric, points: Iterable[Point], options: str
     terms: dict[str, bool] = {}
     for entry in (point.candidate.entries[name] for point in points for name in measure.benchmarks):
         saved = entry.saved
-        names = translated(saved.benchmark, shipped, theirs=saved.published)
+        names = translate_task(saved.benchmark, shipped, theirs=saved.published)
         is_shipped = all(name.partition("/")[0] in shipped for name in names)
         if saved.published and not is_shipped:
             return ""
@@ -314,7 +314,7 @@ def advice_section(study: Study) -> Section:
             first_series, second_series = row.duel.series
             takes = row.why
             if row.needed and row.times:
-                takes = f"takes {row.needed:,} items, x {ordinal_place(row.times, 2)}"
+                takes = f"takes {row.needed:,} items, x {format_step(row.times, 2)}"
             facts.append(
                 (
                     "undecided",
@@ -382,7 +382,7 @@ def _items_table(rows: Sequence[MoreItems]) -> Table:
                 unit.moved(row.duel.comparison.difference),
                 f"{row.items:,}" if row.items else NOTHING,
                 f"{row.needed:,}" if row.needed else NOTHING,
-                f"x {ordinal_place(row.times, 2)}" if row.times else row.why,
+                f"x {format_step(row.times, 2)}" if row.times else row.why,
             )
             for row in rows
         ),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import median
 from typing import Any, Final
 
-from pytest_touchstone.core.text import join_names, ordinal_place
+from pytest_touchstone.core.text import format_step, join_names
 from pytest_touchstone.document import Facts, Part, Section, Table
 from pytest_touchstone.document.formatting import NOTHING, p_exact
 from pytest_touchstone.study.curves import (
@@ -368,7 +368,7 @@ def forecast_section(study: Study, at: float | None = None) -> Section | None:
     past, coming = forecasts(study), [] if at is None else forecasts(study, at)
     if not past and at is None:
         return None
-    position = "" if at is None else ordinal_place(at)
+    position = "" if at is None else format_step(at)
     parts: list[Part] = []
     if coming:
         parts.append(_forecast_table(coming, f"Forecast at {position}"))
@@ -417,7 +417,7 @@ def _forecast_line(past: Sequence[CurveForecast]) -> str:
         )
         return (
             f"from the first {forecast.count} of {len(curve.points)} checkpoints: {value} at {curve.series.axis} "
-            f"{ordinal_place(forecast.at)}, between {low.removesuffix(' %')} and {high}; known: {actual}"
+            f"{format_step(forecast.at)}, between {low.removesuffix(' %')} and {high}; known: {actual}"
         )
     summary = f"{sum(forecast.holds for forecast in past)} of {len(past)} ends are within their forecasts"
     widths = [
@@ -434,7 +434,7 @@ def _forecast_table(forecasts: Sequence[CurveForecast], title: str) -> Table:
                 forecast.curve.measure.label,
                 forecast.curve.series.name,
                 f"{forecast.count} of {len(forecast.curve.points)}",
-                ordinal_place(forecast.at),
+                format_step(forecast.at),
                 forecast.curve.measure.amount(forecast.predicted.value),
                 forecast.curve.measure.range(forecast.predicted),
                 forecast.curve.measure.amount(forecast.actual),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from pytest_touchstone.core.text import count, join_names, ordinal_place
+from pytest_touchstone.core.text import count, format_step, join_names
 from pytest_touchstone.document import BEST, Facts, Part, Section, Table
 from pytest_touchstone.document.formatting import NOTHING, number
 from pytest_touchstone.statistics.comparison import POINTS
@@ -71,7 +71,9 @@ def _series_parts(study: Study) -> Iterator[Part]:
         positions = [position for point in series.points if (position := series.position(point)) is not None]
         span, size = NOTHING, series.steps_per_epoch
         if positions:
-            span = f"{series.axis} {' - '.join(dict.fromkeys(map(ordinal_place, (positions[0], positions[-1]))))}"
+            span = (
+                f"{series.axis} {' - '.join(dict.fromkeys(map(format_step, (positions[0], positions[-1]))))}"
+            )
         rows.append(
             (
                 series.name,

@@ -35,7 +35,7 @@ from pytest_touchstone.compare.changes import composite_of_items
 from pytest_touchstone.compare.formats.base import BadRow, Contradiction
 from pytest_touchstone.compare.metric import is_share, metric_of
 from pytest_touchstone.core.composite import COMPOSITE, Composite, Part, composite_value
-from pytest_touchstone.core.text import join_names, ordinal_place
+from pytest_touchstone.core.text import format_step, join_names
 from pytest_touchstone.document.formatting import NOTHING, in_percent, interval, number
 from pytest_touchstone.results.summary import Metric
 from pytest_touchstone.statistics.comparison import LEVEL, MetricUnit, unit_of, z_quantile
@@ -225,7 +225,7 @@ class Series:
     def at(self, point: Point) -> str:
         """Return the position as text, or the checkpoint's name."""
         position = self.position(point)
-        return point.short if position is None else ordinal_place(position)
+        return point.short if position is None else format_step(position)
 
     def where(self, point: Point) -> str:
         """Return the position with its axis, ``epoch 3`` or ``step 390``, or the checkpoint's name."""
@@ -351,7 +351,7 @@ def facts_of(value: Any) -> Any:
 
 def format_position(position: float | None) -> str:
     """Format a position on an axis; ``-`` if unknown."""
-    return NOTHING if position is None else ordinal_place(position)
+    return NOTHING if position is None else format_step(position)
 
 
 def summarize_findings(findings: Sequence[str], tested: int, tests: str) -> str:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from pytest_touchstone.core.text import count, join_names, ordinal_place
+from pytest_touchstone.core.text import count, format_step, join_names
 from pytest_touchstone.document import BEST, Facts, Part, Section, Table
 from pytest_touchstone.study.curve_sections import PER, scaled_change
 from pytest_touchstone.study.curves import STABILITY, TREND, curves_of
@@ -203,7 +203,7 @@ def _epoch_parts(pairs: Sequence[EpochComparison], title: str) -> Iterable[Part]
     rows: list[tuple[str, ...]] = []
     for pair in pairs:
         first, second = pair.series
-        epochs = [ordinal_place(epoch) for epoch in pair.epochs]
+        epochs = [format_step(epoch) for epoch in pair.epochs]
         if pair.contrast is not None:
             span = epochs[0] if len(epochs) == 1 else f"{epochs[0]} to {epochs[-1]} ({len(epochs)})"
             at = span if pair.how == "common" else f"{span}, interpolated"

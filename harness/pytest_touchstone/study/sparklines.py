@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pytest_touchstone.core.text import ordinal_place
+from pytest_touchstone.core.text import format_step
 from pytest_touchstone.document import Section, Verbatim
 from pytest_touchstone.document.formatting import NOTHING, cell_width, cut_name
 from pytest_touchstone.study.curves import curves_of
@@ -111,7 +111,7 @@ def axis_labels(columns: Mapping[float, int]) -> str:
     positions = list(columns)
     cells = [" "] * (2 * columns[positions[-1]] + 12)
     for position in (positions[0], positions[-1], *positions):
-        text, start = ordinal_place(position), 2 * columns[position] + 1
+        text, start = format_step(position), 2 * columns[position] + 1
         if set(cells[start - 1 : start + len(text) + 1]) == {" "}:
             cells[start : start + len(text)] = text
     return "".join(cells).rstrip()

@@ -12,7 +12,7 @@ import pytest
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.checkpoints.config_files import ModelConfig
 from pytest_touchstone.checkpoints.formats.content import Shapes
-from pytest_touchstone.checkpoints.formats.transformers import HIDDEN_ROWS, check_sizes, length_of
+from pytest_touchstone.checkpoints.formats.transformers import HIDDEN_ROWS, check_sizes, context_length
 from pytest_touchstone.core.errors import CheckpointError
 
 
@@ -90,10 +90,10 @@ def test_transformers_gives_these_tables_of_positions_their_hidden_rows(model_ty
         name: tuple(one.shape) for name, one in model.state_dict().items() if "position" in name
     }
     read = ModelConfig.model_validate({"model_type": model_type, "max_position_embeddings": 64})
-    assert length_of(Path(), "causal", read, tables, None) == (64, {})
+    assert context_length(Path(), "causal", read, tables, None) == (64, {})
 
 
 def test_a_table_gives_the_length_where_no_field_does() -> None:
     config = ModelConfig.model_validate({"model_type": "whisper"})
     shapes: Shapes = {"model.decoder.embed_positions.weight": (448, 32)}
-    assert length_of(Path(), "causal", config, shapes, None) == (448, {})
+    assert context_length(Path(), "causal", config, shapes, None) == (448, {})

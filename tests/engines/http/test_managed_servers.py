@@ -14,7 +14,7 @@ from pytest_touchstone.checkpoints import CheckpointInfo, resolve
 from pytest_touchstone.checkpoints.fingerprint import WEAK
 from pytest_touchstone.checkpoints.formats.base import CheckpointResources
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.keys import masked_value
+from pytest_touchstone.core.keys import redact_value
 from pytest_touchstone.core.requests import Generate, Loglikelihood
 from pytest_touchstone.engines.http import managed_servers, parent_watch
 from pytest_touchstone.engines.http.managed_servers import ManagedServer, free_port
@@ -176,7 +176,7 @@ def test_the_key_in_a_servers_arguments_is_not_described(args: str, notes: Path,
         info = started(f"vllm:{model}?args={args}", lasting)
         (start,) = starts(notes)
     assert KEY in " ".join(start["arguments"])
-    assert KEY not in str(masked_value(info.plain()))
+    assert KEY not in str(redact_value(info.plain()))
     assert KEY not in str(info.served) + str(info.extra)
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.keys import PATTERNS, has_key, without_keys
+from pytest_touchstone.core.keys import PATTERNS, has_key, redact_key_forms
 from pytest_touchstone.reports.page.security import Redaction, policy, refuse_keys
 
 # In two parts each, so that no scan of this repository takes them for keys of somebody.
@@ -42,7 +42,7 @@ def test_each_kind_of_key_is_found_wherever_it_stands(pattern):
     for key in PLANTED[pattern.literals[0]]:
         for text in (key, f'before "{key}" after', f"KEY={key}\n", f"한글 {key}, and"):
             assert pattern.form.search(text)
-            cleaned = without_keys(text)
+            cleaned = redact_key_forms(text)
             assert "[redacted: looks like a" in cleaned
             assert BODY[:16] not in cleaned
             assert not has_key(cleaned)
@@ -61,7 +61,7 @@ def test_each_kind_of_key_is_found_wherever_it_stands(pattern):
 )
 def test_ordinary_text_is_left_alone(text):
     assert not has_key(text)
-    assert without_keys(text) == text
+    assert redact_key_forms(text) == text
 
 
 def test_keys_are_taken_out_of_nested_data_and_the_places_are_told():

@@ -18,7 +18,7 @@ from pytest_touchstone.checkpoints.formats.lora import Lora
 from pytest_touchstone.checkpoints.formats.transformers import Transformers
 from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo, Kind
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.hooks import plugins
+from pytest_touchstone.core.hooks import load_plugins
 
 _LENGTH: Final = 2048
 _KINDS: Final[dict[str, Kind]] = {"fake:causal": "causal", "fake:masked": "masked"}
@@ -69,7 +69,7 @@ class Fake:
 def formats() -> tuple[CheckpointFormat, ...]:
     """Return every format in the order of detection."""
     ours = (Lora(), Distributed(), Llama(), Gguf(), Transformers(), Fake())
-    return (*plugins(GROUP, CheckpointError), *ours)
+    return (*load_plugins(GROUP, CheckpointError), *ours)
 
 
 def format_of(info: CheckpointInfo) -> CheckpointFormat:

@@ -46,8 +46,8 @@ class CheckpointRequest:
 
     ``seq_len``, ``base_model`` and ``trust_remote_code`` are the values of ``--eval-seq-len`` and so on;
     ``options`` those of ``TARGET?NAME=VALUE&...`` for an engine that declares them. ``resolve_base`` resolves the
-    base of an adapter: any target if ``base_model`` is given, else what a file may name (``resolve.named_by_file``).
-    ``lasting`` holds what is started for the checkpoint; None where nothing may be.
+    base of an adapter: any target if ``base_model`` is given, else what a file may name
+    (``resolve.resolve_from_file``). ``lasting`` holds what is started for the checkpoint; None where nothing may be.
     """
 
     source: str

@@ -136,7 +136,7 @@ _MOST_OPEN: Final = 64
 """The number of files that a thread has open; a system allows about a thousand."""
 
 
-def matching(folder: Path | None, patterns: Iterable[str]) -> list[Path]:
+def matching_files(folder: Path | None, patterns: Iterable[str]) -> list[Path]:
     """Return the files in a folder that match one of the patterns, sorted by name."""
     if folder is None:
         return []
@@ -146,10 +146,10 @@ def matching(folder: Path | None, patterns: Iterable[str]) -> list[Path]:
 
 def has_tokenizer_of(folder: Path, other: Path) -> bool:
     """Return whether the tokenizer files of a folder equal their namesakes in another."""
-    return all(_same(path, other / path.name) for path in matching(folder, TOKENIZER))
+    return all(_same_content(path, other / path.name) for path in matching_files(folder, TOKENIZER))
 
 
-def _same(path: Path, other: Path) -> bool:
+def _same_content(path: Path, other: Path) -> bool:
     if not other.is_file():
         return False
     with readable(path), readable(other):

@@ -67,10 +67,10 @@ class _Chunk(NamedTuple):
 
 def is_distributed(folder: Path) -> bool:
     """Return whether a folder is such a checkpoint, or holds the model's."""
-    return place_of(folder) is not None
+    return metadata_folder(folder) is not None
 
 
-def place_of(folder: Path) -> Path | None:
+def metadata_folder(folder: Path) -> Path | None:
     """Return the folder with the metadata, or None.
 
     It is the given folder, or that of the model within it.
@@ -88,9 +88,9 @@ def place_of(folder: Path) -> Path | None:
     )
 
 
-def files_of(folder: Path) -> list[Path]:
+def distributed_files(folder: Path) -> list[Path]:
     """Return the metadata and all files of items."""
-    model_folder = place_of(folder) or folder
+    model_folder = metadata_folder(folder) or folder
     return [model_folder / INDEX, *sorted(model_folder.glob("*.distcp"))]
 
 
@@ -100,7 +100,7 @@ def read_distributed(folder: Path) -> Tensors:
     Raises ``CheckpointError`` for a file that is missing, cut off or elsewhere, and for chunks that do not make their
     tensor. What is claimed is compared with the files before anything is allocated.
     """
-    model_folder = place_of(folder) or folder
+    model_folder = metadata_folder(folder) or folder
     check_inside(model_folder)
     path = model_folder / INDEX
     content = read_objects(path, _CLASSES, _CALLS)

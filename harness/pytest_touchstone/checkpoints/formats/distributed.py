@@ -21,11 +21,16 @@ from pydantic_core import from_json
 
 from pytest_touchstone.checkpoints.config_files import ModelConfig, read_json, readable
 from pytest_touchstone.checkpoints.formats.base import CheckpointRequest
-from pytest_touchstone.checkpoints.formats.content import Tensors, file_lines, matching, tensor_lines
-from pytest_touchstone.checkpoints.formats.dcp import INNER, files_of, is_distributed, read_distributed
+from pytest_touchstone.checkpoints.formats.content import Tensors, file_lines, matching_files, tensor_lines
+from pytest_touchstone.checkpoints.formats.dcp import (
+    INNER,
+    distributed_files,
+    is_distributed,
+    read_distributed,
+)
 from pytest_touchstone.checkpoints.formats.llama import SIDE
-from pytest_touchstone.checkpoints.formats.llama import described as llama
-from pytest_touchstone.checkpoints.formats.transformers import PATTERNS, described
+from pytest_touchstone.checkpoints.formats.llama import describe_llama as llama
+from pytest_touchstone.checkpoints.formats.transformers import PATTERNS, describe_transformers
 from pytest_touchstone.checkpoints.formats.weights import has_weights, without_wrappers
 from pytest_touchstone.checkpoints.info import CheckpointInfo
 from pytest_touchstone.core.errors import CheckpointError
@@ -81,16 +86,16 @@ class Distributed:
                 f"{home / 'config.json'}: names a quantization, which the weights of a training have not; name the "
                 "folder of its model from before that with --eval-base-model"
             )
-        info = described(path, asked, home, config, lambda: _renamed(tensors, config.model_type))
+        info = describe_transformers(path, asked, home, config, lambda: _renamed(tensors, config.model_type))
         return replace(info, format=self.name, tokenizer=home, takes_adapters=False)
 
     def files(self, info: CheckpointInfo) -> list[Path]:
         """Return the weights with their metadata, config and tokenizer."""
-        return [*files_of(info.path), *matching(info.tokenizer, PATTERNS)]
+        return [*distributed_files(info.path), *matching_files(info.tokenizer, PATTERNS)]
 
     def content(self, info: CheckpointInfo) -> Iterator[str]:
         """Yield the lines of a Transformers folder with equal tensors."""
-        yield from file_lines(matching(info.tokenizer, PATTERNS))
+        yield from file_lines(matching_files(info.tokenizer, PATTERNS))
         yield from tensor_lines(self.tensors(info))
 
     def tensors(self, info: CheckpointInfo) -> Tensors:

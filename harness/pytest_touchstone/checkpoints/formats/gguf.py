@@ -30,8 +30,8 @@ from pytest_touchstone.checkpoints.formats.gguf_metadata import (
     Value,
     check_kind,
     config_values,
-    refusal,
-    shown,
+    format_key,
+    refusal_error,
 )
 from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo, Weights
 from pytest_touchstone.core.errors import CheckpointError
@@ -139,23 +139,25 @@ def tokenizer_of(path: Path, architecture: str, keys: Mapping[str, Value]) -> Gg
     settings = {key.removeprefix(start): value for key, value in keys.items() if key.startswith(start)}
     model, pre = str(settings.get("model", "llama")), settings.get("pre")
     if model not in ("gpt2", "llama"):
-        raise refusal(path, f"has a tokenizer of the kind {model!r:.40}")
+        raise refusal_error(path, f"has a tokenizer of the kind {model!r:.40}")
     space = settings.get("add_space_prefix", model == "llama")
-    refused = {f"{start}{name}": value for name, value in settings.items() if not _understood(name, value)}
+    refused = {f"{start}{name}": value for name, value in settings.items() if not _is_supported(name, value)}
     refused |= {
         key: value for key, value in keys.items() if re.match(r"tokenizer\.(?!ggml\.|chat_|huggingface)", key)
     }
     if space and (model == "gpt2" or architecture in _GEMMA):
         refused[f"{start}add_space_prefix"] = True
     if refused:
-        raise refusal(path, f"holds {join_names((shown(*pair) for pair in refused.items()), 3)}")
+        raise refusal_error(path, f"holds {join_names((format_key(*pair) for pair in refused.items()), 3)}")
     if model == "gpt2" and (not isinstance(pre, str) or pre == "default"):
         raise CheckpointError(
             f"{path}: does not name the way to cut a text before its tokens ({start}pre), so that they would be "
             "guessed; convert the model again with a current llama.cpp"
         )
     if model == "gpt2" and pre not in SPLITS:
-        raise refusal(path, f"names a way to cut texts that is not known here ({start}pre = {pre!r:.40})")
+        raise refusal_error(
+            path, f"names a way to cut texts that is not known here ({start}pre = {pre!r:.40})"
+        )
     whole = model == "gpt2" and pre in _WHOLE_WORDS
     tokens = {} if model == "gpt2" else {"bos_token": 1, "eos_token": 2, "unk_token": 0}
     for name, key in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding")):
@@ -181,7 +183,7 @@ def tokenizer_of(path: Path, architecture: str, keys: Mapping[str, Value]) -> Gg
     return tokenizer
 
 
-def _understood(name: str, value: Value) -> bool:
+def _is_supported(name: str, value: Value) -> bool:
     """Return whether a key is read, or says what is done anyway."""
     if name in _OFF:
         return value is False

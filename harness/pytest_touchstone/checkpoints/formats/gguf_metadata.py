@@ -203,12 +203,12 @@ _NO_MODEL: Final = {
 _PART: Final = re.compile(r"-(\d{5})-of-(\d{5})$")
 
 
-def refusal(path: Path, what: str) -> CheckpointError:
+def refusal_error(path: Path, what: str) -> CheckpointError:
     """Return the error for what Transformers would ignore, with the alternative."""
     return CheckpointError(f"{path}: {what}, which cannot be honoured here; give llama-server:{path} instead")
 
 
-def shown(key: str, value: Value) -> str:
+def format_key(key: str, value: Value) -> str:
     """Return a key with its value, shortened."""
     return f"{key} = {value!r:.40}" if not isinstance(value, SkippedArray) else key
 
@@ -242,8 +242,8 @@ def config_values(
     Raises ``CheckpointError`` naming the keys and tensors that no value stands for.
     """
     if architecture not in ARCHITECTURES:
-        raise refusal(path, f"is of the architecture {architecture!r:.40}")
-    return _Reading(path, architecture, keys, tensors).values()
+        raise refusal_error(path, f"is of the architecture {architecture!r:.40}")
+    return _MetadataReader(path, architecture, keys, tensors).values()
 
 
 def check_complete(path: Path, architecture: str, keys: Mapping[str, Value]) -> None:
@@ -257,7 +257,7 @@ def check_complete(path: Path, architecture: str, keys: Mapping[str, Value]) -> 
             raise CheckpointError(f"{path}: its header names no {architecture}.{name}; convert it again")
 
 
-class _Reading:
+class _MetadataReader:
     """The keys of a file while they are turned into values."""
 
     def __init__(
@@ -278,7 +278,7 @@ class _Reading:
         for name, value in self._keys.items():
             if not self._understood(name, value):
                 self._refused[f"{self._name}.{name}"] = value
-        names = [shown(key, value) for key, value in (self._refused | self._foreign).items()]
+        names = [format_key(key, value) for key, value in (self._refused | self._foreign).items()]
         # Tensors of layers are looked for in the model once it is there.
         elsewhere = ("v.", "mm.", "cls.", "rope_")
         names += sorted(
@@ -287,7 +287,7 @@ class _Reading:
             if name.startswith(elsewhere) and not (name == ROPE_FREQUENCIES and self._name == "llama")
         )
         if names:
-            raise refusal(self._path, f"holds {join_names(names, 3)}")
+            raise refusal_error(self._path, f"holds {join_names(names, 3)}")
         self._set_rope()
         self._set_rest()
         return self._values
@@ -320,21 +320,21 @@ class _Reading:
             free = form.head_dim and value == self._keys.get("attention.key_length")
             return free or value == self._head
         if name == "attention.scale" and self._head_dim:
-            return _among(value, (0, self._head_dim**-0.5))
+            return _is_close_to_any(value, (0, self._head_dim**-0.5))
         if name == _WINDOW and isinstance(value, int) and value >= self._number("context_length", _ENDLESS):
             return True
-        return _among(value, form.neutral.get(name, _NEUTRAL.get(name, ())))
+        return _is_close_to_any(value, form.neutral.get(name, _NEUTRAL.get(name, ())))
 
     def _understood_rope(self, name: str, value: Value) -> bool:
         if name == "rope.dimension_count":
             size = self._head_dim
             return self._form.rope == "part" or value == size or not size
         if name in ("rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor"):
-            return _among(value, (1,))
+            return _is_close_to_any(value, (1,))
         if name == "rope.scaling.yarn_ext_factor":
-            return _among(value, (1, -1) if self._scaling[0] == "yarn" else (0, 1, -1))
+            return _is_close_to_any(value, (1, -1) if self._scaling[0] == "yarn" else (0, 1, -1))
         if name == "rope.scaling.yarn_log_multiplier":
-            return _among(value, (0,))
+            return _is_close_to_any(value, (0,))
         if name in ("rope.scaling.type", "rope.scaling.factor", "rope.scale_linear"):
             return self._scaling[0] in ("none", *self._form.scalings)
         names = ("finetuned", "original_context_length", "yarn_beta_fast", "yarn_beta_slow")
@@ -383,7 +383,7 @@ class _Reading:
             rotated = int(self._number("rope.dimension_count", size))
             values["partial_rotary_factor"] = rotated / size
             if int(size * (rotated / size)) != rotated:
-                raise refusal(self._path, f"holds {self._name}.rope.dimension_count = {rotated}")
+                raise refusal_error(self._path, f"holds {self._name}.rope.dimension_count = {rotated}")
 
     def _set_rest(self) -> None:
         form, values = self._form, self._values
@@ -405,7 +405,7 @@ class _Reading:
         if self._name == "mamba" and "ssm.inner_size" in self._keys:
             width, size = (int(self._number(name, 1)) for name in ("ssm.inner_size", "embedding_length"))
             if width % size:
-                raise refusal(self._path, f"holds mamba.ssm.inner_size = {width}")
+                raise refusal_error(self._path, f"holds mamba.ssm.inner_size = {width}")
             values["expand"] = width // size
 
 
@@ -414,7 +414,7 @@ def _is_sane(value: Value) -> bool:
     return not isinstance(value, (int, float)) or 0 <= value < _ENDLESS
 
 
-def _among(value: Value, allowed: tuple[Any, ...]) -> bool:
+def _is_close_to_any(value: Value, allowed: tuple[Any, ...]) -> bool:
     """Return whether a number is one of these, as precisely as 32 bits are."""
     if isinstance(value, (str, tuple, SkippedArray)):
         return False

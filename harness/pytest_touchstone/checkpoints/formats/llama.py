@@ -23,10 +23,10 @@ from pytest_touchstone.checkpoints.config_files import (
     TrainingState,
     check_inside,
     check_table,
-    number,
-    plain,
+    finite_number,
     read_json,
-    step_in,
+    step_in_name,
+    to_plain_values,
 )
 from pytest_touchstone.checkpoints.formats.base import CheckpointRequest
 from pytest_touchstone.checkpoints.formats.content import (
@@ -35,14 +35,14 @@ from pytest_touchstone.checkpoints.formats.content import (
     count_parameters,
     file_lines,
     main_dtype,
-    matching,
+    matching_files,
     table_line,
     tensor_lines,
 )
-from pytest_touchstone.checkpoints.formats.dcp import files_of, read_distributed
+from pytest_touchstone.checkpoints.formats.dcp import distributed_files, read_distributed
 from pytest_touchstone.checkpoints.formats.torch_pickle import read_pickled
 from pytest_touchstone.checkpoints.formats.transformers import has_tokenizer
-from pytest_touchstone.checkpoints.formats.weights import foreign, state_dict
+from pytest_touchstone.checkpoints.formats.weights import foreign_format_advice, state_dict
 from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo, Weights
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.text import count
@@ -90,7 +90,7 @@ class Llama:
             raise CheckpointError(
                 f"{path}: params.json is there, and {len(files)} files of weights (.pt, .pth); "
                 + (
-                    (not files and foreign(path))
+                    (not files and foreign_format_advice(path))
                     or "give a folder with one, parts of a model are not put together"
                 )
             )
@@ -98,13 +98,13 @@ class Llama:
 
     def files(self, info: CheckpointInfo) -> list[Path]:
         """Return the weights and the tokenizer."""
-        weights = files_of(info.path) if info.path.is_dir() else [info.path]
-        return [*weights, *matching(info.tokenizer, TOKENIZER)]
+        weights = distributed_files(info.path) if info.path.is_dir() else [info.path]
+        return [*weights, *matching_files(info.tokenizer, TOKENIZER)]
 
     def content(self, info: CheckpointInfo) -> Iterator[str]:
         """Yield the lines of sizes, tokenizer and tensors."""
         yield table_line("params", info.weights.params)
-        yield from file_lines(matching(info.tokenizer, TOKENIZER))
+        yield from file_lines(matching_files(info.tokenizer, TOKENIZER))
         folder = info.path.is_dir()
         yield from tensor_lines(
             read_distributed(info.path) if folder else tensors_of(info.path, read_pickled(info.path))
@@ -114,25 +114,25 @@ class Llama:
 def _read(path: Path, asked: CheckpointRequest) -> CheckpointInfo:
     """Inspect a file."""
     content = read_pickled(path)
-    return described(path, asked, tensors_of(path, content), content if "config" in content else {})
+    return describe_llama(path, asked, tensors_of(path, content), content if "config" in content else {})
 
 
-def described(
+def describe_llama(
     path: Path, asked: CheckpointRequest, tensors: Tensors, held: Mapping[str, Any]
 ) -> CheckpointInfo:
     """Describe a checkpoint by its tensors; ``held`` has the training's other values.
 
     Raises ``CheckpointError`` where the tensors, sizes or tokenizer are not all there.
     """
-    config, metrics = _part(held, "config"), _part(held, "val_metrics")
+    config, metrics = _table_in(held, "config"), _table_in(held, "val_metrics")
     names = {PREFIXES.sub("", name) for name in tensors}
     base = None if asked.base_model is None else Path(asked.base_model).expanduser()
-    folders = list(_places(path, config, base))
-    params = _params(path, config, names, folders)
+    folders = list(_candidate_folders(path, config, base))
+    params = _count_params(path, config, names, folders)
     step = next((held[key] for key in ("global_step", "step") if isinstance(held.get(key), int)), None)
-    losses = (number(metrics.get(key)) for key in ("val_loss", "loss"))
+    losses = (finite_number(metrics.get(key)) for key in ("val_loss", "loss"))
     heads = params["n_future_tokens"]
-    dtype = plain(_part(config, "model").get("dtype"))
+    dtype = to_plain_values(_table_in(config, "model").get("dtype"))
     tokenizer = next((folder for folder in folders if folder.is_dir() and has_tokenizer(folder)), None)
     if tokenizer is None:
         raise CheckpointError(
@@ -150,10 +150,10 @@ def described(
         seq_len=asked.limited(path, params.get("max_seq_len") or _LENGTH),
         serves=SERVES["causal"],
         training=TrainingState(
-            global_step=step if step is not None else step_in(path.stem),
-            epoch=number(held.get("epoch")),
+            global_step=step if step is not None else step_in_name(path.stem),
+            epoch=finite_number(held.get("epoch")),
             val_loss=next((loss for loss in losses if loss is not None), None),
-            settings=plain(
+            settings=to_plain_values(
                 {key: held[key] for key in ("config", "train_metrics", "val_metrics") if key in held}
             ),
         ),
@@ -167,7 +167,7 @@ def described(
     )
 
 
-def _part(held: Mapping[str, Any], name: str) -> dict[str, Any]:
+def _table_in(held: Mapping[str, Any], name: str) -> dict[str, Any]:
     table = held.get(name)
     return table if isinstance(table, dict) else {}
 
@@ -196,7 +196,7 @@ def tensors_of(path: Path, content: Any) -> Tensors:
     )
 
 
-def _places(path: Path, config: dict[str, Any], base: Path | None) -> Iterator[Path]:
+def _candidate_folders(path: Path, config: dict[str, Any], base: Path | None) -> Iterator[Path]:
     """Yield the folders that may hold sizes and tokenizer.
 
     In order: the given one, those of the weights, and those of the training's model.
@@ -212,7 +212,9 @@ def _places(path: Path, config: dict[str, Any], base: Path | None) -> Iterator[P
                 yield folder if folder.is_dir() else folder.parent
 
 
-def _params(path: Path, config: dict[str, Any], names: set[str], folders: Iterable[Path]) -> dict[str, Any]:
+def _count_params(
+    path: Path, config: dict[str, Any], names: set[str], folders: Iterable[Path]
+) -> dict[str, Any]:
     """Return the sizes under Llama's own names, completed by counting the weights."""
     blocks = {kind: set[int]() for kind in ("layers", "extra_heads")}
     for name in names:
@@ -224,7 +226,7 @@ def _params(path: Path, config: dict[str, Any], names: set[str], folders: Iterab
             f"{path}: no model of Llama's reference code ({(*absent, 'layers.0')[0]!r} is missing); "
             "give a Transformers model as a folder with config.json"
         )
-    table, where = _table(path, config, folders)
+    table, where = _find_sizes(path, config, folders)
     sizes = check_table(where, table, LlamaParams)
     heads = 1 + len(blocks["extra_heads"])
     counted = {"n_future_tokens": heads, "n_layers": len(blocks["layers"]) + heads - 1}
@@ -238,10 +240,10 @@ def _params(path: Path, config: dict[str, Any], names: set[str], folders: Iterab
     declared_sizes = {
         name: value for name in LlamaParams.model_fields if (value := getattr(sizes, name)) is not None
     }
-    return {**plain(sizes.model_extra or {}), **declared_sizes, **counted}
+    return {**to_plain_values(sizes.model_extra or {}), **declared_sizes, **counted}
 
 
-def _table(path: Path, config: dict[str, Any], folders: Iterable[Path]) -> tuple[dict[str, Any], Path]:
+def _find_sizes(path: Path, config: dict[str, Any], folders: Iterable[Path]) -> tuple[dict[str, Any], Path]:
     """Return the table with the sizes, and its file."""
     model = config.get("model")
     for table in (model, config):

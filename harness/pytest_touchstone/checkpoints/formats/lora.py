@@ -21,7 +21,7 @@ from pytest_touchstone.checkpoints.formats.content import (
     count_parameters,
     file_lines,
     has_tokenizer_of,
-    matching,
+    matching_files,
     table_line,
     tensor_lines,
 )
@@ -109,7 +109,7 @@ class Lora:
         """Describe the adapter with its base. Raises ``CheckpointError``."""
         check_inside(path)
         config = read_json(path / CONFIG, AdapterConfig)
-        _check(path / CONFIG, config)
+        _check_supported(path / CONFIG, config)
         tensors = adapter_tensors(path)
         by_peft = not _is_plain(config, tensors)
         kind = config.peft_type.upper()
@@ -149,13 +149,13 @@ class Lora:
         The fingerprint of the base covers the base's files.
         """
         named = (info.path / name for name in (CONFIG, WEIGHTS, PICKLED))
-        return [*(path for path in named if path.is_file()), *matching(info.path, TOKENIZER)]
+        return [*(path for path in named if path.is_file()), *matching_files(info.path, TOKENIZER)]
 
     def content(self, info: CheckpointInfo) -> Iterator[str]:
         """Yield the lines of settings (without those that name places), tokenizer and tensors."""
         config = read_json(info.path / CONFIG, AdapterConfig).model_dump()
         yield table_line("adapter", {name: value for name, value in config.items() if name not in _ELSEWHERE})
-        yield from file_lines(matching(info.path, TOKENIZER))
+        yield from file_lines(matching_files(info.path, TOKENIZER))
         yield from tensor_lines(adapter_tensors(info.path))
 
 
@@ -221,7 +221,7 @@ def _initial(config: AdapterConfig) -> str:
     return str((config.model_extra or {}).get("init_lora_weights", True)).lower()
 
 
-def _check(where: Path, config: AdapterConfig) -> None:
+def _check_supported(where: Path, config: AdapterConfig) -> None:
     """Raise ``CheckpointError`` for an unsupported adapter, or a harmful config.
 
     PEFT reads several settings as patterns, also in lists, so that all texts are checked.
@@ -244,7 +244,7 @@ def _check(where: Path, config: AdapterConfig) -> None:
             f"restore; save it with path_initial_model_for_weight_conversion, or {merge}"
         )
     for text in _texts({name: value for name, value in config.model_dump().items() if name not in _UNREAD}):
-        fits(text, "", where)
+        matches_pattern(text, "", where)
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -263,12 +263,12 @@ def _texts(value: Any) -> Iterator[str]:
 def _by_pattern(patterns: dict[str, Any] | None, module: str, default: Any, where: Path) -> Any:
     """Return the value of the first pattern that fits a module's name, as PEFT does."""
     for pattern, value in (patterns or {}).items():
-        if fits(rf"(.*\.)?({pattern})$", module, where):
+        if matches_pattern(rf"(.*\.)?({pattern})$", module, where):
             return value
     return default
 
 
-def fits(pattern: str, module: str, where: Path) -> bool:
+def matches_pattern(pattern: str, module: str, where: Path) -> bool:
     """Return whether a pattern from a config matches a module's name.
 
     Raises ``CheckpointError`` for an invalid pattern, and for one that repeats a group or too much, which can take for

@@ -77,7 +77,7 @@ class _Storage(NamedTuple):
     key: str
 
 
-class _Named(NamedTuple):
+class _NamedClass(NamedTuple):
     """A number type, a kind of storage or a class, by its name."""
 
     shown: str
@@ -284,9 +284,9 @@ class _PickleReader(pickle._Unpickler):
         full = f"{module}.{name}".replace("__builtin__.", "builtins.")
         dtype = {**_STORAGES, **DTYPES}.get(name)
         if dtype is not None and module in ("torch", "torch.storage"):
-            return _Named(full, dtype)
+            return _NamedClass(full, dtype)
         if full in self._classes:
-            return _Named(full)
+            return _NamedClass(full)
         if full not in self._calls:
             raise RefusedError(full)
         return self._calls[full]
@@ -294,7 +294,12 @@ class _PickleReader(pickle._Unpickler):
     def persistent_load(self, pid: Any) -> _Storage:
         """Return the storage of a tensor."""
         tag, kind, key, _, _ = pid
-        if tag != "storage" or not isinstance(kind, _Named) or not kind.dtype or key not in self._records:
+        if (
+            tag != "storage"
+            or not isinstance(kind, _NamedClass)
+            or not kind.dtype
+            or key not in self._records
+        ):
             raise pickle.UnpicklingError(f"storage {key}")
         return _Storage(kind.dtype, key)
 
@@ -309,7 +314,7 @@ class _PickleReader(pickle._Unpickler):
     def load_newobj(self) -> None:
         """Make the placeholder of an object without arguments."""
         arguments, kind = self.stack.pop(), self.stack[-1]
-        if not isinstance(kind, _Named) or kind.dtype or arguments != ():
+        if not isinstance(kind, _NamedClass) or kind.dtype or arguments != ():
             raise RefusedError(getattr(kind, "shown", None) or f"an object of {type(kind).__name__}")
         self.stack[-1] = PickledObject(kind.shown)
 
@@ -333,7 +338,7 @@ class _PickleReader(pickle._Unpickler):
     def _set_items(self, items: list[Any]) -> None:
         if not isinstance(self.stack[-1], dict):
             raise pickle.UnpicklingError("items of what is not a dictionary")
-        self.stack[-1].update(zip(map(_flat, items[::2]), items[1::2], strict=True))
+        self.stack[-1].update(zip(map(_check_flat, items[::2]), items[1::2], strict=True))
 
     dispatch[pickle.REDUCE[0]] = load_reduce
     dispatch[pickle.NEWOBJ[0]] = load_newobj
@@ -372,7 +377,7 @@ class _PickleReader(pickle._Unpickler):
         return Tensor(dtype, shape, self._path, record.start, record.stop, (*strides, offset))
 
 
-def _flat(key: Any) -> Any:
+def _check_flat(key: Any) -> Any:
     """Return a dictionary's key; raise for tuples within tuples.
 
     A few bytes can nest tuples so often that hashing them never ends.

@@ -31,7 +31,7 @@ from pytest_touchstone.checkpoints.formats.content import (
     count_parameters,
     file_lines,
     main_dtype,
-    matching,
+    matching_files,
     shapes_of,
     tensor_lines,
 )
@@ -42,7 +42,7 @@ from pytest_touchstone.checkpoints.formats.weights import (
     WEIGHTS,
     check_gathered,
     check_types,
-    foreign,
+    foreign_format_advice,
     has_weights,
     weight_files,
     weights_of,
@@ -94,7 +94,7 @@ class ContextLength(NamedTuple):
     overrides: dict[str, int]
 
 
-def length_of(
+def context_length(
     folder: Path, kind: str, config: ModelConfig, shapes: Shapes, tokenizer_length: float | None
 ) -> ContextLength:
     """Return the context length: by table, else config, else tokenizer, else the kind's default.
@@ -192,7 +192,7 @@ def check_sizes(path: Path, config: ModelConfig, shapes: Shapes) -> None:
         if not isinstance(value, int) or isinstance(value, bool):
             continue
         if value < 1:
-            raise _no_size(path, name, value)
+            raise _size_error(path, name, value)
         # No model has a thousand layers; some share the tensors of one layer between all.
         if name in _LAYERS and shapes and value > max(1000, len(shapes)):
             raise CheckpointError(
@@ -225,19 +225,19 @@ def _check_numbers(path: Path, config: Mapping[str, Any], within: str = "") -> N
             continue
         positive, not_negative = _POSITIVE.search(name), _NOT_NEGATIVE.search(name)
         if (positive and not value > 0) or (not_negative and not value >= 0) or value == math.inf:
-            raise _no_size(path, f"{within}{name}", value)
+            raise _size_error(path, f"{within}{name}", value)
     window = config.get("sliding_window")
     if isinstance(window, int) and window < 1 and config.get("use_sliding_window") is not False:
-        raise _no_size(path, f"{within}sliding_window", window)
+        raise _size_error(path, f"{within}sliding_window", window)
     experts = [config.get(name) for name in ("num_experts", "num_local_experts", "n_routed_experts")]
     if (
         any(isinstance(number, int) and number > 0 for number in experts)
         and config.get("num_experts_per_tok") == 0
     ):
-        raise _no_size(path, f"{within}num_experts_per_tok", 0)
+        raise _size_error(path, f"{within}num_experts_per_tok", 0)
 
 
-def _no_size(path: Path, name: str, value: float) -> CheckpointError:
+def _size_error(path: Path, name: str, value: float) -> CheckpointError:
     return CheckpointError(
         f"{path}: {name}={value} is not possible; save the checkpoint again with its own config"
     )
@@ -280,12 +280,12 @@ class Transformers:
         Raises ``CheckpointError`` naming the missing or broken file.
         """
         check_inside(path)
-        return described(path, asked, path, _config(path), lambda: weights_of(path))
+        return describe_transformers(path, asked, path, _config(path), lambda: weights_of(path))
 
     def files(self, info: CheckpointInfo) -> list[Path]:
         """Return weights with their index, config, tokenizer, and code where it is run."""
         index = [path for path in info.path.glob("*.index.json") if path.is_file()]
-        return [*weight_files(info.path), *index, *matching(info.path, _patterns(info))]
+        return [*weight_files(info.path), *index, *matching_files(info.path, _patterns(info))]
 
     def content(
         self,
@@ -300,14 +300,14 @@ class Transformers:
         ``tensors`` are those of a model in memory, in place of the files', and ``hashed`` is for them
         (``tensor_lines``).
         """
-        yield from file_lines(matching(info.path, _patterns(info)))
+        yield from file_lines(matching_files(info.path, _patterns(info)))
         tensors = weights_of(info.path) if tensors is None else tensors
         yield from (
             tensor_lines(tensors, hashed) if tensors else file_lines(weight_files(info.path), "weights")
         )
 
 
-def described(
+def describe_transformers(
     path: Path, asked: CheckpointRequest, home: Path, config: ModelConfig, read: Callable[[], Tensors]
 ) -> CheckpointInfo:
     """Describe a checkpoint whose config and tokenizer are in ``home``.
@@ -334,7 +334,7 @@ def described(
     check_vocabulary(path, config, shapes)
     check_sizes(home / "config.json", config, shapes)
     tokens = _tokenizer_length(home, config, asked.trust_remote_code)
-    context = length_of(path, kind, config, shapes, tokens)
+    context = context_length(path, kind, config, shapes, tokens)
     if (home / "generation_config.json").is_file():
         read_json(home / "generation_config.json", GenerationConfig)
     return CheckpointInfo(
@@ -405,7 +405,7 @@ def _config(folder: Path) -> ModelConfig:
     hint = (
         f"give one of the folders in it ({inner[0]}), or '{folder}/*'"
         if inner
-        else foreign(folder) or "give a folder with config.json"
+        else foreign_format_advice(folder) or "give a folder with config.json"
     )
     raise CheckpointError(f"{folder}: no checkpoint folder (no config.json); {hint}")
 

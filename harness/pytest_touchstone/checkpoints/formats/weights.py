@@ -174,7 +174,7 @@ _FORMS: Final = (
 """Names of files or folders, and what to do where one of them is there."""
 
 
-def foreign(folder: Path) -> str | None:
+def foreign_format_advice(folder: Path) -> str | None:
     """Return advice on a folder of another program's model, None where it is none."""
     for patterns, advice in _FORMS:
         if (
@@ -212,13 +212,15 @@ def weights_of(folder: Path) -> Tensors:
 
     Raises ``CheckpointError`` naming the file that is missing or broken.
     """
-    return without_wrappers(_stored(folder))
+    return without_wrappers(_read_stored(folder))
 
 
 def without_wrappers(tensors: Tensors) -> Tensors:
     """Remove the prefixes of wrappers from the tensors' names."""
     patterns = _wrappers(list(tensors))
-    return {_plain(name, patterns): tensor for name, tensor in tensors.items()} if patterns else tensors
+    return (
+        {_strip_patterns(name, patterns): tensor for name, tensor in tensors.items()} if patterns else tensors
+    )
 
 
 def wrappers_of(folder: Path) -> list[str]:
@@ -226,19 +228,19 @@ def wrappers_of(folder: Path) -> list[str]:
 
     Each is removed once, in this order. Most checkpoints have none.
     """
-    return _wrappers(list(_stored(folder)))
+    return _wrappers(list(_read_stored(folder)))
 
 
 def _wrappers(names: Sequence[str]) -> list[str]:
     most = max((len(re.findall(_WRAPPER, name)) for name in names), default=0)
     # Patterns that mean the same need to differ: transformers takes them as the keys of a table.
     patterns = [f"{_WRAPPER}(?:){{{depth}}}" for depth in range(1, min(most, _MOST_WRAPPERS) + 1)]
-    if names and all(re.match(_PARALLEL, _plain(name, patterns)) for name in names):
+    if names and all(re.match(_PARALLEL, _strip_patterns(name, patterns)) for name in names):
         patterns.append(_PARALLEL)
-    return patterns if len({_plain(name, patterns) for name in names}) == len(names) else []
+    return patterns if len({_strip_patterns(name, patterns) for name in names}) == len(names) else []
 
 
-def _plain(name: str, patterns: Sequence[str]) -> str:
+def _strip_patterns(name: str, patterns: Sequence[str]) -> str:
     for pattern in patterns:
         name = re.sub(pattern, "", name, count=1)
     return name
@@ -267,14 +269,14 @@ def check_gathered(folder: Path, tensors: Mapping[str, Tensor]) -> None:
         )
 
 
-def _stored(folder: Path) -> Tensors:
+def _read_stored(folder: Path) -> Tensors:
     """Read the tensors under the names in the files."""
     for name, read in _READERS.items():
         if (folder / name).is_file():
             return read(folder / name)
     raise CheckpointError(
         f"{folder}: config.json is there but no weights ({WEIGHTS}, {INDEX} or {PICKLED}); "
-        + (foreign(folder) or "copy the checkpoint again")
+        + (foreign_format_advice(folder) or "copy the checkpoint again")
     )
 
 
@@ -284,10 +286,10 @@ def differing_weights(folder: Path) -> tuple[str, list[str]]:
     Of each tensor that both have, type, shape and first ``_SAMPLE`` bytes are compared.
     """
     read, *others = (name for name in _READERS if (folder / name).is_file())
-    return read, [name for name in others if not _alike(folder, read, name)]
+    return read, [name for name in others if not _samples_agree(folder, read, name)]
 
 
-def _alike(folder: Path, read: str, other: str) -> bool:
+def _samples_agree(folder: Path, read: str, other: str) -> bool:
     try:
         mine, its = (_READERS[name](folder / name) for name in (read, other))
     except CheckpointError:  # such as a shard that is missing

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pytest_touchstone.compare.formats.base import GROUP, ResultFormat
 from pytest_touchstone.core.errors import DataError
-from pytest_touchstone.core.hooks import plugins
+from pytest_touchstone.core.hooks import load_plugins
 
 
 def result_formats() -> tuple[ResultFormat, ...]:
@@ -21,7 +21,7 @@ def result_formats() -> tuple[ResultFormat, ...]:
         LmEvalFormat(),
         KoreanStudy(),
         TaskFile(),
-        *plugins(GROUP, DataError),
+        *load_plugins(GROUP, DataError),
     )
 
 

@@ -33,7 +33,7 @@ from pytest_touchstone.compare.formats.export import (
     text_hash,
 )
 from pytest_touchstone.core.aggregation import Aggregation
-from pytest_touchstone.core.keys import masked_value
+from pytest_touchstone.core.keys import redact_value
 from pytest_touchstone.results.item_view import AnswerChoice, prompt_hash
 from pytest_touchstone.results.store_entry import StoredResult, results_with_items
 from pytest_touchstone.results.summary import Metric, Result, finite
@@ -121,7 +121,7 @@ def _aggregate(record: _Record) -> dict[str, Any]:
             if metric.value is not None
         ],
     }
-    found: dict[str, Any] = masked_value(finite(content))
+    found: dict[str, Any] = redact_value(finite(content))
     return found
 
 

@@ -39,8 +39,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from pytest_touchstone.checkpoints.config_files import number as finite_number
-from pytest_touchstone.checkpoints.config_files import step_in, step_of_row
+from pytest_touchstone.checkpoints.config_files import finite_number, step_in_name, step_of_row
 from pytest_touchstone.compare.candidate import (
     BenchmarkScores,
     CheckpointResults,
@@ -55,7 +54,7 @@ from pytest_touchstone.compare.formats.task_json import is_task_file, read_tasks
 from pytest_touchstone.core.composite import composite_value
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.files import SCHEMA, file_name, open_regular
-from pytest_touchstone.core.text import csv_text, text_of_cell
+from pytest_touchstone.core.text import csv_text, parse_csv_cell
 from pytest_touchstone.results.store_entry import STUDIED
 from pytest_touchstone.results.summary import Metric, Result, Summary, finite, wholes
 
@@ -142,7 +141,7 @@ def read_row(
     known = {**(info if isinstance(info, Mapping) else {}), **fields}
     name = row_name(known)
     about = _about(known)
-    if not (alone and "series" not in about) and (step := step_in(name.rpartition("/")[2])) is not None:
+    if not (alone and "series" not in about) and (step := step_in_name(name.rpartition("/")[2])) is not None:
         about.setdefault("step", step)
     measured = _metrics(fields, sizes)
     if not measured:
@@ -313,7 +312,7 @@ def _csv_rows(path: Path, data: bytes) -> Iterator[_Row]:
             yield (
                 reader.line_num,
                 {
-                    name: text_of_cell(value) if isinstance(value, str) else value
+                    name: parse_csv_cell(value) if isinstance(value, str) else value
                     for name, value in fields.items()
                 },
             )

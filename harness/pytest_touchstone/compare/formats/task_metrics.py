@@ -25,7 +25,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from pytest_touchstone.checkpoints.config_files import number
+from pytest_touchstone.checkpoints.config_files import finite_number
 from pytest_touchstone.compare.candidate import inferred_items, published
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.text import join_names
@@ -224,7 +224,9 @@ def metrics_of(
 
 def _ignored(values: Mapping[str, Any]) -> tuple[str, ...]:
     names = {metric_name(key): value for key, value in values.items()}
-    known = {name for name, value in names.items() if number(value) is not None or _COUNTS.fullmatch(name)}
+    known = {
+        name for name, value in names.items() if finite_number(value) is not None or _COUNTS.fullmatch(name)
+    }
     return tuple(
         key
         for key, value in values.items()
@@ -259,10 +261,10 @@ def written(task: str, values: Mapping[str, Any], n: int = 0) -> Iterator[tuple[
     """Yield the numbers of a task that are metrics, by this harness's names, with their errors."""
     keys = {metric_name(key): (key, value) for key, value in values.items()}
     for name, (key, value) in keys.items():
-        found, base = number(value), key.partition(",")[0]
+        found, base = finite_number(value), key.partition(",")[0]
         if name in _NO_METRICS or name.endswith(_STDERR) or found is None:
             continue
-        yield name, Written(task, base, found, number(keys.get(f"{name}{_STDERR}", ("", None))[1]), n)
+        yield name, Written(task, base, found, finite_number(keys.get(f"{name}{_STDERR}", ("", None))[1]), n)
 
 
 def _count(n: object, where: str) -> int | None:

@@ -43,7 +43,7 @@ from pytest_touchstone.core.files import (
     without_checksum,
     write_json,
 )
-from pytest_touchstone.core.keys import masked
+from pytest_touchstone.core.keys import redact
 from pytest_touchstone.core.text import one_line
 from pytest_touchstone.results.store_entry import StoredResult
 from pytest_touchstone.statistics.comparison import fixed
@@ -66,7 +66,7 @@ FLOOR: Final = "floor "
 
 def shown_text(text: str) -> str:
     """Return the text in one line, without keys and signs that do not show."""
-    return one_line(masked(text))
+    return one_line(redact(text))
 
 
 ShortText: TypeAlias = Annotated[str, Field(max_length=MOST_SIGNS), AfterValidator(shown_text)]

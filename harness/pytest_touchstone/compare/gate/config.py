@@ -45,7 +45,7 @@ from pytest_touchstone.core.aggregation import P_RIGHT, SOFT, Aggregation, aggre
 from pytest_touchstone.core.composite import Composite, composites_from_plain
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.files import read_toml, shown_path
-from pytest_touchstone.core.tasks import declared_in
+from pytest_touchstone.core.tasks import benchmark_names_in
 from pytest_touchstone.core.text import did_you_mean, join_names
 from pytest_touchstone.results.store_entry import StoredResult, composites_of
 from pytest_touchstone.results.summary import Declaration, base_name
@@ -456,4 +456,4 @@ def declared_nearby(files: Iterable[Path]) -> list[str]:
     """Return the names of all benchmarks that are declared in the folders of these files."""
     folders = {path.parent for path in files}
     paths = sorted(file for folder in folders for file in folder.glob("*.py"))
-    return [name for path in paths for name in declared_in(path)]
+    return [name for path in paths for name in benchmark_names_in(path)]

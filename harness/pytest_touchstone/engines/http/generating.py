@@ -24,7 +24,7 @@ from pytest_touchstone.core.reasoning import (
     ReasoningDelimiters,
     begins_trace,
     delimiters_of,
-    seems_traced,
+    seems_to_have_trace,
     split_trace,
 )
 from pytest_touchstone.core.requests import (
@@ -130,7 +130,9 @@ class ObservedTraces:
 
     def note(self, samples: Sequence[Generated]) -> None:
         """Update the flags from the texts of a reply."""
-        self.shown |= any(sample.reasoning is not None or seems_traced(sample.text) for sample in samples)
+        self.shown |= any(
+            sample.reasoning is not None or seems_to_have_trace(sample.text) for sample in samples
+        )
         self.opened |= any(sample.unopened for sample in samples)
 
 

@@ -33,7 +33,7 @@ from pytest_touchstone.checkpoints.formats.gguf import read_gguf, tokenizer_of
 from pytest_touchstone.checkpoints.info import CheckpointInfo
 from pytest_touchstone.checkpoints.resolve import resolve
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.keys import MARK, masked, masked_value, values_of_keys
+from pytest_touchstone.core.keys import MARK, option_keys, redact, redact_value
 from pytest_touchstone.core.text import one_line
 from pytest_touchstone.engines.http import parent_watch
 from pytest_touchstone.engines.http.engine import inspect_server
@@ -61,7 +61,7 @@ class ManagedServer:
 
     def __init__(self, what: str, command: Sequence[str], port: int) -> None:
         self._what, self.port = what, port
-        self._secrets = tuple(values_of_keys(command))
+        self._secrets = tuple(option_keys(command))
         self._failed = False
         with tempfile.NamedTemporaryFile(prefix=f"touchstone-{what}-", suffix=".log", delete=False) as log:
             self.log = Path(log.name)
@@ -143,7 +143,7 @@ def without_secrets(text: str, secrets: Sequence[str]) -> str:
     """Return a text without the given keys, and without anything that looks like one."""
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, MARK.format("an API key"))
-    return masked(text)
+    return redact(text)
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -327,7 +327,7 @@ def _start_server(
     options = {name: value for name, value in model_options.items() if value is not None}
     address = parse_address(f"http://{HOST}:{port}")
     info = inspect_server(address, replace(asked, options=options), start.context)
-    return _with_weights_path(info, command, start, masked_value(arguments))
+    return _with_weights_path(info, command, start, redact_value(arguments))
 
 
 def _tokenizer(start: ServerStart) -> str | None:

@@ -21,7 +21,7 @@ from typing import Final, Literal, TypeAlias
 from urllib.parse import quote, urlsplit
 
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.keys import masked
+from pytest_touchstone.core.keys import redact
 from pytest_touchstone.core.text import did_you_mean, join_names
 
 Endpoint: TypeAlias = Literal["completions", "chat"]
@@ -164,7 +164,7 @@ class Key:
         if len(self._value) >= MIN_KEY_LENGTH:
             for form in {self._value, quote(self._value, safe=""), quote(self._value)}:
                 text = text.replace(form, f"[{self.name}]")
-        shown = masked(_LIKE_A_KEY.sub("[a key]", text))
+        shown = redact(_LIKE_A_KEY.sub("[a key]", text))
         return _BETWEEN.sub(" ", "".join(sign if sign.isprintable() else " " for sign in shown)).strip()
 
 

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from pytest_touchstone.core.files import keep_newest, parse_json, read_regular, unpacked, write_atomic
+from pytest_touchstone.core.files import decompress, keep_newest, parse_json, read_regular, write_atomic
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
@@ -55,7 +55,7 @@ class TextFiles:
         if self._folder is None:
             return None
         try:
-            entry = parse_json(unpacked(read_regular(self._path(self._folder, key))))
+            entry = parse_json(decompress(read_regular(self._path(self._folder, key))))
         except (OSError, ValueError, EOFError, zlib.error):
             return None
         texts = entry.get("texts") if isinstance(entry, dict) and entry.get("key") == key else None

@@ -29,7 +29,7 @@ from pytest_touchstone.checkpoints.formats.lora import (
     PICKLED,
     WEIGHTS,
     adapter_tensors,
-    fits,
+    matches_pattern,
     pairs_of,
 )
 from pytest_touchstone.core.errors import CheckpointError
@@ -181,7 +181,7 @@ def _targeted_modules(where: Path, config: AdapterConfig, modules: dict[str, Any
         if _linear_shape(module) != (0, 0) and not hasattr(module, "merges")  # whose parts are modules too
     }
     if isinstance(targets, str):
-        return {name for name in linear if fits(rf"(?:{targets})\Z", name, where)}
+        return {name for name in linear if matches_pattern(rf"(?:{targets})\Z", name, where)}
     ends = re.compile(rf"(?:.*\.)?(?:{'|'.join(map(re.escape, targets))})")
     return {name for name in linear if ends.fullmatch(name)}
 

@@ -13,7 +13,7 @@ from pytest_touchstone.checkpoints.formats.gguf_metadata import (
     ROPE_FREQUENCIES,
     check_complete,
     config_values,
-    refusal,
+    refusal_error,
 )
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.text import join_names
@@ -49,7 +49,7 @@ def finish(info: CheckpointInfo, model: Any, report: dict[str, Any]) -> None:
 
     header = read_gguf(info.path)
     if left := sorted(header.tensors - _placed_tensors(header, model)):
-        raise refusal(info.path, f"holds {join_names(left, 3)}")
+        raise refusal_error(info.path, f"holds {join_names(left, 3)}")
     if getattr(model.config, "attention_bias", False) or getattr(model.config, "mlp_bias", False):
         absent = [name for name in report["missing_keys"] if name.endswith("_proj.bias")]
         with torch.no_grad():
@@ -85,10 +85,10 @@ def _divide_frequencies(path: Path, model: Any) -> None:
         for name in ("inv_freq", "original_inv_freq"):
             if (frequencies := getattr(module, name, None)) is not None:
                 if len(frequencies) != len(divisors):
-                    raise refusal(path, f"holds {ROPE_FREQUENCIES} of {len(divisors)} numbers")
+                    raise refusal_error(path, f"holds {ROPE_FREQUENCIES} of {len(divisors)} numbers")
                 setattr(module, name, frequencies / torch.tensor(divisors, device=frequencies.device))
     if not modules:
-        raise refusal(path, f"holds {ROPE_FREQUENCIES} of {len(divisors)} numbers")
+        raise refusal_error(path, f"holds {ROPE_FREQUENCIES} of {len(divisors)} numbers")
 
 
 def _placed_tensors(header: GgufHeader, model: Any) -> set[str]:

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.checkpoints import CheckpointInfo, CheckpointRequest
-from pytest_touchstone.checkpoints.config_files import step_in
+from pytest_touchstone.checkpoints.config_files import step_in_name
 from pytest_touchstone.checkpoints.fingerprint import digest_of
 from pytest_touchstone.checkpoints.formats.content import Tensor, table_line
 from pytest_touchstone.checkpoints.formats.torch_pickle import DTYPES
@@ -97,7 +97,7 @@ class LiveModel(ExitStack[bool | None]):
             raise
         training = self._saved.training
         if training.global_step is None:
-            training = replace(training, global_step=step_in(named.name))
+            training = replace(training, global_step=step_in_name(named.name))
         self.info = replace(
             self._saved,
             name=clean_name(named.name),

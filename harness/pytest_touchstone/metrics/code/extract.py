@@ -50,7 +50,7 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from pytest_touchstone.core.few_shot import ChatForm
-from pytest_touchstone.core.reasoning import unwrapped
+from pytest_touchstone.core.reasoning import strip_answer_tags
 from pytest_touchstone.core.requests import earliest_stop
 from pytest_touchstone.metrics.code.rows import unix_lines
 from pytest_touchstone.metrics.code.test_scripts import read_names, unlimited_int_digits
@@ -447,7 +447,7 @@ def script_program(text: str, stops: Sequence[str], *, first: bool = False) -> P
 
 def _find_code(text: str, *, first: bool) -> tuple[str, bool]:
     """Return the code in a text, and whether it is a fenced block."""
-    text = unwrapped(text)
+    text = strip_answer_tags(text)
     fences = list(_FENCE.finditer(text))
     if not fences:
         return text, False

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.text import INVISIBLE, visible
+from pytest_touchstone.core.text import INVISIBLE, escape_invisible
 from pytest_touchstone.document import Section, formatting
 from pytest_touchstone.document.language import current_language, translate_html
 from pytest_touchstone.reports import gate, notes
@@ -188,7 +188,7 @@ def _environment() -> Any:
 
 def _displayed(value: Any) -> Any:
     """Return a value as a page shows it; what is HTML already stays as it is."""
-    return visible(redact_own_text(value)) if type(value) is str else value
+    return escape_invisible(redact_own_text(value)) if type(value) is str else value
 
 
 def _text(name: str) -> str:

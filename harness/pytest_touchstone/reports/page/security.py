@@ -14,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.core.keys import each_text, has_key, keys_in, masked, without_keys
-from pytest_touchstone.core.text import count, join_names, without_home
+from pytest_touchstone.core.keys import has_key, keys_in, map_texts, redact, redact_key_forms
+from pytest_touchstone.core.text import count, join_names, redact_home
 
 
 class KeyFoundError(HarnessError):
@@ -37,11 +37,11 @@ class Redaction:
         if not has_key(text):
             return text
         self.places[location] = None
-        return without_keys(text)
+        return redact_key_forms(text)
 
     def value(self, value: Any, location: str) -> Any:
         """Return plain data without keys in any text of it, names included."""
-        return each_text(value, lambda text: self.text(text, location))
+        return map_texts(value, lambda text: self.text(text, location))
 
     def notes(self) -> list[str]:
         """Return a line about what was taken out; none where nothing was."""
@@ -54,7 +54,7 @@ class Redaction:
 def redact_own_text(text: str) -> str:
     """Return a text that is no data, such as a message or a path, without places in somebody's home and what its words
     say is a key. What looks like one is left to ``Redaction``, which counts it."""
-    return without_home(text if has_key(text) else masked(text))
+    return redact_home(text if has_key(text) else redact(text))
 
 
 def refuse_keys(manifest: Mapping[str, Any], where: str) -> None:

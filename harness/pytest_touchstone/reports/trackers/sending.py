@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import file_name
-from pytest_touchstone.core.keys import each_text, without_keys
+from pytest_touchstone.core.keys import map_texts, redact_key_forms
 from pytest_touchstone.core.text import csv_text
 from pytest_touchstone.reports import png
 from pytest_touchstone.reports.files import samples_of
@@ -193,7 +193,7 @@ class Secrets:
         """Return a text with each secret replaced by its variable's name, and other keys removed."""
         for value, name in self._names.items():
             text = text.replace(value, f"[{name}]")
-        return without_keys(text)
+        return redact_key_forms(text)
 
     def removed_from(self, data: bytes) -> bytes:
         """Return the content of a text file without secrets."""
@@ -244,6 +244,6 @@ def track(folder: Path, tracker: Tracker, settings: Mapping[str, Any]) -> Sent:
 def _without(secrets: Secrets, run: TrackedRun) -> TrackedRun:
     """Return a tracker's run without secrets in its texts."""
     names = ("key", "name", "params", "tags", "why_not")
-    texts = {name: each_text(getattr(run, name), secrets.removed) for name in names}
+    texts = {name: map_texts(getattr(run, name), secrets.removed) for name in names}
     points = (point._replace(name=secrets.removed(point.name)) for point in run.points)
     return replace(run, **texts, points=tuple(points))

@@ -22,7 +22,7 @@ from pytest_touchstone.checkpoints.formats.content import (
     count_parameters,
     file_lines,
     main_dtype,
-    matching,
+    matching_files,
     table_line,
     tensor_lines,
 )
@@ -57,7 +57,7 @@ class NanoGpt:
                 f"{path}: model_args has no whole numbers for {', '.join(SIZES)}; save it again"
             )
         folder = path.parent if asked.base_model is None else Path(asked.base_model).expanduser()
-        if not matching(folder, FILES):
+        if not matching_files(folder, FILES):
             raise CheckpointError(
                 f"{path}: no tokenizer.json or {CHARACTERS} in {folder}; name its folder with --eval-base-model"
             )
@@ -92,11 +92,11 @@ class NanoGpt:
         )
 
     def files(self, info: CheckpointInfo) -> list[Path]:
-        return [info.path, *matching(info.tokenizer, FILES)]
+        return [info.path, *matching_files(info.tokenizer, FILES)]
 
     def content(self, info: CheckpointInfo) -> Iterator[str]:
         yield table_line("params", info.weights.params)
-        yield from file_lines(matching(info.tokenizer, FILES))
+        yield from file_lines(matching_files(info.tokenizer, FILES))
         yield from tensor_lines(self.tensors(info))
 
     def tensors(self, info: CheckpointInfo) -> Tensors:
@@ -112,7 +112,7 @@ class NanoGpt:
 
     def load(self, info: CheckpointInfo, settings: ModelSettings) -> LoadedModel:
         assert info.tokenizer is not None
-        if matching(info.tokenizer, TOKENIZER):
+        if matching_files(info.tokenizer, TOKENIZER):
             return load_model(info, settings)
         with tempfile.TemporaryDirectory() as folder:
             character_tokenizer(info.tokenizer / CHARACTERS).save_pretrained(folder)
