@@ -16,7 +16,7 @@ from pathlib import Path
 
 from perf.measure import OURS, ROOT, run
 from pytest_touchstone.core.eval_config import summary_line
-from pytest_touchstone.results.summary import Result, Summary, load_summary, wholes
+from pytest_touchstone.results.summary import Result, Summary, load_summary, whole_results
 
 
 def main() -> None:
@@ -55,7 +55,7 @@ def _table(summary: Summary) -> list[str]:
     """Return the rows of the results, and what was left out."""
     head = ["| checkpoint | benchmark | metric | value | 95 % interval | rows | seconds | valid |"]
     rule = ["| --- | --- | --- | --- | --- | --- | --- | --- |"]
-    rows = [_row(one) for one in wholes(summary)]
+    rows = [_row(one) for one in whole_results(summary)]
     left_out = [f"- {line}" for line in summary.deselected if "left out of the demonstration" in line]
     return [*head, *rule, *rows, *([""] if left_out else []), *left_out]
 

@@ -28,10 +28,10 @@ from pytest_touchstone.core.aggregation import mean
 from pytest_touchstone.core.dataset import DatasetInfo
 from pytest_touchstone.core.files import write_json
 from pytest_touchstone.results.aggregate import summarize
-from pytest_touchstone.results.journal import Journal, journalled
+from pytest_touchstone.results.journal import Journal, shorten_request
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.run_directory import RunDirectory, environment
-from pytest_touchstone.results.summary import Collected, Declaration, summary_json
+from pytest_touchstone.results.summary import CollectedItem, Declaration, summary_json
 
 KINDS: Final = {"choices": "acc", "texts": "exact_match", "programs": "pass@1", "masks": "real@1"}
 """The benchmarks, and the score of each."""
@@ -136,7 +136,7 @@ def exchanges_of(kind: str, words: Words, question: str, shots: str) -> list[dic
         "top_k": 0,
         "samples": 1,
     }
-    asked = journalled({"prompt": prompt, **drawn, "seed": 0, "turns": []})
+    asked = shorten_request({"prompt": prompt, **drawn, "seed": 0, "turns": []})
     answer = {"samples": [said], "prompt_tokens": 800, "truncated": 0, "chat": False}
     found = [{"kind": "Generate", "request": asked, "answer": answer}]
     if kind == "programs":
@@ -155,7 +155,11 @@ def exchanges_of(kind: str, words: Words, question: str, shots: str) -> list[dic
             "tests": 0,
         }
         found.append(
-            {"kind": "RunProgram", "request": journalled(program | {"reference": None}), "answer": verdict}
+            {
+                "kind": "RunProgram",
+                "request": shorten_request(program | {"reference": None}),
+                "answer": verdict,
+            }
         )
     return found
 
@@ -182,7 +186,7 @@ def make_run(
     questions = [words.text(200 + int(400 * words.chance())) for _ in range(items)]
     shots = words.text(2600)
     light: list[Record] = []
-    collected: list[Collected] = []
+    collected: list[CollectedItem] = []
     with Journal(folder, "main") as journal:
         for name in names:
             for number in range(items):
@@ -204,7 +208,7 @@ def make_run(
                 )
                 journal.append(record)
                 light.append(replace(record, exchanges=[]))
-                collected.append(Collected(record.item, kind, name, example, record.group))
+                collected.append(CollectedItem(record.item, kind, name, example, record.group))
     directory.write_collected(collected, declarations, [])
     rows = [
         {"name": name, "series": "model", "step": 100 * number, "epoch": number / 4}

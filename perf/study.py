@@ -26,7 +26,7 @@ from pytest_touchstone.core.files import write_atomic
 from pytest_touchstone.results.aggregate import summarize
 from pytest_touchstone.results.journal import Journal
 from pytest_touchstone.results.records import Record
-from pytest_touchstone.results.summary import SUMMARY, Collected, Declaration, summary_json
+from pytest_touchstone.results.summary import SUMMARY, CollectedItem, Declaration, summary_json
 
 WORDS = (
     "a",
@@ -103,14 +103,14 @@ def _make_run(output: Path, number: int, options: argparse.Namespace) -> None:
     draw = random.Random(number)
     names = [f"checkpoint-{100 * (place + 1)}" for place in range(options.checkpoints // options.series)]
     declarations = {one.name: one for one in map(_declaration, range(options.benchmarks))}
-    items: list[Collected] = []
+    items: list[CollectedItem] = []
     records: list[Record] = []
     with Journal(folder, "main") as journal:
         for record in _records(names, declarations, draw, options):
             journal.append(record)
             record.exchanges.clear()
             records.append(record)
-            items.append(Collected(record.item, record.benchmark, record.checkpoint, record.example))
+            items.append(CollectedItem(record.item, record.benchmark, record.checkpoint, record.example))
     rows = [
         {
             "name": name,

@@ -29,7 +29,7 @@ from pytest_touchstone.core.text import one_line
 from pytest_touchstone.engines.transformers.live import FirstProcess, LiveModel
 from pytest_touchstone.plugin.evaluate import Paths, check_evaluation, check_settings, evaluate_with
 from pytest_touchstone.plugin.finished_run import FinishedRun
-from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary, wholes
+from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary, whole_results
 
 LOG: Final = logging.getLogger("pytest_touchstone")
 
@@ -192,7 +192,7 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
 
 def values_of(run: FinishedRun) -> Iterator[tuple[str, float]]:
     """Yield the names and values for the trainer's log: primary metrics of whole benchmarks, composites, intervals."""
-    whole = {(one.benchmark, one.primary): one.name for one in wholes(run.summary)}
+    whole = {(one.benchmark, one.primary): one.name for one in whole_results(run.summary)}
     for row in run.results:
         if row.group is None and ((row.benchmark, row.metric) in whole or row.metric == "composite"):
             name = logged_name(whole.get((row.benchmark, row.metric), row.benchmark), row.metric)

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from pytest_touchstone.core.aggregation import BITS_PER_BYTE, SOFT
-from pytest_touchstone.results.journal import each_record
+from pytest_touchstone.results.journal import iter_records
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.statistics.paired import signed_ranks
 
@@ -124,7 +124,7 @@ def read(runs: Path) -> dict[str, dict[str, dict[int, Answers]]]:
     """
     kept: dict[tuple[str, str, int], dict[str, Record]] = {}
     for run in sorted(path.parent for path in runs.glob("*/run.json")):
-        for record in each_record(run):
+        for record in iter_records(run):
             if record.benchmark in PRIMARY and record.exchanges:
                 number = int(record.checkpoint.rpartition("-")[2])
                 key = (record.benchmark, run.name.partition(".")[0], number)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_touchstone.cli import main
-from pytest_touchstone.results.reuse import decide
+from pytest_touchstone.results.reuse import find_earlier_runs
 from tests.support.runs import run
 
 
@@ -72,4 +72,4 @@ def test_a_damaged_manifest_spoils_no_reuse(fault: Callable[[Path], None], outpu
     fault(output / "bad" / "run.json")
     rows = [{"name": "checkpoint-100", "fingerprint": "f" * 64}]
     mine = {"run_id": "now", "began": 9.0, "checkpoints": rows, "benchmarks": {"b": {"code": "c"}}}
-    assert decide(mine, output) == {}
+    assert find_earlier_runs(mine, output) == {}

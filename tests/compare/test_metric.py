@@ -19,7 +19,7 @@ from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResul
 from pytest_touchstone.compare.metric import compare_totals
 from pytest_touchstone.compare.pair import compare_pair
 from pytest_touchstone.reports import comparison
-from pytest_touchstone.results.journal import Journal, journalled
+from pytest_touchstone.results.journal import Journal, shorten_request
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import Metric
 from pytest_touchstone.statistics.comparison import Comparison
@@ -117,7 +117,7 @@ def run_of(tmp_path: Path, prompts: list[str], chat: int = 0) -> CheckpointResul
     made = ran("new", {"b": right(4, len(prompts))})
     with Journal(folder, "main") as journal:
         for example, prompt in zip(made.entries["b"].items.examples, prompts, strict=True):
-            request: dict[str, Any] = journalled({"context": prompt, "continuation": " yes"})
+            request: dict[str, Any] = shorten_request({"context": prompt, "continuation": " yes"})
             exchange = {"kind": "Loglikelihood", "request": request, "answer": {}}
             fields: dict[str, Any] = {
                 "item": example,

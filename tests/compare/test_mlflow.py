@@ -10,7 +10,7 @@ import pytest
 
 from pytest_touchstone.compare.mlflow import IDENTITY, candidates_of
 from pytest_touchstone.reports.trackers.payload import identity, tracked_runs
-from pytest_touchstone.results.store_entry import saved_of
+from pytest_touchstone.results.store_entry import results_from_records
 from pytest_touchstone.results.summary import Summary
 from tests.support.summaries import sample
 
@@ -48,7 +48,7 @@ def made(**more: Any) -> Summary:
 def test_our_results_come_back_as_they_were() -> None:
     summary = made()
     found = candidates_of(in_mlflow(summary), "e")
-    stored = {(one.checkpoint, one.benchmark): one for one, _ in saved_of(summary, ())}
+    stored = {(one.checkpoint, one.benchmark): one for one, _ in results_from_records(summary, ())}
     assert {(one.name, name) for one in found for name in one.entries} == stored.keys()
     for one in found:
         assert (one.about["series"], one.about["step"]) == ("runs/a", int(one.name.partition("-")[2]))

@@ -22,9 +22,9 @@ from pytest_touchstone.core.composite import (
     unique_composites,
 )
 from pytest_touchstone.core.errors import BenchmarkError
-from pytest_touchstone.results.store_entry import STUDIED
+from pytest_touchstone.results.store_entry import DEFAULT_COMPOSITES
 
-SCORE, SCORE_WIKI = STUDIED
+SCORE, SCORE_WIKI = DEFAULT_COMPOSITES
 FOUND = {("real_coref", "real@1"): 0.6604, ("real_coref", "real@5"): 0.8, ("ko_lambada", "lambada@1"): 0.5}
 
 
@@ -44,7 +44,7 @@ def test_the_wikipedia_form_has_its_own_name_and_never_takes_the_other_part() ->
 
 
 def test_a_name_has_one_formula() -> None:
-    assert unique_composites([*STUDIED, *STUDIED]) == list(STUDIED)
+    assert unique_composites([*DEFAULT_COMPOSITES, *DEFAULT_COMPOSITES]) == list(DEFAULT_COMPOSITES)
     with pytest.raises(
         BenchmarkError, match=r"'score' is both 0\.4 real_coref:real@1 .* and 1 a:acc; rename one"
     ):
@@ -59,7 +59,9 @@ def test_a_declared_composite_is_found_in_the_module_that_declares_it() -> None:
 
 
 def test_a_composite_survives_its_plain_form() -> None:
-    assert composites_from_plain([one.plain() for one in (*STUDIED, SCORE)]) == list(STUDIED)
+    assert composites_from_plain([one.plain() for one in (*DEFAULT_COMPOSITES, SCORE)]) == list(
+        DEFAULT_COMPOSITES
+    )
 
 
 def test_a_project_declares_composites_in_its_pyproject(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ from pytest_touchstone.engines.sandbox import SandboxSettings
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin import pytest_addoption
 from pytest_touchstone.plugin.batches import DEFAULT_SIZE, GENERATING_SIZE, GPU_SIZE
-from pytest_touchstone.plugin.options import Settings, about_unknown, device_kind
+from pytest_touchstone.plugin.options import Settings, device_kind, unknown_option_message
 from tests.support.options import settings_given
 
 TABLE = settings_table()
@@ -73,7 +73,7 @@ def test_every_row_is_an_option_by_its_names() -> None:
 @pytest.mark.parametrize("row", [row for row in TABLE.values() if row.key], ids=lambda row: row.name)
 def test_a_former_option_answers_with_its_key(row: Setting) -> None:
     former = f"--eval-{row.name.replace('_', '-')}"
-    line = about_unknown([former], [former], ours_alone=False) or ""
+    line = unknown_option_message([former], [former], ours_alone=False) or ""
     assert line.startswith(f"{former}: no such option; ")
     assert row.usage in line
     assert row.usage.startswith(f"--eval-set {row.name}")

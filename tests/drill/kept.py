@@ -32,17 +32,17 @@ from pytest_touchstone.plugin.gate import write_schedules
 from pytest_touchstone.plugin.run_results import RunResults
 from pytest_touchstone.reports import files as reports
 from pytest_touchstone.results import journal as journals
-from pytest_touchstone.results.journal import Journal, placed_records, read_journal
-from pytest_touchstone.results.merging import ShardShare, find_parts, merge, write_share
+from pytest_touchstone.results.journal import Journal, read_journal, records_with_locations
+from pytest_touchstone.results.merging import ShardShare, find_shards, merge, write_share
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.reuse import (
+    CrashHistory,
     InFlight,
     ItemKey,
-    Kills,
     Reuse,
-    benchmarks_of,
-    decide,
-    write_decision,
+    find_earlier_runs,
+    manifest_benchmarks,
+    write_reuse_plan,
 )
 from pytest_touchstone.results.run_directory import (
     ProcessProgress,
@@ -51,7 +51,7 @@ from pytest_touchstone.results.run_directory import (
     write_progress,
 )
 from pytest_touchstone.results.store import ResultStore
-from pytest_touchstone.results.summary import Collected, Declaration, Summary, summary_json
+from pytest_touchstone.results.summary import CollectedItem, Declaration, Summary, summary_json
 from pytest_touchstone.results.usage import Usage
 from tests.drill.disk import Clock, SimulatedDisk, State
 
@@ -93,9 +93,9 @@ class Question:
     batch: int = 4
 
     @property
-    def collected(self) -> list[Collected]:
+    def collected(self) -> list[CollectedItem]:
         return [
-            Collected(f"t.py::test_b[{name}-b/{number}]", "b", name, f"b/{number}")
+            CollectedItem(f"t.py::test_b[{name}-b/{number}]", "b", name, f"b/{number}")
             for name in self.checkpoints
             for number in range(self.items)
         ]
@@ -163,10 +163,10 @@ def steps(
         "began": float(number),
         "settings": {"seed": question.seed},
         "checkpoints": [{"name": name, "fingerprint": name * 8} for name in question.checkpoints],
-        "benchmarks": benchmarks_of({"b": DECLARATION}),
+        "benchmarks": manifest_benchmarks({"b": DECLARATION}),
     }
     directory.write_manifest(manifest)
-    write_decision(directory.path, decide(manifest, output, made.damaged))
+    write_reuse_plan(directory.path, find_earlier_runs(manifest, output, made.damaged))
     directory.log("begin")
     journal, in_flight = Journal(directory.path, "main"), InFlight(directory.path, "main")
     watched, reuse = WatchedJournal(journal, disk), Reuse(directory.path)
@@ -190,7 +190,7 @@ def steps(
 
 
 def _answer(
-    collected: Sequence[Collected],
+    collected: Sequence[CollectedItem],
     question: Question,
     made: Attempt,
     journal: WatchedJournal,
@@ -199,8 +199,8 @@ def _answer(
     in_flight: InFlight,
 ) -> Iterator[None]:
     """Take what earlier runs have, and ask the others, batch by batch as the product does."""
-    kills = Kills(reuse)
-    left: list[Collected] = []
+    kills = CrashHistory(reuse)
+    left: list[CollectedItem] = []
     for item in collected:
         found = None
         if reuse.has(item.checkpoint, "b", item.example):
@@ -328,7 +328,7 @@ def shards(output: Path, question: Question, disk: SimulatedDisk) -> list[Path]:
 
 def merged(folders: Sequence[Path], target: Path) -> list[tuple[str, Any]]:
     """The items and scores of the merged run."""
-    merge(find_parts(folders), target)
+    merge(find_shards(folders), target)
     return scores_in(target)
 
 
@@ -360,7 +360,7 @@ class View:
     def _made_of(self, kind: str) -> Any:
         if kind == "items":
             damaged: list[str] = []
-            found = [str(record) for record, _ in placed_records(self.scratch, damaged)]
+            found = [str(record) for record, _ in records_with_locations(self.scratch, damaged)]
             return tuple(found), tuple(damaged)
         if kind == "checked":
             try:

@@ -50,9 +50,9 @@ from pytest_touchstone.engines.transformers.agreement import _read_verified as r
 from pytest_touchstone.plugin.gate import read_schedules
 from pytest_touchstone.reports.progress import ProgressLine
 from pytest_touchstone.results import file_path
-from pytest_touchstone.results.journal import placed_records, read_at
+from pytest_touchstone.results.journal import read_record_at, records_with_locations
 from pytest_touchstone.results.merging import read_share
-from pytest_touchstone.results.reuse import ItemKey, Kills, Reuse
+from pytest_touchstone.results.reuse import CrashHistory, ItemKey, Reuse
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.store_entry import saved_from_json
 from pytest_touchstone.results.summary import load_summary
@@ -392,7 +392,7 @@ def _in_flight(output: Path) -> None:
     file_path(output / "two", "reuse.json").write_text(
         json.dumps({"sources": {"checkpoint-100": {"winogrande": [[str(output / "one"), "checkpoint-100"]]}}})
     )
-    Kills(Reuse(output / "two")).given_up(ItemKey("checkpoint-100", "winogrande", "winogrande/1"))
+    CrashHistory(Reuse(output / "two")).given_up(ItemKey("checkpoint-100", "winogrande", "winogrande/1"))
 
 
 MANIFEST: Final = {
@@ -746,11 +746,11 @@ CACHES: Final = (
 
 def _journal(path: Path) -> None:
     damaged: list[str] = []
-    for record, place in placed_records(path, damaged):
-        assert read_at(place).item == record.item
+    for record, place in records_with_locations(path, damaged):
+        assert read_record_at(place).item == record.item
     for line in damaged:
         check_refusal(HarnessError(line))
-    list(placed_records(path, damaged, heads=True))
+    list(records_with_locations(path, damaged, heads=True))
 
 
 def _saved(path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from pytest_touchstone.checkpoints.formats import Fake
-from pytest_touchstone.results.journal import Journal, latest, read_journal
+from pytest_touchstone.results.journal import Journal, latest_records, read_journal
 from pytest_touchstone.results.summary import load_summary
 from tests.drill.conftest import Drill
 from tests.drill.disk import HOLE, Moment, PowerCut, SimulatedDisk, here
@@ -279,7 +279,7 @@ def test_whole_runs_of_pytest_are_cut_and_go_on(
         return project.path / "results" / name
 
     def report(folder: Path) -> dict[str, Any]:
-        return report_of(load_summary(folder), list(latest(read_journal(folder)).values()))
+        return report_of(load_summary(folder), list(latest_records(read_journal(folder)).values()))
 
     whole = run("whole")
     calls, expected = disk.calls, report(whole)

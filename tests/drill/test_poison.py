@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_touchstone.results.journal import latest, read_journal
+from pytest_touchstone.results.journal import latest_records, read_journal
 from pytest_touchstone.results.records import Record
 from tests.drill.conftest import Drill
 from tests.support.forking import Fork, Forks
@@ -111,7 +111,7 @@ def poisoned(folder: Path, place: str, faults: Sequence[tuple[int, str]]) -> Pat
 
 def records(run: Path) -> dict[tuple[str, str], Record]:
     """The records of a run by checkpoint and example."""
-    return {(one.checkpoint, one.example): one for one in latest(read_journal(run)).values()}
+    return {(one.checkpoint, one.example): one for one in latest_records(read_journal(run)).values()}
 
 
 def once(forks: Forks, folder: Path, command: Command, before: str = "") -> Fork:

@@ -12,7 +12,7 @@ import pytest
 
 from perf.overhead import BENCHMARK
 from pytest_touchstone.core.text import INVISIBLE
-from pytest_touchstone.results.journal import each_record, read_journal
+from pytest_touchstone.results.journal import iter_records, read_journal
 from tests.drill.conftest import Drill
 from tests.support.forking import Forks
 from tests.support.killed_runs import Command, words
@@ -58,7 +58,7 @@ def peak(forks: Forks, folder: Path, command: Command) -> int:
 
 def scores_of(run: Path) -> dict[str, float]:
     """The score of each example."""
-    return {one.example: one.scores["acc"] for one in each_record(run, exchanges=False)}
+    return {one.example: one.scores["acc"] for one in iter_records(run, exchanges=False)}
 
 
 RUN = ("pytest", "--checkpoint", "fake:causal")

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.results.journal import latest, read_journal
+from pytest_touchstone.results.journal import latest_records, read_journal
 from tests.support.project import Project
 from tests.support.tiny import tiny_adapter, tiny_causal
 
@@ -37,7 +37,7 @@ def found(project: Project) -> dict[tuple[str, str], Any]:
     import shutil
 
     (run,) = project.runs
-    records = latest(read_journal(run)).values()
+    records = latest_records(read_journal(run)).values()
     shutil.rmtree(project.path / "results")
     return {
         (record.checkpoint, record.example): (record.status, record.scores, record.exchanges)

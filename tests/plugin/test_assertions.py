@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_touchstone.plugin.item_errors import LONGEST, explanation
+from pytest_touchstone.plugin.item_errors import LONGEST, assertion_message
 from tests.support.project import Project
 
 RETURNS = 'return {"acc": right.logprob > wrong.logprob, "margin": right.logprob - wrong.logprob}'
@@ -97,5 +97,5 @@ def test_no_score_is_answered_with_what_to_return(project: Project, line: str, s
 
 
 def test_a_long_explanation_is_cut() -> None:
-    assert len(explanation(AssertionError("x" * 10 * LONGEST))) < LONGEST + 10
-    assert explanation(AssertionError("")) == ""
+    assert len(assertion_message(AssertionError("x" * 10 * LONGEST))) < LONGEST + 10
+    assert assertion_message(AssertionError("")) == ""

@@ -37,7 +37,7 @@ from pytest_touchstone.plugin.dispatch import (
     RequestDispatcher,
 )
 from pytest_touchstone.plugin.driver import Job, RunningBatch
-from pytest_touchstone.results.journal import Journal, journalled, read_journal
+from pytest_touchstone.results.journal import Journal, read_journal, shorten_request
 from pytest_touchstone.results.records import Record
 
 SPEC = Benchmark(
@@ -450,7 +450,7 @@ def test_the_time_of_a_batch_is_shared_by_those_who_wait_for_it(
 
 def test_what_a_program_is_tested_with_is_kept_by_its_end_and_its_hash() -> None:
     long = RunProgram("x = 1", CallTests("y" * 5000 + "end", names=("f",)), task="t")
-    found = journalled(to_plain(long))
+    found = shorten_request(to_plain(long))
     assert found["program"] == "x = 1"
     assert found["tests"]["code"].endswith("end")
     assert len(found["tests"]["code"]) < 1100

@@ -12,7 +12,7 @@ from pytest_touchstone.core.dataset import Example
 from pytest_touchstone.core.eval_config import BenchmarkOptions
 from pytest_touchstone.core.requests import Loglikelihood, LoglikelihoodAnswer
 from pytest_touchstone.plugin.driver import Job, RunningBatch, TimeLimit
-from pytest_touchstone.results.journal import Journal, latest, read_journal
+from pytest_touchstone.results.journal import Journal, latest_records, read_journal
 from tests.plugin.test_driver import SPEC, CountingEngine
 
 Project = Any
@@ -99,7 +99,7 @@ def test_examples_of_a_file_are_those_of_options(project: Project) -> None:
             "--eval-run-id",
             name,
         )
-        records = latest(read_journal(project.path / "results" / name)).values()
+        records = latest_records(read_journal(project.path / "results" / name)).values()
         found[name] = {one.example: (one.scores, one.exchanges) for one in records}
     assert len(found["file"]) == 9
     assert found["file"] == found["25"] | found["10"]

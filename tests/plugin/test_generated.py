@@ -11,7 +11,7 @@ import pytest
 from pytest_touchstone.cli import main
 from pytest_touchstone.core.requests import Generate, Generated
 from pytest_touchstone.engines import fake
-from pytest_touchstone.results.journal import latest, read_journal
+from pytest_touchstone.results.journal import latest_records, read_journal
 from tests.support.project import Project
 
 BENCHMARK = """
@@ -161,7 +161,7 @@ def test_scoring_again_writes_a_new_run_or_a_table_and_never_over_another(
         assert f"touchstone: -o {target}: exists; name a new" in capsys.readouterr().err
     again = project.path / "results" / "again"
     assert (project.path / "again.csv").read_bytes() == (again / "results.csv").read_bytes()
-    kept = {record.example: record for record in latest(read_journal(again)).values()}
+    kept = {record.example: record for record in latest_records(read_journal(again)).values()}
     assert len(kept) == 20
     assert kept["says/19"].scores["acc"] == 1.0
     assert kept["says/19"].exchanges

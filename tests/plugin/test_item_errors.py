@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_touchstone.core.requests import Generate, LoglikelihoodAnswer, Turn
-from pytest_touchstone.plugin.item_errors import explanation, hint, place_of
+from pytest_touchstone.plugin.item_errors import assertion_message, hint, place_of
 
 BENCHMARK = """
 from pytest_touchstone import Loglikelihood, Shots, benchmark
@@ -124,7 +124,7 @@ def test_a_hint_tells_what_there_is(error: BaseException, words: str) -> None:
 
 
 def test_an_explanation_names_methods_without_their_addresses() -> None:
-    told = explanation(AssertionError(f"assert 'x' in 'y'\n +  where 'y' = {'Y'.lower!r}()"))
+    told = assertion_message(AssertionError(f"assert 'x' in 'y'\n +  where 'y' = {'Y'.lower!r}()"))
     assert told == "assert 'x' in 'y'\n +  where 'y' = lower()"
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.results.journal import latest, read_journal
+from pytest_touchstone.results.journal import latest_records, read_journal
 from tests.support.project import ALONE
 
 CAPITALS = """
@@ -46,7 +46,7 @@ def run(pytester: pytest.Pytester, *arguments: str) -> tuple[dict[str, Any], dic
     assert done.ret == 0
     (summary,) = pytester.path.glob("results/*/summary.json")
     results = {one["name"]: one for one in json.loads(summary.read_text())["results"]}
-    return results, {one.example: one for one in latest(read_journal(summary.parent)).values()}
+    return results, {one.example: one for one in latest_records(read_journal(summary.parent)).values()}
 
 
 @pytest.fixture

@@ -106,10 +106,10 @@ def test_combinations_are_named_as_pytest_names_them(project: Project) -> None:
 
 
 def read(project: Project) -> list[Any]:
-    from pytest_touchstone.results.journal import latest, read_journal
+    from pytest_touchstone.results.journal import latest_records, read_journal
 
     (run,) = project.runs
-    return list(latest(read_journal(run)).values())
+    return list(latest_records(read_journal(run)).values())
 
 
 def test_two_combinations_of_one_name_are_refused(project: Project) -> None:

@@ -18,7 +18,7 @@ from pytest_touchstone.plugin.execution import (
     TEXT_TOKENS,
     USUAL_TOKENS,
     ProgressWriter,
-    work_of,
+    estimated_work,
 )
 from pytest_touchstone.results.run_directory import ProcessProgress, read_progress
 from tests.support.project import ALONE
@@ -47,7 +47,7 @@ ITEMS = [item(f"t.py::t[arc/{number}]") for number in range(3)]
 def writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProgressWriter:
     monkeypatch.setattr(ProgressWriter, "_run", lambda _: None)
     writer = ProgressWriter(tmp_path, "main")
-    monkeypatch.setattr(module, "work_of", lambda _: 2.0)
+    monkeypatch.setattr(module, "estimated_work", lambda _: 2.0)
     writer.plan(ITEMS)
     return writer
 
@@ -121,8 +121,8 @@ def test_nothing_of_it_is_left_in_the_folder_of_a_run_that_has_ended(
 @pytest.mark.parametrize(("parameters", "known"), [(None, PARAMETERS), (7, 7)])
 def test_a_generated_text_is_more_work_than_a_likelihood(parameters: int | None, known: int) -> None:
     likelihood, text = (item("t", asks, parameters) for asks in (Loglikelihood, Generate))
-    assert work_of(likelihood) == USUAL_TOKENS * known
-    assert work_of(text) == (USUAL_TOKENS + TEXT_TOKENS) * known
+    assert estimated_work(likelihood) == USUAL_TOKENS * known
+    assert estimated_work(text) == (USUAL_TOKENS + TEXT_TOKENS) * known
 
 
 SLOW = """

@@ -13,7 +13,7 @@ from pytest_touchstone.cli import main
 from pytest_touchstone.core.files import shipped_evals
 from pytest_touchstone.core.requests import Generate, Generated
 from pytest_touchstone.engines import fake
-from pytest_touchstone.results.journal import latest, read_journal
+from pytest_touchstone.results.journal import latest_records, read_journal
 from pytest_touchstone.results.records import Record
 from tests.support.project import ALONE, Project
 
@@ -38,7 +38,7 @@ def reasoning(monkeypatch: pytest.MonkeyPatch, begin: str = "<think>", end: str 
 
 
 def records(folder: Path) -> dict[str, Record]:
-    return {one.example: one for one in latest(read_journal(folder)).values()}
+    return {one.example: one for one in latest_records(read_journal(folder)).values()}
 
 
 def test_scores_of_all_kinds_of_texts_are_the_same_with_a_reasoning_before_them(

@@ -17,7 +17,7 @@ import pytest
 from pytest_touchstone.engines.replicas.engine import Replicas
 from pytest_touchstone.engines.replicas.replica import Loaded, Replica, WantedCheckpoint
 from pytest_touchstone.engines.sandbox import open_checked
-from pytest_touchstone.results.journal import latest, read_journal
+from pytest_touchstone.results.journal import latest_records, read_journal
 from tests.support.project import Project
 from tests.support.ray_nodes import Cluster, kill_actor, noting
 from tests.support.sandbox_here import opened_here
@@ -99,7 +99,7 @@ class Loads:
 def by_item(folder: Path) -> dict[str, Any]:
     records = list(read_journal(folder))
     assert set(Counter(one.item for one in records).values()) == {1}
-    return {name: (one.status, one.scores) for name, one in latest(records).items()}
+    return {name: (one.status, one.scores) for name, one in latest_records(records).items()}
 
 
 def ran(result: pytest.RunResult) -> list[str]:

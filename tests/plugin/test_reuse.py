@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.results.journal import latest, read_journal
+from pytest_touchstone.results.journal import latest_records, read_journal
 from pytest_touchstone.results.records import Record
 from tests.support.project import Project
 from tests.support.tiny import tiny_causal
@@ -42,7 +42,7 @@ def runs(models: list[Path], project: Project) -> Path:
 
 
 def records(run: Path) -> dict[tuple[str, str], Record]:
-    return {(one.checkpoint, one.example): one for one in latest(read_journal(run)).values()}
+    return {(one.checkpoint, one.example): one for one in latest_records(read_journal(run)).values()}
 
 
 def run(project: Project, *arguments: str, checkpoint: str = "runs/a", apart: bool = False) -> Any:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.cli import main
-from pytest_touchstone.results.journal import latest, read_journal
+from pytest_touchstone.results.journal import latest_records, read_journal
 from tests.support.project import Project
 from tests.support.tiny import tiny_causal
 
@@ -56,7 +56,8 @@ def numbers_and_rest(value: Any) -> tuple[list[float], Any]:
 
 def by_item(folder: Path) -> dict[str, Any]:
     return {
-        name: (one.status, one.scores, one.exchanges) for name, one in latest(read_journal(folder)).items()
+        name: (one.status, one.scores, one.exchanges)
+        for name, one in latest_records(read_journal(folder)).items()
     }
 
 

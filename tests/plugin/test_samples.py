@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.cli import main
-from pytest_touchstone.results.journal import latest, read_journal
+from pytest_touchstone.results.journal import latest_records, read_journal
 from tests.support.project import Project
 
 BENCHMARK = """
@@ -215,7 +215,7 @@ def test_answers_of_a_model_are_the_same_in_any_batch_in_two_processes_and_after
             apart=apart,
         )
         assert done.ret == 0
-        records = latest(read_journal(project.path / "results" / name))
+        records = latest_records(read_journal(project.path / "results" / name))
         return {key: (one.scores, one.exchanges) for key, one in records.items()}
 
     part = found("part", "-k", "3 or 11", "--eval-set", "batch_items=1")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.results.journal import latest, read_journal
+from pytest_touchstone.results.journal import latest_records, read_journal
 from tests.support.model_server import JsonHandler
 from tests.support.project import Project
 
@@ -185,7 +185,7 @@ def test_answers_of_a_run_that_was_gone_on_with_are_asked_again_too(fives: Proje
         texts["other"] = "<think>6</think>#### 5"
         run(fives, [*texts], address, "--eval-run-id=second")
     assert stops_of(bodies)["no beginning"] == [True, False]
-    scores = {one.example: one.scores for one in latest(read_journal(fives.runs[1])).values()}
+    scores = {one.example: one.scores for one in latest_records(read_journal(fives.runs[1])).values()}
     assert {one["acc"] for one in scores.values()} == {1.0}
 
 

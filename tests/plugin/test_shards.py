@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pytest_touchstone.cli import main
 from pytest_touchstone.core.files import with_checksum
 from pytest_touchstone.plugin.shards import ShardAssignment, assign_shards
-from pytest_touchstone.results.journal import latest, read_journal
+from pytest_touchstone.results.journal import latest_records, read_journal
 from tests.support.project import Project
 from tests.support.tiny import tiny_causal
 
@@ -73,7 +73,8 @@ def plain(summary: dict[str, Any]) -> dict[str, Any]:
 
 def scores(run: Path) -> dict[str, Any]:
     return {
-        name: (one.scores, one.exchanges, one.reused_from) for name, one in latest(read_journal(run)).items()
+        name: (one.scores, one.exchanges, one.reused_from)
+        for name, one in latest_records(read_journal(run)).items()
     }
 
 

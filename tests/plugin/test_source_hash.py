@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.core.files import load_module
-from pytest_touchstone.plugin.source_hash import code_of
+from pytest_touchstone.plugin.source_hash import benchmark_code_hash
 
 TEXT = """
 from pytest_touchstone import Loglikelihood, benchmark
@@ -32,12 +32,12 @@ def function(folder: Path, bound: int) -> Callable[..., Any]:
 @pytest.mark.parametrize("place", ["project", "lib/site-packages/pytest_touchstone/evals"])
 def test_an_edit_of_a_benchmarks_file_changes_its_hash_wherever_it_lies(tmp_path: Path, place: str) -> None:
     root, folder = tmp_path / "project", tmp_path / place
-    first = code_of([function(folder, 1)], root)
-    assert code_of([function(folder, 1)], root) == first
-    assert code_of([function(folder, 2)], root) != first
+    first = benchmark_code_hash([function(folder, 1)], root)
+    assert benchmark_code_hash([function(folder, 1)], root) == first
+    assert benchmark_code_hash([function(folder, 2)], root) != first
 
 
 def test_of_other_functions_only_the_projects_own_files_count(tmp_path: Path) -> None:
     benchmark = function(tmp_path / "project", 1)
-    alone = code_of([benchmark], tmp_path / "project")
-    assert code_of([benchmark, pytest.raises], tmp_path / "project") == alone
+    alone = benchmark_code_hash([benchmark], tmp_path / "project")
+    assert benchmark_code_hash([benchmark, pytest.raises], tmp_path / "project") == alone

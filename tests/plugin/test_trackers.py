@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.cli import main
-from pytest_touchstone.plugin.reporters import Tracking
+from pytest_touchstone.plugin.reporters import TrackerReporter
 from pytest_touchstone.reports.trackers.mlflow import MLflow
 from pytest_touchstone.results.summary import load_summary
 from tests.support import runs
@@ -72,7 +72,7 @@ def test_a_server_that_is_down_wrong_or_silent_costs_one_line(
     with stub(status or None) as address:
         nobody = f"http://127.0.0.1:{free_port()}"
         monkeypatch.setenv("MLFLOW_TRACKING_URI", nobody if status == 0 else address)
-        hook = Tracking(MLflow(), 60 if status is not None else 8)
+        hook = TrackerReporter(MLflow(), 60 if status is not None else 8)
         text = hook.pytest_touchstone_run_finished(load_summary(folder))
     assert text.startswith("warning: MLflow does not have all of this run: ")
     assert why in text

@@ -9,8 +9,8 @@ import pytest
 
 from pytest_touchstone.cli import main
 from pytest_touchstone.core.errors import HarnessError
-from pytest_touchstone.results.aggregate import ended, summary_so_far
-from pytest_touchstone.results.summary import totals
+from pytest_touchstone.results.aggregate import has_ended, summary_so_far
+from pytest_touchstone.results.summary import item_counts
 from tests.support.project import Project
 
 
@@ -52,8 +52,8 @@ def test_a_killed_run_is_reported_listed_and_found_as_the_last(
 def test_a_run_that_has_ended_is_as_it_summed_up(project: Project) -> None:
     project.run()
     (run,) = project.runs
-    assert ended(run)
-    assert totals(summary_so_far(run))["scored"] == 20
+    assert has_ended(run)
+    assert item_counts(summary_so_far(run))["scored"] == 20
 
 
 def test_files_that_cannot_be_read_are_said(project: Project) -> None:

@@ -28,7 +28,7 @@ from pytest_touchstone.core.requests import (
 )
 from pytest_touchstone.reports import files
 from pytest_touchstone.reports.files import write_beside, write_code_files, write_results
-from pytest_touchstone.results.journal import LONGEST_KEPT, Journal, each_record, journalled
+from pytest_touchstone.results.journal import LONGEST_KEPT, Journal, iter_records, shorten_request
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import Summary, load_summary
 from tests.support.code_runs import Bench, by_word
@@ -355,8 +355,8 @@ def test_a_run_without_programs_has_no_such_files(tmp_path: Path) -> None:
     text = {"kind": "Generate", "request": {"prompt": '"kind":"RunProgram"'}, "answer": {"samples": []}}
     unscored = journal(tmp_path, [other, Record(**{**_fields(other), "item": "d", "exchanges": [text]})])
     assert write_code_files(tmp_path, unscored) == []
-    assert list(each_record(tmp_path, kind="RunProgram")) == []
-    assert [record.item for record in each_record(tmp_path, kind="Generate")] == ["d"]
+    assert list(iter_records(tmp_path, kind="RunProgram")) == []
+    assert [record.item for record in iter_records(tmp_path, kind="Generate")] == ["d"]
 
 
 def _fields(record: Record) -> dict[str, Any]:
@@ -390,12 +390,12 @@ def test_the_journal_keeps_programs_whole_and_long_tests_by_their_hash() -> None
     calls = RunProgram(
         "p" * 5000, CallTests("c" * 5000, trusted="t" * 5000, names=("f",)), task="t/1", reference="r" * 5000
     )
-    found = journalled(to_plain(calls))
+    found = shorten_request(to_plain(calls))
     assert found["program"] == "p" * 5000
     assert found["tests"]["names"] == ["f"]
     assert found["tests"]["code"] == "…" + "c" * LONGEST_KEPT
     assert len(json.dumps(found)) < 9000
-    other = journalled(to_plain(RunProgram("p" * 5000, CallTests("d" + "c" * 4999), task="t/1")))
+    other = shorten_request(to_plain(RunProgram("p" * 5000, CallTests("d" + "c" * 4999), task="t/1")))
     assert other["tests"]["code_sha256"] != found["tests"]["code_sha256"]
 
 
@@ -410,7 +410,7 @@ def test_the_journal_keeps_programs_whole_and_long_tests_by_their_hash() -> None
 def test_of_many_or_long_pairs_the_journal_keeps_little(
     pairs: tuple[tuple[str, str], ...], left: list[list[str]]
 ) -> None:
-    found = journalled(to_plain(RunProgram("", InputOutputTests(pairs), task="t/1")))
+    found = shorten_request(to_plain(RunProgram("", InputOutputTests(pairs), task="t/1")))
     assert found["tests"]["pairs"] == left
     assert ("pairs_sha256" in found["tests"]) is (len(left) < len(pairs))
 

@@ -30,7 +30,7 @@ from pytest_touchstone.reports.terminal import render
 from pytest_touchstone.results.aggregate import summarize
 from pytest_touchstone.results.journal import Journal
 from pytest_touchstone.results.store import ResultStore
-from pytest_touchstone.results.store_entry import saved_of
+from pytest_touchstone.results.store_entry import results_from_records
 from pytest_touchstone.results.summary import Summary, summary_json
 from tests.support.summaries import DECLARATIONS, checkpoint_row, collect, record
 
@@ -87,7 +87,7 @@ def made(folder: Path, *, chat: bool = True, checkpoints: int = 1) -> Summary:
         manifest={"settings": {}},
         checkpoints=[checkpoint_row(name, step) for step, name in enumerate(names)],
     )
-    entries = [BenchmarkScores(*one) for one in saved_of(found, records)]
+    entries = [BenchmarkScores(*one) for one in results_from_records(found, records)]
     gate = decide(
         cases_of(entries, found.composites),
         BaselineSource(name="best", kind="best"),

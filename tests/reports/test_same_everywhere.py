@@ -31,7 +31,7 @@ from pytest_touchstone.reports.score_table import table_of_study
 from pytest_touchstone.reports.terminal import render
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.store import ResultStore
-from pytest_touchstone.results.summary import Summary, load_summary, results_csv, summary_json, wholes
+from pytest_touchstone.results.summary import Summary, load_summary, results_csv, summary_json, whole_results
 from pytest_touchstone.study.advice import advice
 from pytest_touchstone.study.reading import load_study
 from pytest_touchstone.study.sections import sections_of
@@ -130,7 +130,7 @@ def hold_all_forms_together(output: Path, drawn: Drawn) -> None:
     plain = {(row["checkpoint"], row["benchmark"]): row for row in summary_json(summary)["results"]}
     of_study = dict(table_of_study(study).rows)
     for place, benchmark in enumerate(column.benchmark for column in table_of_study(study).columns):
-        for result in (result for result in wholes(summary) if result.benchmark == benchmark):
+        for result in (result for result in whole_results(summary) if result.benchmark == benchmark):
             metric = result.metrics[result.primary]
             for name, text in texts.items():
                 limits = interval(metric.low, metric.high)

@@ -18,22 +18,22 @@ from pytest_touchstone.core.errors import BenchmarkError, HarnessError
 from pytest_touchstone.metrics import MACRO_F1
 from pytest_touchstone.results.aggregate import summarize
 from pytest_touchstone.results.records import STATUSES, Record
-from pytest_touchstone.results.store_entry import STUDIED, saved_of
+from pytest_touchstone.results.store_entry import DEFAULT_COMPOSITES, results_from_records
 from pytest_touchstone.results.summary import (
-    Collected,
+    CollectedItem,
     Summary,
-    finite,
+    item_counts,
+    replace_non_finite,
     summary_from_json,
     summary_json,
-    totals,
-    wholes,
+    whole_results,
 )
 from pytest_touchstone.statistics.intervals import mean_estimate
 from tests.support.known import known
 from tests.support.summaries import DECLARATIONS, SUBJECTS, collect, declaration, record, sample, score
 
 
-def summarised(records: list[Record], items: list[Collected], **declarations) -> Summary:
+def summarised(records: list[Record], items: list[CollectedItem], **declarations) -> Summary:
     return summarize(
         records,
         DECLARATIONS | declarations,
@@ -46,7 +46,7 @@ def summarised(records: list[Record], items: list[Collected], **declarations) ->
 
 
 def only(summary: Summary):
-    [result] = wholes(summary)
+    [result] = whole_results(summary)
     return result
 
 
@@ -164,7 +164,7 @@ def test_an_unknown_aggregation_is_refused_by_name():
 
 
 def test_an_undeclared_benchmark_is_refused_by_name():
-    item = Collected("t.py::t[c-x/1]", "x", "c", "x/1", None)
+    item = CollectedItem("t.py::t[c-x/1]", "x", "c", "x/1", None)
     with pytest.raises(BenchmarkError, match="no declaration of the benchmark 'x'"):
         summarised([], [item])
 
@@ -222,8 +222,8 @@ def test_a_composite_needs_all_its_parts():
 def test_a_composite_is_the_weighted_sum_of_the_metrics_shown():
     summary = sample(1, faults=False)
     [composite] = summary.composites
-    found = {r.benchmark: r.metrics for r in wholes(summary)}
-    [definition] = [one for one in STUDIED if one.name == composite["name"]]
+    found = {r.benchmark: r.metrics for r in whole_results(summary)}
+    [definition] = [one for one in DEFAULT_COMPOSITES if one.name == composite["name"]]
     parts = [weight * known(found[benchmark][metric].value) for weight, benchmark, metric in definition.parts]
     assert composite["value"] == pytest.approx(math.fsum(parts))
     assert composite["low"] <= composite["value"] <= composite["high"]
@@ -300,7 +300,7 @@ def test_the_counts_add_up_to_what_was_collected(statuses):
     for result in summary.results:
         parts = (result.scored, result.skipped, result.errors, result.timeouts, result.lost)
         assert sum(parts) == result.collected
-    assert totals(summary)["collected"] == len(statuses)
+    assert item_counts(summary)["collected"] == len(statuses)
     assert len(summary.faults) == sum(status in ("error", "timeout", "lost") for status in statuses)
 
 
@@ -313,7 +313,7 @@ def test_the_json_form_reads_back_as_the_same_summary():
 def test_the_json_form_has_no_nan():
     item = replace(sample(1), seconds=math.nan)
     assert summary_json(item)["seconds"] is None
-    assert finite({"a": [math.inf, (1.0, "x")]}) == {"a": [None, [1.0, "x"]]}
+    assert replace_non_finite({"a": [math.inf, (1.0, "x")]}) == {"a": [None, [1.0, "x"]]}
 
 
 @pytest.mark.parametrize(
@@ -353,7 +353,7 @@ def test_a_result_over_fewer_items_than_there_are_says_so_and_so_do_its_groups_a
     assert marks[f"mmlu_stem/{SUBJECTS[0]}"] == (4, "")
     assert marks[f"mmlu_stem/{SUBJECTS[1]}"] == (20, "4 of 20 items")
     assert summary_from_json(json.loads(json.dumps(summary_json(summary)))) == summary
-    [(saved, _)] = saved_of(summary, score(items))
+    [(saved, _)] = results_from_records(summary, score(items))
     assert (saved.of, saved.part, saved.mark) == (56, True, "12 of 56 items, sample of 2,386")
 
 

@@ -21,9 +21,9 @@ from pytest_touchstone.core.files import has_checksum, with_checksum
 from pytest_touchstone.results.journal import (
     Journal,
     JournalFollower,
-    each_record,
-    latest,
-    line_of,
+    encode_record,
+    iter_records,
+    latest_records,
     read_journal,
 )
 from pytest_touchstone.results.records import STATUSES, Record
@@ -94,7 +94,7 @@ def test_records_are_chosen_by_their_fields_and_not_by_what_models_wrote(tmp_pat
             journal.append(replace(record, exchanges=said))
 
     def found(**having: list[str]) -> list[tuple[str, str]]:
-        return [(record.benchmark, record.example) for record in each_record(tmp_path, having=having)]
+        return [(record.benchmark, record.example) for record in iter_records(tmp_path, having=having)]
 
     assert found(example=["x/1"]) == [("x", "x/1")]
     assert found(example=["x/1", "x/2"], benchmark=["가"]) == [("가", "x/2")]
@@ -128,9 +128,9 @@ def test_what_was_scored_is_not_lost_again() -> None:
     )
     lost = Record(item="a", benchmark="x", example="x/0", checkpoint="c", status="lost")
     error = Record(item="a", benchmark="x", example="x/0", checkpoint="c", status="error")
-    assert latest([scored, lost]) == {"a": scored}
-    assert latest([lost, scored]) == {"a": scored}
-    assert latest([scored, error]) == {"a": error}
+    assert latest_records([scored, lost]) == {"a": scored}
+    assert latest_records([lost, scored]) == {"a": scored}
+    assert latest_records([scored, error]) == {"a": error}
 
 
 def test_a_writer_killed_in_mid_write_leaves_a_journal_that_reads_back(tmp_path: Path) -> None:
@@ -210,7 +210,7 @@ def test_records_that_are_followed_share_what_they_have_in_common(tmp_path: Path
 
 
 def test_a_line_in_which_any_bit_has_flipped_is_no_record(tmp_path: Path) -> None:
-    line = line_of(plain("a"))
+    line = encode_record(plain("a"))
     assert has_checksum(line)
     for bit in range(8 * (len(line) - 1)):
         flipped = bytearray(line)
@@ -224,7 +224,7 @@ def test_a_line_in_which_any_bit_has_flipped_is_no_record(tmp_path: Path) -> Non
 
 
 def test_a_line_without_its_checksum_is_no_record(tmp_path: Path) -> None:
-    journal_at(tmp_path, line_of(plain("a")).partition(b',"crc32"')[0] + b"}\n")
+    journal_at(tmp_path, encode_record(plain("a")).partition(b',"crc32"')[0] + b"}\n")
     for read in (read_scores, read_journal, lambda folder: JournalFollower(folder).new()):
         with pytest.raises(JournalError, match="line 1: damaged"):
             read(tmp_path)

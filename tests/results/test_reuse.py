@@ -10,7 +10,7 @@ import pytest
 
 from pytest_touchstone.results.journal import Journal
 from pytest_touchstone.results.records import Record
-from pytest_touchstone.results.reuse import Decision, EarlierRun, Reuse, decide, write_decision
+from pytest_touchstone.results.reuse import EarlierRun, Reuse, ReusePlan, find_earlier_runs, write_reuse_plan
 
 CHANGING = {"seed": 1, "limit": None, "base_model": None}
 BENCHMARK = {"version": 1, "data": "d" * 64, "few_shot": {"num_fewshot": 0}, "code": "c" * 64}
@@ -23,11 +23,11 @@ def manifest(run_id: str, began: float, **more: Any) -> dict[str, Any]:
     return {**plain, "settings": settings, **more}
 
 
-def decided(output: Path, *others: dict[str, Any], mine: dict[str, Any] | None = None) -> Decision:
+def decided(output: Path, *others: dict[str, Any], mine: dict[str, Any] | None = None) -> ReusePlan:
     for other in others:
         (output / other["run_id"]).mkdir(parents=True, exist_ok=True)
         (output / other["run_id"] / "run.json").write_text(json.dumps(other))
-    return decide(mine or manifest("now", 10.0), output)
+    return find_earlier_runs(mine or manifest("now", 10.0), output)
 
 
 def test_the_newest_run_comes_first_also_one_of_before_the_clock_was_put_back(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def stored(folder: Path, *records: Record) -> Reuse:
     with Journal(folder / "old", "main") as journal:
         for record in records:
             journal.append(record)
-    write_decision(folder / "now", {"step-1": {"b": [EarlierRun(str(folder / "old"), "final")]}})
+    write_reuse_plan(folder / "now", {"step-1": {"b": [EarlierRun(str(folder / "old"), "final")]}})
     return Reuse(folder / "now")
 
 

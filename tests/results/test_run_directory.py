@@ -21,9 +21,9 @@ from pytest_touchstone.results import run_directory
 from pytest_touchstone.results.run_directory import (
     ProcessProgress,
     RunDirectory,
+    candidate_paths,
     find_run,
-    goes_on,
-    places_of,
+    is_running,
     read_progress,
     remove_progress,
     write_progress,
@@ -232,7 +232,7 @@ def test_a_name_is_a_runs_id_before_it_is_a_folder(tmp_path: Path, monkeypatch: 
     assert find_run("./tiny", Path("results"), "summary.json") == Path("tiny")
     assert find_run(Path("tiny"), Path("results"), "summary.json") == Path("tiny")
     (run / "summary.json").unlink()
-    assert places_of("tiny", Path("results")) == (Path("tiny"), run), "it is no run any more"
+    assert candidate_paths("tiny", Path("results")) == (Path("tiny"), run), "it is no run any more"
 
 
 def test_last_is_the_newest_run_whatever_has_that_name(
@@ -277,5 +277,5 @@ def test_progress_in_a_folder_that_is_gone_is_no_error(tmp_path: Path) -> None:
 def test_a_run_goes_on_while_it_writes(tmp_path: Path) -> None:
     write_progress(tmp_path, ProcessProgress(who="main"))
     now = time.time()
-    assert goes_on(tmp_path, now)
-    assert not goes_on(tmp_path, now + 99)
+    assert is_running(tmp_path, now)
+    assert not is_running(tmp_path, now + 99)

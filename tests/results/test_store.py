@@ -13,13 +13,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_touchstone.core.errors import DataError, JournalError
-from pytest_touchstone.results.journal import Journal, latest, read_journal
+from pytest_touchstone.results.journal import Journal, latest_records, read_journal
 from pytest_touchstone.results.records import STATUSES, Record
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.store_entry import (
     ItemScores,
     StoredResult,
-    items_of,
+    item_scores_of,
     read_scores,
     stored_result,
 )
@@ -219,11 +219,11 @@ def test_they_are_those_of_the_records(tmp_path: Path, records: list[Record]) ->
     (tmp_path / "items" / "items-main.jsonl").unlink(missing_ok=True)
     write(tmp_path, *records)
     places: dict[tuple[str, str], list[Record]] = {}
-    for one in latest(read_journal(tmp_path)).values():
+    for one in latest_records(read_journal(tmp_path)).values():
         if one.status == "scored":
             places.setdefault((one.checkpoint, one.benchmark), []).append(one)
     found = read_scores(tmp_path)
-    wanted = {place: items_of(own) for place, own in places.items()}
+    wanted = {place: item_scores_of(own) for place, own in places.items()}
     assert {place: one.items for place, one in found.items()} == wanted
     for place, own in places.items():
         assert list(found[place].lines.each()) == sorted(own, key=lambda one: one.example)
@@ -235,7 +235,7 @@ def test_what_a_metric_takes_beside_the_score_is_kept_of_those_that_told_it(tmp_
     found = read_scores(tmp_path, {"b": ("right", "chosen")})
     assert found["c", "b"].items.facts == {"right": [1, None], "chosen": [0, None]}
     assert found["c", "other"].items.facts == {}
-    assert items_of([told], ("right",)).facts == {"right": [1]}
+    assert item_scores_of([told], ("right",)).facts == {"right": [1]}
 
 
 def test_a_torn_last_line_is_left_out_and_a_broken_one_is_named(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from pytest_touchstone.plugin.collection import (
     LoadedBenchmark,
     load_benchmark,
 )
-from pytest_touchstone.results.journal import journalled
+from pytest_touchstone.results.journal import shorten_request
 from pytest_touchstone.results.records import Record
 from tests.support.places import ROOT
 
@@ -112,7 +112,7 @@ class Bench:
             exchanges=[
                 {
                     "kind": type(request).__name__,
-                    "request": journalled(to_plain(request)),
+                    "request": shorten_request(to_plain(request)),
                     "answer": to_plain(answer),
                 }
                 for request, answer in asked.exchanges

@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 
 from pytest_touchstone.core.files import read_checked
 from pytest_touchstone.plugin.controller import WORKERS_ENDED
-from pytest_touchstone.results.journal import latest, read_journal
+from pytest_touchstone.results.journal import latest_records, read_journal
 from pytest_touchstone.results.records import Record
 from tests.support.forking import Fork, Forks
 from tests.support.project import ALONE, write_benchmark, write_rows
@@ -183,7 +183,7 @@ def outcome(folder: Path, way: Way) -> Outcome:
     summary = read_checked(run / "summary.json")
     found["records"] = {
         (one.checkpoint, one.item): (one.status, one.scores, one.exchanges)
-        for one in latest(read_journal(run)).values()
+        for one in latest_records(read_journal(run)).values()
     }
     found["results"] = [
         {name: value for name, value in one.items() if name not in VOLATILE} for one in summary["results"]

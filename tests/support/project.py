@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.results.journal import latest, read_journal
+from pytest_touchstone.results.journal import latest_records, read_journal
 from pytest_touchstone.results.records import Record
 
 ALONE = (
@@ -110,7 +110,7 @@ class Project:
     def records(self) -> dict[str, Record]:
         """The records of the only run, by example."""
         (run,) = self.runs
-        return {record.example: record for record in latest(read_journal(run)).values()}
+        return {record.example: record for record in latest_records(read_journal(run)).values()}
 
     @property
     def summary(self) -> dict[str, Any]:

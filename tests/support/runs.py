@@ -14,7 +14,7 @@ from pytest_touchstone.results.journal import Journal
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.store import ResultStore
-from pytest_touchstone.results.store_entry import saved_of
+from pytest_touchstone.results.store_entry import results_from_records
 from pytest_touchstone.results.summary import Declaration
 from tests.support import summaries
 
@@ -55,7 +55,7 @@ def run(
     with Journal(folder, "main") as journal:
         for record in records:
             journal.append(record)
-    for saved, kept in saved_of(summary, records):
+    for saved, kept in results_from_records(summary, records):
         ResultStore(output).save(saved, kept)
     os.utime(folder / "summary.json", (when, when))
     return folder

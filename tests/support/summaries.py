@@ -8,8 +8,8 @@ from typing import Any
 from pytest_touchstone.core.dataset import DatasetInfo
 from pytest_touchstone.results.aggregate import summarize
 from pytest_touchstone.results.records import Record
-from pytest_touchstone.results.store_entry import STUDIED
-from pytest_touchstone.results.summary import Collected, Declaration, Summary
+from pytest_touchstone.results.store_entry import DEFAULT_COMPOSITES
+from pytest_touchstone.results.summary import CollectedItem, Declaration, Summary
 
 SUBJECTS = ("abstract_algebra", "college_biology", "machine_learning")
 
@@ -22,7 +22,7 @@ def dataset(name: str, rows: int = 32, origin: str = "shipped") -> DatasetInfo:
 
 def declaration(name: str, primary: str = "acc", **more: Any) -> Declaration:
     more.setdefault("dataset", dataset(f"{name}/validation"))
-    more.setdefault("composites", [one.plain() for one in STUDIED if name in one.benchmarks])
+    more.setdefault("composites", [one.plain() for one in DEFAULT_COMPOSITES if name in one.benchmarks])
     return Declaration(name=name, version=1, primary=primary, **more)
 
 
@@ -47,7 +47,7 @@ SCORES = {
 }
 
 
-def collect(benchmarks: list[str], checkpoints: list[str], items: int = 24) -> list[Collected]:
+def collect(benchmarks: list[str], checkpoints: list[str], items: int = 24) -> list[CollectedItem]:
     """Items as pytest would collect them."""
     found = []
     for checkpoint in checkpoints:
@@ -56,11 +56,11 @@ def collect(benchmarks: list[str], checkpoints: list[str], items: int = 24) -> l
                 group = SUBJECTS[index % len(SUBJECTS)] if DECLARATIONS[name].grouped else None
                 example = f"{name}/{index}" if group is None else f"{name}/{group}/{index}"
                 node = f"evals/test_{name}.py::test_{name}[{checkpoint}-{example}]"
-                found.append(Collected(node, name, checkpoint, example, group))
+                found.append(CollectedItem(node, name, checkpoint, example, group))
     return found
 
 
-def record(item: Collected, scores: dict[str, float], **more: Any) -> Record:
+def record(item: CollectedItem, scores: dict[str, float], **more: Any) -> Record:
     more.setdefault("status", "scored")
     return Record(
         item=item.item,
@@ -73,7 +73,7 @@ def record(item: Collected, scores: dict[str, float], **more: Any) -> Record:
     )
 
 
-def score(items: list[Collected], seed: int = 0) -> list[Record]:
+def score(items: list[CollectedItem], seed: int = 0) -> list[Record]:
     """A record for each item, with made-up scores."""
     draw = random.Random(seed)
     records = []

@@ -26,7 +26,7 @@ from pytest_touchstone.core.tasks import (
     task_groups,
 )
 from pytest_touchstone.core.text import count
-from pytest_touchstone.plugin.selection import ListedBenchmark, faults_of, find_benchmarks
+from pytest_touchstone.plugin.selection import ListedBenchmark, config_faults, find_benchmarks
 
 WIDE: Final = 100
 """The columns from which the table has versions, all tags and the number of metrics, two spaces apart."""
@@ -108,7 +108,7 @@ def _list_enabled(path: Path, paths: Sequence[Path]) -> Output:
     rows = rows_of(file, specs)
     names = {row["benchmark"].partition("/")[0] for row in rows}
     valid = f"{shown_path(path)} is valid; it enables {count(len(names), 'benchmark')}"
-    unused = faults_of(file, file.unused, [(spec, declared_groups(spec, None)) for spec in specs])
+    unused = config_faults(file, file.unused, [(spec, declared_groups(spec, None)) for spec in specs])
     notes = [*file.notes, *(f"not enabled, so no mistake yet: {line}" for line in unused)]
     data = {"valid": True, "benchmarks": rows, "notes": notes}
     return Output(data, lambda: f"{valid}\n\n{table_of(file, rows, notes)}")
@@ -247,7 +247,7 @@ def validate_config(path: Path, specs: Sequence[Benchmark]) -> tuple[EvalConfig,
     if file is None:
         raise ConfigFileError(faults)
     groups_of_specs: list[KnownBenchmark] = [(spec, declared_groups(spec, None)) for spec in specs]
-    faults += faults_of(file, file.choices, groups_of_specs)
+    faults += config_faults(file, file.choices, groups_of_specs)
     for name, value in file.settings.items():
         try:
             parse_settings_table({name: value}, f"{shown_path(path)}: settings", path.name)

@@ -34,7 +34,7 @@ from pytest_touchstone.document import Facts, Part, Section, Table, render_text
 from pytest_touchstone.engines.http.capabilities import HELLO, capabilities_from_plain
 from pytest_touchstone.engines.registry import identity
 from pytest_touchstone.plugin.selection import shipped_specs
-from pytest_touchstone.results.summary import finite
+from pytest_touchstone.results.summary import replace_non_finite
 from pytest_touchstone.statistics.intervals import Estimate
 
 _WIDTH: Final = 18
@@ -249,7 +249,7 @@ def diff_run(options: argparse.Namespace) -> Output:
         "schema": SCHEMA,
         "kind": "fidelity",
         **fields.pop("conditions"),
-        **finite(fields),
+        **replace_non_finite(fields),
         "verdicts": verdicts,
     }
     worse = any(verdict["verdict"] == "worse" for verdict in verdicts.values())

@@ -23,11 +23,11 @@ from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import shown_path
 from pytest_touchstone.core.requests import VERDICT_KINDS
 from pytest_touchstone.core.text import count
-from pytest_touchstone.plugin.finished_run import Item, Items, view_of
+from pytest_touchstone.plugin.finished_run import Item, Items, build_item_view
 from pytest_touchstone.plugin.replay import Replay
 from pytest_touchstone.reports.trackers.payload import PLACE, Sent, Tracker, place_option
 from pytest_touchstone.reports.trackers.sending import track, trackers
-from pytest_touchstone.results.item_view import is_cut
+from pytest_touchstone.results.item_view import is_shortened
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import SUMMARY, load_summary
 
@@ -155,12 +155,12 @@ def _sample(item: Item) -> ExportedSample:
     exchanges = item.record.exchanges
     try:
         row = item.row
-        if is_cut(exchanges):
+        if is_shortened(exchanges):
             exchanges = item.again().exchanges
     except HarnessError:
         row = {}
     requests = [exchange["request"] for exchange in exchanges if exchange["kind"] not in VERDICT_KINDS]
-    return ExportedSample(item.record, requests, row, view_of(item))
+    return ExportedSample(item.record, requests, row, build_item_view(item))
 
 
 def _text(tracker: Tracker, sent: Sent) -> str:

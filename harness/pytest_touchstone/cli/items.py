@@ -10,11 +10,11 @@ from typing import Final
 from pytest_touchstone.cli.command import Output, add_places, add_run, run_folder, terminal
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.text import count, did_you_mean, join_names
-from pytest_touchstone.plugin.finished_run import Item, Items, view_of
+from pytest_touchstone.plugin.finished_run import Item, Items, build_item_view
 from pytest_touchstone.plugin.replay import Replay
 from pytest_touchstone.reports.items import render_item
 from pytest_touchstone.results.run_directory import RunDirectory
-from pytest_touchstone.results.summary import base_name, finite
+from pytest_touchstone.results.summary import base_name, replace_non_finite
 
 KINDS: Final[dict[str, tuple[str, Callable[[Item], bool]]]] = {
     "wrong": ("only those with a primary score below 1", lambda item: item.right is False),
@@ -66,7 +66,7 @@ def run(options: argparse.Namespace) -> Output:
         and has_kind(item)
     ]
     most = int(options.n or (len(chosen) if options.items else 5))
-    views = [view_of(item, full=options.full) for item in chosen[:most]]
+    views = [build_item_view(item, full=options.full) for item in chosen[:most]]
 
     def text() -> str:
         width, _ = terminal()
@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> Output:
         more = f"; -n {len(chosen)} shows all" if len(chosen) > len(views) else ""
         return "\n\n".join([*blocks, f"{len(views)} of {matching}{more}"])
 
-    return Output([finite(asdict(view)) for view in views], text)
+    return Output([replace_non_finite(asdict(view)) for view in views], text)
 
 
 def check_name(option: str, name: str | None, names: Collection[str]) -> None:

@@ -22,18 +22,18 @@ from pytest_touchstone.compare.gate.result import gate_json
 from pytest_touchstone.core.errors import ExitCode, HarnessError
 from pytest_touchstone.core.files import shown_path, unwritable_reason
 from pytest_touchstone.core.text import count, join_names
-from pytest_touchstone.plugin.gate import decided
+from pytest_touchstone.plugin.gate import apply_gate
 from pytest_touchstone.plugin.run_results import RunResults
 from pytest_touchstone.reports.files import write_code_files, write_results
 from pytest_touchstone.reports.gate import decision_text
 from pytest_touchstone.results.merging import (
-    Merged,
+    MergeReport,
     ShardRun,
-    check_alike,
+    check_same_run,
     check_target,
-    find_parts,
+    find_shards,
     merge,
-    name_of,
+    merged_run_id,
 )
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import Summary, load_summary, summary_json
@@ -55,9 +55,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Output:
     """Write the merged run and show its table. Raises ``HarnessError`` for a mistake."""
-    parts = find_parts(options.what)
-    check_alike(parts)
-    target = options.to or options.output / name_of(parts)
+    parts = find_shards(options.what)
+    check_same_run(parts)
+    target = options.to or options.output / merged_run_id(parts)
     plan = _plan(options)
     check_target(target, parts)
     if (why := unwritable_reason(target)) is not None:
@@ -114,7 +114,7 @@ def _plan(options: argparse.Namespace) -> GateConfig | None:
     return replace(config, mode=mode, baseline=options.baseline or config.baseline, sequential=False)
 
 
-def _summary(merged: Merged, parts: Sequence[ShardRun], plan: GateConfig | None) -> Summary:
+def _summary(merged: MergeReport, parts: Sequence[ShardRun], plan: GateConfig | None) -> Summary:
     """Write and return the results of the merged run. Only a complete run is saved for later runs."""
     results = RunResults(RunDirectory(merged.folder))
     shards = []
@@ -130,7 +130,7 @@ def _summary(merged: Merged, parts: Sequence[ShardRun], plan: GateConfig | None)
     saved = results.save(summary, records, keep=not merged.missing)
     summary = replace(summary, changes=results.changes(saved), leaders=results.leaders(saved))
     if plan is not None:
-        gate = decided(
+        gate = apply_gate(
             plan,
             [BenchmarkScores(*entry) for entry in saved],
             summary,
@@ -147,7 +147,7 @@ def _summary(merged: Merged, parts: Sequence[ShardRun], plan: GateConfig | None)
     return summary
 
 
-def _lines(merged: Merged) -> Iterator[str]:
+def _lines(merged: MergeReport) -> Iterator[str]:
     yield f"merged      {count(merged.shards, 'shard')}, {merged.items:,} of {merged.whole:,} items"
     yield from (f"missing     {line}" for line in merged.missing)
     if merged.double:

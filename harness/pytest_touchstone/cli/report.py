@@ -38,17 +38,17 @@ from pytest_touchstone.core.text import count, one_line
 from pytest_touchstone.document.formatting import cell_width, cut_name
 from pytest_touchstone.reports.gate import sign_key
 from pytest_touchstone.results import run_of
-from pytest_touchstone.results.aggregate import COLLECTED, ended, summary_so_far
-from pytest_touchstone.results.run_directory import RunDirectory, files_of_runs, find_run, goes_on
+from pytest_touchstone.results.aggregate import COLLECTED, has_ended, summary_so_far
+from pytest_touchstone.results.run_directory import RunDirectory, files_of_runs, find_run, is_running
 from pytest_touchstone.results.summary import (
     SUMMARY,
     Summary,
+    item_counts,
     load_summary,
-    of_checkpoints,
     results_csv,
+    select_checkpoints,
     summary_json,
-    totals,
-    wholes,
+    whole_results,
 )
 
 # The list of runs
@@ -81,7 +81,7 @@ def list_run(options: argparse.Namespace) -> Output:
 
 def _row(summary: Summary) -> dict[str, Any]:
     names = sorted({result.benchmark for result in summary.results})
-    whole = wholes(summary)
+    whole = whole_results(summary)
     marks = {
         name: list(dict.fromkeys(result.mark for result in whole if result.benchmark == name and result.mark))
         for name in names
@@ -105,8 +105,8 @@ def _began(summary: Summary) -> float:
 def _state(summary: Summary) -> str:
     """Return the state of a run: in progress, stopped, or the gate's decision and faults."""
     gate, folder = summary.gate or {}, Path(summary.directory)
-    if summary.stopped or not ended(folder):
-        return "stopped" if ended(folder) or not goes_on(folder, time.time()) else "running"
+    if summary.stopped or not has_ended(folder):
+        return "stopped" if has_ended(folder) or not is_running(folder, time.time()) else "running"
     decision = sign_key(gate) if gate.get("mode") else ""
     if decision == "not valid":
         return "gate not valid"  # faults are a reason
@@ -121,7 +121,7 @@ def _list(summaries: Sequence[Summary]) -> str:
     """Return a row per run in order of start, fitted to the terminal."""
     rows = [HEADER]
     for summary in sorted(summaries, key=_began):
-        row, sums, state = _row(summary), totals(summary), _state(summary)
+        row, sums, state = _row(summary), item_counts(summary), _state(summary)
         began = time.strftime("%Y-%m-%d %H:%M", time.localtime(_began(summary)))
         items = f"{row['items']:,}" + f"/{row['of']:,}" * (row["of"] > row["items"])
         if state in ("running", "stopped"):
@@ -262,7 +262,7 @@ def _page(options: argparse.Namespace) -> Output:
                 summaries.append(summary)
                 continue
             collected, _, _ = RunDirectory(folder).read_collected()
-            summaries.append(of_checkpoints(summary, [checkpoint], collected))
+            summaries.append(select_checkpoints(summary, [checkpoint], collected))
             if len(summary.checkpoints) > 1:
                 notes.append(
                     f"Of the {count(len(summary.checkpoints), 'checkpoint')} of run {summary.run_id} this page has "

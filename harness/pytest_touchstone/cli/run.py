@@ -20,7 +20,7 @@ from pytest_touchstone.cli.command import Output
 from pytest_touchstone.core.errors import OptionError
 from pytest_touchstone.core.settings import SET, settings_table
 from pytest_touchstone.core.tasks import shipped_names
-from pytest_touchstone.results.run_directory import APART, DEFAULT_FILES, TASKS
+from pytest_touchstone.results.run_directory import DEFAULT_FILES, ISOLATION_ARGUMENTS, TASKS
 
 USAGE = "touchstone run [--tasks NAME,...] [FILE | FOLDER | FILE::TEST ...] [any option of pytest]"
 
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> Output:
         "-m",
         "pytest",
         *DEFAULT_FILES,
-        *(() if files else APART),
+        *(() if files else ISOLATION_ARGUMENTS),
         *tasks,
         *words,
     ]

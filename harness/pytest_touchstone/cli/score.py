@@ -29,7 +29,7 @@ from pytest_touchstone.metrics.soft import temperature_of
 from pytest_touchstone.plugin.replay import Replay
 from pytest_touchstone.reports.files import write_results
 from pytest_touchstone.results.aggregate import summary_of
-from pytest_touchstone.results.journal import Journal, latest, read_journal
+from pytest_touchstone.results.journal import Journal, latest_records, read_journal
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import results_csv
@@ -176,7 +176,7 @@ def rescore(folder: Path, *, data: str | None = None, root: Path | None = None) 
     replay = Replay(folder, data=data, root=root)
     scored = Rescored()
     sums: dict[str, list[tuple[float, float]]] = {}
-    for record in latest(read_journal(folder)).values():
+    for record in latest_records(read_journal(folder)).values():
         if record.status != "scored":
             scored.records.append(record)
             continue

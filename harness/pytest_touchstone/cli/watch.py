@@ -61,9 +61,9 @@ from pytest_touchstone.core.text import count, escape_invisible, one_line, redac
 from pytest_touchstone.document.formatting import wrapped
 from pytest_touchstone.reports.alerts import CheckpointAlert, checkpoint_alert, kill_group, send_alert
 from pytest_touchstone.results import file_path
-from pytest_touchstone.results.aggregate import ended
+from pytest_touchstone.results.aggregate import has_ended
 from pytest_touchstone.results.store import ResultStore
-from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary, wholes
+from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary, whole_results
 
 USAGE: Final = "touchstone watch PATTERN [any option of touchstone run]"
 
@@ -484,8 +484,8 @@ class Watch:
 def _finished_summary(folder: Path) -> Summary | None:
     """Return the summary of a finished run with scores, else None."""
     with suppress(HarnessError):
-        if ended(folder) and not (summary := load_summary(folder)).stopped:
-            return summary if any(result.scored for result in wholes(summary)) else None
+        if has_ended(folder) and not (summary := load_summary(folder)).stopped:
+            return summary if any(result.scored for result in whole_results(summary)) else None
     return None
 
 

@@ -15,8 +15,8 @@ from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.formats.lm_eval import samples_of
 from pytest_touchstone.core.requests import VERDICT_KINDS
 from pytest_touchstone.metrics.multiple_choice import AnsweredChoices
-from pytest_touchstone.results.item_view import CANDIDATES, ResponseView, asked_of, is_right
-from pytest_touchstone.results.journal import each_record, latest
+from pytest_touchstone.results.item_view import CANDIDATES, ResponseView, is_right, questions_of
+from pytest_touchstone.results.journal import iter_records, latest_records
 from pytest_touchstone.results.records import Record
 
 UNLIKELY: Final = "not the likeliest"
@@ -56,7 +56,7 @@ def first_exchanges(entry: BenchmarkScores) -> list[dict[str, Any]]:
     if entry.answers is None or not entry.answers.is_dir():
         return []
     records = (
-        each_record(entry.answers, having=_place_of(entry)) if entry.lines is None else entry.lines.each()
+        iter_records(entry.answers, having=_place_of(entry)) if entry.lines is None else entry.lines.each()
     )
     return next((record.exchanges for record in records if record.exchanges), [])
 
@@ -83,7 +83,7 @@ def _place_of(entry: BenchmarkScores) -> dict[str, list[str]]:
 def _of_run(entry: BenchmarkScores, folder: Path, metric: str, wanted: set[str]) -> dict[str, ShownAnswer]:
     if entry.lines is None:
         having = {**_place_of(entry), "example": wanted}
-        records = [*latest(each_record(folder, having=having)).values()]
+        records = [*latest_records(iter_records(folder, having=having)).values()]
     else:
         records = [*entry.lines.of(wanted)]
     return {record.example: _of_known_form(_record, record, metric) for record in records}
@@ -93,7 +93,7 @@ def _record(record: Record, metric: str) -> ShownAnswer:
     """The item as ``results.asked`` has it, in a question and an answer."""
     details = record.told or {}
     right = is_right(record.scores.get(metric))
-    asked = asked_of(record, metric, right, lambda *_: details.get("right"), [])
+    asked = questions_of(record, metric, right, lambda *_: details.get("right"), [])
     verdicts = [question.answers[0].remark for question in asked if question.kind == "RunProgram"]
     first = next((question for question in asked if question.kind not in VERDICT_KINDS), None)
     gold = details.get("gold")

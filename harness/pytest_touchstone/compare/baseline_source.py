@@ -36,10 +36,15 @@ from pytest_touchstone.core.files import (
     write_checked,
 )
 from pytest_touchstone.core.text import did_you_mean, join_names
-from pytest_touchstone.results.journal import latest, read_journal
+from pytest_touchstone.results.journal import latest_records, read_journal
 from pytest_touchstone.results.run_directory import LAST, run_id_of
 from pytest_touchstone.results.store import FOLDER, ResultStore
-from pytest_touchstone.results.store_entry import ItemScores, StoredResult, saved_from_json, saved_of
+from pytest_touchstone.results.store_entry import (
+    ItemScores,
+    StoredResult,
+    results_from_records,
+    saved_from_json,
+)
 from pytest_touchstone.results.summary import SUMMARY, load_summary
 
 NAMED: Final = "baselines"
@@ -271,7 +276,7 @@ def _open_run(text: str, folder: Path) -> BaselineSource:
     store = ResultStore(folder.parent)
     if results := [result for result in store.find() if result.run_id == summary.run_id]:
         return _run_source(text, results, store)
-    pairs = saved_of(summary, latest(read_journal(folder, exchanges=False)).values())
+    pairs = results_from_records(summary, latest_records(read_journal(folder, exchanges=False)).values())
     if not any(items.examples for _, items in pairs):
         raise GateError(f"{text}: the run has no scored items")
     return _source_of_pairs(text, pairs)

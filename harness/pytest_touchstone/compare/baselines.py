@@ -35,7 +35,7 @@ from pytest_touchstone.compare.comparison_verdicts import (
 from pytest_touchstone.compare.prompts import OTHERS, PROMPTS, changed_text
 from pytest_touchstone.core.settings import differing_conditions
 from pytest_touchstone.core.text import join_names
-from pytest_touchstone.results.store_entry import ItemScores, StoredResult, other_measure
+from pytest_touchstone.results.store_entry import ItemScores, StoredResult, soft_score_mismatch
 
 ITEMS: Final = "items"
 ROWS: Final = ("version", "data")
@@ -195,7 +195,9 @@ def _results_asked_alike(
     if not comparable or (only_itself and others):
         return [], _conditions_reason(new, others or whole, allowed)
     other_measures = {
-        id(saved): difference for saved in comparable if (difference := other_measure(saved, new, metric))
+        id(saved): difference
+        for saved in comparable
+        if (difference := soft_score_mismatch(saved, new, metric))
     }
     if len(other_measures) == len(comparable):
         last = comparable[-1]

@@ -15,7 +15,7 @@ from pytest_touchstone.checkpoints.config_files import step_in_name
 from pytest_touchstone.core.coverage import scored_mark
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.files import read_regular
-from pytest_touchstone.results.store_entry import PUBLISHED, ItemScores, RecordLocations, StoredResult
+from pytest_touchstone.results.store_entry import IMPORTED_SUFFIX, ItemScores, RecordLocations, StoredResult
 from pytest_touchstone.results.summary import Metric
 
 AS_PUBLISHED: Final = "as published"
@@ -125,7 +125,7 @@ def result_from_totals(
         directory="",
         began=0.0,
         checkpoint=name,
-        fingerprint=f"{digest}{PUBLISHED}",
+        fingerprint=f"{digest}{IMPORTED_SUFFIX}",
         path="",
         step=about.get("step"),
         benchmark=benchmark,

@@ -32,7 +32,7 @@ from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.settings import parse_option
 from pytest_touchstone.core.text import LISTED, join_names, similar_name
 from pytest_touchstone.results import file_path
-from pytest_touchstone.results.run_directory import LAST, OF_RUNS, places_of
+from pytest_touchstone.results.run_directory import LAST, RUN_FILES, candidate_paths
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.store_entry import StoredResult
 from pytest_touchstone.results.summary import SUMMARY
@@ -133,7 +133,7 @@ def _read_path(path: Path, sizes: Mapping[str, int]) -> list[CheckpointResults]:
         raise DataError(f"{path} has {len(others)} results files; name one: {names}")
     if others:
         return list(_read_usable(others[0], sizes))
-    if any(file_path(path, name).is_file() for name in OF_RUNS):
+    if any(file_path(path, name).is_file() for name in RUN_FILES):
         raise DataError(f"{path}: no {SUMMARY}: this run has not ended, or was killed before it could sum up")
     return []
 
@@ -177,13 +177,13 @@ def result_files(folder: Path, *, deeper: bool = False) -> list[Path]:
 
 
 def locate_results(argument: str, output: Path) -> ResultLocation | None:
-    """Return the run, file or folder that an argument names (``places_of``), or None; ``last`` is the newest run."""
+    """Return the run, file or folder that an argument names (``candidate_paths``), or None; ``last`` is the newest run."""
     last, sign, name = argument.partition("#")
     if last == LAST and not (output / LAST).exists() and (runs := _runs(output)):
         return ResultLocation(runs[-1], name)
     for sign in ("", "#", ":"):
         text, _, name = argument.rpartition(sign) if sign else (argument, "", "")
-        for path in places_of(text, output):
+        for path in candidate_paths(text, output):
             if text and path.exists():
                 return ResultLocation(path.parent if path.name == SUMMARY else path, name)
     return None

@@ -44,7 +44,7 @@ from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.tasks import PREFIXES, translate_task
 from pytest_touchstone.core.text import join_names
 from pytest_touchstone.results.aggregate import as_metric
-from pytest_touchstone.results.store_entry import ItemScores, composites_of, other_measure
+from pytest_touchstone.results.store_entry import ItemScores, composites_of, soft_score_mismatch
 from pytest_touchstone.results.summary import Metric
 from pytest_touchstone.statistics.best_of_many import nothing_chosen
 from pytest_touchstone.statistics.comparison import Comparison, Kind
@@ -351,7 +351,7 @@ def _comparable(a: BenchmarkScores, b: BenchmarkScores) -> list[str]:
         for name in names
         if metric_of(a, name) is not None
         and metric_of(b, name) is not None
-        and not other_measure(a.saved, b.saved, name)
+        and not soft_score_mismatch(a.saved, b.saved, name)
     ]
 
 

@@ -19,7 +19,7 @@ from pytest_touchstone.compare.formats.lm_eval import samples_of
 from pytest_touchstone.compare.formats.run import answers_of
 from pytest_touchstone.core.text import count
 from pytest_touchstone.results.item_view import prompt_hash
-from pytest_touchstone.results.journal import each_record, journal_size, latest
+from pytest_touchstone.results.journal import iter_records, journal_size, latest_records
 from pytest_touchstone.results.store_entry import StoredResult
 
 _TEXTS: Final = ("context", "continuation", "prompt", "turns", "text")
@@ -98,7 +98,7 @@ def _requests_of(folder: Path, _size: int, benchmark: str, checkpoint: str) -> M
     the journal, which may grow."""
     having = {"benchmark": [benchmark], "checkpoint": [checkpoint]}
     digests: dict[tuple[str, str], str] = {}
-    for record in each_record(folder, having=having):
+    for record in iter_records(folder, having=having):
         if record.exchanges:
             request = record.exchanges[0]["request"]
             texts = [request.get(name) for field in _TEXTS for name in (field, f"{field}_sha256")]
@@ -143,9 +143,9 @@ def _prompts_of_run(saved: StoredResult, folder: Path) -> Iterator[tuple[str, st
     """Yield the ids of a run's items, each with the hash of its first prompt."""
     mine = (
         record
-        for record in each_record(folder)
+        for record in iter_records(folder)
         if record.benchmark == saved.benchmark and record.checkpoint == saved.checkpoint and not record.chat
     )
-    for record in latest(mine).values():
+    for record in latest_records(mine).values():
         if record.exchanges:
             yield record.example, prompt_hash(record.exchanges[0])

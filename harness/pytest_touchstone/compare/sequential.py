@@ -25,10 +25,10 @@ from pytest_touchstone.compare.gate.decide import EarlyVerdict, margin_of, metri
 from pytest_touchstone.compare.prompts import PROMPTS
 from pytest_touchstone.compare.standings import Reference, choose_references
 from pytest_touchstone.core.aggregation import facts_beside
-from pytest_touchstone.results.journal import JournalFollower, latest
+from pytest_touchstone.results.journal import JournalFollower, latest_records
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.run_directory import RunDirectory
-from pytest_touchstone.results.store_entry import ItemScores, StoredResult, items_of, stored_result
+from pytest_touchstone.results.store_entry import ItemScores, StoredResult, item_scores_of, stored_result
 from pytest_touchstone.results.summary import Declaration, Metric
 from pytest_touchstone.statistics.comparison import Comparison
 from pytest_touchstone.statistics.sequential import (
@@ -139,7 +139,7 @@ class SequentialMonitor:
     def _read_journal(self) -> None:
         if self.tail is None:
             self.tail = JournalFollower(self.directory.path)
-        for item, record in latest(self.tail.new()).items():
+        for item, record in latest_records(self.tail.new()).items():
             if record.status != "lost" or item not in self._records:
                 self._records[item] = record
 
@@ -281,7 +281,7 @@ class InterimAnalyses:
             scored = [record for item in items if (record := records.get(item)) is not None]
             if len(scored) < len(items) or any(record.status != "scored" for record in scored):
                 break
-            new = BenchmarkScores(self.saved, items_of(scored, facts_beside(self.saved.aggregate)))
+            new = BenchmarkScores(self.saved, item_scores_of(scored, facts_beside(self.saved.aggregate)))
             compared = compare(
                 new,
                 self.choice.baselines,

@@ -15,7 +15,7 @@ from pytest_touchstone.core.dataset import DatasetInfo
 from pytest_touchstone.core.keys import redact
 from pytest_touchstone.core.text import INVISIBLE, count, escape_invisible, redact_home
 from pytest_touchstone.document.language import translate, translate_cell
-from pytest_touchstone.results.summary import Metric, Result, Summary, wholes
+from pytest_touchstone.results.summary import Metric, Result, Summary, whole_results
 from pytest_touchstone.statistics.comparison import fixed
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ def dataset_line(info: DatasetInfo) -> str:
 def datasets(summary: Summary) -> list[DatasetInfo]:
     """Return every dataset of the run, once."""
     return list(
-        {(result.dataset.name, result.dataset.sha256): result.dataset for result in wholes(summary)}.values()
+        {(result.dataset.name, result.dataset.sha256): result.dataset for result in whole_results(summary)}.values()
     )
 
 

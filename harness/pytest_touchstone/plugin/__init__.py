@@ -74,12 +74,12 @@ def pytest_load_initial_conftests(
         return result
     _, unknown = parser.parse_known_and_unknown_args(args, namespace=copy.copy(early_config.option))
     if any(arg.startswith("--") for arg in unknown):
-        from pytest_touchstone.plugin.options import about_unknown
+        from pytest_touchstone.plugin.options import unknown_option_message
         from pytest_touchstone.plugin.reporters import tell_failure
 
         ours_alone = early_config.pluginmanager.has_plugin(OURS_ALONE)
         # An unknown option that is meant for us; pytest refuses others itself.
-        if (message := about_unknown(unknown, args, ours_alone=ours_alone)) is not None:
+        if (message := unknown_option_message(unknown, args, ours_alone=ours_alone)) is not None:
             markdown = markdown_given(early_config.known_args_namespace)
             tell_failure(early_config.invocation_params.dir, markdown, pytest.ExitCode.USAGE_ERROR, message)
             raise pytest.UsageError(message)
@@ -236,10 +236,10 @@ def pytest_exception_interact(node: Any, call: Any, report: object) -> None:
 
     error = call.excinfo.value
     if isinstance(error, HarnessError):
-        from pytest_touchstone.plugin.item_errors import declared_wrongly
+        from pytest_touchstone.plugin.item_errors import declaration_error
 
         session = _session(node.config)
-        session.fault = session.fault or declared_wrongly(error, node.path)
+        session.fault = session.fault or declaration_error(error, node.path)
         if session.worker:  # its controller ends the run with that one line
             report.outcome, report.longrepr = "passed", None
 
@@ -263,9 +263,9 @@ def pytest_pycollect_makeitem_of_forms(
     items = yield
     if not isinstance(items, list) or not items or not _benchmark(obj):
         return items
-    from pytest_touchstone.plugin.collection import items_of_forms
+    from pytest_touchstone.plugin.collection import form_items
 
-    return [*items, *items_of_forms(collector, obj, _session(collector.config).collection)]
+    return [*items, *form_items(collector, obj, _session(collector.config).collection)]
 
 
 def _benchmark(obj: object) -> bool:

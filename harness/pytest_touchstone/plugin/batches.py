@@ -30,7 +30,7 @@ from pytest_touchstone.core import disk
 from pytest_touchstone.core.requests import Generate
 from pytest_touchstone.plugin.collection import Collection
 from pytest_touchstone.plugin.options import device_kind
-from pytest_touchstone.plugin.planned import Planned
+from pytest_touchstone.plugin.planned import PlannedItem
 
 if TYPE_CHECKING:
     from xdist.workermanage import WorkerController
@@ -122,7 +122,7 @@ def plan_batches(
     return batches
 
 
-def batches_of(items: Sequence[Planned], size: int, *, by_kind: bool) -> list[list[int]]:
+def split_into_batches(items: Sequence[PlannedItem], size: int, *, by_kind: bool) -> list[list[int]]:
     """Return the batches of the items, as indices; items with a mark for which they run alone have a batch each."""
     alone = {item.nodeid for item in items if item.marked}
     kinds: dict[str, BatchKind] = {}

@@ -51,7 +51,7 @@ from pytest_touchstone.metrics.samples import run_samples
 from pytest_touchstone.metrics.solutions import forms_of
 from pytest_touchstone.plugin import NO_CHECKPOINT
 from pytest_touchstone.plugin.options import Settings, check_base, check_served, device_kind
-from pytest_touchstone.plugin.source_hash import code_of
+from pytest_touchstone.plugin.source_hash import benchmark_code_hash
 
 if TYPE_CHECKING:
     from pytest_touchstone.engines.sandbox.soundness import SelfCheckingSandbox
@@ -278,7 +278,9 @@ def load_benchmark(
     )
 
 
-def generate(metafunc: pytest.Metafunc, spec: Benchmark, collection: Collection) -> Callable[[], None]:
+def parametrize_benchmark(
+    metafunc: pytest.Metafunc, spec: Benchmark, collection: Collection
+) -> Callable[[], None]:
     """Parametrize a benchmark function by its checkpoints; return a function that does so by its examples.
 
     That function is to be called when all other parameters are known. Reasons against asking the benchmark are kept
@@ -289,7 +291,7 @@ def generate(metafunc: pytest.Metafunc, spec: Benchmark, collection: Collection)
     wanted = [name for name in OWN_ARGUMENTS if name in own]
     if not collection.tasks.chosen(spec):
         collection.unchosen.add(id(spec))
-        return _by_example(metafunc, wanted, [(spec.name, UnrunnableExample(spec))])
+        return _example_parametrizer(metafunc, wanted, [(spec.name, UnrunnableExample(spec))])
     if "example" not in own:
         text = f"benchmark {spec.name}: {metafunc.function.__name__}() takes no argument named 'example'"
         collection.remarks.append(SkipReason(spec, text, fatal=True))
@@ -300,9 +302,11 @@ def generate(metafunc: pytest.Metafunc, spec: Benchmark, collection: Collection)
         if settings.gate or settings.gate_sequential or settings.dry_run:
             collection.remarks.append(SkipReason(spec, f"{spec.name}: {NO_CHECKPOINT}", fatal=True))
         ids = stand_in_ids(spec, metafunc.config)
-        return _by_example(metafunc, wanted, [(name, UnrunnableExample(spec, skipped=True)) for name in ids])
+        return _example_parametrizer(
+            metafunc, wanted, [(name, UnrunnableExample(spec, skipped=True)) for name in ids]
+        )
     try:
-        suited = _suited(spec, collection)
+        suited = _capable_checkpoints(spec, collection)
         examples = _examples(metafunc, spec, collection) if suited else []
     except (CheckpointError, DataError) as error:
         collection.remarks.append(SkipReason(spec, str(error), fatal=True))
@@ -313,7 +317,7 @@ def generate(metafunc: pytest.Metafunc, spec: Benchmark, collection: Collection)
         names: list[Any] = [info.name if several else pytest.HIDDEN_PARAM for info in suited]
         metafunc.parametrize(CHECKPOINT_FIXTURE, suited, ids=names, scope="session")
     stand_ins = [(name, UnrunnableExample(spec)) for name in stand_in_ids(spec, metafunc.config)]
-    return _by_example(metafunc, wanted, examples or stand_ins)
+    return _example_parametrizer(metafunc, wanted, examples or stand_ins)
 
 
 def keyword_words(config: pytest.Config) -> list[str]:
@@ -331,7 +335,7 @@ def stand_in_ids(spec: Benchmark, config: pytest.Config) -> list[str]:
     return list(dict.fromkeys([spec.name, *named]))
 
 
-def items_of_forms(
+def form_items(
     collector: pytest.Module | pytest.Class, function: object, collection: Collection
 ) -> list[pytest.Item]:
     """Return the items that pytest makes of a benchmark's forms, where --eval-tasks may name one; none in a class."""
@@ -344,7 +348,7 @@ def items_of_forms(
     return items
 
 
-def _by_example(
+def _example_parametrizer(
     metafunc: pytest.Metafunc,
     wanted: Sequence[str],
     rows: Sequence[tuple[str, CollectedExample | UnrunnableExample]],
@@ -355,7 +359,7 @@ def _by_example(
     return functools.partial(metafunc.parametrize, wanted, values, ids=ids) if wanted else lambda: None
 
 
-def _suited(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
+def _capable_checkpoints(spec: Benchmark, collection: Collection) -> list[CheckpointInfo]:
     """Return the checkpoints that can answer what the benchmark asks; leave a remark for each kind that cannot.
 
     There are none where the demonstration leaves the benchmark out.
@@ -416,21 +420,26 @@ def _examples(
             )
         except ShotsError as error:
             collection.remarks.append(SkipReason(spec, str(error), mistake=True))
-            return [(example.id, UnrunnableExample(spec)) for example in _chosen(spec, dataset, collection)]
+            return [
+                (example.id, UnrunnableExample(spec))
+                for example in _selected_examples(spec, dataset, collection)
+            ]
         # Private: nothing public has the functions of fixtures.
         definitions = metafunc._arg2fixturedefs.items()
         theirs = (found for name, found in definitions if name != CHECKPOINT_FIXTURE)
         fixtures = [definition.func for found in theirs for definition in found]
-        code = code_of([spec.code.form_of or metafunc.function, *fixtures], metafunc.config.rootpath)
+        code = benchmark_code_hash(
+            [spec.code.form_of or metafunc.function, *fixtures], metafunc.config.rootpath
+        )
         loaded = LoadedBenchmark(spec, dataset, shots, settings.sampling, code, own)
         collection.loaded[id(spec)] = loaded
     return [
         (example.id, CollectedExample(example, loaded))
-        for example in _chosen(spec, loaded.dataset, collection)
+        for example in _selected_examples(spec, loaded.dataset, collection)
     ]
 
 
-def _chosen(spec: Benchmark, dataset: DatasetRows, collection: Collection) -> list[Example]:
+def _selected_examples(spec: Benchmark, dataset: DatasetRows, collection: Collection) -> list[Example]:
     """The examples that are left by --eval-limit and --eval-tasks."""
     settings, tasks, own = collection.settings, collection.tasks, collection.asking(spec).limit
     limit = settings.limit if own is None else None if isinstance(own, str) else own

@@ -30,12 +30,12 @@ from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.plugin import NO_CHECKPOINT, markdown_given
 from pytest_touchstone.plugin.batches import most_items, schedule_batches
 from pytest_touchstone.plugin.gate import FINE
-from pytest_touchstone.plugin.item_errors import SAME, first_of_each
-from pytest_touchstone.plugin.planned import collected_of, declarations_of
+from pytest_touchstone.plugin.item_errors import SAME, first_of_each_error
+from pytest_touchstone.plugin.planned import collected_items, declarations_of
 from pytest_touchstone.plugin.reporters import HookCaller, check_output_paths, check_paths, tell_failure
 from pytest_touchstone.plugin.run_results import RunResults
 from pytest_touchstone.plugin.session import TOLD, EvalSession
-from pytest_touchstone.results.reuse import decide, write_decision
+from pytest_touchstone.results.reuse import find_earlier_runs, write_reuse_plan
 from pytest_touchstone.results.summary import NOT_REACHED, base_name
 
 if TYPE_CHECKING:
@@ -184,7 +184,7 @@ class Controller(EvalSession):
         self._calls.tell_beginning(manifest, len(results.items))
         if not settings.no_cache:
             damaged: list[str] = []
-            write_decision(directory.path, decide(manifest, directory.path.parent, damaged))
+            write_reuse_plan(directory.path, find_earlier_runs(manifest, directory.path.parent, damaged))
             self._damaged |= dict.fromkeys(damaged)
         size, names = len(results.items), ", ".join(sorted(results.checkpoints))
         directory.log(f"begin: {size} items, {names}, {settings.workers} process(es)")
@@ -207,7 +207,7 @@ class Controller(EvalSession):
         found = dry_run(items, self.collection, self.settings, self.engine)
         self._plans["dry run"] = functools.partial(render_dry_run, found)
         if self._gate.plan is not None:
-            collected = collected_of(items)
+            collected = collected_items(items)
             plan = self._gate.make_plan(collected, declarations_of(items))
             checkpoints = len({item.checkpoint for item in collected})
             self._plans["plan of the gate"] = functools.partial(render, plan, checkpoints=checkpoints)
@@ -270,7 +270,7 @@ class Controller(EvalSession):
     @pytest.hookimpl(tryfirst=True)
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """End in a line what xdist does not expect: that workers are gone before they answer."""
-        if is_of_workers(excinfo):
+        if is_worker_failure(excinfo):
             raise pytest.exit.Exception(WORKERS_ENDED, ExitCode.NOT_VALID)
 
     def _end_progress(self) -> None:
@@ -411,7 +411,7 @@ class Controller(EvalSession):
         stats = terminalreporter.stats
         whole: dict[str, list[Any]] = {name: stats[name] for name in ("failed", "error") if name in stats}
         if self.config.get_verbosity() < 2:  # -vv
-            stats.update((name, first_of_each(reports)) for name, reports in whole.items())
+            stats.update((name, first_of_each_error(reports)) for name, reports in whole.items())
         try:
             return (yield)
         finally:
@@ -469,7 +469,7 @@ class Interrupts:
         """Take SIGTERM over, unless somebody else has."""
         self._before: dict[signal.Signals, Any] = {}
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            self._handle(signal.SIGTERM, _press)
+            self._handle(signal.SIGTERM, _forward_interrupt)
 
     def _handle(self, number: signal.Signals, handler: Any) -> None:
         with suppress(ValueError):  # only the main thread may
@@ -500,14 +500,14 @@ class Interrupts:
         self._before.clear()
 
 
-def _press(_number: int, frame: FrameType | None) -> None:
+def _forward_interrupt(_number: int, frame: FrameType | None) -> None:
     """Do what Ctrl-C does now; a process in the background ignores that."""
     __tracebackhide__ = True  # pytest then names the place that was reached
     pressed = signal.getsignal(signal.SIGINT)
     (pressed if callable(pressed) else signal.default_int_handler)(signal.SIGINT, frame)
 
 
-def is_of_workers(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
+def is_worker_failure(excinfo: pytest.ExceptionInfo[BaseException]) -> bool:
     """Return whether xdist could not speak to a worker (``WorkerController.setup``), or has none left
     (``DSession.loop_once``, xdist 3.8)."""
     last = str(excinfo.traceback[-1].frame.f_globals.get("__name__"))

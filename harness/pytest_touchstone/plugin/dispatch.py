@@ -69,7 +69,7 @@ class LlmJudge(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class _Asked(Generic[Owner]):
+class _PendingRequests(Generic[Owner]):
     """What an owner has asked the model at once; called with the answers.
 
     ``requests`` are those that the engine has got, each with its number among the owner's. ``begun`` is what the
@@ -106,7 +106,7 @@ class RequestDispatcher(Generic[Owner]):
         """``take`` is called with the owner of a request, its number, its answer and the seconds it took, in the
         thread that collects. ``shared`` has the answers about rows of several benchmarks."""
         self._engine, self._sandbox, self._take, self._shared = engine, sandbox, take, shared
-        self._asked: dict[Owner, _Asked[Owner]] = {}
+        self._asked: dict[Owner, _PendingRequests[Owner]] = {}
         self.open = self._waiting = 0
         self._each, self._last = 0.0, time.perf_counter()
         self._futures: list[AnswerFuture] = []
@@ -135,11 +135,11 @@ class RequestDispatcher(Generic[Owner]):
                 model.append((number, request))
         if model:
             self._tick()
-            asked = self._asked[owner] = _Asked(self, owner, self._each, len(model), model)
+            asked = self._asked[owner] = _PendingRequests(self, owner, self._each, len(model), model)
             self.open += len(model)
             self._engine.submit([request for _, request in model], asked)
 
-    def answered(self, asked: _Asked[Owner], place: int, answer: Answered) -> None:
+    def answered(self, asked: _PendingRequests[Owner], place: int, answer: Answered) -> None:
         """Hand on an answer of the model, and what has ended meanwhile."""
         number, request = asked.requests[place]
         asked.open -= 1

@@ -55,8 +55,8 @@ from pytest_touchstone.plugin.dispatch import (
     ProgramRunner,
     RequestDispatcher,
 )
-from pytest_touchstone.plugin.item_errors import explanation, hint, sentence
-from pytest_touchstone.results.journal import journalled
+from pytest_touchstone.plugin.item_errors import assertion_message, hint, sentence
+from pytest_touchstone.results.journal import shorten_request
 from pytest_touchstone.results.records import Record, Status
 
 
@@ -211,8 +211,8 @@ class RunningBatch:
             for state in self.running:
                 if state.failure is not None:
                     fail(state, state.failure, self._journal)
-                elif _too_late(state):
-                    _end_by_time(state, self._journal)
+                elif _has_timed_out(state):
+                    _record_timeout(state, self._journal)
             self._ask_all(engine, self.running)
             meanwhile()
             while self.open:
@@ -280,12 +280,12 @@ class RunningBatch:
         state.answers[number] = (
             state.job.asking.answer(answer) if isinstance(answer, GenerateAnswer) else answer
         )
-        if _too_late(state):
+        if _has_timed_out(state):
             # The engine leaves what items have asked whose benchmark is past its time limit.
-            late = [other for other in self.running if other.outcome is None and _too_late(other)]
+            late = [other for other in self.running if other.outcome is None and _has_timed_out(other)]
             self._asking.withdraw(late)
             for other in late:
-                _end_by_time(other, self._journal)
+                _record_timeout(other, self._journal)
             self.open -= len(late)
         elif len(state.answers) == len(state.requests):
             self._advance(state)
@@ -314,7 +314,7 @@ class RunningBatch:
         assert state.generator is not None
         answers = [state.answers[number] for number in range(len(state.requests))]
         state.answers = {}
-        _remember(state, answers)
+        _journal_exchanges(state, answers)
         trouble = next((answer for answer in answers if isinstance(answer, (Refusal, BaseException))), None)
         if trouble is not None:
             reason = trouble.reason if isinstance(trouble, Refusal) else sentence(trouble)
@@ -333,7 +333,7 @@ class RunningBatch:
         ``StopIteration``."""
         began = time.perf_counter()
         try:
-            _take(state, run(), self._engine, self._lacks)
+            _advance_to_request(state, run(), self._engine, self._lacks)
         except STOPPING:
             raise
         except CAUGHT as error:
@@ -343,21 +343,23 @@ class RunningBatch:
         return None
 
 
-def _too_late(state: _Running) -> bool:
+def _has_timed_out(state: _Running) -> bool:
     return state.job.time is not None and state.job.time.past()
 
 
-def _end_by_time(state: _Running, journal: Recorder) -> None:
+def _record_timeout(state: _Running, journal: Recorder) -> None:
     """Journal an item whose benchmark is past its time limit."""
     assert state.job.time is not None
     error = RequestError(
         f"benchmark {state.job.spec.name} is past its timeout of {state.job.time.seconds:g} s (--eval-config); "
         "it has no answer"
     )
-    _settle(state, journal, "timeout", raised=error, message=str(error))
+    _record_outcome(state, journal, "timeout", raised=error, message=str(error))
 
 
-def _take(state: _Running, yielded: object, engine: Engine, lacks: Mapping[type[Request], str]) -> None:
+def _advance_to_request(
+    state: _Running, yielded: object, engine: Engine, lacks: Mapping[type[Request], str]
+) -> None:
     """Note what a generator asks. Raises ``BenchmarkError`` when it is no request that it may ask, or of a kind that
     the run ``lacks`` something for."""
     state.single = isinstance(yielded, REQUEST_KINDS)
@@ -411,7 +413,7 @@ def _check_plain(request: Request, who: str) -> None:
         ) from None
 
 
-def _remember(state: _Running, answers: Sequence[Answered]) -> None:
+def _journal_exchanges(state: _Running, answers: Sequence[Answered]) -> None:
     if not state.exchanges:
         first = state.requests[0]
         state.length = len(getattr(first, TEXT_FIELDS[type(first)][0]))
@@ -431,7 +433,7 @@ def _remember(state: _Running, answers: Sequence[Answered]) -> None:
                 state.weak_tests[plain_text(request.task)] = list(answer.weak_tests)
         said = {"error": sentence(answer)} if isinstance(answer, BaseException) else to_plain(answer)
         state.exchanges.append(
-            {"kind": type(request).__name__, "request": journalled(to_plain(request)), "answer": said}
+            {"kind": type(request).__name__, "request": shorten_request(to_plain(request)), "answer": said}
         )
     state.requests = []
 
@@ -483,10 +485,10 @@ def _finish(state: _Running, returned: object, journal: Recorder) -> None:
         told |= grade_details(returned)
     failure, message = None, None
     if isinstance(returned, SampleGrade) and (failure := returned.failure) is not None:
-        message = f"{returned.failed} of {returned.samples} samples: {explanation(failure)}"
+        message = f"{returned.failed} of {returned.samples} samples: {assertion_message(failure)}"
     soft = soft_of(returned, state.job.spec)
     scores |= {name: value for name, value in soft.items() if name not in scores}
-    _settle(state, journal, "scored", failure, scores=scores, told=told, message=message)
+    _record_outcome(state, journal, "scored", failure, scores=scores, told=told, message=message)
 
 
 def fail(state: _Running, error: BaseException, journal: Recorder) -> None:
@@ -500,15 +502,17 @@ def fail(state: _Running, error: BaseException, journal: Recorder) -> None:
         status = "xfailed"
     elif isinstance(error, (AssertionError, pytest.fail.Exception)) and is_about_answer:
         told = {"length": state.length}
-        _settle(state, journal, "scored", error, scores={PASSED: 0.0}, told=told, message=explanation(error))
+        _record_outcome(
+            state, journal, "scored", error, scores={PASSED: 0.0}, told=told, message=assertion_message(error)
+        )
         return
     if helps := hint(error, state.job.example.row):
         error.add_note(helps)
     message = "; ".join(filter(None, (sentence(error), plain_text(helps))))
-    _settle(state, journal, status, raised=error, message=message)
+    _record_outcome(state, journal, status, raised=error, message=message)
 
 
-def _settle(
+def _record_outcome(
     state: _Running, journal: Recorder, status: Status, raised: BaseException | None = None, **outcome: Any
 ) -> None:
     """Journal the end of an item; ``outcome`` is its scores, or the message."""

@@ -19,7 +19,7 @@ from pytest_touchstone.core.settings import DEFAULT, settings_table
 from pytest_touchstone.core.text import estimate_tokens
 from pytest_touchstone.plugin.collection import CollectedExample, Collection
 from pytest_touchstone.plugin.driver import TEXT_FIELDS
-from pytest_touchstone.plugin.planned import Planned, planned_items
+from pytest_touchstone.plugin.planned import PlannedItem, planned_items
 from pytest_touchstone.reports.plan import DryRun, DryRunRow, SettingRow
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def dry_run(
     engine: Callable[[CheckpointInfo], Engine],
 ) -> DryRun:
     """Return what a run of the items would ask."""
-    members: dict[tuple[str, str], list[Planned]] = {}
+    members: dict[tuple[str, str], list[PlannedItem]] = {}
     for planned in planned_items(items):
         members.setdefault(planned.series, []).append(planned)
     infos = {some[0].info.name: some[0].info for some in members.values()}
@@ -52,7 +52,7 @@ def dry_run(
 
 def _row(
     row: DryRunRow,
-    items: Sequence[Planned],
+    items: Sequence[PlannedItem],
     settings: Settings,
     engine: Callable[[CheckpointInfo], Engine],
 ) -> DryRunRow:

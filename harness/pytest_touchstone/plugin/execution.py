@@ -27,21 +27,21 @@ from pytest_touchstone.core.requests import (
 )
 from pytest_touchstone.core.text import count
 from pytest_touchstone.engines.base import Engine
-from pytest_touchstone.plugin.batches import Quarantine, batch_key, batches_of
+from pytest_touchstone.plugin.batches import Quarantine, batch_key, split_into_batches
 from pytest_touchstone.plugin.dispatch import LlmJudge, ProgramRunner
 from pytest_touchstone.plugin.driver import SYNC_EVERY, ItemOutcome, Job, RunningBatch
 from pytest_touchstone.plugin.options import Settings
-from pytest_touchstone.plugin.planned import Planned, planned_of
+from pytest_touchstone.plugin.planned import PlannedItem, planned_of
 from pytest_touchstone.results.journal import Journal
 from pytest_touchstone.results.records import FAULTS, Record, Status
 from pytest_touchstone.results.reuse import (
-    AGAIN,
+    REASKED,
+    CrashHistory,
     DoubtfulTexts,
     InFlight,
     ItemKey,
-    Kills,
     Reuse,
-    doubtful_texts,
+    find_doubtful_texts,
 )
 from pytest_touchstone.results.run_directory import ProcessProgress, RunDirectory, write_progress
 from pytest_touchstone.results.usage import UsageMeter
@@ -65,7 +65,7 @@ class Execution:
 
     def __init__(
         self,
-        items: Sequence[Planned],
+        items: Sequence[PlannedItem],
         size: int,
         *,
         who: str,
@@ -90,10 +90,12 @@ class Execution:
         self._reuse = None if settings.no_cache else Reuse(directory.path)
         # xdist's controller finds out by itself what kills a worker; what replicas compute kills them alone.
         self._in_flight = None if who != MAIN or settings.engine else InFlight(directory.path, who)
-        self._kills = Kills(self._reuse) if self._reuse is not None and self._in_flight is not None else None
+        self._kills = (
+            CrashHistory(self._reuse) if self._reuse is not None and self._in_flight is not None else None
+        )
         self._prepares = who == MAIN and sequential is None
         self._batches = [
-            [items[index] for index in batch] for batch in batches_of(items, size, by_kind=by_kind)
+            [items[index] for index in batch] for batch in split_into_batches(items, size, by_kind=by_kind)
         ]
         self._batch_of = {item: number for number, batch in enumerate(self._batches) for item in batch}
         self._shared = shared_rows(items)
@@ -104,7 +106,7 @@ class Execution:
         self._asked: Engine | None = None
         self._doubtful: dict[str, DoubtfulTexts] = {}
 
-    def call(self, item: Planned) -> ItemOutcome:
+    def call(self, item: PlannedItem) -> ItemOutcome:
         """Return the end of an item, computed now together with its batch, unless another item or an earlier run
         has done so."""
         if item.nodeid in self._unreported:
@@ -123,7 +125,7 @@ class Execution:
         self._run(item)
         return self._unreported.pop(item.nodeid)
 
-    def _run(self, item: Planned) -> None:
+    def _run(self, item: PlannedItem) -> None:
         """Run an item together with the others of its batch, whose outcomes are kept until pytest reports them."""
         with self._progress.doing(f"loading {item.info.name}"):
             engine = self._engine(item.info)
@@ -163,7 +165,7 @@ class Execution:
         engine.prepare(batch.requests)
         return batch
 
-    def _start_next(self, item: Planned, engine: Engine) -> None:
+    def _start_next(self, item: PlannedItem, engine: Engine) -> None:
         """Start those items of the checkpoint's next batch that may run at any time and have not run yet."""
         if not self._prepares or self._is_alone(item):
             return
@@ -199,8 +201,8 @@ class Execution:
         """Yield the items of the run that are to run once more, until there are none: their checkpoint's texts have
         shown a trace since they were asked. Until they have run, their records say so. Raises ``JournalError``."""
         self._journal.sync()
-        while doubtful := doubtful_texts(self._directory.path):
-            self._journal = Journal(self._directory.path, AGAIN)
+        while doubtful := find_doubtful_texts(self._directory.path):
+            self._journal = Journal(self._directory.path, REASKED)
             self._doubtful |= doubtful
             names = {name for texts in doubtful.values() for name in texts.items}
             again = [item for item in self._items if item.nodeid in names]
@@ -237,7 +239,7 @@ class Execution:
             self._in_flight.close()
         self._progress.close()
 
-    def _reused(self, item: Planned) -> ItemOutcome | None:
+    def _reused(self, item: PlannedItem) -> ItemOutcome | None:
         """Return the outcome of an earlier run, now also in this run's journal; None where there is none."""
         record = None
         if self._reuse is not None and self._known(item):
@@ -255,13 +257,13 @@ class Execution:
         """The records of earlier runs that were not believed, each with its place."""
         return [] if self._reuse is None else self._reuse.damaged
 
-    def _known(self, item: Planned) -> bool:
+    def _known(self, item: PlannedItem) -> bool:
         """Return whether an earlier run has scored the item."""
         if self._doubtful or self._reuse is None or self._reuse.empty:
             return False
         return item.function.no_parameters and self._reuse.has(*item.key)
 
-    def _members(self, leader: Planned) -> list[Planned]:
+    def _members(self, leader: PlannedItem) -> list[PlannedItem]:
         """Return the batch's items that can run under the leader's fixtures and have not run yet, the leader first."""
         quarantined = self._quarantine.items()
         if leader.nodeid in quarantined or self._is_alone(leader):
@@ -278,17 +280,17 @@ class Execution:
         ]
         return [leader, *others]
 
-    def _waits(self, item: Planned) -> bool:
+    def _waits(self, item: PlannedItem) -> bool:
         """Return whether an item has neither run nor been started, and may run for another's sake."""
         has_begun = item.nodeid in self._settled or item.nodeid in self._started
         return not (has_begun or self._known(item) or self._is_alone(item))
 
-    def _is_alone(self, item: Planned) -> bool:
+    def _is_alone(self, item: PlannedItem) -> bool:
         """Return whether earlier runs were killed with the item in flight, so that it is computed alone."""
         return self._kills is not None and self._kills.alone(item.key)
 
 
-def shared_rows(items: Iterable[Planned]) -> set[tuple[str, str]]:
+def shared_rows(items: Iterable[PlannedItem]) -> set[tuple[str, str]]:
     """Return the rows that belong to several results of a checkpoint, each with the checkpoint's name.
 
     What was answered about their log-probabilities is remembered for as long as the process lives; xdist's other
@@ -328,10 +330,10 @@ class ProgressWriter:
         """Return whether the sizes of items are known."""
         return bool(self._sizes)
 
-    def plan(self, items: Sequence[Planned]) -> None:
+    def plan(self, items: Sequence[PlannedItem]) -> None:
         """Begin to write, for a run of these items."""
-        self._sizes = {batch_key(item.nodeid): work_of(item) for item in items}
-        self._state.work = sum(map(work_of, items))
+        self._sizes = {batch_key(item.nodeid): estimated_work(item) for item in items}
+        self._state.work = sum(map(estimated_work, items))
         thread = threading.Thread(target=self._run, name="touchstone-progress-writer", daemon=True)
         with suppress(RuntimeError):  # a thread cannot always be had; then nobody sees how far it is
             thread.start()
@@ -392,7 +394,7 @@ PARAMETERS: Final = 100_000_000
 """Of a checkpoint that does not say."""
 
 
-def work_of(item: Planned) -> float:
+def estimated_work(item: PlannedItem) -> float:
     """Return about how much work an item is, in tokens times parameters, by what its benchmark asks."""
     tokens = USUAL_TOKENS + TEXT_TOKENS * (Generate in item.spec.asks)
     return tokens * (item.info.weights.parameters or PARAMETERS)

@@ -1,6 +1,6 @@
 """A finished run, for Python and notebooks: its results, and its items, read from the journal as they are asked for.
 
-``view_of`` shows an item as people read it. The journal has requests, answers and scores, and what the benchmark told
+``build_item_view`` shows an item as people read it. The journal has requests, answers and scores, and what the benchmark told
 when it scored: the right choice, the gold answer, and what was read out of a text. Where a benchmark tells nothing it
 is started again, with the dataset's row and answers in which each choice in turn is the likeliest. The right one is the
 one for which it gives its primary score.
@@ -21,17 +21,17 @@ from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.grade import grade_details
 from pytest_touchstone.core.requests import Answer, Refusal, answer_from_plain
 from pytest_touchstone.core.text import count
-from pytest_touchstone.plugin.replay import Replay, Replayed
+from pytest_touchstone.plugin.replay import Replay, ReplayedItem
 from pytest_touchstone.results.item_view import (
     CANDIDATES,
     ItemView,
     Question,
-    asked_of,
-    is_cut,
     is_right,
-    rest_of_row,
+    is_shortened,
+    questions_of,
+    unshown_fields,
 )
-from pytest_touchstone.results.journal import RecordPlace, places, read_at
+from pytest_touchstone.results.journal import RecordLocation, read_record_at, record_locations
 from pytest_touchstone.results.records import FAULTS, Record
 from pytest_touchstone.results.run_directory import RunDirectory, find_run
 from pytest_touchstone.results.summary import (
@@ -253,7 +253,7 @@ class Item:
         """
         return self._replay().job(self.record).example.row
 
-    def again(self, exchanges: Sequence[Mapping[str, Any]] | None = None) -> Replayed:
+    def again(self, exchanges: Sequence[Mapping[str, Any]] | None = None) -> ReplayedItem:
         """Return what the benchmark makes of its answers today, or of others; raises ``HarnessError`` as ``row``."""
         return self._replay().run(self.record, exchanges)
 
@@ -271,8 +271,8 @@ class Items(Sequence[Item]):
         self._primary = {name: how.of for name, how in hows.items() if how.higher_score_is_better}
 
     @cached_property
-    def _places(self) -> list[RecordPlace]:
-        found = places(self._directory)
+    def _places(self) -> list[RecordLocation]:
+        found = record_locations(self._directory)
         collected, _, _ = RunDirectory(self._directory).read_collected()
         order = {one.item: number for number, one in enumerate(collected)}
         return [found[item] for item in sorted(found, key=lambda item: order.get(item, len(order)))]
@@ -292,12 +292,12 @@ class Items(Sequence[Item]):
 
     def __getitem__(self, index: int | slice) -> Item | list[Item]:
         if isinstance(index, slice):
-            return [self._item(read_at(place)) for place in self._places[index]]
-        return self._item(read_at(self._places[index]))
+            return [self._item(read_record_at(place)) for place in self._places[index]]
+        return self._item(read_record_at(self._places[index]))
 
     def __iter__(self) -> Iterator[Item]:
         for place in self._places:
-            yield self._item(read_at(place))
+            yield self._item(read_record_at(place))
 
     def __repr__(self) -> str:
         return f"<{len(self)} items of {self._directory}>"
@@ -327,12 +327,12 @@ UNLIKELY: Final = -1e6
 """The log-probability of the choices that a probe does not prefer."""
 
 
-def view_of(item: Item, *, full: bool = False) -> ItemView:
+def build_item_view(item: Item, *, full: bool = False) -> ItemView:
     """Return the item as a person reads it; ``full`` has the whole of long questions, and all words for a mask."""
     notes: list[str] = []
-    record, words = (_whole(item, notes), None) if full else (item.record, CANDIDATES)
-    asked = asked_of(record, item.primary, item.right, partial(_rights, item), notes, words=words)
-    extracted, gold, row = _told(item, asked, notes)
+    record, words = (_full_record(item, notes), None) if full else (item.record, CANDIDATES)
+    asked = questions_of(record, item.primary, item.right, partial(_right_choices, item), notes, words=words)
+    extracted, gold, row = _benchmark_facts(item, asked, notes)
     return ItemView(
         example=item.example,
         benchmark=item.benchmark,
@@ -350,17 +350,17 @@ def view_of(item: Item, *, full: bool = False) -> ItemView:
     )
 
 
-def _whole(item: Item, notes: list[str]) -> Record:
+def _full_record(item: Item, notes: list[str]) -> Record:
     """Return the record with its requests in full, which the benchmark asks again; as it is where that cannot be."""
     try:
-        if is_cut(item.record.exchanges):
+        if is_shortened(item.record.exchanges):
             return replace(item.record, exchanges=item.again().exchanges)
     except HarnessError as error:
         notes.append(f"the whole question is not known: {error}")
     return item.record
 
 
-def _rights(item: Item, count: int, notes: list[str]) -> list[int] | None:
+def _right_choices(item: Item, count: int, notes: list[str]) -> list[int] | None:
     """Return the choices for which the benchmark gives its primary score; None where that cannot be found out."""
     if item.record.told and "right" in item.record.told:
         return list(item.record.told["right"])
@@ -385,7 +385,7 @@ def _rights(item: Item, count: int, notes: list[str]) -> list[int] | None:
 # What the benchmark tells
 
 
-def _told(
+def _benchmark_facts(
     item: Item, asked: Sequence[Question], notes: list[str]
 ) -> tuple[dict[str, str | None], str | None, dict[str, Any]]:
     """Return what was read out of the texts, the gold answer, and the fields of the row that were not asked."""
@@ -397,7 +397,7 @@ def _told(
     except HarnessError as error:
         notes.append(f"the row is not known: {error}")
         return {}, None, {}
-    others = rest_of_row(asked, row)
+    others = unshown_fields(asked, row)
     if item.failed or "Generate" not in shown:
         return {}, None, others
     try:

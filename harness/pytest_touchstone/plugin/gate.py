@@ -51,7 +51,7 @@ from pytest_touchstone.results import file_path
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.store import ResultStore
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult, stored_result
-from pytest_touchstone.results.summary import Collected, Declaration, Summary, wholes
+from pytest_touchstone.results.summary import CollectedItem, Declaration, Summary, whole_results
 
 if TYPE_CHECKING:
     from pytest_touchstone.compare.plan import GatePlan
@@ -167,7 +167,7 @@ class GateSession:
     def _opened(self, name: str) -> BaselineSource:
         return open_source(name, self._output, folder=self._config.invocation_params.dir)
 
-    def check(self, items: Sequence[Collected], declared: Mapping[str, Declaration]) -> None:
+    def check(self, items: Sequence[CollectedItem], declared: Mapping[str, Declaration]) -> None:
         """Check the plan against what was collected; raise ``GateError`` and the like."""
         if self.plan is not None:
             files = {self._config.rootpath / item.item.partition("::")[0] for item in items}
@@ -175,7 +175,7 @@ class GateSession:
 
     def check_baselines(
         self,
-        items: Iterable[Collected],
+        items: Iterable[CollectedItem],
         declared: Mapping[str, Declaration],
         manifest: Mapping[str, Any],
         infos: Sequence[CheckpointInfo],
@@ -214,7 +214,7 @@ class GateSession:
             more = f"; and {count(len(refused) - 1, 'other benchmark')} likewise" if len(refused) > 1 else ""
             raise GateError(f"--baseline {source.name}, {benchmark}: {reason}{more}")
 
-    def make_plan(self, items: Sequence[Collected], declared: Mapping[str, Declaration]) -> GatePlan:
+    def make_plan(self, items: Sequence[CollectedItem], declared: Mapping[str, Declaration]) -> GatePlan:
         """Return what the gate could decide about these items; raise ``GateError`` and the like."""
         from pytest_touchstone.compare.plan import make_plan, planned_benchmarks_of_run
 
@@ -245,10 +245,10 @@ class GateSession:
         if self.plan is None:
             return summary
         entries = [BenchmarkScores(*one) for one in results]
-        gate = decided(self.plan, entries, summary, self.source, lambda: self._early(summary))
+        gate = apply_gate(self.plan, entries, summary, self.source, lambda: self._early(summary))
         if self.plan.sequential and not (gate.fault or gate.mistake):
-            total = sum(result.collected for result in wholes(summary))
-            skipped = sum(result.skipped for result in wholes(summary))
+            total = sum(result.collected for result in whole_results(summary))
+            skipped = sum(result.skipped for result in whole_results(summary))
             note = (
                 f"benchmarks stop once they are settled: {total - skipped} of {total} items were asked, "
                 f"{f'{skipped / total:.0%}' if total else 'nothing'} saved"
@@ -301,7 +301,7 @@ class GateSession:
         return status if invalid else self._exit_code
 
 
-def decided(
+def apply_gate(
     plan: GateConfig,
     entries: Sequence[BenchmarkScores],
     summary: Summary,

@@ -38,7 +38,7 @@ _UNPACKED: Final = re.compile(r"(unpack|not iterable|not subscriptable|has no le
 
 
 @contextmanager
-def no_silent_end() -> Iterator[None]:
+def forbid_exit() -> Iterator[None]:
     """Make ``os._exit`` in an item the item's error: it would end the run without a word, as if all were well."""
     end, process, thread = os._exit, os.getpid(), threading.get_ident()
 
@@ -58,20 +58,20 @@ def hint(error: BaseException, row: Mapping[str, Any]) -> str:
     """Return what helps where a field's name is wrong, or a single answer taken for several; else an empty text."""
     name = error.args[0] if len(error.args) == 1 else None
     if isinstance(error, KeyError) and isinstance(name, str) and name not in row:
-        return _there("the row has the fields", name, row)
+        return _missing_name_hint("the row has the fields", name, row)
     if isinstance(error, AttributeError) and isinstance(error.obj, REQUEST_KINDS):
         return f"this is the request; its answer has such: answer = yield {type(error.obj).__name__}(...)"
     if isinstance(error, AttributeError) and is_dataclass(error.obj) and not isinstance(error.obj, type):
         names = [field.name for field in fields(error.obj)]
-        return _there(f"a {type(error.obj).__name__} has", str(error.name), names)
+        return _missing_name_hint(f"a {type(error.obj).__name__} has", str(error.name), names)
     if isinstance(error, TypeError):
-        return _of_type_error(str(error))
+        return _type_error_hint(str(error))
     if isinstance(error, AssertionError):
         return "only assertions about answers are scores, and only of a benchmark without another primary"
     return ""
 
 
-def _of_type_error(text: str) -> str:
+def _type_error_hint(text: str) -> str:
     if _UNPACKED.search(text):
         return "a single request has a single answer; yield a list to be sent a list"
     known = {kind.__name__: [field.name for field in fields(kind)] for kind in (*REQUEST_KINDS, Turn)}
@@ -79,15 +79,15 @@ def _of_type_error(text: str) -> str:
         return ""
     if found[2] in ELSEWHERE:
         return "models are sent texts, without images and tools"
-    return _there(f"a {found[1]} has", found[2], known[found[1]])
+    return _missing_name_hint(f"a {found[1]} has", found[2], known[found[1]])
 
 
-def _there(what: str, name: str, names: Iterable[str]) -> str:
+def _missing_name_hint(what: str, name: str, names: Iterable[str]) -> str:
     near = did_you_mean(name, names).strip()
     return f"{what} {join_names(names)}" + (f"; {near}" if near else "")
 
 
-def explanation(error: BaseException) -> str:
+def assertion_message(error: BaseException) -> str:
     """Return why an assertion failed: in pytest's words, without addresses of methods, else the line of code."""
     text = _METHOD.sub(r"\1", _shown(str(error)))
     for frame in traceback.extract_tb(error.__traceback__)[-1:] if not text else ():
@@ -122,7 +122,7 @@ def place_of(error: BaseException, root: Path) -> str:
     return "".join(f"{frame.filename}:{frame.lineno}" for frame in last)
 
 
-def declared_wrongly(error: BaseException, path: Path) -> str:
+def declaration_error(error: BaseException, path: Path) -> str:
     """Return the error of a declaration with its line in the file that was being imported."""
     frames = traceback.extract_tb(error.__traceback__)
     line = next((frame.lineno for frame in reversed(frames) if frame.filename == str(path)), 1)
@@ -138,7 +138,7 @@ def one_line(error: BaseException, item: pytest.Item) -> str:
     return f"{path}:{(line or 0) + 1}: {error}"
 
 
-def first_of_each(reports: Iterable[Any]) -> list[Any]:
+def first_of_each_error(reports: Iterable[Any]) -> list[Any]:
     """Return the first report of each error, headed by its node id and the number of others."""
     by_error: dict[object, list[Any]] = {}
     for report in reports:

@@ -300,7 +300,7 @@ KEPT: Final = {
 """Options of others that are to be left out, and why: most have an effect that we always have."""
 
 
-def about_unknown(unknown: Sequence[str], words: Sequence[str], *, ours_alone: bool) -> str | None:
+def unknown_option_message(unknown: Sequence[str], words: Sequence[str], *, ours_alone: bool) -> str | None:
     """Return what is said of the ``unknown`` options among the ``words`` of a command line; None where pytest is to
     refuse them.
 
@@ -315,11 +315,11 @@ def about_unknown(unknown: Sequence[str], words: Sequence[str], *, ours_alone: b
         plain = name.removeprefix("--").replace("_", "-").removeprefix("eval-")
         if plain in KEPT:
             found[name] = f"{name}: no such option; leave it out: {KEPT[plain]}"
-        elif meant := list(_meant(plain, value)):
+        elif meant := list(_equivalent_options(plain, value)):
             found[name] = (
                 f"{name}: no such option; {' '.join(meant)} {'do' if len(meant) > 1 else 'does'} that"
             )
-        elif near := _near(name):
+        elif near := _nearest_option(name):
             found[name] = f"unknown option {name}: did you mean {near}?"
         elif name.startswith(PREFIX) or ours_alone:
             nobodys = nobodys or name
@@ -330,18 +330,18 @@ def about_unknown(unknown: Sequence[str], words: Sequence[str], *, ours_alone: b
     return None
 
 
-def _meant(name: str, value: str) -> Iterator[str]:
+def _equivalent_options(name: str, value: str) -> Iterator[str]:
     """Yield our options for one of another program."""
     if name in PARTS:
         for key, _, text in (part.partition("=") for part in value.split(",")):
-            yield from _meant(key.replace("_", "-"), text)
+            yield from _equivalent_options(key.replace("_", "-"), text)
         return
     for row in settings_table().values():
         if row.option and name in (*row.elsewhere, row.name.replace("_", "-")):
             yield row.usage
 
 
-def _near(name: str) -> str:
+def _nearest_option(name: str) -> str:
     """Return the option of ours that is most like it; an empty text where none is."""
     rows = [row for row in settings_table().values() if row.option]
     if name.startswith(PREFIX):  # what all of them begin with says nothing of which is meant

@@ -52,7 +52,7 @@ class PlainStream:
         return getattr(self.stream, name)
 
 
-def make_plain(config: pytest.Config) -> None:
+def install_plain_stream(config: pytest.Config) -> None:
     """Put such a stream before that of pytest's reporter, once."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is None:
@@ -69,7 +69,7 @@ def make_plain(config: pytest.Config) -> None:
             config.add_cleanup(functools.partial(setattr, sys, name, stream))
 
 
-def keep_keys_out(report: pytest.TestReport) -> None:
+def mask_keys(report: pytest.TestReport) -> None:
     """Take keys out of what a report says; other plug-ins write that to files as it is."""
     report.sections = [(title, redact_key_forms(text)) for title, text in report.sections]
     if report.failed and (plain := redact_key_forms(report.longreprtext)) != report.longreprtext:

@@ -1,4 +1,4 @@
-"""``Planned``: an item of a run, what a benchmark asks of a checkpoint about a row.
+"""``PlannedItem``: an item of a run, what a benchmark asks of a checkpoint about a row.
 
 The record is made once, when everybody has chosen among the items, and kept on pytest's item. The run's folder keeps
 items, their benchmarks and composites as plain data.
@@ -33,7 +33,7 @@ from pytest_touchstone.plugin.dispatch import CAUGHT
 from pytest_touchstone.plugin.driver import Job, TimeLimit, identity
 from pytest_touchstone.results.records import Record, Status
 from pytest_touchstone.results.reuse import ItemKey
-from pytest_touchstone.results.summary import Collected, Declaration
+from pytest_touchstone.results.summary import CollectedItem, Declaration
 
 ALONE_MARKS: Final = ("skip", "skipif", "xfail")
 """Marks with which pytest decides about items one by one, so that they are never run for another item's sake."""
@@ -53,7 +53,7 @@ class BenchmarkFunction(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Planned:
+class PlannedItem:
     """An item of a run; ``spec`` is its benchmark, under the name of the result that it belongs to.
 
     Its benchmark's ``limit`` of time is the same for all items of a checkpoint.
@@ -91,7 +91,7 @@ class Planned:
         """Whether the item needs nothing but its example and its checkpoint, and no fixture of its file."""
         return self.function.no_parameters and self.function.free_file
 
-    def alike(self, leader: Planned) -> bool:
+    def alike(self, leader: PlannedItem) -> bool:
         """Return whether the item can run under the leader's fixtures: the two differ in their examples only, or need
         no fixtures."""
         if self.info is leader.info and self.stands_alone and leader.stands_alone:
@@ -102,7 +102,7 @@ class Planned:
             its[name] is value for name, value in mine.items() if name not in OWN_ARGUMENTS
         )
 
-    def job(self, leader: Planned) -> Job:
+    def job(self, leader: PlannedItem) -> Job:
         """Return what the driver runs, with the fixtures of the leader."""
         given, fixtures = self.given, leader.item.funcargs
         wanted = {
@@ -149,15 +149,15 @@ class Planned:
                     generator.close()
 
 
-PLANNED: Final = pytest.StashKey[Planned]()
+PLANNED: Final = pytest.StashKey[PlannedItem]()
 
 
-def planned_of(item: pytest.Item) -> Planned | None:
+def planned_of(item: pytest.Item) -> PlannedItem | None:
     """Return the record of a benchmark item, None for any other item."""
     return item.stash.get(PLANNED, None)
 
 
-def planned_items(items: Iterable[pytest.Item]) -> list[Planned]:
+def planned_items(items: Iterable[pytest.Item]) -> list[PlannedItem]:
     """Return the records of the benchmark items among these."""
     return [planned for item in items if (planned := planned_of(item)) is not None]
 
@@ -199,7 +199,7 @@ def plan_items(items: Iterable[pytest.Item], *, several: bool) -> None:
             )
         seconds = given.loaded.asking.seconds
         limit = None if seconds is None else limits.setdefault((info.name, name), TimeLimit(seconds))
-        item.stash[PLANNED] = Planned(item, info, given, spec, function, limit)
+        item.stash[PLANNED] = PlannedItem(item, info, given, spec, function, limit)
 
 
 def _function_of(item: pytest.Function, spec: Benchmark) -> BenchmarkFunction:
@@ -233,7 +233,7 @@ def check_composites(items: Sequence[pytest.Item]) -> None:
     """Raise ``BenchmarkError`` for the first composite that is declared wrongly."""
     parts = {
         (part.benchmark, part.metric): composite.name
-        for composite in composites_declared(items)
+        for composite in declared_composites(items)
         for part in composite.parts
     }
     specs = {planned.given.loaded.spec.name: planned.spec for planned in planned_items(items)}
@@ -245,10 +245,10 @@ def check_composites(items: Sequence[pytest.Item]) -> None:
             )
 
 
-def collected_of(items: Iterable[pytest.Item]) -> list[Collected]:
+def collected_items(items: Iterable[pytest.Item]) -> list[CollectedItem]:
     """Return the benchmark items, as plain data."""
     return [
-        Collected(
+        CollectedItem(
             planned.nodeid,
             planned.spec.name,
             planned.info.name,
@@ -262,7 +262,7 @@ def collected_of(items: Iterable[pytest.Item]) -> list[Collected]:
 def declarations_of(items: Sequence[pytest.Item]) -> dict[str, Declaration]:
     """Return the items' benchmarks as plain data, by the names of their results."""
     declarations = {}
-    composites = composites_declared(items)
+    composites = declared_composites(items)
     for name, planned in {planned.spec.name: planned for planned in planned_items(items)}.items():
         loaded, spec = planned.given.loaded, planned.spec
         soft = soft_names(spec)
@@ -292,7 +292,7 @@ def declarations_of(items: Sequence[pytest.Item]) -> dict[str, Declaration]:
     return declarations
 
 
-def composites_declared(items: Sequence[pytest.Item]) -> list[Composite]:
+def declared_composites(items: Sequence[pytest.Item]) -> list[Composite]:
     """Return the composites of pyproject.toml, of conftests and plug-ins, and of the items' modules.
 
     Raises ``BenchmarkError`` where one name has two formulas.

@@ -47,13 +47,13 @@ from pytest_touchstone.plugin.collection import (
     load_benchmark,
 )
 from pytest_touchstone.plugin.driver import Job, RunningBatch
-from pytest_touchstone.results.journal import journalled
+from pytest_touchstone.results.journal import shorten_request
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import Declaration
 
 
-class Replayed(NamedTuple):
+class ReplayedItem(NamedTuple):
     """An item that was started again: its record by today's code, its row, what the benchmark returned, and its
     exchanges with their requests in full, as far as it asked them again."""
 
@@ -120,7 +120,7 @@ class Replay:
         start = known.loaded.start(partial(function, **wanted), example)
         return Job(record.item, spec, example, record.checkpoint, start, self._asking)
 
-    def run(self, record: Record, exchanges: Sequence[Mapping[str, Any]] | None = None) -> Replayed:
+    def run(self, record: Record, exchanges: Sequence[Mapping[str, Any]] | None = None) -> ReplayedItem:
         """Return what becomes of the item with its stored answers, or with others to the same requests.
 
         Raises as ``job`` does.
@@ -135,12 +135,14 @@ class Replay:
 
         stored = record.exchanges if exchanges is None else exchanges
         engine = _StoredAnswers(self._info(record.checkpoint), stored)
-        batch = RunningBatch([replace(job, start=start)], engine, _Nowhere(), engine.programs, judge=engine)
+        batch = RunningBatch(
+            [replace(job, start=start)], engine, _DiscardingRecorder(), engine.programs, judge=engine
+        )
         unseen = io.StringIO()  # what a benchmark prints would stand among what a command says
         with redirect_stdout(unseen), redirect_stderr(unseen):
             outcome = batch.run(engine)[job.item]
         whole = [{**one, "request": engine.requests.get(id(one), one["request"])} for one in stored]
-        return Replayed(outcome.record, job.example.row, returned[0] if returned else None, whole)
+        return ReplayedItem(outcome.record, job.example.row, returned[0] if returned else None, whole)
 
     def _benchmark(self, record: Record) -> _Replayable:
         if (known := self._benchmarks.get(record.benchmark)) is not None:
@@ -225,7 +227,7 @@ class _StoredAnswers(Engine):
         if stored is None:
             return Refusal("it asks more than it did when the run was made")
         plain = to_plain(request)
-        if stored["kind"] != type(request).__name__ or stored["request"] != journalled(plain):
+        if stored["kind"] != type(request).__name__ or stored["request"] != shorten_request(plain):
             return Refusal(
                 "it asks something other than when the run was made; only the model could answer that"
             )
@@ -248,7 +250,7 @@ class _StoredPrograms:
         return found
 
 
-class _Nowhere:
+class _DiscardingRecorder:
     """A journal that keeps nothing: the run's own stays as it is."""
 
     def append(self, record: Record) -> None:

@@ -21,16 +21,16 @@ from pytest_touchstone.core.errors import ExitCode, HarnessError, JournalError
 from pytest_touchstone.core.files import shown_path, unwritable_reason, write_atomic
 from pytest_touchstone.core.hooks import add_specifications
 from pytest_touchstone.document.formatting import busy_text, command_lines, wrapped
-from pytest_touchstone.plugin.plain_stream import make_plain, stream_of
+from pytest_touchstone.plugin.plain_stream import install_plain_stream, stream_of
 from pytest_touchstone.reports import ci, files, terminal
 from pytest_touchstone.reports.next_steps import invalid_paragraphs, resume_text
 from pytest_touchstone.reports.page.security import KeyFoundError
 from pytest_touchstone.reports.progress import ProgressLine, letters_text, short_name
 from pytest_touchstone.reports.trackers.payload import Tracker
 from pytest_touchstone.reports.trackers.sending import trackers
-from pytest_touchstone.results.journal import each_record, latest
-from pytest_touchstone.results.run_directory import remove_progress, unwritten
-from pytest_touchstone.results.summary import Summary, reached, summary_json
+from pytest_touchstone.results.journal import iter_records, latest_records
+from pytest_touchstone.results.run_directory import remove_progress, write_error_message
+from pytest_touchstone.results.summary import Summary, reportable_part, summary_json
 
 if TYPE_CHECKING:
     from pytest_touchstone.core.eval_config import EvalConfig
@@ -87,7 +87,7 @@ class MarkdownFile:
 
     def pytest_touchstone_run_finished(self, summary: Summary) -> None:
         try:
-            write_atomic(self.target, ci.markdown_page(reached(summary)))
+            write_atomic(self.target, ci.markdown_page(reportable_part(summary)))
         except OSError as error:
             raise HarnessError(f"cannot write --eval-set markdown {self.target}: {error.strerror}") from error
 
@@ -119,7 +119,7 @@ class JUnit:
         from _pytest.junitxml import xml_key
 
         if (xml := self.config.stash.get(xml_key, None)) is not None:
-            summary = reached(summary)
+            summary = reportable_part(summary)
             for name, value in ci.properties(summary):
                 xml.add_global_property(name, value)
             for index, case in enumerate(ci.gate_cases(summary)):
@@ -137,7 +137,7 @@ class GitHub:
     """The summary of a job on GitHub."""
 
     def pytest_touchstone_run_finished(self, summary: Summary) -> str | None:
-        return ci.append_summary(os.environ, ci.markdown_page(reached(summary)))
+        return ci.append_summary(os.environ, ci.markdown_page(reportable_part(summary)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -282,7 +282,7 @@ class HookCaller:
         self._manager = config.pluginmanager
         self._failed: set[tuple[str, int]] = set()
         self._on_github = os.environ.get("GITHUB_ACTIONS") == "true"
-        make_plain(config)
+        install_plain_stream(config)
         self.notices: list[ReporterWarning] = []
         self._total = 0
         add_specifications(self._manager)
@@ -290,7 +290,7 @@ class HookCaller:
         ours += [MarkdownFile(target)] if target is not None else []
         ours += [BesideCheckpoints(self.note)] if beside else []
         ours += [GitHub()] if self._on_github else []
-        ours += map(tracking, trackers)
+        ours += map(make_tracker_hooks, trackers)
         for reporter in ours:
             self._manager.register(reporter)
 
@@ -319,7 +319,7 @@ class HookCaller:
                 if isinstance(one.plugin, MarkdownFile):
                     line = str(error)
                 elif isinstance(one.plugin, Files):
-                    why = unwritten(Path(), error) if isinstance(error, MemoryError) else str(error)
+                    why = write_error_message(Path(), error) if isinstance(error, MemoryError) else str(error)
                     line = f"the results cannot be written: {why}"
                 self.note(line, ExitCode.NOT_VALID if isinstance(one.plugin, Files) else 1)
         return found
@@ -391,7 +391,7 @@ class HookCaller:
             for line in text.splitlines():
                 reporter.write_line(line)
             if self._on_github and title is mine[0]:
-                stream_of(self._config).writelines(f"{line}\n" for line in ci.gate_commands(reached(summary)))
+                stream_of(self._config).writelines(f"{line}\n" for line in ci.gate_commands(reportable_part(summary)))
 
     def write_last_lines(
         self, summary: Summary | None, status: int, stopped: RunDirectory | None = None
@@ -411,7 +411,7 @@ class HookCaller:
         if stopped is not None:
             scored = 0
             with suppress(JournalError):
-                records = latest(each_record(stopped.path, exchanges=False)).values()
+                records = latest_records(iter_records(stopped.path, exchanges=False)).values()
                 scored = sum(record.status == "scored" for record in records)
             lines.append(resume_text(scored, self._total, stopped.read_manifest()))
         for line in lines:
@@ -425,16 +425,16 @@ TRACKER_SECONDS: Final = 60.0
 """The time that a run waits for a tracker."""
 
 
-def tracking(name: str) -> Tracking:
+def make_tracker_hooks(name: str) -> TrackerReporter:
     """Return a tracker's hooks; raise ``pytest.UsageError`` where something must be installed or set first."""
     (tracker,) = (one for one in trackers() if one.name == name)
     if (lacking := tracker.missing()) is not None:
         raise pytest.UsageError(f"--{name}: {lacking}")
-    return Tracking(tracker)
+    return TrackerReporter(tracker)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tracking:
+class TrackerReporter:
     """Sends a finished run to a tracker: ``touchstone export`` is started in a process of its own with a limit of time.
 
     So nothing of a tracker's client is in pytest's process, and whatever it does, the run ends with its results and its

@@ -24,20 +24,20 @@ from pytest_touchstone.core.aggregation import facts_beside
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.engines.registry import identity
 from pytest_touchstone.results.aggregate import summarize
-from pytest_touchstone.results.journal import Journal, JournalFollower, journal_files, latest
+from pytest_touchstone.results.journal import Journal, JournalFollower, journal_files, latest_records
 from pytest_touchstone.results.records import Record
-from pytest_touchstone.results.reuse import AGAIN, benchmarks_of
+from pytest_touchstone.results.reuse import REASKED, manifest_benchmarks
 from pytest_touchstone.results.run_directory import RunDirectory, command_words, environment
 from pytest_touchstone.results.store import ResultStore
-from pytest_touchstone.results.store_entry import ItemScores, StoredResult, saved_of
-from pytest_touchstone.results.summary import Collected, Summary
+from pytest_touchstone.results.store_entry import ItemScores, StoredResult, results_from_records
+from pytest_touchstone.results.summary import CollectedItem, Summary
 
 
 class RunResults:
     """The items of a run that has begun, and their records."""
 
     def __init__(self, directory: RunDirectory) -> None:
-        self.items: Sequence[Collected]
+        self.items: Sequence[CollectedItem]
         self.items, self.declarations, self.deselected = directory.read_collected()
         self.checkpoints = {item.checkpoint for item in self.items}
         self._directory = directory
@@ -80,7 +80,7 @@ class RunResults:
             **told,
             **environment(invocation.args, invocation.dir, config.rootpath),
             "checkpoints": rows,
-            "benchmarks": benchmarks_of(self.declarations),
+            "benchmarks": manifest_benchmarks(self.declarations),
         }
         own = [one.settings for one in self.declarations.values() if one.settings]
         if manifest.pop("demonstration", False) and own:
@@ -99,7 +99,7 @@ class RunResults:
 
     def new_records(self) -> list[Record]:
         """Return the records that the journal has gained, one per item."""
-        new = [one for one in latest(self._telling.new()).values() if one.item not in self._told]
+        new = [one for one in latest_records(self._telling.new()).values() if one.item not in self._told]
         self._told |= {one.item for one in new}
         return new
 
@@ -150,9 +150,11 @@ class RunResults:
         """Return the records so far, one per item, in the order of the journal's files."""
         for path, record in self._journal.each():
             self._records.setdefault(path, []).append(record)
-        return latest(record for path in sorted(self._records) for record in self._records[path])
+        return latest_records(record for path in sorted(self._records) for record in self._records[path])
 
-    def _summarize(self, records: Mapping[str, Record], items: Sequence[Collected], **more: Any) -> Summary:
+    def _summarize(
+        self, records: Mapping[str, Record], items: Sequence[CollectedItem], **more: Any
+    ) -> Summary:
         usage = self._directory.read_usage()
         drifts = {row.checkpoint: row.engine["drift"] for row in usage if row.engine.get("drift")}
         return summarize(
@@ -173,8 +175,8 @@ class RunResults:
         shard or not to be kept; return them all."""
         store = ResultStore(self._directory.path.parent)
         is_shard = self._manifest.get("settings", {}).get("shard") is not None
-        results = saved_of(summary, records)
-        again = any(path.name == f"items-{AGAIN}.jsonl" for path in journal_files(self._directory.path))
+        results = results_from_records(summary, records)
+        again = any(path.name == f"items-{REASKED}.jsonl" for path in journal_files(self._directory.path))
         for saved, items in results if keep and not is_shard else ():
             # What speaks against a result may have been found after its last item.
             if items.examples and (saved.checkpoint not in self._saved or saved.invalid or again):

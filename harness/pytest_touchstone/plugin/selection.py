@@ -39,7 +39,7 @@ from pytest_touchstone.plugin.collection import (
     example_of,
     keyword_words,
 )
-from pytest_touchstone.plugin.planned import Planned, planned_of
+from pytest_touchstone.plugin.planned import PlannedItem, planned_of
 
 MOST_NAMES = 3
 """The most names that are suggested for an unknown one."""
@@ -48,7 +48,7 @@ LIKENESS = 0.55
 """The least likeness to a word of a name that is suggested, by ``difflib``'s ratio."""
 
 
-def settle(
+def finish_selection(
     items: list[pytest.Item], collection: Collection, config: pytest.Config, *, whole: bool
 ) -> list[pytest.Item]:
     """Take out the items that are never run, and return them.
@@ -79,7 +79,7 @@ def settle(
     remarks = [remark for remark in collection.remarks if id(remark.spec) in selected]
     fault = (
         (_unknown_task(collection) if whole else None)
-        or _meant_otherwise(collection)
+        or _ambiguous_task(collection)
         or _fault(selected.values(), remarks, asked=asked)
     )
     if fault is not None:
@@ -92,7 +92,7 @@ def settle(
     return withheld
 
 
-def _meant_otherwise(collection: Collection) -> str | None:
+def _ambiguous_task(collection: Collection) -> str | None:
     """Return a line about a benchmark that was left out, or given few-shot examples, for such a tag."""
     for key, spec in collection.specs.items():
         loaded = collection.loaded.get(key)
@@ -114,7 +114,7 @@ def _unknown_task(collection: Collection) -> str | None:
         for name in dict.fromkeys(choice.name for choice in file.choices)
         if name in missing
     ]
-    if faults := faults_of(file, file.choices, known):
+    if faults := config_faults(file, file.choices, known):
         return faults[0]
     is_by_file = collection.settings.origins["tasks"] == shown_path(file.path)
     return None if is_by_file else collection.tasks.unknown(known)
@@ -164,7 +164,7 @@ def nothing_selected(collection: Collection, config: pytest.Config) -> str:
 # What a file of --eval-config enables
 
 
-def faults_of(
+def config_faults(
     file: EvalConfig, choices: Sequence[EnabledBenchmark], known: Sequence[KnownBenchmark]
 ) -> list[str]:
     """Return a line for each name of the file's choices that nothing has, with the nearest that there is; ``known``
@@ -192,9 +192,9 @@ def faults_of(
     return faults
 
 
-def by_priority(items: list[pytest.Item]) -> None:
+def sort_by_priority(items: list[pytest.Item]) -> None:
     """Put the benchmark items of each checkpoint, in place, in the order of their priority."""
-    members: dict[str, list[tuple[int, Planned]]] = {}
+    members: dict[str, list[tuple[int, PlannedItem]]] = {}
     for index, item in enumerate(items):
         if (planned := planned_of(item)) is not None:
             members.setdefault(planned.info.name, []).append((index, planned))
@@ -237,7 +237,7 @@ class _Finder:
 
     def pytest_configure(self, config: pytest.Config) -> None:
         """Come before every other plugin, which must not begin a run."""
-        config.pluginmanager.register(_First(self.found))
+        config.pluginmanager.register(_FunctionCollector(self.found))
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Keep the line that tells an error."""
@@ -248,7 +248,7 @@ class _Finder:
 
 
 @dataclass(frozen=True, slots=True)
-class _First:
+class _FunctionCollector:
     found: list[ListedBenchmark]
 
     @pytest.hookimpl(tryfirst=True)

@@ -42,20 +42,25 @@ from pytest_touchstone.engines.replicas import open_pool, open_programs
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin import new_run_id, new_token
 from pytest_touchstone.plugin.batches import batch_size, most_items
-from pytest_touchstone.plugin.collection import OWN_NAMES, Collection, collected_example, generate
+from pytest_touchstone.plugin.collection import (
+    OWN_NAMES,
+    Collection,
+    collected_example,
+    parametrize_benchmark,
+)
 from pytest_touchstone.plugin.gate import GateSession, Sequential
-from pytest_touchstone.plugin.item_errors import SAME, no_silent_end, one_line, place_of, whole_sentence
+from pytest_touchstone.plugin.item_errors import SAME, forbid_exit, one_line, place_of, whole_sentence
 from pytest_touchstone.plugin.options import runs_nothing, settings_of
-from pytest_touchstone.plugin.plain_stream import keep_keys_out
+from pytest_touchstone.plugin.plain_stream import mask_keys
 from pytest_touchstone.plugin.planned import (
     check_composites,
-    collected_of,
+    collected_items,
     declarations_of,
     plan_items,
     planned_items,
     planned_of,
 )
-from pytest_touchstone.plugin.selection import by_priority, settle
+from pytest_touchstone.plugin.selection import finish_selection, sort_by_priority
 from pytest_touchstone.results import DETAILS, ITEMS
 from pytest_touchstone.results.run_directory import RunDirectory
 
@@ -167,7 +172,7 @@ class EvalSession:
         spec = declaration_of(metafunc.function)
         if spec is None or self.fault is not None:
             return (yield)
-        finish = generate(metafunc, spec, self.collection)
+        finish = parametrize_benchmark(metafunc, spec, self.collection)
         result = yield
         finish()
         return result
@@ -192,14 +197,14 @@ class EvalSession:
     def _select(self, items: list[pytest.Item], *, whole: bool) -> None:
         """``whole`` says that every file could be collected. Raises ``pytest.UsageError`` and ``BenchmarkError`` for a
         person's mistake."""
-        dropped = settle(items, self.collection, self.config, whole=whole)
+        dropped = finish_selection(items, self.collection, self.config, whole=whole)
         plan_items(items, several=len(self.collection.checkpoints or ()) > 1)
         check_composites(items)
         if self.settings.shard is not None:
-            from pytest_touchstone.plugin.shards import take_share
+            from pytest_touchstone.plugin.shards import select_shard
 
             self._whole = list(items)
-            self._share, others = take_share(items, self.settings)
+            self._share, others = select_shard(items, self.settings)
             dropped += others
         if not self.config.option.collectonly:
             dropped += self._without_sandbox(items)
@@ -208,7 +213,7 @@ class EvalSession:
         if dropped:
             self.config.hook.pytest_deselected(items=dropped)
         if self.settings.file is not None:
-            by_priority(items)
+            sort_by_priority(items)
 
     def _without_sandbox(self, items: list[pytest.Item]) -> list[pytest.Item]:
         """Open the sandbox if any item runs programs.
@@ -299,7 +304,7 @@ class EvalSession:
             from pytest_touchstone.results.merging import write_share
 
             write_share(self.directory.path, self._share)
-        self.directory.write_collected(collected_of(items), declarations, self.collection.deselected)
+        self.directory.write_collected(collected_items(items), declarations, self.collection.deselected)
         if self._sequential is not None:
             self._sequential.begin(self.directory, declarations)
 
@@ -345,7 +350,7 @@ class EvalSession:
             raise HarnessError(
                 f"{pyfuncitem.nodeid} was not collected as a benchmark item; run it through pytest's own session"
             )
-        with no_silent_end():
+        with forbid_exit():
             outcome = self._execution.call(planned)
         scores = outcome.record.scores
         pyfuncitem.user_properties.extend(sorted(scores.items()))
@@ -364,7 +369,7 @@ class EvalSession:
         if call.excinfo is not None:
             self._item_raised(item, report, call.excinfo.value, own=own)
         if own:
-            keep_keys_out(report)
+            mask_keys(report)
         return report
 
     def _item_raised(

@@ -31,7 +31,7 @@ from pytest_touchstone.core.text import CHARACTERS_PER_TOKEN
 from pytest_touchstone.plugin.batches import batch_key
 from pytest_touchstone.plugin.driver import cluster_of
 from pytest_touchstone.plugin.options import Settings
-from pytest_touchstone.plugin.planned import Planned, planned_items
+from pytest_touchstone.plugin.planned import PlannedItem, planned_items
 from pytest_touchstone.results.merging import ShardShare
 
 TEARING: Final = 10
@@ -146,14 +146,14 @@ def check_shard(settings: Settings, *, judged: bool) -> None:
     )
 
 
-def take_share(items: list[pytest.Item], settings: Settings) -> tuple[ShardShare, list[pytest.Item]]:
+def select_shard(items: list[pytest.Item], settings: Settings) -> tuple[ShardShare, list[pytest.Item]]:
     """Take out the benchmark items of other shards; return the share that is left, and what was taken out.
 
     Ordinary tests stay in every shard.
     """
     number, count = map(int, settings.shard.split("/"))
     benchmark_items = planned_items(items)
-    placed = _placed(benchmark_items, settings)
+    placed = _shard_assignments(benchmark_items, settings)
     indices: dict[str, int] = {}
     dropped: dict[pytest.Item, None] = {}
     digest = hashlib.sha256()  # of the ids and rows of all items, in their order
@@ -178,7 +178,7 @@ def take_share(items: list[pytest.Item], settings: Settings) -> tuple[ShardShare
     return share, list(dropped)
 
 
-def _placed(own: Sequence[Planned], settings: Settings) -> list[ShardAssignment]:
+def _shard_assignments(own: Sequence[PlannedItem], settings: Settings) -> list[ShardAssignment]:
     """Return the items as they are placed: by names, never by paths, which other machines do not share."""
     models: dict[tuple[str, ...], str] = {}
     sizes: dict[int, float] = {}

@@ -41,22 +41,22 @@ _REST_ON: Final = (
 )
 
 
-def code_of(functions: Iterable[Callable[..., Any]], root: Path) -> str:
+def benchmark_code_hash(functions: Iterable[Callable[..., Any]], root: Path) -> str:
     """Return the hash (hex) of what these functions of a benchmark compute with; ``root`` is the project's folder.
 
     After a colon comes one of a person's own files alone: a gate tells an edit of them from another version of ours.
     """
-    digest = hashlib.sha256(_own_code().encode())
+    digest = hashlib.sha256(_package_hash().encode())
     top, files, modules = root.resolve(), set[Path](), list[ModuleType]()
     for function in functions:
         inner = inspect.unwrap(function)
         path = Path(inner.__code__.co_filename).resolve() if hasattr(inner, "__code__") else None
         # A benchmark's file counts wherever it is: an installed one may be edited too.
-        if path is not None and (declaration_of(function) is not None or _counts(path, top)):
+        if path is not None and (declaration_of(function) is not None or _is_project_file(path, top)):
             files.add(path)
         modules += [module] if (module := _module(inner)) is not None else []
     own = hashlib.sha256()
-    for path in sorted({*files, *_sources(modules, top)}):
+    for path in sorted({*files, *_imported_files(modules, top)}):
         content = path.read_bytes() if path.is_file() else b""
         part = f"{path.name}\0".encode("utf-8", "backslashreplace") + content
         digest.update(part)
@@ -66,17 +66,17 @@ def code_of(functions: Iterable[Callable[..., Any]], root: Path) -> str:
 
 
 @functools.cache
-def _own_code() -> str:
+def _package_hash() -> str:
     """Return the part that is the same for every benchmark."""
     digest = hashlib.sha256(__version__.encode())
     for name in _REST_ON:
         digest.update(f"{name} {version_of(name)}\0".encode())
-    for path in _own_files():
+    for path in _matching_files():
         digest.update(f"{path.relative_to(_PACKAGE).as_posix()}\0".encode() + path.read_bytes())
     return digest.hexdigest()
 
 
-def _own_files(folder: Path = _PACKAGE, patterns: Iterable[str] = _PARTS) -> list[Path]:
+def _matching_files(folder: Path = _PACKAGE, patterns: Iterable[str] = _PARTS) -> list[Path]:
     """Return the files that the patterns match. Raises ``HarnessError`` for a pattern that matches none."""
     found: set[Path] = set()
     for pattern in patterns:
@@ -89,7 +89,7 @@ def _own_files(folder: Path = _PACKAGE, patterns: Iterable[str] = _PARTS) -> lis
     return sorted(found)
 
 
-def _sources(modules: Iterable[ModuleType], root: Path) -> Iterator[Path]:
+def _imported_files(modules: Iterable[ModuleType], root: Path) -> Iterator[Path]:
     """Return the files of the modules below ``root``, and of those that they import."""
     pending, seen = list(modules), set[str]()
     while pending:
@@ -99,14 +99,14 @@ def _sources(modules: Iterable[ModuleType], root: Path) -> Iterator[Path]:
             continue
         seen.add(name)
         path = Path(name).resolve()
-        if _counts(path, root):
+        if _is_project_file(path, root):
             yield path
             values = vars(module).values()
             imported = (value if isinstance(value, ModuleType) else _module(value) for value in values)
             pending += filter(None, imported)
 
 
-def _counts(path: Path, root: Path) -> bool:
+def _is_project_file(path: Path, root: Path) -> bool:
     """Return whether a file is the project's own; this package and installed ones count by their versions."""
     is_below = path.suffix == ".py" and path.is_relative_to(root)
     return is_below and not path.is_relative_to(_PACKAGE) and "site-packages" not in path.parts

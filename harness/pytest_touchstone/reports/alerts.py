@@ -21,7 +21,7 @@ from pytest_touchstone.compare.gate.result import lines_from_json, ordered
 from pytest_touchstone.core.files import shown_path, write_atomic
 from pytest_touchstone.core.text import join_names, one_line
 from pytest_touchstone.document.formatting import interval, number
-from pytest_touchstone.results.summary import Summary, wholes
+from pytest_touchstone.results.summary import Summary, whole_results
 
 COMMAND_SECONDS: Final = 600.0
 
@@ -96,7 +96,7 @@ def _score(summary: Summary, line: BenchmarkComparison | None, lines: int) -> st
     ``+1`` stands for a further line.
     """
     more = f" +{lines - 1}" if lines > 1 else ""
-    for result in wholes(summary):
+    for result in whole_results(summary):
         metric = result.metrics[result.primary] if line is None else result.metrics.get(line.metric)
         if metric is not None and (line is None or line.benchmark == result.benchmark):
             return f"{result.benchmark}{more} {number(metric.value)} {interval(metric.low, metric.high)}"

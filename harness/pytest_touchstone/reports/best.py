@@ -19,7 +19,7 @@ from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.document import Part, Section, Table
 from pytest_touchstone.document.formatting import number, p_short
-from pytest_touchstone.results.summary import Summary, wholes
+from pytest_touchstone.results.summary import Summary, whole_results
 from pytest_touchstone.statistics.comparison import POINTS, unit_of
 from pytest_touchstone.study.points import Study
 from pytest_touchstone.study.selection_bias import (
@@ -41,7 +41,7 @@ def standings_of_run(summary: Summary) -> list[Standing]:
 
 def best_of_run(summary: Summary) -> str:
     """Name the best checkpoint of a run in a sentence."""
-    names = [result.benchmark for result in wholes(summary)]
+    names = [result.benchmark for result in whole_results(summary)]
     several = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     return best_line(standings_of_run(summary), several)
 

@@ -37,7 +37,7 @@ from pytest_touchstone.reports.comparison import Flips
 from pytest_touchstone.reports.gate import difference_text, gate_section, reason_texts, sign_key
 from pytest_touchstone.reports.next_steps import steps_after_gate
 from pytest_touchstone.reports.terminal import legend, results_section
-from pytest_touchstone.results.summary import Summary, wholes
+from pytest_touchstone.results.summary import Summary, whole_results
 
 ROWS: Final = 100
 """The most lines of a table; a comment on GitHub holds 65,536 characters."""
@@ -60,7 +60,7 @@ SIGNS: Final = {
 
 def markdown_page(summary: Summary) -> str:
     """Return the report of a run as Markdown."""
-    many = len(wholes(summary)) > ROWS
+    many = len(whole_results(summary)) > ROWS
     signs = legend(summary, many=many)
     facts = Facts((*([("legend", signs)] if signs else []), *notes.facts(summary, details=True)))
     sections = [results_section(summary, many=many), changes_section(summary), Section(parts=(facts,))]
@@ -141,7 +141,7 @@ def properties(summary: Summary) -> list[tuple[str, str]]:
     gate's lines.
     """
     pairs = []
-    for result in wholes(summary):
+    for result in whole_results(summary):
         prefix = f"touchstone.{result.checkpoint}.{result.benchmark}"
         marks = {
             "asked": coverage.prompt_mark(result.shots, result.template, result.pick),

@@ -66,9 +66,9 @@ from pytest_touchstone.metrics.samples import KS, pass_at_ks
 from pytest_touchstone.reports.page.builder import FILE as PAGE
 from pytest_touchstone.reports.page.builder import run_page
 from pytest_touchstone.results import DETAILS, file_path
-from pytest_touchstone.results.journal import each_record
+from pytest_touchstone.results.journal import iter_records
 from pytest_touchstone.results.records import Record
-from pytest_touchstone.results.run_directory import unwritten
+from pytest_touchstone.results.run_directory import write_error_message
 from pytest_touchstone.results.summary import (
     RESULTS,
     SUMMARY,
@@ -76,8 +76,8 @@ from pytest_touchstone.results.summary import (
     Result,
     Summary,
     base_name,
-    finite,
-    reached,
+    replace_non_finite,
+    reportable_part,
     results_csv,
     summary_json,
 )
@@ -96,7 +96,7 @@ def write_results(summary: Summary, directory: Path | None = None) -> list[Path]
     numbers = json.dumps(
         {**summary_json(summary), "best": best}, ensure_ascii=False, allow_nan=False, indent=2
     )
-    summary = reached(summary)
+    summary = reportable_part(summary)
     benchmarks = {
         f"{file_name(declaration.name)}_results.json": declaration for declaration in summary.declarations
     }
@@ -140,20 +140,20 @@ def _write(folder: Path, files: Mapping[str, Any], at_top: Container[str] = ()) 
         for name, value in files.items():
             (write_atomic if isinstance(value, str) else write_json)(paths[name], value)
     except OSError as error:
-        raise HarnessError(unwritten(folder, error)) from error
+        raise HarnessError(write_error_message(folder, error)) from error
     return list(paths.values())
 
 
 def benchmark_facts(summary: Summary, declaration: Declaration) -> dict[str, Any]:
     """Return the content of a benchmark's results file."""
     results = [asdict(result) for result in summary.results if result.benchmark == declaration.name]
-    plain: dict[str, Any] = finite(asdict(declaration))
+    plain: dict[str, Any] = replace_non_finite(asdict(declaration))
     return {
         "schema": SCHEMA,
         "kind": "benchmark",
         "run_id": summary.run_id,
         **plain,
-        "results": finite(results),
+        "results": replace_non_finite(results),
     }
 
 
@@ -233,7 +233,7 @@ def write_code_files(directory: Path, unscored: Set[str]) -> list[Path]:
     Raises ``HarnessError`` if a file cannot be written.
     """
     tasks: dict[tuple[str, str], dict[str, tuple[str, list[dict[str, Any]]]]] = {}
-    for record in each_record(directory, kind="RunProgram"):
+    for record in iter_records(directory, kind="RunProgram"):
         # Of several records the last one counts.
         if record.item not in unscored and record.status == "scored":
             samples = (record.example, samples_of(record))
@@ -256,7 +256,7 @@ def write_code_files(directory: Path, unscored: Set[str]) -> list[Path]:
                 written.append(file_path(directory, f"{name}_{ending}"))
                 write_atomic(written[-1], text)
     except OSError as error:
-        raise HarnessError(unwritten(directory, error)) from error
+        raise HarnessError(write_error_message(directory, error)) from error
     return written
 
 
@@ -361,7 +361,7 @@ def write_beside(summary: Summary) -> SidecarFiles:
             if _is_foreign(target):
                 errors.append(f"{shown_path(target)}: another program's file; move it away")
                 continue
-            write_json(target, finite(_content(summary, row)))
+            write_json(target, replace_non_finite(_content(summary, row)))
             beside.written.append(target)
         except OSError as error:
             errors.append(f"{shown_path(target)}: {error.strerror}")

@@ -21,9 +21,9 @@ from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.settings import SET
 from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.document.formatting import checkpoints, place, wrapped
-from pytest_touchstone.results.journal import each_record
+from pytest_touchstone.results.journal import iter_records
 from pytest_touchstone.results.run_directory import command_words
-from pytest_touchstone.results.summary import Result, Summary, added_up, base_name, wholes
+from pytest_touchstone.results.summary import Result, Summary, base_name, sum_results, whole_results
 
 FAULTS: Final = {"errors": "ended in error", "timeouts": "timed out", "lost": "never finished"}
 UNUSABLE: Final = {"at_limit": "texts hit the limit of tokens", "no_answer": "texts had no answer"}
@@ -53,7 +53,7 @@ _OF_BENCHMARK: Final = re.compile(r"benchmark \S+ |[A-Za-z_.]*(Error|Exception)\
 
 def invalid_results(summary: Summary) -> list[Result]:
     """Return the results that are not valid; groups only if the whole is valid."""
-    wrong = {(result.checkpoint, result.benchmark) for result in wholes(summary) if result.invalid}
+    wrong = {(result.checkpoint, result.benchmark) for result in whole_results(summary) if result.invalid}
     return [
         result
         for result in summary.results
@@ -86,7 +86,7 @@ def results_by_remedy(summary: Summary) -> dict[str, list[Result]]:
             text = f"{TOKENS} {tokens}" if remedy == TOKENS else remedy
             whole, title = results[0], _short_name(summary, results[0])
             if len(results) > 1:
-                whole, title = added_up(results, ""), f"{name} of {len(results)} checkpoints"
+                whole, title = sum_results(results, ""), f"{name} of {len(results)} checkpoints"
             remedies.setdefault(text, []).append(replace(whole, name=title))
     return remedies
 
@@ -115,7 +115,7 @@ def invalid_paragraphs(summary: Summary, width: int) -> list[str]:
         f"{join_names((result.name for result in results), MOST_LINES)}; {remedy}"
         for remedy, results in results_by_remedy(summary).items()
     ]
-    faulty = [result for result in wholes(summary) if result.faults]
+    faulty = [result for result in whole_results(summary) if result.faults]
     for result in faulty[:MOST_LINES]:
         numbers = {text: getattr(result, name) for name, text in FAULTS.items()}
         parts = [f"{number} of {result.collected} items {text}" for text, number in numbers.items() if number]
@@ -147,7 +147,7 @@ def _token_limit(summary: Summary, result: Result) -> int | None:
         return int(limit)
     having = {"checkpoint": [result.checkpoint], "benchmark": [result.benchmark]}
     with suppress(HarnessError):  # the journal cannot be read
-        records = each_record(Path(summary.directory), kind="Generate", having=having)
+        records = iter_records(Path(summary.directory), kind="Generate", having=having)
         texts = (
             exchange for record in records for exchange in record.exchanges if exchange["kind"] == "Generate"
         )
@@ -193,7 +193,7 @@ def _steps(summary: Summary) -> Iterator[NextStep]:
         yield NextStep(f"{others} {' '.join(options)}", f"for valid results{some}")
     demonstration = summary.manifest.get("demonstration")
     benchmarks: dict[str, set[str]] = {}
-    for result in wholes(summary):
+    for result in whole_results(summary):
         benchmarks.setdefault(result.checkpoint, set()).add(result.benchmark)
     several = len(benchmarks) > 1 and all(
         same & benchmarks[result.checkpoint] for same in benchmarks.values()

@@ -29,7 +29,7 @@ from pytest_touchstone.document.formatting import (
 )
 from pytest_touchstone.engines.base import SLOW_WAYS
 from pytest_touchstone.reports.next_steps import invalid_results, remedy_lines
-from pytest_touchstone.results.summary import Result, Summary, added_up, totals, wholes
+from pytest_touchstone.results.summary import Result, Summary, sum_results, item_counts, whole_results
 from pytest_touchstone.results.usage import Usage
 
 NAMED: Final = 4
@@ -90,7 +90,7 @@ def urgent_facts(summary: Summary, *, details: bool = False) -> list[tuple[str, 
     rows += faults(summary)[:FAULTS_SHOWN]
     if (rest := len(faults(summary)) - FAULTS_SHOWN) > 0:
         rows.append(("", f"and {count(rest, 'other message')}, in errors.log"))
-    if names := dict.fromkeys(result.benchmark for result in wholes(summary) if result.unsandboxed):
+    if names := dict.fromkeys(result.benchmark for result in whole_results(summary) if result.unsandboxed):
         rows.append(("no sandbox", f"{join_names(names, NAMED)}: programs ran without isolation"))
     rows += [("not valid", text) for text in invalid_lines(summary)] if details else []
     return rows + [("not valid", text) for text in remedy_lines(summary)]
@@ -100,7 +100,7 @@ def warnings(summary: Summary) -> list[str]:
     """Return the lines that a reader should see before the numbers."""
     unsafe = [
         f"{_name(summary, result)} is UNSANDBOXED: its programs ran without isolation"
-        for result in wholes(summary)
+        for result in whole_results(summary)
         if result.unsandboxed
     ]
     return [*invalid_lines(summary), *unsafe, *(text for _, lines, _ in _warnings(summary) for text in lines)]
@@ -108,7 +108,7 @@ def warnings(summary: Summary) -> list[str]:
 
 def _warnings(summary: Summary) -> list[tuple[str, list[str], int]]:
     """Return the texts of each warning label, with the number that a brief report shows."""
-    number = totals(summary)["truncated"]
+    number = item_counts(summary)["truncated"]
     were = "request was" if number == 1 else "requests were"
     cut = f"{number:,} {were} longer than the checkpoint takes: context was cut"
     return [
@@ -136,7 +136,7 @@ def demonstration(summary: Summary) -> list[str]:
 def _data(summary: Summary) -> list[str]:
     """Return the dataset of each benchmark, and the marks of its values."""
     lines = []
-    for name, results in _by_benchmark(wholes(summary)).items():
+    for name, results in _by_benchmark(whole_results(summary)).items():
         marks = dict.fromkeys(result.mark for result in results if result.mark)
         lines.append(f"{name}: {'; '.join([*marks, dataset_line(results[0].dataset)])}")
     return lines
@@ -164,7 +164,7 @@ def lower_is_better(summary: Summary) -> list[str]:
     """Return the metrics for which lower is better, with their benchmarks."""
     aggregates = {declared.name: declared.aggregate for declared in summary.declarations}
     benchmarks: dict[str, list[str]] = {}
-    for result in wholes(summary):
+    for result in whole_results(summary):
         aggregate = aggregates.get(result.benchmark, {})
         lower = [name for name in result.metrics if not aggregation_of(aggregate, name).higher_is_better]
         if lower:
@@ -175,7 +175,7 @@ def lower_is_better(summary: Summary) -> list[str]:
 def missing_samples(summary: Summary) -> list[str]:
     """Return a warning if samples were requested but no benchmark generates texts."""
     samples = summary.manifest.get("settings", {}).get("samples") or 1
-    if samples == 1 or any(result.outputs or not result.scored for result in wholes(summary)):
+    if samples == 1 or any(result.outputs or not result.scored for result in whole_results(summary)):
         return []
     return [f"--eval-samples {samples} has no effect: no benchmark of this run asks for texts"]
 
@@ -183,7 +183,7 @@ def missing_samples(summary: Summary) -> list[str]:
 def other_prompts(summary: Summary) -> list[str]:
     """Return the benchmarks with few-shot examples drawn as another harness does, but from fewer rows."""
     benchmarks: dict[str, list[str]] = {}
-    for result in wholes(summary):
+    for result in whole_results(summary):
         partly = result.dataset.rows != result.published or "part" in result.few_shot
         if result.pick is not None and result.pick not in PICKS and partly:
             benchmarks.setdefault(result.pick, []).append(result.benchmark)
@@ -200,7 +200,7 @@ def short_of_limit(summary: Summary) -> list[str]:
         return []
     of_run = summary.manifest.get("settings", {}).get("limit")
     limits = {declared.name: declared.settings.get("limit", of_run) for declared in summary.declarations}
-    sizes = {result.benchmark: result.of for result in wholes(summary)}
+    sizes = {result.benchmark: result.of for result in whole_results(summary)}
     names: dict[int, dict[int, dict[str, None]]] = {}
     for result in summary.results:
         limit = limits.get(result.benchmark, of_run)
@@ -244,7 +244,7 @@ def _left_out_in_brief(summary: Summary) -> list[str]:
 
     Benchmarks that were left out for a checkpoint without any result are among them.
     """
-    asked = {result.benchmark for result in wholes(summary)}
+    asked = {result.benchmark for result in whole_results(summary)}
     # Of several reasons the last: that a kind of checkpoint cannot be asked comes before data that is not there.
     reasons = {
         name: reason
@@ -278,7 +278,7 @@ def _left_out_in_brief(summary: Summary) -> list[str]:
 
 def item_counts(summary: Summary) -> str:
     """Return the counts of the run's items by outcome, in one line."""
-    numbers = totals(summary)
+    numbers = item_counts(summary)
     parts = [f"{numbers['scored']:,} scored", *not_counted(numbers["skipped"], numbers["xfailed"])]
     parts += [count(numbers[f"{word}s"], word) for word in ("error", "timeout") if numbers[f"{word}s"]]
     parts += [f"{numbers['lost']} lost"] if numbers["lost"] else []
@@ -288,7 +288,7 @@ def item_counts(summary: Summary) -> str:
 def reused_scores(summary: Summary) -> list[str]:
     """Return the numbers of scores reused from earlier runs, in total and by benchmark."""
     lines = []
-    for name, results in {"": wholes(summary), **_by_benchmark(wholes(summary))}.items():
+    for name, results in {"": whole_results(summary), **_by_benchmark(whole_results(summary))}.items():
         if number := sum(result.reused for result in results):
             runs = sorted({run for result in results for run in result.reused_from})
             scored = sum(result.scored for result in results)
@@ -346,7 +346,7 @@ def undefined_metrics(summary: Summary) -> list[str]:
 def text_counts(summary: Summary) -> list[str]:
     """Return counts of each benchmark's generated texts: chat template, cut off, empty, unanswered."""
     lines = []
-    for result in _merge_checkpoints(wholes(summary)):
+    for result in _merge_checkpoints(whole_results(summary)):
         chat = {0: "as plain text", result.outputs: "through the chat template"}
         parts = [
             f"{count(result.outputs, 'output')} {chat.get(result.chat, 'partly through the chat template')}",
@@ -364,7 +364,7 @@ def text_counts(summary: Summary) -> list[str]:
 def unanswered_texts(summary: Summary) -> list[str]:
     """Return the results with unfinished texts, with the score over both item counts."""
     lines = []
-    for result in wholes(summary):
+    for result in whole_results(summary):
         if not result.unanswered or result.answered is None:
             continue
         whole, answered = result.metrics[result.primary], result.answered
@@ -391,7 +391,7 @@ def scored_reasoning(summary: Summary) -> list[str]:
         f"{_name(summary, result)}: a reasoning seems to stand in {result.traces_seen} of "
         f"{count(result.outputs, 'text')}, and is scored with them; --eval-set think_end=TOKEN names the token after "
         "which the answer comes"
-        for result in wholes(summary)
+        for result in whole_results(summary)
         if result.traces_seen
     ]
 
@@ -399,7 +399,7 @@ def scored_reasoning(summary: Summary) -> list[str]:
 def judge_counts(summary: Summary) -> list[str]:
     """Return the judges, their number of verdicts, and of requests without a verdict."""
     number, without, cut = (
-        sum(getattr(result, name) for result in wholes(summary))
+        sum(getattr(result, name) for result in whole_results(summary))
         for name in ("judged", "no_verdict", "verdicts_at_limit")
     )
     judge = summary.manifest.get("judge") or {}
@@ -422,7 +422,7 @@ def program_counts(summary: Summary) -> list[str]:
     return [
         f"{_name(summary, result)}: {count(sum(result.programs.values()), 'program')}, "
         + ", ".join(f"{number} {outcome}" for outcome, number in result.programs.items())
-        for result in _merge_checkpoints(wholes(summary))
+        for result in _merge_checkpoints(whole_results(summary))
         if result.programs
     ]
 
@@ -431,7 +431,7 @@ def missing_modules(summary: Summary) -> list[str]:
     """Return the results with programs that import modules missing from the sandbox."""
     return [
         f"{_name(summary, result)}: {missing_modules_text(result.missing_modules)}"
-        for result in _merge_checkpoints(wholes(summary))
+        for result in _merge_checkpoints(whole_results(summary))
         if result.missing_modules
     ]
 
@@ -445,7 +445,7 @@ def missing_modules_text(modules: Mapping[str, int]) -> str:
 def weak_tests(summary: Summary) -> list[str]:
     """Return the tasks of each benchmark with tests that accept wrong programs."""
     lines = []
-    for benchmark, results in _by_benchmark(wholes(summary)).items():
+    for benchmark, results in _by_benchmark(whole_results(summary)).items():
         tasks = {task: accepted for result in results for task, accepted in result.weak_tests.items()}
         if tasks:
             kinds = dict.fromkeys(name for accepted in tasks.values() for name in accepted)
@@ -578,4 +578,4 @@ def _merge_checkpoints(results: Sequence[Result]) -> list[Result]:
     """Return the results, added up by benchmark if there are many checkpoints."""
     if len({result.checkpoint for result in results}) <= SINGLY:
         return list(results)
-    return [added_up(same, count(len(same), "checkpoint")) for same in _by_benchmark(results).values()]
+    return [sum_results(same, count(len(same), "checkpoint")) for same in _by_benchmark(results).values()]

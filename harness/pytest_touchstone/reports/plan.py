@@ -23,7 +23,7 @@ from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.document import Facts, Part, Section, Table, render_text
 from pytest_touchstone.document.formatting import NOTHING
 from pytest_touchstone.reports.gate import margins_text
-from pytest_touchstone.results.summary import finite
+from pytest_touchstone.results.summary import replace_non_finite
 from pytest_touchstone.statistics.comparison import POINTS, MetricUnit, unit_of
 from pytest_touchstone.statistics.power import MOST_ITEMS
 from pytest_touchstone.statistics.verdicts import cannot_tell
@@ -31,7 +31,7 @@ from pytest_touchstone.statistics.verdicts import cannot_tell
 
 def plan_facts(plan: GatePlan) -> dict[str, Any]:
     """Return the whole plan."""
-    plain: dict[str, Any] = finite(asdict(plan))
+    plain: dict[str, Any] = replace_non_finite(asdict(plan))
     rows = [{**row.pop("design"), **row} for row in plain.pop("rows")]
     return {"schema": SCHEMA, "kind": "plan", **plain, "benchmarks": rows}
 

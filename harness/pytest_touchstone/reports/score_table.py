@@ -29,7 +29,7 @@ from pytest_touchstone.document.formatting import (
     markdown_text,
     number,
 )
-from pytest_touchstone.results.summary import Metric, Result, Summary, wholes
+from pytest_touchstone.results.summary import Metric, Result, Summary, whole_results
 from pytest_touchstone.study.overview import value_notes
 from pytest_touchstone.study.points import Point, Study, StudyMetric, Value
 from pytest_touchstone.study.selection_bias import standings_in
@@ -128,8 +128,8 @@ def _benchmark_columns(summary: Summary) -> Iterator[tuple[BenchmarkColumn, dict
     """Yield each benchmark's column, with its cells by checkpoint."""
     best, own_rows = clear_leaders(summary.leaders), formatting.own_rows(summary)
     aggregates = {declared.name: declared.aggregate for declared in summary.declarations}
-    for benchmark in dict.fromkeys(result.benchmark for result in wholes(summary)):
-        results = [result for result in wholes(summary) if result.benchmark == benchmark]
+    for benchmark in dict.fromkeys(result.benchmark for result in whole_results(summary)):
+        results = [result for result in whole_results(summary) if result.benchmark == benchmark]
         most = max(results, key=lambda result: result.scored)
         cells = {
             result.checkpoint: _cell(
@@ -153,7 +153,9 @@ def _benchmark_columns(summary: Summary) -> Iterator[tuple[BenchmarkColumn, dict
 def _composite_columns(summary: Summary) -> Iterator[tuple[BenchmarkColumn, dict[str, ScoreCell]]]:
     best = clear_leaders(summary.leaders)
     invalid = {
-        (result.checkpoint, result.benchmark) for result in wholes(summary) if result.invalid or result.faults
+        (result.checkpoint, result.benchmark)
+        for result in whole_results(summary)
+        if result.invalid or result.faults
     }
     for name in dict.fromkeys(row["name"] for row in summary.composites):
         rows = [row for row in summary.composites if row["name"] == name]

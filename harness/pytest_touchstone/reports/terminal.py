@@ -35,8 +35,15 @@ from pytest_touchstone.reports.score_table import (
     tables_by_checkpoint,
 )
 from pytest_touchstone.results import file_path
-from pytest_touchstone.results.aggregate import ended
-from pytest_touchstone.results.summary import Metric, Result, Summary, reached, totals, wholes
+from pytest_touchstone.results.aggregate import has_ended
+from pytest_touchstone.results.summary import (
+    Metric,
+    Result,
+    Summary,
+    item_counts,
+    reportable_part,
+    whole_results,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,7 +70,7 @@ def render(summary: Summary, width: int, color: bool, *, details: bool = False, 
     from rich.text import Text
 
     console = console_of(max(width, NARROWEST), color=color)
-    shown = reached(summary, partly=decision) if summary.stopped else summary
+    shown = reportable_part(summary, partly=decision) if summary.stopped else summary
     many = is_by_checkpoint(shown, details=details)
     demonstration = summary.manifest.get("demonstration")
     if demonstration and not summary.stopped:
@@ -76,7 +83,7 @@ def render(summary: Summary, width: int, color: bool, *, details: bool = False, 
     if summary.stopped:
         _print(console, Facts((*notes.urgent_facts(shown), saved_row)))
         if decision:
-            counts, whole = totals(summary), ended(Path(summary.directory))
+            counts, whole = item_counts(summary), has_ended(Path(summary.directory))
             word = "stopped" if whole else "unfinished"
             line = resume_text(counts["scored"], counts["collected"], summary.manifest, word)
             console.print(line, style="bold", soft_wrap=True)
@@ -172,10 +179,10 @@ def is_by_checkpoint(summary: Summary, *, details: bool) -> bool:
     It has, if a row per benchmark and checkpoint would not fit.
     """
     benchmarks: dict[str, set[str]] = {name: set() for name in formatting.checkpoints(summary)}
-    for result in wholes(summary):
+    for result in whole_results(summary):
         benchmarks[result.checkpoint].add(result.benchmark)
     alike = len({frozenset(names) for names in benchmarks.values()}) == 1
-    rows = sum(1 + len(_other_numbers(result)) for result in wholes(summary)) + len(summary.composites)
+    rows = sum(1 + len(_other_numbers(result)) for result in whole_results(summary)) + len(summary.composites)
     fits = len(benchmarks) == 1 or rows + 2 * len(benchmarks) <= ON_A_SCREEN
     many = len(benchmarks) > (MOST_ALIKE if alike else MOST) or not fits
     return many and (details or not _has_one_benchmark(summary))
@@ -183,7 +190,7 @@ def is_by_checkpoint(summary: Summary, *, details: bool) -> bool:
 
 def _has_one_benchmark(summary: Summary) -> bool:
     """Return whether several checkpoints have the same single benchmark, and nothing else."""
-    names = {result.benchmark for result in wholes(summary)}
+    names = {result.benchmark for result in whole_results(summary)}
     return len(names) == 1 and len(formatting.checkpoints(summary)) > 1 and not summary.composites
 
 
@@ -197,7 +204,7 @@ def results_section(summary: Summary, *, many: bool, details: bool = False) -> S
 
 def legend(summary: Summary, *, many: bool) -> str:
     """Return the meaning of each sign in the tables, which are by checkpoint with ``many``."""
-    results, own_rows, parts = wholes(summary), formatting.own_rows(summary), []
+    results, own_rows, parts = whole_results(summary), formatting.own_rows(summary), []
     if many:
         signs = {sign for cell in table_of_run(summary).cells for sign in cell.signs}
         parts += [f"{sign} {meaning}" for sign, meaning in SIGNS.items() if sign in signs]
@@ -230,7 +237,7 @@ def _tables_by_benchmark(summary: Summary, *, details: bool, groups: bool) -> It
     if not details and _has_one_benchmark(summary):
         yield _table_of_one_benchmark(summary)
         return
-    numbers = [len(_groups(summary, whole, details)) for whole in wholes(summary)]
+    numbers = [len(_groups(summary, whole, details)) for whole in whole_results(summary)]
     fits = sum(min(number, MOST_GROUPS + 1) for number in numbers) <= GROUP_LINES
     most = 0 if not groups else len(summary.results) if details else MOST_GROUPS if fits else 0
     for name, about in formatting.checkpoints(summary).items():
@@ -241,7 +248,7 @@ def _tables_by_benchmark(summary: Summary, *, details: bool, groups: bool) -> It
 
 
 def _table_of_one_benchmark(summary: Summary) -> Table:
-    by_checkpoint = {result.checkpoint: result for result in wholes(summary)}
+    by_checkpoint = {result.checkpoint: result for result in whole_results(summary)}
     results = [by_checkpoint[name] for name in ordered_checkpoints(summary)]
     rows: list[tuple[str, ...]] = []
     for result, last in zip(results, series_ends(summary, list(by_checkpoint)), strict=True):
@@ -262,7 +269,7 @@ def _table_of_one_benchmark(summary: Summary) -> Table:
 
 def _benchmark_rows(summary: Summary, checkpoint: str, details: bool, most: int) -> Iterator[tuple[str, ...]]:
     """Yield the rows of a checkpoint, ``most`` groups below each benchmark."""
-    for whole in (result for result in wholes(summary) if result.checkpoint == checkpoint):
+    for whole in (result for result in whole_results(summary) if result.checkpoint == checkpoint):
         groups = _groups(summary, whole, details)
         label = f"  {whole.benchmark} {formatting.asked(whole)}".rstrip()
         yield _result_row(summary, whole, label, count(len(groups), "group") if groups and not most else "")

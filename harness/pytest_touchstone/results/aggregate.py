@@ -36,19 +36,19 @@ from pytest_touchstone.core.composite import (
 )
 from pytest_touchstone.core.coverage import BenchmarkSize, composite_mark, coverage_mark
 from pytest_touchstone.core.errors import BenchmarkError
-from pytest_touchstone.results.journal import latest, read_journal
+from pytest_touchstone.results.journal import latest_records, read_journal
 from pytest_touchstone.results.records import FAULTS, GENERATED, Record
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import (
     NOT_REACHED,
     SUMMARY,
-    Collected,
+    CollectedItem,
     Declaration,
     Metric,
     Result,
     Summary,
-    added_counts,
     load_summary,
+    sum_counts,
 )
 from pytest_touchstone.results.usage import Usage
 from pytest_touchstone.statistics.intervals import (
@@ -81,7 +81,7 @@ class _Bucket:
 def summarize(
     records: Iterable[Record] | Mapping[str, Record],
     declarations: Mapping[str, Declaration],
-    collected: Sequence[Collected],
+    collected: Sequence[CollectedItem],
     *,
     run_id: str,
     directory: str,
@@ -97,7 +97,7 @@ def summarize(
     ``drifts`` says of checkpoints why their answers were not those of one model. Of several records of an item the last
     counts, except that "lost" never replaces "scored"; or there is one for each, by item. Raises ``BenchmarkError``.
     """
-    by_item = records if isinstance(records, Mapping) else latest(records)
+    by_item = records if isinstance(records, Mapping) else latest_records(records)
     items = {item.item: item for item in collected}
     buckets: dict[tuple[str, str], _Bucket] = {}
     for item in items.values():
@@ -119,7 +119,7 @@ def summarize(
             if record.status in FAULTS
         ]
         # The soft score of a record depends on the margins of all the others.
-        scored = _having(LOGPROB_MARGIN, _scored(bucket.records))
+        scored = _records_with(LOGPROB_MARGIN, _scored(bucket.records))
         for record, rank in zip(scored, signed_ranks(_values(LOGPROB_MARGIN, scored)), strict=True):
             record.scores[SOFT] = rank
     return Summary(
@@ -146,7 +146,7 @@ def _scored(records: Iterable[Record]) -> list[Record]:
     return sorted(scored, key=lambda record: (record.example, record.item))
 
 
-def _having(name: str, records: Sequence[Record]) -> list[Record]:
+def _records_with(name: str, records: Sequence[Record]) -> list[Record]:
     return [record for record in records if name in record.scores]
 
 
@@ -176,7 +176,7 @@ def _results(bucket: _Bucket) -> list[Result]:
         how = aggregation_of(declaration.aggregate, name)
         # A score that only some items have (such as that of one level) is not spread evenly over the groups.
         if how.by == "mean" and how.at is None and metric.n >= sum(map(len, scored)):
-            values = [_values(how.of, _having(how.of, members)) for members in scored]
+            values = [_values(how.of, _records_with(how.of, members)) for members in scored]
             estimate = _from_zero(macro_estimate(values), how)
             metrics[name + MACRO] = as_metric(name + MACRO, estimate, metric.n)
     results = [_result(bucket, group, members) for group, members in groups.items()]
@@ -185,7 +185,7 @@ def _results(bucket: _Bucket) -> list[Result]:
 
 def _result(bucket: _Bucket, group: str | None, records: list[Record]) -> Result:
     declaration = bucket.declaration
-    extent = _extent(declaration, group)
+    extent = _benchmark_size(declaration, group)
     counts = Counter(record.status for record in records)
     scored = _scored(records)
     texts = {name: sum(getattr(record, name) for record in scored) for name in GENERATED}
@@ -219,7 +219,7 @@ def _result(bucket: _Bucket, group: str | None, records: list[Record]) -> Result
         dataset=declaration.dataset,
         few_shot=declaration.few_shot,
         **texts,
-        programs=added_counts(record.programs for record in with_programs),
+        programs=sum_counts(record.programs for record in with_programs),
         unsandboxed=sum(record.unsandboxed for record in records),
         weak_tests={
             task: wrong
@@ -227,7 +227,7 @@ def _result(bucket: _Bucket, group: str | None, records: list[Record]) -> Result
             if record.status == "scored"
             for task, wrong in record.weak_tests.items()
         },
-        missing_modules=added_counts(record.missing_modules for record in with_programs),
+        missing_modules=sum_counts(record.missing_modules for record in with_programs),
         answered=answered,
         invalid="; ".join(filter(None, (_invalid(texts, declaration.most_unusable), bucket.drift))) or None,
         reused=len(runs),
@@ -285,7 +285,7 @@ def _metric(name: str, how: Aggregation, declaration: Declaration, scored: Seque
         raise BenchmarkError(
             f"{declaration.name!r}: metric {name!r} is aggregated by {how.by!r}; use {known}"
         )
-    having = _having(how.of, scored)
+    having = _records_with(how.of, scored)
     values: list[Any] = _values(how.of, having)
     if how.beside:
         try:
@@ -365,12 +365,12 @@ def composite_of_records(
         summands.setdefault(name, []).append((weight, part))
     values = {(name, part.name): part.value for name, parts in summands.items() for _, part in parts}
     estimate = composite_estimate(
-        [(1.0, _together(parts, *scored[name])) for name, parts in summands.items()]
+        [(1.0, _correlated_sum(parts, *scored[name])) for name, parts in summands.items()]
     )
     marks = []
     for name in summands:
         declaration, records = scored[name]
-        extent = _extent(declaration)
+        extent = _benchmark_size(declaration)
         text = coverage_mark(
             extent.of, extent, origin=declaration.dataset.origin, own_rows=declaration.own_rows
         )
@@ -390,7 +390,7 @@ def composite_of_records(
                 "metric": part.name,
                 "value": part.value,
                 "n": part.n,
-                "of": _extent(scored[name][0]).of,
+                "of": _benchmark_size(scored[name][0]).of,
             }
             for name, parts in summands.items()
             for weight, part in parts
@@ -398,11 +398,11 @@ def composite_of_records(
     }
 
 
-def _extent(declaration: Declaration, group: str | None = None) -> BenchmarkSize:
+def _benchmark_size(declaration: Declaration, group: str | None = None) -> BenchmarkSize:
     return declaration.extents.get(group or "", BenchmarkSize())
 
 
-def _together(
+def _correlated_sum(
     parts: Sequence[tuple[float, Metric]], declaration: Declaration, scored: Sequence[Record]
 ) -> Estimate:
     """Return the weighted sum of means over the same items, which rise and fall together.
@@ -421,11 +421,15 @@ def _together(
         ups.append(weight * (part.high - part.value))
     r = [[_correlation(a, b, declaration, scored) for _, b in parts] for _, a in parts]
     return Estimate(
-        value, value - _joint(downs, r), value + _joint(ups, r), _joint(errors, r), "MOVER, correlated parts"
+        value,
+        value - _mover_distance(downs, r),
+        value + _mover_distance(ups, r),
+        _mover_distance(errors, r),
+        "MOVER, correlated parts",
     )
 
 
-def _joint(distances: Sequence[float], r: Sequence[Sequence[float]]) -> float:
+def _mover_distance(distances: Sequence[float], r: Sequence[Sequence[float]]) -> float:
     pairs = (r[i][j] * a * b for i, a in enumerate(distances) for j, b in enumerate(distances))
     return math.sqrt(max(0.0, math.fsum(pairs)))
 
@@ -435,7 +439,7 @@ def _correlation(a: Metric, b: Metric, declaration: Declaration, scored: Sequenc
     undefined."""
     if a.name == b.name:
         return 1.0
-    both = _having(b.name, _having(a.name, scored))
+    both = _records_with(b.name, _records_with(a.name, scored))
     clusters = _clusters(declaration, both)
     ones, twos = _values(a.name, both), _values(b.name, both)
     one, two = mean_estimate(ones, clusters).stderr, mean_estimate(twos, clusters).stderr
@@ -452,7 +456,7 @@ COLLECTED: Final = "collected.json"
 """A file that every run has before it asks anything."""
 
 
-def ended(folder: Path) -> bool:
+def has_ended(folder: Path) -> bool:
     """Return whether a run has summed up, or something lies where its summary belongs."""
     return os.path.lexists(folder / SUMMARY)
 
@@ -462,9 +466,9 @@ def summary_so_far(folder: Path) -> Summary:
 
     Items without a record are not reached. Raises ``HarnessError`` where the files cannot be read.
     """
-    if ended(folder):
+    if has_ended(folder):
         return load_summary(folder)
-    found = summary_of(folder, latest(read_journal(folder)), usage=RunDirectory(folder).read_usage())
+    found = summary_of(folder, latest_records(read_journal(folder)), usage=RunDirectory(folder).read_usage())
     faults = [one | {"message": NOT_REACHED} if one["message"] == LOST else one for one in found.faults]
     return replace(found, faults=faults)
 

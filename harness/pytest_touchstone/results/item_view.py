@@ -1,6 +1,6 @@
 """An item as a person reads it: what was asked and answered, which answer is right, and what was read out of a text.
 
-Plain data, which ``asked_of`` and ``plugin.finished_run`` make of a record, and ``reports.items`` writes.
+Plain data, which ``questions_of`` and ``plugin.finished_run`` make of a record, and ``reports.items`` writes.
 Log-likelihoods that follow one another are the choices of one question. Of long questions the journal has the end only.
 """
 
@@ -105,7 +105,7 @@ CUT: Final = "of a long question the run has kept the end"
 
 Exchange: TypeAlias = Mapping[str, Any]
 
-Rights: TypeAlias = Callable[[int, list[str]], Sequence[int] | None]
+RightChoices: TypeAlias = Callable[[int, list[str]], Sequence[int] | None]
 """The right ones of that many choices; None where that is not known, with a note on the reason."""
 
 
@@ -121,11 +121,11 @@ def prompt_hash(exchange: Exchange) -> str:
     )
 
 
-def asked_of(
+def questions_of(
     record: Record,
     primary: str | None,
     right: bool | None,
-    rights: Rights,
+    rights: RightChoices,
     notes: list[str],
     *,
     words: int | None = CANDIDATES,
@@ -142,21 +142,21 @@ def asked_of(
         if choices and len(several) > 1:
             whole = len(several) == len(exchanges) and right is not None
             known = rights(len(several), notes) if whole else None
-            found.append(_choices(several, primary, right, known, notes))
+            found.append(_choice_question(several, primary, right, known, notes))
         else:
-            found += (_one(exchange, words) for exchange in several)
-    if is_cut(exchanges):
+            found += (_single_question(exchange, words) for exchange in several)
+    if is_shortened(exchanges):
         notes.append(CUT)
     return tuple(found)
 
 
-def is_cut(exchanges: Sequence[Exchange]) -> bool:
+def is_shortened(exchanges: Sequence[Exchange]) -> bool:
     """Return whether the run has kept a part only of what was asked of the checkpoint, or of a judge."""
     kept = [one["request"] for one in exchanges if one["kind"] != "RunProgram"]
     return any(name.endswith("_sha256") for request in kept for name in request)
 
 
-def rest_of_row(asked: Sequence[Question], row: Mapping[str, Any]) -> dict[str, Any]:
+def unshown_fields(asked: Sequence[Question], row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an item's row that do not stand in its questions."""
     texts = "".join(one.text for one in asked)
     texts += "".join(
@@ -174,19 +174,19 @@ def is_right(score: float | None) -> bool | None:
     return None if score is None or not 0 <= score <= 1 else score == 1
 
 
-def _refused(answer: Mapping[str, Any]) -> str | None:
+def _refusal_reason(answer: Mapping[str, Any]) -> str | None:
     """Return why there is no answer, None where there is one."""
     return next((str(answer[name]) for name in ("reason", "error") if name in answer), None)
 
 
 def _is_choice(exchange: Exchange) -> bool:
-    return bool(exchange["kind"] == "Loglikelihood" and _refused(exchange["answer"]) is None)
+    return bool(exchange["kind"] == "Loglikelihood" and _refusal_reason(exchange["answer"]) is None)
 
 
-def _one(exchange: Exchange, words: int | None) -> Question:  # noqa: PLR0911 -- one per kind
+def _single_question(exchange: Exchange, words: int | None) -> Question:  # noqa: PLR0911 -- one per kind
     """Return a question that has its own answer."""
     kind, request, answer = exchange["kind"], exchange["request"], exchange["answer"]
-    if (reason := _refused(answer)) is not None:
+    if (reason := _refusal_reason(answer)) is not None:
         text = next(
             (request[name] for name in ("prompt", "text", "context", "program") if name in request), ""
         )
@@ -251,7 +251,7 @@ def _candidates(answer: Mapping[str, Any], target: str | None, words: int | None
         yield AnswerChoice(target, None if logprob is None else float(logprob), right=True)
 
 
-def _choices(
+def _choice_question(
     exchanges: Sequence[Exchange],
     primary: str | None,
     right: bool | None,
@@ -259,7 +259,7 @@ def _choices(
     notes: list[str],
 ) -> Question:
     texts = [(str(one["request"]["context"]), str(one["request"]["continuation"])) for one in exchanges]
-    question = _common(texts)
+    question = _common_context(texts)
     choices = [f"{context}{continuation}"[len(question) :] for context, continuation in texts]
     answers = [one["answer"] for one in exchanges]
     logprobs = [float(one["logprob"]) for one in answers]
@@ -281,7 +281,7 @@ def _choices(
     )
 
 
-def _common(texts: Sequence[tuple[str, str]]) -> str:
+def _common_context(texts: Sequence[tuple[str, str]]) -> str:
     """Return what all choices begin with: their context, or up to the word in which contexts first differ."""
     contexts = {context for context, _ in texts}
     if len(contexts) == 1:

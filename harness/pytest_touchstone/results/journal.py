@@ -7,7 +7,7 @@ line would go on where another one was torn, and a system may forget what it cou
 
 Each line ends with the CRC-32 of all before it, ``"crc32"``: a bit that has flipped on the disk is no score.
 
-Of a request's long text the journal has the end, and a hash (``journalled``).
+Of a request's long text the journal has the end, and a hash (``shorten_request``).
 
 A reader accepts any prefix of a file: a torn last line is left out, a broken line anywhere else is an error.
 """
@@ -61,7 +61,7 @@ class Journal:
 
     def append(self, record: Record) -> None:
         """Write the record at once. Raises ``JournalError`` when the disk refuses, and ever after."""
-        line, folder = line_of(record), self.path.parent
+        line, folder = encode_record(record), self.path.parent
         with self._writable():
             if self._descriptor is None:
                 if (
@@ -95,7 +95,7 @@ class Journal:
             yield
         except OSError as error:
             self._refused = error
-            raise unwritable_journal(self.path, error) from error
+            raise journal_write_error(self.path, error) from error
 
     def __enter__(self) -> Journal:
         return self
@@ -106,14 +106,14 @@ class Journal:
         self.close()
 
 
-def unwritable_journal(path: Path, error: OSError) -> JournalError:
+def journal_write_error(path: Path, error: OSError) -> JournalError:
     """Return what to raise where the disk refuses what a process must write down before it goes on."""
     return JournalError(
         f"cannot write {path}: {error.strerror}; free some space or choose another --eval-output"
     )
 
 
-def line_of(record: Record) -> bytes:
+def encode_record(record: Record) -> bytes:
     """Return the record's line."""
     return with_checksum(_ENCODER.encode(to_json(record))[:-1].encode("utf-8", "backslashreplace"))
 
@@ -124,10 +124,10 @@ def read_journal(directory: Path, *, exchanges: bool = True) -> list[Record]:
     Without ``exchanges`` the records' requests and answers, nearly all of a line's bytes, are dropped line by line.
     Raises ``JournalError`` naming file and line for any other line that is no record.
     """
-    return list(each_record(directory, exchanges=exchanges))
+    return list(iter_records(directory, exchanges=exchanges))
 
 
-def each_record(
+def iter_records(
     directory: Path,
     *,
     exchanges: bool = True,
@@ -139,11 +139,11 @@ def each_record(
 
     Other lines are then not even parsed: a run has very many of them.
     """
-    wanted = _wanted(kind, having or {})
+    wanted = _line_filter(kind, having or {})
     for path in journal_files(directory):
-        for place, line in _lines(RecordPlace(path, 1, 0)):
+        for place, line in _iter_lines(RecordLocation(path, 1, 0)):
             if wanted(line) or not has_checksum(line):
-                yield _read(place, line, None if exchanges else _EXCHANGES)
+                yield _parse_record(place, line, None if exchanges else _EXCHANGES)
 
 
 def journal_files(directory: Path) -> list[Path]:
@@ -156,7 +156,7 @@ def journal_size(directory: Path) -> int:
     return sum(path.stat().st_size for path in journal_files(directory))
 
 
-class RecordPlace(NamedTuple):
+class RecordLocation(NamedTuple):
     """The place of a record: its file, the line's number, and where the line begins."""
 
     path: Path
@@ -164,7 +164,7 @@ class RecordPlace(NamedTuple):
     offset: int
 
 
-def _lines(start: RecordPlace) -> Iterator[tuple[RecordPlace, bytes]]:
+def _iter_lines(start: RecordLocation) -> Iterator[tuple[RecordLocation, bytes]]:
     """Yield the whole lines of a file from a place on; a last one without its end was never finished.
 
     Raises ``JournalError`` for a file that cannot be read, or is no journal.
@@ -173,8 +173,8 @@ def _lines(start: RecordPlace) -> Iterator[tuple[RecordPlace, bytes]]:
     try:
         with open_regular(path) as file:
             file.seek(offset)
-            while (line := _line(file)).endswith(b"\n"):
-                yield RecordPlace(path, number, offset), line
+            while (line := _read_line(file)).endswith(b"\n"):
+                yield RecordLocation(path, number, offset), line
                 number, offset = number + 1, offset + len(line)
     except OSError as error:
         raise JournalError(f"cannot read {path}: {error.strerror}") from error
@@ -182,7 +182,7 @@ def _lines(start: RecordPlace) -> Iterator[tuple[RecordPlace, bytes]]:
         raise JournalError(f"{path}: {error}") from None
 
 
-def _line(file: IO[bytes]) -> bytes:
+def _read_line(file: IO[bytes]) -> bytes:
     """Return the next line as ``readline`` does, which would have a longest one in memory twice.
 
     Raises ``JournalError`` where it is longer than a line may be.
@@ -195,8 +195,8 @@ def _line(file: IO[bytes]) -> bytes:
     return b"".join(pieces)
 
 
-def _read(
-    place: RecordPlace, line: bytes, until: bytes | None, keep: Callable[[Any], Any] | None = None
+def _parse_record(
+    place: RecordLocation, line: bytes, until: bytes | None, keep: Callable[[Any], Any] | None = None
 ) -> Record:
     """Return the record of a line: the fields before a name that nearly all bytes come after, as ``keep`` has them.
 
@@ -207,13 +207,13 @@ def _read(
             raise JournalError(
                 "damaged, its crc32 is of other content; the same command asks for the item again"
             )
-        found = _object(line, until)
+        found = _parse_fields(line, until)
         return from_json(found if keep is None else keep(found))
     except (JournalError, ValueError) as error:
         raise JournalError(f"{place.path}, line {place.line}: {error}") from error
 
 
-def _object(line: bytes, until: bytes | None) -> Any:
+def _parse_fields(line: bytes, until: bytes | None) -> Any:
     end = line.find(until) if until is not None else 0
     if end > 0:
         # Where the name is that of a field inside another, that one is still open, and this is no JSON.
@@ -225,7 +225,7 @@ def _object(line: bytes, until: bytes | None) -> Any:
     return found
 
 
-def _wanted(kind: str | None, having: Mapping[str, Iterable[str]]) -> Callable[[bytes], bool]:
+def _line_filter(kind: str | None, having: Mapping[str, Iterable[str]]) -> Callable[[bytes], bool]:
     """Return whether a line has such an exchange, and each field, which stand before the exchanges."""
 
     def marked(name: str, text: str) -> bytes:
@@ -251,7 +251,7 @@ class JournalFollower:
 
     def __init__(self, directory: Path, told: Collection[str] | None = None) -> None:
         self._directory, self._told = directory, told
-        self._next: dict[Path, RecordPlace] = {}
+        self._next: dict[Path, RecordLocation] = {}
         self._once: dict[str, Any] = {}
 
     def new(self) -> list[Record]:
@@ -261,9 +261,9 @@ class JournalFollower:
     def each(self) -> Iterator[tuple[Path, Record]]:
         """Yield the same one by one, each with its file."""
         for path in journal_files(self._directory):
-            for place, line in _lines(self._next.get(path, RecordPlace(path, 1, 0))):
-                record = _read(place, line, _EXCHANGES, self._shared)
-                self._next[path] = RecordPlace(path, place.line + 1, place.offset + len(line))
+            for place, line in _iter_lines(self._next.get(path, RecordLocation(path, 1, 0))):
+                record = _parse_record(place, line, _EXCHANGES, self._shared)
+                self._next[path] = RecordLocation(path, place.line + 1, place.offset + len(line))
                 yield path, record
 
     def _shared(self, found: Any) -> Any:
@@ -288,7 +288,7 @@ class JournalFollower:
         return found
 
 
-def latest(records: Iterable[Record]) -> dict[str, Record]:
+def latest_records(records: Iterable[Record]) -> dict[str, Record]:
     """Return one record per item: the last, except that a scored one stays when a later record says it was lost."""
     kept: dict[str, Record] = {}
     for record in records:
@@ -299,9 +299,9 @@ def latest(records: Iterable[Record]) -> dict[str, Record]:
     return kept
 
 
-def placed_records(
+def records_with_locations(
     path: Path, damaged: list[str] | None = None, *, heads: bool = False
-) -> Iterator[tuple[Record, RecordPlace]]:
+) -> Iterator[tuple[Record, RecordLocation]]:
     """Yield the records of a file, without exchanges, each with its place.
 
     With ``heads`` they have the fields before the message alone, by which items are scored and compared: a comparison
@@ -309,9 +309,9 @@ def placed_records(
     ``JournalError`` as ``read_journal`` does.
     """
     until = _MESSAGE if heads else _EXCHANGES
-    for place, line in _lines(RecordPlace(path, 1, 0)):
+    for place, line in _iter_lines(RecordLocation(path, 1, 0)):
         try:
-            record = _read(place, line, until)
+            record = _parse_record(place, line, until)
         except JournalError as error:
             if damaged is None:
                 raise
@@ -320,43 +320,43 @@ def placed_records(
         yield record, place
 
 
-def latest_placed(
+def latest_with_locations(
     directory: Path, damaged: list[str] | None = None, *, heads: bool = False
-) -> dict[str, tuple[Record, RecordPlace]]:
-    """Return the records of a run with their places, by item, one each as ``latest`` chooses; the rest is as in
-    ``placed_records``."""
-    kept: dict[str, tuple[Record, RecordPlace]] = {}
+) -> dict[str, tuple[Record, RecordLocation]]:
+    """Return the records of a run with their places, by item, one each as ``latest_records`` chooses; the rest is as in
+    ``records_with_locations``."""
+    kept: dict[str, tuple[Record, RecordLocation]] = {}
     for path in journal_files(directory):
-        for record, place in placed_records(path, damaged, heads=heads):
+        for record, place in records_with_locations(path, damaged, heads=heads):
             before = kept.get(record.item)
-            if before is None or latest([before[0], record])[record.item] is record:
+            if before is None or latest_records([before[0], record])[record.item] is record:
                 kept[record.item] = record, place
     return kept
 
 
-def places(directory: Path) -> dict[str, RecordPlace]:
-    """Return where the records of a run are, by item, one each as ``latest`` chooses; none of them is kept.
+def record_locations(directory: Path) -> dict[str, RecordLocation]:
+    """Return where the records of a run are, by item, one each as ``latest_records`` chooses; none of them is kept.
 
     Raises ``JournalError`` as ``read_journal`` does.
     """
-    kept: dict[str, tuple[Status, RecordPlace]] = {}
+    kept: dict[str, tuple[Status, RecordLocation]] = {}
     for path in journal_files(directory):
-        for record, place in placed_records(path, heads=True):
+        for record, place in records_with_locations(path, heads=True):
             former, _ = kept.get(record.item, (None, place))
             if former != "scored" or record.status != "lost":
                 kept[sys.intern(record.item)] = record.status, place
     return {item: place for item, (_, place) in kept.items()}
 
 
-def read_at(place: RecordPlace) -> Record:
+def read_record_at(place: RecordLocation) -> Record:
     """Return the record at a place. Raises ``JournalError`` where there is none any more."""
     try:
         with open_regular(place.path) as file:
             file.seek(place.offset)
-            line = _line(file)
+            line = _read_line(file)
     except (OSError, JournalError) as error:
         raise JournalError(f"{place.path}, line {place.line}: {error}") from error
-    return _read(place, line, None)
+    return _parse_record(place, line, None)
 
 
 # Requests
@@ -372,7 +372,7 @@ KEPT_WHOLE: Final = ("program", "choices")
 """Fields of a request that the journal keeps whole, however long they are."""
 
 
-def journalled(request: dict[str, Any]) -> dict[str, Any]:
+def shorten_request(request: dict[str, Any]) -> dict[str, Any]:
     """Return a request as the journal keeps it: the end of a long text, the last part of a long list, and the hash of
     the whole.
 
@@ -380,7 +380,7 @@ def journalled(request: dict[str, Any]) -> dict[str, Any]:
     """
     found: dict[str, Any] = {}
     for name, value in request.items():
-        found[name] = journalled(value) if isinstance(value, dict) else value
+        found[name] = shorten_request(value) if isinstance(value, dict) else value
         whole = json.dumps(value) if isinstance(value, list) else value
         if not isinstance(whole, str) or len(whole) <= LONGEST_KEPT or name in KEPT_WHOLE:
             continue

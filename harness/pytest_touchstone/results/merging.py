@@ -29,19 +29,19 @@ from pytest_touchstone.core.settings import conflicting_settings
 from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.results import ITEMS, file_path
 from pytest_touchstone.results.journal import (
-    RecordPlace,
+    RecordLocation,
+    encode_record,
     journal_files,
-    latest,
-    latest_placed,
-    line_of,
-    read_at,
+    latest_records,
+    latest_with_locations,
+    read_record_at,
 )
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.reuse import SETTINGS
 from pytest_touchstone.results.run_directory import RunDirectory
-from pytest_touchstone.results.summary import Collected, Declaration
+from pytest_touchstone.results.summary import CollectedItem, Declaration
 
-SHARE: Final = "shard.json"
+SHARD_FILE: Final = "shard.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +69,12 @@ class ShardShare:
 
 def write_share(folder: Path, share: ShardShare) -> None:
     """Write the share; every worker writes the same."""
-    write_checked(file_path(folder, SHARE), {"schema": SCHEMA, "kind": "shard", **asdict(share)})
+    write_checked(file_path(folder, SHARD_FILE), {"schema": SCHEMA, "kind": "shard", **asdict(share)})
 
 
 def read_share(folder: Path) -> ShardShare | None:
     """Return the share of a run; None for a run that is no shard. Raises ``HarnessError`` for a broken file."""
-    path = file_path(folder, SHARE)
+    path = file_path(folder, SHARD_FILE)
     try:
         data: dict[str, Any] = read_checked(path)
         check_kind(data, "shard")
@@ -85,7 +85,7 @@ def read_share(folder: Path) -> ShardShare | None:
         raise HarnessError(f"{path}: cannot be read: {error}") from None
 
 
-MERGED: Final = "merged"
+MERGED_KEY: Final = "merged"
 """The key of a merged run's manifest that lists its shards, and the name of its journal."""
 
 FACTS: Final = ("version", "data", "few_shot", "code", SETTINGS)
@@ -99,7 +99,7 @@ class ShardRun:
     folder: Path
     manifest: dict[str, Any]
     share: ShardShare
-    items: Sequence[Collected]
+    items: Sequence[CollectedItem]
     declarations: dict[str, Declaration]
     deselected: list[str]
 
@@ -123,7 +123,7 @@ class ConflictingItem(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class Merged:
+class MergeReport:
     """The findings of a merge: ``missing`` says line by line what is not there, ``double`` counts the items that two
     shards have both scored, alike; ``differing`` are those that they have scored differently."""
 
@@ -140,7 +140,7 @@ class Merged:
 # Reading
 
 
-def find_parts(folders: Iterable[Path]) -> list[ShardRun]:
+def find_shards(folders: Iterable[Path]) -> list[ShardRun]:
     """Return the shards in these folders, each that of a run or one with such folders up to two levels below; in order
     of their numbers and beginnings.
 
@@ -161,7 +161,7 @@ def find_parts(folders: Iterable[Path]) -> list[ShardRun]:
     )
 
 
-def check_alike(parts: Sequence[ShardRun]) -> None:
+def check_same_run(parts: Sequence[ShardRun]) -> None:
     """Raise ``DataError`` naming what differs where these are no shards of one run."""
     prints: dict[str, tuple[str, ShardRun]] = {}
     for part in parts:
@@ -202,7 +202,7 @@ def _differences(mine: ShardRun, other: ShardRun) -> Iterator[str]:
 # Joining
 
 
-def name_of(parts: Sequence[ShardRun]) -> str:
+def merged_run_id(parts: Sequence[ShardRun]) -> str:
     """Return the name of the merged run, the same for the same question whichever shards are there."""
     one = parts[0]
     asked = [one.share.digest, one.share.count, one.share.checkpoints, one.manifest.get("benchmarks")]
@@ -218,7 +218,7 @@ def check_target(target: Path, parts: Sequence[ShardRun]) -> None:
     if not target.exists() or (target.is_dir() and next(contents, None) is None):
         return
     manifest = RunDirectory(target).read_manifest() if target.is_dir() else {}
-    if MERGED not in manifest:
+    if MERGED_KEY not in manifest:
         raise DataError(f"{shown_path(target)}: exists, and is no merged run; name another folder with -o")
     fingerprints = {row["name"]: row.get("fingerprint") for row in manifest.get("checkpoints", ())}
     for row in (row for part in parts for row in part.manifest.get("checkpoints", ())):
@@ -229,14 +229,14 @@ def check_target(target: Path, parts: Sequence[ShardRun]) -> None:
             )
 
 
-Kept: TypeAlias = dict[str, tuple[Record, RecordPlace]]
+RecordsByItem: TypeAlias = dict[str, tuple[Record, RecordLocation]]
 """The record of each item that stays, and where it is."""
 
 
-def merge(parts: Sequence[ShardRun], target: Path) -> Merged:
+def merge(parts: Sequence[ShardRun], target: Path) -> MergeReport:
     """Write the run of which these are the shards; return what was found. Raises ``HarnessError``."""
     directory = RunDirectory(target)
-    merged = Merged(
+    merged = MergeReport(
         folder=target, shards=len({part.share.number for part in parts}), whole=parts[0].share.items
     )
     order = {item: index for part in parts for item, index in part.share.places.items()}
@@ -253,11 +253,11 @@ def merge(parts: Sequence[ShardRun], target: Path) -> Merged:
     # One that a shard took from another of these runs counts as scored in this run.
     kept = (
         replace(record, reused_from=None) if record.reused_from in runs else record
-        for record in map(read_at, places)
+        for record in map(read_record_at, places)
     )
-    journal = target / ITEMS / f"items-{MERGED}.jsonl"
+    journal = target / ITEMS / f"items-{MERGED_KEY}.jsonl"
     try:
-        write_atomic(journal, map(line_of, kept))
+        write_atomic(journal, map(encode_record, kept))
         for path in journal_files(target):  # those of a former merge
             if path != journal:
                 disk.unlink(path)
@@ -273,17 +273,17 @@ def merge(parts: Sequence[ShardRun], target: Path) -> Merged:
         for part in parts
         for row in RunDirectory(part.folder).read_usage()
     ]
-    directory.write_usage(MERGED, usage)
+    directory.write_usage(MERGED_KEY, usage)
     return merged
 
 
-def _records(parts: Sequence[ShardRun], found: Merged) -> Kept:
+def _records(parts: Sequence[ShardRun], found: MergeReport) -> RecordsByItem:
     """Return the records that stay; what is double goes into ``found``."""
-    kept: Kept = {}
+    kept: RecordsByItem = {}
     runs: dict[str, str] = {}
     known = {part.run_id for part in parts}
     for part in parts:
-        for item, (record, place) in latest_placed(part.folder, found.notes).items():
+        for item, (record, place) in latest_with_locations(part.folder, found.notes).items():
             if item in kept:
                 before, _ = kept[item]
                 if before.status == record.status == "scored" and record.reused_from not in known:
@@ -293,13 +293,13 @@ def _records(parts: Sequence[ShardRun], found: Merged) -> Kept:
                             item, (runs[item], part.shown), (before.scores, record.scores)
                         )
                         found.differing.append(twice)
-                if latest([before, record])[item] is before:
+                if latest_records([before, record])[item] is before:
                     continue
             kept[item], runs[item] = (record, place), part.shown
     return kept
 
 
-def _missing(parts: Sequence[ShardRun], records: Kept, items: int) -> Iterator[str]:
+def _missing(parts: Sequence[ShardRun], records: RecordsByItem, items: int) -> Iterator[str]:
     """Yield a line for each shard that is not there, or not done, and for ``items`` fewer than those of the run."""
     of, whole = parts[0].share.count, parts[0].share.items
     numbers = {part.share.number for part in parts}
@@ -336,5 +336,5 @@ def _manifest(directory: RunDirectory, parts: Sequence[ShardRun]) -> dict[str, A
             for before, word in zip(["", *words], words, strict=False)
             if word.partition("=")[0] != "--eval-shard" != before
         ],
-        MERGED: [{"run_id": part.run_id, "shard": part.share.name} for part in parts],
+        MERGED_KEY: [{"run_id": part.run_id, "shard": part.share.name} for part in parts],
     }

@@ -18,13 +18,13 @@ STATUSES: Final[tuple[Status, ...]] = ("scored", "skipped", "error", "timeout", 
 FAULTS: Final = ("error", "timeout", "lost")
 """The statuses of items that should have been scored and were not."""
 
-RARE: Final = (
+OPTIONAL_COUNTS: Final = (
     *("trace_only", "reasoned", "reasoning_tokens", "traces_seen", "repeating"),
     *("judged", "no_verdict", "verdicts_at_limit"),
 )
 """The counts that a journal leaves out where they are 0."""
 
-GENERATED: Final = ("outputs", "at_limit", "empty", "no_answer", "chat", "unanswered", *RARE)
+GENERATED: Final = ("outputs", "at_limit", "empty", "no_answer", "chat", "unanswered", *OPTIONAL_COUNTS)
 """The fields of a record that count its generated texts, and verdicts on them; results have their sums."""
 
 
@@ -112,7 +112,7 @@ _KNOWN: Final = frozenset(FIELDS)
 def to_json(record: Record) -> dict[str, Any]:
     """Return the record as a JSON object with its schema version; it shares the record's lists and dicts."""
     made = {"schema": SCHEMA, "kind": "item", **dict(zip(FIELDS, _VALUES(record), strict=True))}
-    for name in (*RARE, "missing_modules"):
+    for name in (*OPTIONAL_COUNTS, "missing_modules"):
         if not made[name]:
             del made[name]
     return made

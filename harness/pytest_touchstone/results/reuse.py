@@ -42,12 +42,12 @@ from pytest_touchstone.core.requests import Generate
 from pytest_touchstone.core.settings import same_answers
 from pytest_touchstone.results import file_path, file_paths
 from pytest_touchstone.results.journal import (
-    RecordPlace,
-    each_record,
+    RecordLocation,
+    iter_records,
     journal_files,
-    placed_records,
-    read_at,
-    unwritable_journal,
+    journal_write_error,
+    read_record_at,
+    records_with_locations,
 )
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import SUMMARY, Declaration
@@ -68,14 +68,14 @@ class EarlierRun(NamedTuple):
     checkpoint: str
 
 
-Decision: TypeAlias = dict[str, dict[str, list[EarlierRun]]]
+ReusePlan: TypeAlias = dict[str, dict[str, list[EarlierRun]]]
 """Checkpoint -> benchmark -> the runs to search, newest first."""
 
 
 # What runs are alike
 
 
-def benchmarks_of(declarations: Mapping[str, Declaration]) -> dict[str, dict[str, Any]]:
+def manifest_benchmarks(declarations: Mapping[str, Declaration]) -> dict[str, dict[str, Any]]:
     """Return the facts that a manifest has of each benchmark, so that a later run can tell whether it is the same."""
     return {
         name: {"version": one.version, "data": one.dataset.sha256, "few_shot": one.few_shot, "code": one.code}
@@ -84,7 +84,9 @@ def benchmarks_of(declarations: Mapping[str, Declaration]) -> dict[str, dict[str
     }
 
 
-def decide(manifest: Mapping[str, Any], output: Path, damaged: list[str] | None = None) -> Decision:
+def find_earlier_runs(
+    manifest: Mapping[str, Any], output: Path, damaged: list[str] | None = None
+) -> ReusePlan:
     """Return the other runs below ``output`` with answers that hold for this one too.
 
     A run whose manifest cannot be read is left out; one whose manifest is not what was written is named in ``damaged``.
@@ -94,14 +96,14 @@ def decide(manifest: Mapping[str, Any], output: Path, damaged: list[str] | None 
         for row in manifest["checkpoints"]
         if row.get("fingerprint") and row.get("cacheable", True)
     }
-    decision: Decision = {}
+    decision: ReusePlan = {}
     if not mine:
         return decision
     weak_too = bool(manifest.get(SETTINGS, {}).get("reuse_served"))
     closed: set[tuple[str, str]] = set()
-    for directory, other in _earlier(manifest, output, [] if damaged is None else damaged):
+    for directory, other in _earlier_manifests(manifest, output, [] if damaged is None else damaged):
         try:
-            alike = [name for name in manifest["benchmarks"] if _alike(manifest, other, name)]
+            alike = [name for name in manifest["benchmarks"] if _is_same_benchmark(manifest, other, name)]
             by_print = {row.get("fingerprint"): str(row["name"]) for row in other.get("checkpoints", ())}
         except (AttributeError, KeyError, TypeError, ValueError):
             continue  # no manifest that this program writes
@@ -112,7 +114,7 @@ def decide(manifest: Mapping[str, Any], output: Path, damaged: list[str] | None 
                 if (
                     fingerprint.startswith(WEAK)
                     and not weak_too
-                    and _completed(directory, by_print[fingerprint], benchmark)
+                    and _is_complete(directory, by_print[fingerprint], benchmark)
                 ):
                     closed.add((checkpoint, benchmark))
                     continue
@@ -122,7 +124,7 @@ def decide(manifest: Mapping[str, Any], output: Path, damaged: list[str] | None 
     return decision
 
 
-def _completed(directory: Path, checkpoint: str, benchmark: str) -> bool:
+def _is_complete(directory: Path, checkpoint: str, benchmark: str) -> bool:
     """Return whether a run has an answer for every item of a benchmark that it collected."""
     try:
         results = read_checked(directory / SUMMARY)["results"]
@@ -132,14 +134,14 @@ def _completed(directory: Path, checkpoint: str, benchmark: str) -> bool:
         return False  # it was stopped before it could write that
 
 
-def _alike(mine: Mapping[str, Any], other: Mapping[str, Any], benchmark: str) -> bool:
+def _is_same_benchmark(mine: Mapping[str, Any], other: Mapping[str, Any], benchmark: str) -> bool:
     """Return whether two runs have a benchmark of the same code and data, and ask it alike."""
     facts = [dict(one.get("benchmarks", {}).get(benchmark) or {}) for one in (mine, other)]
     asked = [{**one.get(SETTINGS, {}), **facts[n].pop(SETTINGS, {})} for n, one in enumerate((mine, other))]
     return bool(facts[0].get("code")) and facts[0] == facts[1] and same_answers(*asked)
 
 
-def _earlier(
+def _earlier_manifests(
     manifest: Mapping[str, Any], output: Path, damaged: list[str]
 ) -> list[tuple[Path, dict[str, Any]]]:
     """Return the manifests of the other runs, newest first: by a clock that may have been put back since."""
@@ -147,7 +149,7 @@ def _earlier(
     for path in output.glob("*/run.json"):
         try:
             other = read_checked(path)
-            if path.parent.name == manifest["run_id"] or _apart(manifest, other):
+            if path.parent.name == manifest["run_id"] or _are_disjoint_shards(manifest, other):
                 continue
             began = other.get("began")
         except (OSError, ValueError, AttributeError) as error:
@@ -161,7 +163,7 @@ def _earlier(
     return [(directory, other) for _, directory, other in found]
 
 
-def _apart(mine: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def _are_disjoint_shards(mine: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Return whether two runs are different shards of as many, of which none has items of the other."""
     mine_of, other_of = (
         str(one.get(SETTINGS, {}).get("shard") or "").partition("/") for one in (mine, other)
@@ -169,7 +171,7 @@ def _apart(mine: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return mine_of[2] == other_of[2] != "" and mine_of[0] != other_of[0]
 
 
-def write_decision(directory: Path, decision: Decision) -> None:
+def write_reuse_plan(directory: Path, decision: ReusePlan) -> None:
     """Write the decision for the other processes of the run."""
     if decision:
         write_checked(file_path(directory, FILE), {"schema": SCHEMA, "sources": decision})
@@ -183,8 +185,8 @@ class Reuse:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._decision: Decision | None = None
-        self._runs: dict[str, _Stored] = {}
+        self._decision: ReusePlan | None = None
+        self._runs: dict[str, _EarlierJournal] = {}
 
     @property
     def damaged(self) -> list[str]:
@@ -215,19 +217,19 @@ class Reuse:
 
     def _places(
         self, checkpoint: str, benchmark: str, example: str
-    ) -> Iterator[tuple[_Stored, EarlierRun, RecordPlace]]:
+    ) -> Iterator[tuple[_EarlierJournal, EarlierRun, RecordLocation]]:
         for source in self.sources(checkpoint, benchmark):
             if source.directory not in self._runs:
-                self._runs[source.directory] = _Stored(Path(source.directory))
+                self._runs[source.directory] = _EarlierJournal(Path(source.directory))
             stored = self._runs[source.directory]
             if (place := stored.places.get((source.checkpoint, benchmark, example))) is not None:
                 yield stored, source, place
 
-    def _sources(self) -> Decision:
+    def _sources(self) -> ReusePlan:
         if self._decision is None:
             path = file_path(self._directory, FILE)
             try:
-                self._decision = from_plain(Decision, read_checked(path)["sources"])
+                self._decision = from_plain(ReusePlan, read_checked(path)["sources"])
             except FileNotFoundError:
                 self._decision = {}
             except (OSError, ValueError, KeyError, TypeError) as error:
@@ -235,17 +237,17 @@ class Reuse:
         return self._decision
 
 
-class _Stored:
+class _EarlierJournal:
     """The scored items of a run, by checkpoint, benchmark and example, with the place of each record."""
 
     def __init__(self, directory: Path) -> None:
-        self.places: dict[tuple[str, str, str], RecordPlace] = {}
+        self.places: dict[tuple[str, str, str], RecordLocation] = {}
         self.damaged: list[str] = []
         items: dict[tuple[str, str, str], str] = {}
         doubtful: set[tuple[str, str, str]] = set()
         for path in journal_files(directory):
             try:
-                for record, place in placed_records(path, self.damaged):
+                for record, place in records_with_locations(path, self.damaged):
                     key = record.checkpoint, record.benchmark, record.example
                     if key in self.places and items[key] != record.item:
                         doubtful.add(key)  # two items with one example: it cannot be known which is meant
@@ -258,10 +260,10 @@ class _Stored:
         for key in doubtful:
             self.places.pop(key, None)
 
-    def read(self, place: RecordPlace) -> Record | None:
+    def read(self, place: RecordLocation) -> Record | None:
         """Return the record; None where it cannot be believed, or read any more."""
         try:
-            return read_at(place)
+            return read_record_at(place)
         except JournalError as error:
             self.damaged.append(str(error))
             return None
@@ -309,7 +311,7 @@ class InFlight:
             disk.truncate(self._descriptor, 0)
             disk.write_all(self._descriptor, data)
         except OSError as error:
-            raise unwritable_journal(self._path, error) from error
+            raise journal_write_error(self._path, error) from error
 
     def end(self) -> None:
         """Write that nothing is computed. Raises ``JournalError`` as ``begin`` does."""
@@ -317,7 +319,7 @@ class InFlight:
             try:
                 disk.truncate(self._descriptor, 0)
             except OSError as error:
-                raise unwritable_journal(self._path, error) from error
+                raise journal_write_error(self._path, error) from error
 
     def close(self) -> None:
         """Remove the file; where that cannot be, it is empty unless the disk has refused that too."""
@@ -328,7 +330,7 @@ class InFlight:
                 disk.unlink(self._path)
 
 
-class Kills:
+class CrashHistory:
     """The earlier runs that were killed with an item in flight, of those whose scores this run may take.
 
     After two of them an item is computed alone. After two more it is given up: an item that kills its process costs
@@ -388,7 +390,7 @@ class Kills:
 # scores do not depend on the one that was asked first.
 
 
-AGAIN: Final = "trace"
+REASKED: Final = "trace"
 """The process in whose name the journal has what was asked again: it is read after all others, so its records count."""
 
 
@@ -399,16 +401,16 @@ class DoubtfulTexts(NamedTuple):
     items: list[str]
 
 
-def doubtful_texts(directory: Path) -> dict[str, DoubtfulTexts]:
+def find_doubtful_texts(directory: Path) -> dict[str, DoubtfulTexts]:
     """Return the items to be asked again, by checkpoint. Raises ``JournalError``."""
     traced = {
         record.checkpoint
-        for record in each_record(directory, exchanges=False)
+        for record in iter_records(directory, exchanges=False)
         if record.reasoned or record.traces_seen
     }
     opened: set[str] = set()
     doubts: dict[str, tuple[str, bool, bool]] = {}
-    for record in each_record(directory) if traced else ():
+    for record in iter_records(directory) if traced else ():
         if record.checkpoint in traced:
             samples = _samples(record)
             if any(sample.get("unopened") for sample in samples):

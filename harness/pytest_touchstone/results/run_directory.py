@@ -33,13 +33,13 @@ from pytest_touchstone.core.text import collapse_lines, did_you_mean
 from pytest_touchstone.results import DETAILS, ITEMS, file_path, file_paths, run_of
 from pytest_touchstone.results.summary import (
     SUMMARY,
-    Collected,
+    CollectedItem,
     Declaration,
     check_manifest,
 )
 from pytest_touchstone.results.usage import Usage
 
-COLUMNS: Final = tuple(one.name for one in fields(Collected))
+COLUMNS: Final = tuple(one.name for one in fields(CollectedItem))
 PACKAGES: Final = (
     *("pytest-touchstone", "pytest", "pytest-xdist", "torch", "transformers", "tokenizers"),
     *("kiwipiepy", "kiwipiepy_model", "numpy"),
@@ -60,7 +60,7 @@ DEFAULT_FILES: Final = ("-p", "pytest_touchstone.plugin.default_files")
 """The arguments before all others with which ``touchstone run`` starts pytest."""
 
 NO_FILE: Final = os.devnull
-APART: Final = ("--disable-plugin-autoload", "--noconftest", "--rootdir=.", "-c", NO_FILE)
+ISOLATION_ARGUMENTS: Final = ("--disable-plugin-autoload", "--noconftest", "--rootdir=.", "-c", NO_FILE)
 """The arguments after them where only shipped benchmarks are run: nothing of the repository around may change them."""
 
 TASKS: Final = "--eval-tasks="
@@ -70,16 +70,16 @@ LAST: Final = "last"
 """The name that stands for the newest run."""
 
 
-OF_RUNS: Final = ("run.json", "collected.json")
+RUN_FILES: Final = ("run.json", "collected.json")
 """Files that the folder of a run has, ended or not."""
 
 
 def is_run(folder: Path) -> bool:
     """Return whether a folder is that of a run, ended or not."""
-    return any(file_path(folder, file).is_file() for file in (SUMMARY, *OF_RUNS))
+    return any(file_path(folder, file).is_file() for file in (SUMMARY, *RUN_FILES))
 
 
-def places_of(target: str | Path, output: Path) -> tuple[Path, ...]:
+def candidate_paths(target: str | Path, output: Path) -> tuple[Path, ...]:
     """Return where a file or folder may lie that a person names, by a path or as a run of the results folder.
 
     A name is a run's id first, whatever else has that name in the current folder; ``./NAME`` is no id.
@@ -96,7 +96,7 @@ def find_run(target: str | Path, output: Path, *files: str) -> Path:
 
     Raises ``HarnessError`` naming the nearest ids, or saying that the run has not ended.
     """
-    for folder in places_of(target, output):
+    for folder in candidate_paths(target, output):
         if any(file_path(folder, file).is_file() for file in files):
             return folder
         if (folder / "run.json").is_file():
@@ -129,7 +129,7 @@ def files_of_runs(output: Path, file: str) -> list[Path]:
     return [path for path in found if path.is_file()]
 
 
-def unwritten(folder: Path, error: OSError | MemoryError) -> str:
+def write_error_message(folder: Path, error: OSError | MemoryError) -> str:
     """Return what to say where a file of a run's folder cannot be written."""
     if isinstance(error, MemoryError):
         return "there is not enough memory; free some, and the same command goes on from there"
@@ -211,7 +211,10 @@ class RunDirectory:
                 disk.rmdir(folder)
 
     def write_collected(
-        self, items: Sequence[Collected], declarations: Mapping[str, Declaration], deselected: Sequence[str]
+        self,
+        items: Sequence[CollectedItem],
+        declarations: Mapping[str, Declaration],
+        deselected: Sequence[str],
     ) -> None:
         """Note what was collected; every worker writes the same, so the last one wins."""
         data = {
@@ -222,14 +225,14 @@ class RunDirectory:
         }
         write_checked(self.collected, data)
 
-    def read_collected(self) -> tuple[list[Collected], dict[str, Declaration], list[str]]:
+    def read_collected(self) -> tuple[list[CollectedItem], dict[str, Declaration], list[str]]:
         """Return what ``write_collected`` noted; nothing when no process got that far. Raises ``HarnessError``."""
         if not self.collected.is_file():
             return [], {}, []
         try:
             data = read_checked(self.collected)
             # Interned: benchmarks, checkpoints and groups are the same for very many, and records have all of them.
-            items = [Collected(*map(_interned, row)) for row in data["items"]]
+            items = [CollectedItem(*map(_intern, row)) for row in data["items"]]
             declarations = {name: from_plain(Declaration, one) for name, one in data["declarations"].items()}
             return items, declarations, list(map(str, data["deselected"]))
         except (
@@ -241,7 +244,9 @@ class RunDirectory:
             IndexError,
             RecursionError,
         ) as error:
-            raise HarnessError(f"{shown_path(self.collected)}: cannot be read ({_why(error)})") from None
+            raise HarnessError(
+                f"{shown_path(self.collected)}: cannot be read ({_error_reason(error)})"
+            ) from None
 
     def write_usage(self, who: str, rows: Sequence[Usage]) -> None:
         """Note what answering has cost a process so far."""
@@ -257,7 +262,7 @@ class RunDirectory:
             try:
                 found += [from_plain(Usage, row) for row in read_json(path)]
             except (OSError, ValueError, TypeError) as error:
-                raise HarnessError(f"{shown_path(path)}: cannot be read ({_why(error)})") from None
+                raise HarnessError(f"{shown_path(path)}: cannot be read ({_error_reason(error)})") from None
         return found
 
     def log(self, message: str) -> None:
@@ -268,7 +273,7 @@ class RunDirectory:
 
     def unwritten(self, error: OSError | MemoryError) -> str:
         """Return what to say where one of the run's files cannot be written."""
-        return unwritten(self.path, error)
+        return write_error_message(self.path, error)
 
     def check_kept(self) -> None:
         """Raise ``HarnessError`` where somebody has removed the run's folder since it was begun, or made it anew."""
@@ -289,7 +294,9 @@ class RunDirectory:
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, AttributeError) as error:
-            raise HarnessError(f"{shown_path(self.manifest)}: cannot be read ({_why(error)})") from None
+            raise HarnessError(
+                f"{shown_path(self.manifest)}: cannot be read ({_error_reason(error)})"
+            ) from None
         return found
 
 
@@ -340,7 +347,7 @@ def read_progress(directory: Path) -> list[ProcessProgress]:
     return states
 
 
-def goes_on(directory: Path, now: float) -> bool:
+def is_running(directory: Path, now: float) -> bool:
     """Return whether a process of the run has written something within the last minute."""
     paths = (*file_paths(directory, PROGRESS), *file_paths(directory, "items-*.jsonl"))
     with suppress(OSError):
@@ -358,11 +365,11 @@ def remove_progress(directory: Path) -> None:
 # The manifest
 
 
-def _interned(text: Any) -> Any:
+def _intern(text: Any) -> Any:
     return text if text is None else sys.intern(text)  # raises for what is no text
 
 
-def _why(error: Exception) -> str:
+def _error_reason(error: Exception) -> str:
     return str(getattr(error, "strerror", None) or error or type(error).__name__)
 
 
@@ -372,7 +379,11 @@ def command_words(manifest: Mapping[str, Any]) -> list[str]:
     if tuple(words[: len(DEFAULT_FILES)]) != DEFAULT_FILES:
         return ["pytest", *words]
     own = words[len(DEFAULT_FILES) :]
-    own = own[len(APART) :] if tuple(own[: len(APART)]) == APART else own
+    own = (
+        own[len(ISOLATION_ARGUMENTS) :]
+        if tuple(own[: len(ISOLATION_ARGUMENTS)]) == ISOLATION_ARGUMENTS
+        else own
+    )
     tasks = list(itertools.takewhile(lambda word: word.startswith(TASKS), own))
     told = (part for word in tasks for part in ("--tasks", word.removeprefix(TASKS)))
     return ["touchstone", "run", *told, *own[len(tasks) :]]

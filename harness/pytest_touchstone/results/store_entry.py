@@ -29,19 +29,26 @@ from pytest_touchstone.core.coverage import largest_size, prompt_mark
 from pytest_touchstone.core.errors import HarnessError, JournalError
 from pytest_touchstone.core.files import SCHEMA, check_kind, from_plain
 from pytest_touchstone.core.settings import known_conditions, manifest_conditions
-from pytest_touchstone.results.journal import RecordPlace, latest_placed, read_at
+from pytest_touchstone.results.journal import RecordLocation, latest_with_locations, read_record_at
 from pytest_touchstone.results.records import Record
-from pytest_touchstone.results.summary import SUMMARY, BenchmarkResult, Declaration, Metric, Summary, wholes
+from pytest_touchstone.results.summary import (
+    SUMMARY,
+    BenchmarkResult,
+    Declaration,
+    Metric,
+    Summary,
+    whole_results,
+)
 from pytest_touchstone.statistics.paired import signed_ranks
 
 _REAL: Final = {"real_coref:real@1": 0.4, "real_coref:real@5": 0.3}
-STUDIED: Final = (
+DEFAULT_COMPOSITES: Final = (
     parse_composite("score", {**_REAL, "ko_lambada:lambada@1": 0.3}, "composite"),
     parse_composite("score_wiki", {**_REAL, "ko_lambada_wiki:lambada@1": 0.3}, "composite"),
 )
 """The composites of results that do not name theirs, as published ones do not."""
 
-PUBLISHED: Final = "-imported"
+IMPORTED_SUFFIX: Final = "-imported"
 """The end of the fingerprint of a result that was read from a table, whose checkpoint nobody has seen."""
 
 
@@ -114,7 +121,7 @@ class StoredResult(BenchmarkResult):
 
         The checkpoint is then known by its name alone, and items, if any, have ids of their own.
         """
-        return self.fingerprint.endswith(PUBLISHED)
+        return self.fingerprint.endswith(IMPORTED_SUFFIX)
 
     @property
     def known(self) -> dict[str, Any]:
@@ -154,7 +161,7 @@ def composites_of(results: Iterable[StoredResult], more: Iterable[Composite] = (
     """Return the composites that any of the results is part of, and ``more``; of one name the first."""
     found = {one.name: one for one in more}
     for saved in results:
-        kept = STUDIED if saved.composites is None else composites_from_plain(saved.composites)
+        kept = DEFAULT_COMPOSITES if saved.composites is None else composites_from_plain(saved.composites)
         for one in kept:
             if saved.benchmark in one.benchmarks:
                 found.setdefault(one.name, one)
@@ -256,7 +263,7 @@ def stored_result(
     )
 
 
-def other_measure(one: StoredResult, other: StoredResult, metric: str) -> str:
+def soft_score_mismatch(one: StoredResult, other: StoredResult, metric: str) -> str:
     """Why a soft score of two results is not the same measure, from the first one's view; empty where it is."""
     if is_soft(metric) and metric not in one.metrics:
         return f"has no {metric}"
@@ -266,18 +273,20 @@ def other_measure(one: StoredResult, other: StoredResult, metric: str) -> str:
     return f"has {metric} at temperature {mine:g}, not {its:g}"
 
 
-def saved_of(summary: Summary, records: Iterable[Record]) -> list[tuple[StoredResult, ItemScores]]:
+def results_from_records(
+    summary: Summary, records: Iterable[Record]
+) -> list[tuple[StoredResult, ItemScores]]:
     """Return an entry for each checkpoint and benchmark of the run."""
     results: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         if record.status == "scored":
             results.setdefault((record.checkpoint, record.benchmark), []).append(record)
-    beside = beside_in(summary)
-    items = {key: items_of(own, beside.get(key[1], ())) for key, own in results.items()}
+    beside = extra_facts_of(summary)
+    items = {key: item_scores_of(own, beside.get(key[1], ())) for key, own in results.items()}
     return results_with_items(summary, items)
 
 
-def beside_in(summary: Summary) -> dict[str, tuple[str, ...]]:
+def extra_facts_of(summary: Summary) -> dict[str, tuple[str, ...]]:
     """Return the facts that metrics take beside scores, of the benchmarks that have such metrics."""
     found = {one.name: facts_beside(one.aggregate) for one in summary.declarations}
     return {name: facts for name, facts in found.items() if facts}
@@ -290,10 +299,10 @@ def results_with_items(
     rows = {row["name"]: row for row in summary.checkpoints}
     declared = {declaration.name: declaration for declaration in summary.declarations}
     found = []
-    for result in wholes(summary):
+    for result in whole_results(summary):
         if result.benchmark not in declared:
             raise HarnessError(f"{summary.directory}: its {SUMMARY} declares no {result.benchmark[:60]!r}")
-        items = scores.get((result.checkpoint, result.benchmark)) or items_of([])
+        items = scores.get((result.checkpoint, result.benchmark)) or item_scores_of([])
         whole = stored_result(
             declared[result.benchmark],
             summary.manifest,
@@ -322,7 +331,7 @@ def results_with_items(
     return found
 
 
-def items_of(records: Iterable[Record], beside: Iterable[str] = ()) -> ItemScores:
+def item_scores_of(records: Iterable[Record], beside: Iterable[str] = ()) -> ItemScores:
     """Return the scores of scored records and the facts ``beside`` them, in order of the examples' ids."""
     ordered = sorted(records, key=lambda record: record.example)
     names = dict.fromkeys(name for record in ordered for name in record.scores)
@@ -349,7 +358,7 @@ class RecordLocations:
     """The places of the records of a result's items."""
 
     examples: Sequence[str]
-    places: Sequence[RecordPlace]
+    places: Sequence[RecordLocation]
 
     def of(self, examples: Container[str]) -> Iterator[Record]:
         """Yield the records of these items. Raises ``JournalError`` where one is there no more."""
@@ -361,8 +370,8 @@ class RecordLocations:
         return map(_read, self.examples, self.places)
 
 
-def _read(example: str, place: RecordPlace) -> Record:
-    record = read_at(place)
+def _read(example: str, place: RecordLocation) -> Record:
+    record = read_record_at(place)
     if record.example != example:
         raise JournalError(f"{place.path}, line {place.line}: not the record of {example} any more")
     return record
@@ -380,15 +389,15 @@ def read_scores(
 ) -> dict[tuple[str, str], ScoredItems]:
     """Return the scored items by checkpoint and benchmark, one record each as ``journal.latest`` chooses.
 
-    ``beside`` is as ``beside_in`` gives it. Raises ``JournalError`` naming file and line for what is no record.
+    ``beside`` is as ``extra_facts_of`` gives it. Raises ``JournalError`` naming file and line for what is no record.
     """
-    results: dict[tuple[str, str], list[tuple[Record, RecordPlace]]] = {}
-    for record, place in latest_placed(directory, heads=not beside).values():
+    results: dict[tuple[str, str], list[tuple[Record, RecordLocation]]] = {}
+    for record, place in latest_with_locations(directory, heads=not beside).values():
         if record.status == "scored":
             results.setdefault((record.checkpoint, record.benchmark), []).append((record, place))
     scored = {}
     for key, pairs in results.items():
         pairs.sort(key=lambda pair: pair[0].example)
-        items = items_of((record for record, _ in pairs), beside.get(key[1], ()))
+        items = item_scores_of((record for record, _ in pairs), beside.get(key[1], ()))
         scored[key] = ScoredItems(items, RecordLocations(items.examples, [place for _, place in pairs]))
     return scored

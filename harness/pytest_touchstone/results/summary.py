@@ -72,7 +72,7 @@ class Declaration:
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
+class CollectedItem:
     """One collected item: its node id, and what it belongs to."""
 
     item: str
@@ -220,12 +220,12 @@ def base_name(benchmark: str) -> str:
     return benchmark.partition("[")[0]
 
 
-def wholes(summary: Summary) -> list[Result]:
+def whole_results(summary: Summary) -> list[Result]:
     """Return the results of whole benchmarks, without those of their groups."""
     return [result for result in summary.results if result.group is None]
 
 
-def added_counts(tables: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def sum_counts(tables: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """Return the sums of counts by name, the largest first."""
     sums: Counter[str] = Counter()
     for table in tables:
@@ -233,18 +233,18 @@ def added_counts(tables: Iterable[Mapping[str, int]]) -> dict[str, int]:
     return dict(sums.most_common())
 
 
-def added_up(results: Sequence[Result], checkpoint: str) -> Result:
+def sum_results(results: Sequence[Result], checkpoint: str) -> Result:
     """Return several checkpoints' results of one benchmark as one, as far as texts and programs are counted."""
     return replace(
         results[0],
         checkpoint=checkpoint,
-        programs=added_counts(result.programs for result in results),
-        missing_modules=added_counts(result.missing_modules for result in results),
+        programs=sum_counts(result.programs for result in results),
+        missing_modules=sum_counts(result.missing_modules for result in results),
         **{name: sum(getattr(result, name) for result in results) for name in GENERATED},
     )
 
 
-def of_checkpoints(summary: Summary, names: Collection[str], items: Iterable[Collected]) -> Summary:
+def select_checkpoints(summary: Summary, names: Collection[str], items: Iterable[CollectedItem]) -> Summary:
     """Return the part of a run that is about these checkpoints; ``items`` are those of the whole run.
 
     What was found over all checkpoints, the gate's decision and the leaders, is no part of it.
@@ -267,13 +267,15 @@ def of_checkpoints(summary: Summary, names: Collection[str], items: Iterable[Col
     )
 
 
-def reached(summary: Summary, *, partly: bool = False) -> Summary:
+def reportable_part(summary: Summary, *, partly: bool = False) -> Summary:
     """Return the part of a stopped run that reports show: results whose items have all ended, or ``partly`` those of
     which some are scored, and what went wrong; the whole of any other run."""
     if not summary.stopped:
         return summary
     whole = {
-        (one.checkpoint, one.benchmark) for one in wholes(summary) if not one.lost or (partly and one.scored)
+        (one.checkpoint, one.benchmark)
+        for one in whole_results(summary)
+        if not one.lost or (partly and one.scored)
     }
     shown = {name for name, _ in whole}
     return replace(
@@ -293,23 +295,23 @@ def reached(summary: Summary, *, partly: bool = False) -> Summary:
     )
 
 
-def totals(summary: Summary) -> dict[str, int]:
+def item_counts(summary: Summary) -> dict[str, int]:
     """Return the counts of all items of the run by what became of them, and of truncated requests."""
     names = ("collected", "scored", "skipped", "xfailed", "errors", "timeouts", "lost", "truncated")
-    return {name: sum(getattr(result, name) for result in wholes(summary)) for name in names}
+    return {name: sum(getattr(result, name) for result in whole_results(summary)) for name in names}
 
 
 def summary_json(summary: Summary) -> dict[str, Any]:
     """Return the summary as a JSON object; numbers that are not finite become null."""
-    plain: dict[str, Any] = finite(asdict(summary))
-    return {"schema": SCHEMA, "kind": "summary", **plain, "totals": totals(summary)}
+    plain: dict[str, Any] = replace_non_finite(asdict(summary))
+    return {"schema": SCHEMA, "kind": "summary", **plain, "totals": item_counts(summary)}
 
 
 def summary_from_json(data: Mapping[str, Any]) -> Summary:
     """Return the summary that ``summary_json`` wrote. Raises ``HarnessError`` saying what is wrong with any other."""
     check_kind(data, "summary")
     try:
-        found = from_plain(Summary, finite(data))
+        found = from_plain(Summary, replace_non_finite(data))
         check_manifest({**found.manifest, "checkpoints": found.checkpoints})
     except (ValueError, TypeError, AttributeError) as error:
         raise HarnessError(f"incomplete summary: {error}") from None
@@ -356,16 +358,16 @@ def load_summary(directory: Path) -> Summary:
         raise HarnessError(f"{path}: cannot be read ({error})") from error
 
 
-def finite(value: Any) -> Any:
+def replace_non_finite(value: Any) -> Any:
     """Return the same plain data with None for every number that is not finite as a float: JSON has no NaN."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, int):
         return value if value.bit_length() < sys.float_info.max_exp else None
     if isinstance(value, Mapping):
-        return {key: finite(part) for key, part in value.items()}
+        return {key: replace_non_finite(part) for key, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return [finite(part) for part in value]
+        return [replace_non_finite(part) for part in value]
     return value
 
 
@@ -443,7 +445,7 @@ def result_rows(summary: Summary) -> list[ResultRow]:
         for result in summary.results
         for metric in result.metrics.values()
     ]
-    are_valid = {(result.checkpoint, result.benchmark): valid(result) for result in wholes(summary)}
+    are_valid = {(result.checkpoint, result.benchmark): valid(result) for result in whole_results(summary)}
     for composite in summary.composites:
         name = composite["checkpoint"]
         parts = {part["benchmark"]: part for part in composite["parts"]}
@@ -468,7 +470,10 @@ def result_rows(summary: Summary) -> list[ResultRow]:
 def results_csv(summary: Summary) -> str:
     """Return the rows as CSV (RFC 4180) with a header line; numbers unrounded, empty fields for None."""
     lines = [
-        [str(value).lower() if isinstance(value, bool) else finite(value) for value in asdict(row).values()]
+        [
+            str(value).lower() if isinstance(value, bool) else replace_non_finite(value)
+            for value in asdict(row).values()
+        ]
         for row in result_rows(summary)
     ]
     return csv_text([RESULT_COLUMNS, *lines], "\r\n")

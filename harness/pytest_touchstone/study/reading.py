@@ -46,7 +46,7 @@ from pytest_touchstone.core.composite import COMPOSITE, Composite
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.files import project_table
 from pytest_touchstone.core.text import count, join_names
-from pytest_touchstone.results.run_directory import OF_RUNS, is_run
+from pytest_touchstone.results.run_directory import RUN_FILES, is_run
 from pytest_touchstone.results.store_entry import StoredResult, composites_of
 from pytest_touchstone.results.summary import SUMMARY
 from pytest_touchstone.study.points import (
@@ -334,7 +334,7 @@ def _resolve_argument(argument: str, output: Path, left_out: list[str]) -> Itera
         return
     runs = sorted(summary.parent for summary in path.glob(f"*/{SUMMARY}") if summary.parent.name != "saved")
     below = [*result_files(path), *runs] or result_files(path, deeper=True)
-    if not below and any((path / name).is_file() for name in OF_RUNS):
+    if not below and any((path / name).is_file() for name in RUN_FILES):
         raise DataError(f"{path}: no {SUMMARY}: this run has not ended, or was killed before it could sum up")
     if not below:
         raise DataError(f"{path}: no run and no results file in this folder")
@@ -343,7 +343,7 @@ def _resolve_argument(argument: str, output: Path, left_out: list[str]) -> Itera
         for match in sorted(path.iterdir())
         if match.is_dir()
         and not (match / SUMMARY).is_file()
-        and any((match / name).is_file() for name in OF_RUNS)
+        and any((match / name).is_file() for name in RUN_FILES)
     ]
     yield from ((match, location.name) for match in below)
 

@@ -15,7 +15,7 @@ from pytest_touchstone.core.files import SCHEMA
 from pytest_touchstone.core.text import count
 from pytest_touchstone.document import Facts, Part, Section, Verbatim, render_markdown, render_text
 from pytest_touchstone.document.formatting import markdown_text
-from pytest_touchstone.results.summary import finite
+from pytest_touchstone.results.summary import replace_non_finite
 from pytest_touchstone.study.advice import advice_section, noise_section
 from pytest_touchstone.study.curve_sections import (
     curves_section,
@@ -55,7 +55,7 @@ def sections_of(study: Study, forecast_at: float | None = None) -> list[Section]
 def study_facts(study: Study, sections: Sequence[Section]) -> dict[str, Any]:
     """Return the study and the findings of its sections as a JSON object."""
     findings = {section.key: section.data for section in sections if section.data is not None}
-    facts: dict[str, Any] = finite({"schema": SCHEMA, "kind": "study", **study.facts(), **findings})
+    facts: dict[str, Any] = replace_non_finite({"schema": SCHEMA, "kind": "study", **study.facts(), **findings})
     return facts
 
 

@@ -22,7 +22,7 @@ from pytest_touchstone.compare.gate.config import (
 )
 from pytest_touchstone.core.aggregation import STANDARD, mean
 from pytest_touchstone.core.errors import GateError
-from pytest_touchstone.results.store_entry import STUDIED, StoredResult
+from pytest_touchstone.results.store_entry import DEFAULT_COMPOSITES, StoredResult
 from tests.support.entries import entry
 from tests.support.summaries import declaration
 
@@ -188,7 +188,8 @@ def test_a_floor_that_a_share_can_have_is_taken(floor: str) -> None:
 
 def test_a_composite_is_a_share() -> None:
     plan = GateConfig(
-        benchmarks={"score": BenchmarkRules(floors=(parse_floor("score >= 65", "x"),))}, composites=STUDIED
+        benchmarks={"score": BenchmarkRules(floors=(parse_floor("score >= 65", "x"),))},
+        composites=DEFAULT_COMPOSITES,
     )
     with pytest.raises(GateError, match=r"score is a share, .*; write 0\.65 or 65%"):
         validate_floors(plan, [])

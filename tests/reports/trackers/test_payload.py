@@ -19,7 +19,7 @@ from pytest_touchstone.reports.trackers.payload import (
     tracked_runs,
     why_not,
 )
-from pytest_touchstone.results.summary import Summary, result_rows, wholes
+from pytest_touchstone.results.summary import Summary, result_rows, whole_results
 from tests.support.summaries import sample
 
 
@@ -91,7 +91,7 @@ def test_a_series_is_a_run_with_every_metric_at_every_step() -> None:
     run = series_of(3)
     curve = by_name(tracked_runs(run, {}, {}))["series_a"]
     drawn = [(point.step, point.value) for point in curve.points if point.name == "winogrande/acc"]
-    measured = [one.metrics["acc"].value for one in wholes(run) if one.name == "winogrande"]
+    measured = [one.metrics["acc"].value for one in whole_results(run) if one.name == "winogrande"]
     assert drawn == list(zip((100, 200, 300), measured, strict=True))
     assert len([point for point in curve.points if point.name == "score_wiki"]) == 3
 
@@ -136,12 +136,12 @@ def test_an_invalid_result_is_sent_and_tagged_and_in_a_curve_has_a_name_of_its_o
 
 def test_faults_and_checkpoints_that_failed_to_load_are_told() -> None:
     run = sample(1)
-    assert any(one.faults for one in wholes(run))
+    assert any(one.faults for one in whole_results(run))
     failed = [{"name": "b", "path": "runs/b", "message": "no weights"}]
     parent, *_ = tracked_runs(dataclasses.replace(run, failed_to_load=failed), {}, {})
     assert parent.why_not is not None
     assert "b failed to load" in parent.why_not
-    assert all(f"{one.name} of" in parent.why_not for one in wholes(run) if why_not(one))
+    assert all(f"{one.name} of" in parent.why_not for one in whole_results(run) if why_not(one))
 
 
 def test_a_metric_without_a_value_is_no_number_but_a_tag() -> None:

@@ -36,7 +36,7 @@ from pytest_touchstone.core.aggregation import Aggregation
 from pytest_touchstone.core.keys import redact_value
 from pytest_touchstone.results.item_view import AnswerChoice, prompt_hash
 from pytest_touchstone.results.store_entry import StoredResult, results_with_items
-from pytest_touchstone.results.summary import Metric, Result, finite
+from pytest_touchstone.results.summary import Metric, Result, replace_non_finite
 from pytest_touchstone.statistics.comparison import LEVEL
 
 SCHEMA_VERSION: Final = "0.3.0"
@@ -121,7 +121,7 @@ def _aggregate(record: _Record) -> dict[str, Any]:
             if metric.value is not None
         ],
     }
-    found: dict[str, Any] = redact_value(finite(content))
+    found: dict[str, Any] = redact_value(replace_non_finite(content))
     return found
 
 

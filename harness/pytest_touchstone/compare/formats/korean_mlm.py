@@ -55,8 +55,8 @@ from pytest_touchstone.core.composite import composite_value
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.files import SCHEMA, file_name, open_regular
 from pytest_touchstone.core.text import csv_text, parse_csv_cell
-from pytest_touchstone.results.store_entry import STUDIED
-from pytest_touchstone.results.summary import Metric, Result, Summary, finite, wholes
+from pytest_touchstone.results.store_entry import DEFAULT_COMPOSITES
+from pytest_touchstone.results.summary import Metric, Result, Summary, replace_non_finite, whole_results
 
 TABLES: Final = (".csv", ".tsv")
 MARKDOWN: Final = (".md", ".markdown")
@@ -105,7 +105,7 @@ class KoreanStudy:
         del taken  # no other file ends so
         found = rows(summary)
         files: dict[str, Any] = {
-            f"{file_name(row['checkpoint'])}_eval_results.json": finite(row) for row in found
+            f"{file_name(row['checkpoint'])}_eval_results.json": replace_non_finite(row) for row in found
         }
         return files | ({"checkpoints.csv": table(found)} if found else {})
 
@@ -251,7 +251,7 @@ def _contradictions(
     values = {(b, m): metric.value for b, metrics in measured.items() for m, metric in metrics.items()}
     keys = {(benchmark, metric): key for key, benchmark, metric, _ in COLUMNS}
     found = []
-    for composite in STUDIED:
+    for composite in DEFAULT_COMPOSITES:
         computed = composite_value(composite, values)
         for column in _REPORTED[composite.name]:
             reported = number(column, fields.get(column))
@@ -541,7 +541,7 @@ INFO: Final = ("path", "name", "model_type", "global_step", "epoch", "seq_len")
 def rows(summary: Summary) -> list[dict[str, Any]]:
     """One object in this form for each checkpoint that ran one of its benchmarks, in the run's order."""
     found: dict[str, dict[str, Result]] = {}
-    for result in wholes(summary):
+    for result in whole_results(summary):
         if result.benchmark in SETS.values():
             found.setdefault(result.checkpoint, {})[result.benchmark] = result
     return [_row(summary, checkpoint, results) for checkpoint, results in found.items()]

@@ -32,7 +32,7 @@ from pytest_touchstone.compare.formats.lm_eval import OURS
 from pytest_touchstone.compare.formats.task_json import task_name
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.files import file_name
-from pytest_touchstone.results.summary import Result, base_name, finite
+from pytest_touchstone.results.summary import Result, base_name, replace_non_finite
 
 _OUTPUTS: Final = {"Loglikelihood": "loglikelihood", "RollingLoglikelihood": "loglikelihood_rolling"}
 
@@ -64,7 +64,7 @@ def lm_eval_files(export: Export) -> Files:
     tasks = _tasks(export)
     stamp = began(export.summary).isoformat().replace(":", "-")
     folder = sanitized(export.checkpoint)
-    files: Files = {f"{folder}/results_{stamp}.json": finite(_results(export, tasks))}
+    files: Files = {f"{folder}/results_{stamp}.json": replace_non_finite(_results(export, tasks))}
     for task in tasks:
         if task.samples:
             name = task.name if file_name(task.name) == task.name else re.sub(r"\W", "_", task.name)

@@ -15,10 +15,10 @@ from pytest_touchstone.results.store_entry import (
     ItemScores,
     RecordLocations,
     StoredResult,
-    beside_in,
+    extra_facts_of,
     read_scores,
+    results_from_records,
     results_with_items,
-    saved_of,
 )
 from pytest_touchstone.results.summary import SUMMARY, Metric, Summary, load_summary
 
@@ -42,14 +42,14 @@ class RunFolder:
 def read_run(folder: Path) -> list[CheckpointResults]:
     """The checkpoints of a run, in its order. Raises ``HarnessError`` where summary or journal cannot be read."""
     summary = load_summary(folder)
-    found = read_scores(folder, beside_in(summary))
+    found = read_scores(folder, extra_facts_of(summary))
     entries = results_with_items(summary, {place: one.items for place, one in found.items()})
     return _candidates(summary, entries, folder, {place: one.lines for place, one in found.items()})
 
 
 def candidates_of(summary: Summary, records: Iterable[Record], folder: Path) -> list[CheckpointResults]:
     """The checkpoints of a run by its summary and records, one record per item."""
-    return _candidates(summary, saved_of(summary, records), folder)
+    return _candidates(summary, results_from_records(summary, records), folder)
 
 
 def _candidates(

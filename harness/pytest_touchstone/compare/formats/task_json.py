@@ -42,7 +42,7 @@ from pytest_touchstone.compare.formats.task_metrics import (
 from pytest_touchstone.core.aggregation import Aggregation, aggregation_of, mean
 from pytest_touchstone.core.files import SCHEMA, file_name
 from pytest_touchstone.core.text import join_names
-from pytest_touchstone.results.summary import Result, Summary, finite
+from pytest_touchstone.results.summary import Result, Summary, replace_non_finite
 
 _AVERAGE: Final = re.compile(r"all|overall|average|avg|mean|(.*[|:])?_average([|:].*)?", re.IGNORECASE)
 _DATED: Final = re.compile(r"\d{4}-\d\d-\d\d")
@@ -69,7 +69,9 @@ class TaskFile:
         found = {}
         for checkpoint in dict.fromkeys(result.checkpoint for result in summary.results):
             name = f"{file_name(checkpoint)}_results.json"
-            found[f"checkpoint-{name}" if name in taken else name] = finite(by_task(summary, checkpoint))
+            found[f"checkpoint-{name}" if name in taken else name] = replace_non_finite(
+                by_task(summary, checkpoint)
+            )
         return found
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison, line_of, plain_line
 from pytest_touchstone.core.errors import ExitCode
 from pytest_touchstone.core.files import SCHEMA
-from pytest_touchstone.results.summary import finite
+from pytest_touchstone.results.summary import replace_non_finite
 from pytest_touchstone.statistics.power import design_of_comparison, smallest_drop
 
 KINDS: Final = (
@@ -89,7 +89,7 @@ def gate_json(gate: GateResult, text: str, code: int | None = None) -> dict[str,
         for group in (ordered(gate.lines), gate.pooled)
     )
     context = asdict(replace(gate, lines=(), pooled=()))
-    plain: dict[str, Any] = finite({**header, **context, "lines": lines, "pooled": pooled})
+    plain: dict[str, Any] = replace_non_finite({**header, **context, "lines": lines, "pooled": pooled})
     return plain
 
 

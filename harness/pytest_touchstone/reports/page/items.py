@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.core.keys import has_key
 from pytest_touchstone.reports.page.security import Redaction, redact_own_text
-from pytest_touchstone.results.item_view import Question, asked_of, is_right, rest_of_row
+from pytest_touchstone.results.item_view import Question, questions_of, is_right, unshown_fields
 from pytest_touchstone.results.records import STATUSES, Record
 
 CHUNK: Final = 250
@@ -119,7 +119,7 @@ class PagePart:
             record = replace(record, message=redact_own_text(record.message))
         right = is_right(record.scores.get(self.kind.right_by or ""))
         recorded, notes = record.told or {}, list[str]()
-        asked = asked_of(
+        asked = questions_of(
             record, self.kind.right_by, right, lambda _count, _notes: recorded.get("right"), notes
         )
         fields = {name: row[name] for name in self.kind.fields if name in row}
@@ -252,7 +252,7 @@ def texts_of(
         "programs": [_program(question) for question in record.exchanges if question["kind"] == "RunProgram"],
         "extracted": recorded.get("extracted"),
         "gold": recorded.get("gold"),
-        "row": {} if {question.kind for question in asked} <= WHOLE else rest_of_row(asked, row),
+        "row": {} if {question.kind for question in asked} <= WHOLE else unshown_fields(asked, row),
         "message": record.message,
         "notes": list(notes),
     }

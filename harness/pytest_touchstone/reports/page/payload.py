@@ -19,7 +19,7 @@ from pytest_touchstone.reports.comparison import pair_facts
 from pytest_touchstone.reports.page.items import ENCODER, Kind, PagePart, filter_fields, ranks_of
 from pytest_touchstone.reports.page.security import Redaction
 from pytest_touchstone.results.item_view import data_rows
-from pytest_touchstone.results.journal import places, read_at
+from pytest_touchstone.results.journal import read_record_at, record_locations
 from pytest_touchstone.results.records import STATUSES, Record
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import Declaration, Summary
@@ -63,7 +63,7 @@ class PageItems:
         """
         folder = Path(summary.directory)
         collected, _, _ = RunDirectory(folder).read_collected()
-        record_places = places(folder)
+        record_places = record_locations(folder)
         names = [str(row["name"]) for row in summary.checkpoints]
         parts: dict[tuple[str, str], PagePart] = {}
         records: list[Record] = []
@@ -81,7 +81,7 @@ class PageItems:
                 key = item.checkpoint, declared.name
                 if key not in parts:
                     parts[key] = PagePart(kind, item.checkpoint, self._redaction)
-                record = read_at(record_places[item.item])
+                record = read_record_at(record_places[item.item])
                 parts[key].add(record, json.loads(rows.get(record.row, "{}")))
                 if compared:
                     records.append(replace(record, exchanges=[]))

@@ -22,8 +22,15 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from pytest_touchstone.compare.mlflow import METRICS, tracker_name
 from pytest_touchstone.core.text import count, join_names
-from pytest_touchstone.results.store_entry import StoredResult, saved_of
-from pytest_touchstone.results.summary import Result, ResultRow, Summary, result_rows, totals, wholes
+from pytest_touchstone.results.store_entry import StoredResult, results_from_records
+from pytest_touchstone.results.summary import (
+    Result,
+    ResultRow,
+    Summary,
+    item_counts,
+    result_rows,
+    whole_results,
+)
 
 Kind: TypeAlias = Literal["run", "result", "composite", "series"]
 
@@ -133,7 +140,7 @@ class Measured(NamedTuple):
 def _measured(summary: Summary) -> list[Measured]:
     """Return the scores of all checkpoints, under names that trackers accept."""
     measured = []
-    for result in wholes(summary):
+    for result in whole_results(summary):
         values = {tracker_name(metric.name): metric.value for metric in result.metrics.values()}
         measured.append(Measured(result.checkpoint, result.name, values, why_not(result)))
     reasons = {(benchmark.checkpoint, benchmark.name): benchmark.why_not for benchmark in measured}
@@ -205,7 +212,7 @@ def _parent(summary: Summary, measured: Sequence[Measured], files: Mapping[str, 
         # Parameters: as metrics they would be the first charts of an experiment, before its curves.
         params={
             **{f"versions.{name}": value for name, value in versions.items()},
-            **{f"items.{name}": n for name, n in totals(summary).items()},
+            **{f"items.{name}": n for name, n in item_counts(summary).items()},
             "seconds": round(summary.seconds, 1),
             "run_id": summary.run_id,
         },
@@ -232,7 +239,7 @@ def _results(
     results_by_key: dict[CheckpointBenchmark, list[Result]] = {}
     for result in summary.results:
         results_by_key.setdefault((result.checkpoint, result.benchmark), []).append(result)
-    for saved, _ in saved_of(summary, ()):
+    for saved, _ in results_from_records(summary, ()):
         key = (saved.checkpoint, saved.benchmark)
         results = results_by_key[key]
         files, step = result_files.get(key, ResultFiles({})), steps.get(saved.checkpoint, Step())

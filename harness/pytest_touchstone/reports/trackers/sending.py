@@ -37,9 +37,14 @@ from pytest_touchstone.reports.trackers.payload import (
 )
 from pytest_touchstone.reports.trackers.wandb import WandB
 from pytest_touchstone.results import file_path
-from pytest_touchstone.results.journal import RecordPlace, journal_files, latest_placed, read_at
+from pytest_touchstone.results.journal import (
+    RecordLocation,
+    journal_files,
+    latest_with_locations,
+    read_record_at,
+)
 from pytest_touchstone.results.records import Record, to_json
-from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary, wholes
+from pytest_touchstone.results.summary import SUMMARY, Summary, load_summary, whole_results
 from pytest_touchstone.study.reading import load_study
 
 FIRST: Final = 20
@@ -93,14 +98,14 @@ class Artifacts:
 
         Raises ``OSError``, and ``HarnessError`` where the journal cannot be read.
         """
-        placed: dict[CheckpointBenchmark, list[tuple[Record, RecordPlace]]] = {}
-        for record, line in latest_placed(self._folder).values():
+        placed: dict[CheckpointBenchmark, list[tuple[Record, RecordLocation]]] = {}
+        for record, line in latest_with_locations(self._folder).values():
             placed.setdefault((record.checkpoint, record.benchmark), []).append((record, line))
-        several = len({result.checkpoint for result in wholes(self._summary)}) > 1
+        several = len({result.checkpoint for result in whole_results(self._summary)}) > 1
         result_files = {}
         for number, ((checkpoint, benchmark), records) in enumerate(placed.items()):
             lines = [line for record, line in records if record.status == "scored"][:FIRST]
-            full_records = [read_at(line) for line in lines]
+            full_records = [read_record_at(line) for line in lines]
             prefix = file_name(f"{checkpoint}_{benchmark}" if several else benchmark)
             tasks = file_path(self._folder, f"{prefix}_tasks.csv")  # of programs
             files = {
