@@ -192,7 +192,7 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
 
 def values_of(run: FinishedRun) -> Iterator[tuple[str, float]]:
     """Yield the names and values for the trainer's log: primary metrics of whole benchmarks, composites, intervals."""
-    whole = {(one.benchmark, one.primary): one.name for one in whole_results(run.summary)}
+    whole = {(result.benchmark, result.primary): result.name for result in whole_results(run.summary)}
     for row in run.results:
         if row.group is None and ((row.benchmark, row.metric) in whole or row.metric == "composite"):
             name = logged_name(whole.get((row.benchmark, row.metric), row.benchmark), row.metric)
@@ -218,7 +218,7 @@ def _handler_above() -> Any:
     """
     frame: Any = sys._getframe()
     while frame is not None:
-        if isinstance(found := frame.f_locals.get("self"), CallbackHandler):
-            return found
+        if isinstance(handler := frame.f_locals.get("self"), CallbackHandler):
+            return handler
         frame = frame.f_back
     return None

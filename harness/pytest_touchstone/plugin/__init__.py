@@ -65,9 +65,9 @@ def pytest_load_initial_conftests(
     long = {row["short"]: _long(name) for name, row in _options().items() if "short" in row}
     if any(arg.partition("=")[0] in long for arg in args):
         renamed = [arg if "=" in arg else long.get(arg, arg) for arg in args]
-        known = parser.parse_known_args(renamed, namespace=copy.copy(early_config.option))
-        known.confcutdir = early_config.known_args_namespace.confcutdir
-        early_config.known_args_namespace = known
+        namespace = parser.parse_known_args(renamed, namespace=copy.copy(early_config.option))
+        namespace.confcutdir = early_config.known_args_namespace.confcutdir
+        early_config.known_args_namespace = namespace
     result = yield
     _add_short_names(parser)
     if not any(arg.startswith("--") for arg in args):
@@ -165,8 +165,8 @@ def _session(config: pytest.Config) -> EvalSession:
     else:
         from pytest_touchstone.plugin.controller import Controller
 
-        told: dict[str, Any] = config.stash.get(MEETING, {})
-        session = Controller(config, told)
+        worker_input: dict[str, Any] = config.stash.get(MEETING, {})
+        session = Controller(config, worker_input)
     config.pluginmanager.register(session)
     config.stash[SESSION] = session
     return session
@@ -352,8 +352,8 @@ def _set_for_benchmarks(config: pytest.Config) -> bool:
         return False
     if config.option.pyargs:
         return True
-    places = [config.invocation_params.dir / argument.partition("::")[0] for argument in config.args]
-    files = (file for place in places for file in ([place] if place.is_file() else place.rglob("test_*.py")))
+    paths = [config.invocation_params.dir / argument.partition("::")[0] for argument in config.args]
+    files = (file for path in paths for file in ([path] if path.is_file() else path.rglob("test_*.py")))
     return any(
         not {".venv", "site-packages"}.intersection(file.parts) and b"pytest_touchstone" in file.read_bytes()
         for file in files
@@ -373,9 +373,11 @@ def project_file(config: pytest.Config) -> Path:
         return config.rootpath / PROJECT_FILE
     here = config.invocation_params.dir
     given = [Path(os.path.realpath(here / argument.partition("::")[0])) for argument in config.args]
-    own = [path for path in given if path.exists() and not SHIPPED & {path, *path.parents}]
-    found = (folder / PROJECT_FILE for start in (*own, here) for folder in (start, *start.parents))
-    return next((path for path in found if path.is_file()), config.rootpath / PROJECT_FILE)
+    project_paths = [path for path in given if path.exists() and not SHIPPED & {path, *path.parents}]
+    candidates = (
+        folder / PROJECT_FILE for start in (*project_paths, here) for folder in (start, *start.parents)
+    )
+    return next((path for path in candidates if path.is_file()), config.rootpath / PROJECT_FILE)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -386,5 +388,5 @@ def pytest_xdist_node_collection_finished(node: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    if told := getattr(node, "workeroutput", {}).get("touchstone"):  # one that died has no output
-        _controller(node.config).worker_ended(told)
+    if worker_output := getattr(node, "workeroutput", {}).get("touchstone"):  # one that died has no output
+        _controller(node.config).worker_ended(worker_output)

@@ -217,19 +217,19 @@ class BatchScheduler:
 
     def add_node_collection(self, node: WorkerController, collection: Sequence[str]) -> None:
         """Take what a worker has collected; every worker must have found the same."""
-        found = list(collection)
-        reference = self.collection or next(iter(self._collections.values()), found)
-        if found != reference:  # the run ends: workers that see different items cannot share indices
+        nodeids = list(collection)
+        reference = self.collection or next(iter(self._collections.values()), nodeids)
+        if nodeids != reference:  # the run ends: workers that see different items cannot share indices
             self.broken = True
-            only_here = [nodeid for nodeid in found if nodeid not in set(reference)][:3]
-            only_there = [nodeid for nodeid in reference if nodeid not in set(found)][:3]
+            only_here = [nodeid for nodeid in nodeids if nodeid not in set(reference)][:3]
+            only_there = [nodeid for nodeid in reference if nodeid not in set(nodeids)][:3]
             text = (
                 f"workers collected different items: {node.gateway.id} alone has {only_here}, it lacks {only_there}; "
                 "a benchmark's ids may not depend on time, chance or set order"
             )
             report = pytest.CollectReport(node.gateway.id, "failed", longrepr=text, result=[])
             self.config.hook.pytest_collectreport(report=report)
-        self._collections[node] = found
+        self._collections[node] = nodeids
 
     def schedule(self) -> None:
         """Plan the batches the first time, then feed; called after every collection once all are complete."""

@@ -189,12 +189,14 @@ class Collection:
     def asking(self, spec: Benchmark) -> BenchmarkOptions:
         """Return the options of a benchmark that are not the run's: those of a file or of the demonstration, and the
         number of few-shot examples that --eval-tasks gives it; and who judges what it asks."""
-        found = self._asking(spec)
+        options = self._asking(spec)
         if Generate in spec.asks:
-            found = replace(found, texts_by=self._texts_by(self.known_checkpoints))
+            options = replace(options, texts_by=self._texts_by(self.known_checkpoints))
         if not spec.judge or self.settings.judge is None:
-            return found
-        return replace(found, judged_by=self.known_judge().judged_by(spec.judge, self.settings.judge_tokens))
+            return options
+        return replace(
+            options, judged_by=self.known_judge().judged_by(spec.judge, self.settings.judge_tokens)
+        )
 
     def _texts_by(self, infos: Callable[[], Sequence[CheckpointInfo]]) -> str | None:
         """Return who writes the texts of these checkpoints; None for this process."""
@@ -204,16 +206,20 @@ class Collection:
         return choose_text_engine(model.texts, infos, alone=alone, cuda=device_kind(model.device) == "cuda")
 
     def _asking(self, spec: Benchmark) -> BenchmarkOptions:
-        settings, found = self.settings, replace(AS_THE_RUN, think_end=self.settings.model.think_end)
+        settings, options = self.settings, replace(AS_THE_RUN, think_end=self.settings.model.think_end)
         if settings.file is not None:
-            found = replace(settings.file.asking(spec).without(settings.by_hand), think_end=found.think_end)
+            options = replace(
+                settings.file.asking(spec).without(settings.by_hand), think_end=options.think_end
+            )
             # "all" of a file does not replace a limit that something stronger gives for the run.
-            if found.limit == ALL and settings.limit is None:
-                found = replace(found, limit=None)
+            if options.limit == ALL and settings.limit is None:
+                options = replace(options, limit=None)
         elif settings.demonstration:
-            found = replace(benchmark_options_of(spec).without(settings.by_hand), think_end=found.think_end)
+            options = replace(
+                benchmark_options_of(spec).without(settings.by_hand), think_end=options.think_end
+            )
         shots = None if "shots" in settings.by_hand else self.tasks.shots(spec)
-        return found if shots is None else replace(found, shots=shots)
+        return options if shots is None else replace(options, shots=shots)
 
     def give(self) -> str | None:
         """Return the checkpoints as text for ``take``; None where nothing was recognised yet."""
@@ -227,10 +233,10 @@ class Collection:
         """Take what the controller has recognised: a worker that looked for itself a moment later might find
         something else."""
         if given is not None:
-            found = json.loads(given)
-            self.checkpoints = [info_from_plain(row) for row in found["checkpoints"]]
-            self.deselected += found["left_out"]
-            self.judge = None if found["judge"] is None else judge_from_plain(found["judge"])
+            state = json.loads(given)
+            self.checkpoints = [info_from_plain(row) for row in state["checkpoints"]]
+            self.deselected += state["left_out"]
+            self.judge = None if state["judge"] is None else judge_from_plain(state["judge"])
 
     def close(self) -> None:
         """End the sandbox, if there is one."""
@@ -287,12 +293,12 @@ def parametrize_benchmark(
     in ``collection.remarks``.
     """
     collection.specs[id(spec)] = spec
-    own = inspect.signature(generator_function(metafunc.function)).parameters
-    wanted = [name for name in OWN_ARGUMENTS if name in own]
+    parameters = inspect.signature(generator_function(metafunc.function)).parameters
+    wanted = [name for name in OWN_ARGUMENTS if name in parameters]
     if not collection.tasks.chosen(spec):
         collection.unchosen.add(id(spec))
         return _example_parametrizer(metafunc, wanted, [(spec.name, UnrunnableExample(spec))])
-    if "example" not in own:
+    if "example" not in parameters:
         text = f"benchmark {spec.name}: {metafunc.function.__name__}() takes no argument named 'example'"
         collection.remarks.append(SkipReason(spec, text, fatal=True))
         return lambda: None
@@ -413,8 +419,8 @@ def _examples(
             collection.remarks.append(SkipReason(spec, str(error), mistake=settings.data is not None))
             return []
         try:
-            own = collection.asking(spec)
-            count = settings.shots if own.shots is None else own.shots
+            options = collection.asking(spec)
+            count = settings.shots if options.shots is None else options.shots
             shots = resolve_few_shot(
                 spec, dataset, settings.data, count, settings.seed, draw=settings.fewshot
             )
@@ -426,12 +432,18 @@ def _examples(
             ]
         # Private: nothing public has the functions of fixtures.
         definitions = metafunc._arg2fixturedefs.items()
-        theirs = (found for name, found in definitions if name != CHECKPOINT_FIXTURE)
-        fixtures = [definition.func for found in theirs for definition in found]
+        theirs = (
+            definitions_of_fixture
+            for name, definitions_of_fixture in definitions
+            if name != CHECKPOINT_FIXTURE
+        )
+        fixtures = [
+            definition.func for definitions_of_fixture in theirs for definition in definitions_of_fixture
+        ]
         code = benchmark_code_hash(
             [spec.code.form_of or metafunc.function, *fixtures], metafunc.config.rootpath
         )
-        loaded = LoadedBenchmark(spec, dataset, shots, settings.sampling, code, own)
+        loaded = LoadedBenchmark(spec, dataset, shots, settings.sampling, code, options)
         collection.loaded[id(spec)] = loaded
     return [
         (example.id, CollectedExample(example, loaded))
@@ -441,8 +453,8 @@ def _examples(
 
 def _selected_examples(spec: Benchmark, dataset: DatasetRows, collection: Collection) -> list[Example]:
     """The examples that are left by --eval-limit and --eval-tasks."""
-    settings, tasks, own = collection.settings, collection.tasks, collection.asking(spec).limit
-    limit = settings.limit if own is None else None if isinstance(own, str) else own
+    settings, tasks, own_limit = collection.settings, collection.tasks, collection.asking(spec).limit
+    limit = settings.limit if own_limit is None else None if isinstance(own_limit, str) else own_limit
     first = apply_limit(subsample(spec, dataset.examples, settings.seed), limit)
     return [example for example in first if tasks.takes(spec, example.group)]
 

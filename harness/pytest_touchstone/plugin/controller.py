@@ -54,7 +54,7 @@ LOGGED: Final = 20
 class Controller(EvalSession):
     """The course of a run, from its manifest to its last line."""
 
-    def __init__(self, config: pytest.Config, told: Mapping[str, Any]) -> None:
+    def __init__(self, config: pytest.Config, worker_input: Mapping[str, Any]) -> None:
         self._interrupts = Interrupts()
         config.add_cleanup(self._interrupts.close)
         self._results: RunResults | None = None
@@ -64,7 +64,7 @@ class Controller(EvalSession):
         self._crashes: Counter[str] = Counter()
         self._damaged: dict[str, None] = {}
         self._unscored: set[str] = set()
-        super().__init__(config, told)
+        super().__init__(config, worker_input)
 
     def _create(self) -> None:
         super()._create()
@@ -107,13 +107,13 @@ class Controller(EvalSession):
         if self.begin():
             schedule_batches(self.config, most_items(self.collection), self.directory.quarantine)
 
-    def worker_ended(self, told: dict[str, Any]) -> None:
+    def worker_ended(self, worker_output: dict[str, Any]) -> None:
         """Take what a worker has told; raises ``pytest.UsageError`` for a mistake that it has found."""
-        self.fault = self.fault or told["fault"]
-        self._damaged |= dict.fromkeys(told["damaged"])
+        self.fault = self.fault or worker_output["fault"]
+        self._damaged |= dict.fromkeys(worker_output["damaged"])
         self.raise_fault()
-        self.collection.nothing = self.collection.nothing or told["nothing"]
-        self.collection.unasked += told["unasked"]
+        self.collection.nothing = self.collection.nothing or worker_output["nothing"]
+        self.collection.unasked += worker_output["unasked"]
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: pytest.TestReport, sched: Any) -> None:
@@ -174,13 +174,13 @@ class Controller(EvalSession):
         directory, settings, collection = self.directory, self.settings, self.collection
         self._gate.check(results.items, results.declarations)
         used = [info for info in collection.known_checkpoints() if info.name in results.checkpoints]
-        told = {"run_id": directory.run_id, "began": self._began, "settings": settings.recorded()}
+        run_facts = {"run_id": directory.run_id, "began": self._began, "settings": settings.recorded()}
         if settings.demonstration:
-            told["demonstration"] = True
+            run_facts["demonstration"] = True
         if (judge := collection.judge) is not None:
-            told["judge"] = {"name": judge.info.name, "fingerprint": judge.fingerprint}
-        self._gate.check_baselines(results.items, results.declarations, told, used)
-        manifest = results.write_manifest(told, self.config, used, collection.failed)
+            run_facts["judge"] = {"name": judge.info.name, "fingerprint": judge.fingerprint}
+        self._gate.check_baselines(results.items, results.declarations, run_facts, used)
+        manifest = results.write_manifest(run_facts, self.config, used, collection.failed)
         self._calls.tell_beginning(manifest, len(results.items))
         if not settings.no_cache:
             damaged: list[str] = []
@@ -204,8 +204,8 @@ class Controller(EvalSession):
         from pytest_touchstone.plugin.dry_run import dry_run
         from pytest_touchstone.reports.plan import render, render_dry_run
 
-        found = dry_run(items, self.collection, self.settings, self.engine)
-        self._plans["dry run"] = functools.partial(render_dry_run, found)
+        rows = dry_run(items, self.collection, self.settings, self.engine)
+        self._plans["dry run"] = functools.partial(render_dry_run, rows)
         if self._gate.plan is not None:
             collected = collected_items(items)
             plan = self._gate.make_plan(collected, declarations_of(items))
@@ -227,13 +227,13 @@ class Controller(EvalSession):
         loaded."""
         if (results := self._results) is None:
             return
-        told = getattr(report, TOLD, {})
-        if "fatal" in told:
-            raise pytest.UsageError(told["fatal"])
-        if "stop" in told:
-            raise pytest.exit.Exception(told["stop"])
-        if "failed" in told:
-            name, self._messages[name] = told["failed"]
+        facts = getattr(report, TOLD, {})
+        if "fatal" in facts:
+            raise pytest.UsageError(facts["fatal"])
+        if "stop" in facts:
+            raise pytest.exit.Exception(facts["stop"])
+        if "failed" in facts:
+            name, self._messages[name] = facts["failed"]
             if self._messages.keys() >= results.checkpoints:
                 raise pytest.UsageError(no_checkpoint_message(list(self._messages.values())))
         if report.when == "teardown":
@@ -434,7 +434,9 @@ class Controller(EvalSession):
             if self.config.get_verbosity() < 2:  # -vv
                 # The report has just named them: pytest's short summary is left to ordinary tests.
                 for name in reporter.stats.keys() & {"failed", "error"}:
-                    reporter.stats[name] = [one for one in reporter.stats[name] if not hasattr(one, SAME)]
+                    reporter.stats[name] = [
+                        report for report in reporter.stats[name] if not hasattr(report, SAME)
+                    ]
             return
         if self.collection.nothing is not None and exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
             reporter.write_line(self.collection.nothing)

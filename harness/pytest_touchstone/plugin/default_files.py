@@ -30,21 +30,21 @@ def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginMa
     pluginmanager.import_plugin("pytest_touchstone.plugin")
     for entry in entry_points(group="pytest11"):
         asks = () if entry.dist is None else (entry.dist.name, *(entry.dist.requires or ()))
-        if any(one in NEEDED or one.startswith(PACKAGE) for one in asks):
+        if any(requirement in NEEDED or requirement.startswith(PACKAGE) for requirement in asks):
             pluginmanager.load_setuptools_entrypoints("pytest11", entry.name)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
     """Add the shipped benchmarks to the arguments, before pytest takes the project's own ``testpaths``."""
-    known = early_config.known_args_namespace
-    if known.noconftest:
+    options = early_config.known_args_namespace
+    if options.noconftest:
         early_config._inipath = None  # private: pytest's heading would name it
-    if known.file_or_dir:
+    if options.file_or_dir:
         return
     packaged = (
         find_spec("pytest_touchstone.evals") is not None
     )  # in a checkout the folder lies beside the package
-    known.pyargs = known.pyargs or packaged
-    known.file_or_dir = ["pytest_touchstone.evals" if packaged else str(shipped_evals())]
-    args[:0] = [*(["--pyargs"] if packaged else []), *known.file_or_dir]
+    options.pyargs = options.pyargs or packaged
+    options.file_or_dir = ["pytest_touchstone.evals" if packaged else str(shipped_evals())]
+    args[:0] = [*(["--pyargs"] if packaged else []), *options.file_or_dir]

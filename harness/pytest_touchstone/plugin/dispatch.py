@@ -84,9 +84,9 @@ class _PendingRequests(Generic[Owner]):
     requests: Sequence[tuple[int, Request]]
     forgotten: bool = False
 
-    def __call__(self, place: int, answer: Answered) -> None:
+    def __call__(self, index: int, answer: Answered) -> None:
         if not self.forgotten:
-            self.dispatcher.answered(self, place, answer)
+            self.dispatcher.answered(self, index, answer)
 
 
 class RequestDispatcher(Generic[Owner]):
@@ -128,9 +128,9 @@ class RequestDispatcher(Generic[Owner]):
             elif isinstance(request, Judge):
                 self._to_judge.append((owner, number, request))
             elif self._shared and (answer := self._shared.get(_key(request))) is not None:
-                known: Future[LoglikelihoodAnswer] = Future()
-                known.set_result(answer)
-                self._wait_for(owner, number, known)
+                ready: Future[LoglikelihoodAnswer] = Future()
+                ready.set_result(answer)
+                self._wait_for(owner, number, ready)
             else:
                 model.append((number, request))
         if model:
@@ -139,9 +139,9 @@ class RequestDispatcher(Generic[Owner]):
             self.open += len(model)
             self._engine.submit([request for _, request in model], asked)
 
-    def answered(self, asked: _PendingRequests[Owner], place: int, answer: Answered) -> None:
+    def answered(self, asked: _PendingRequests[Owner], index: int, answer: Answered) -> None:
         """Hand on an answer of the model, and what has ended meanwhile."""
-        number, request = asked.requests[place]
+        number, request = asked.requests[index]
         asked.open -= 1
         if not asked.open:
             self._asked.pop(asked.owner, None)
@@ -194,7 +194,7 @@ class RequestDispatcher(Generic[Owner]):
     def withdraw(self, owners: Iterable[Owner]) -> None:
         """Forget what these owners have asked the model and the judge."""
         owners = list(owners)
-        self._to_judge = deque(one for one in self._to_judge if one[0] not in owners)
+        self._to_judge = deque(question for question in self._to_judge if question[0] not in owners)
         gone = [asked for owner in owners if (asked := self._asked.pop(owner, None)) is not None]
         self._tick()
         for asked in gone:

@@ -431,9 +431,13 @@ def _journal_exchanges(state: _Running, answers: Sequence[Answered]) -> None:
             state.missing_modules.update(filter(None, [answer.missing_module]))
             if answer.weak_tests and isinstance(request, RunProgram):
                 state.weak_tests[plain_text(request.task)] = list(answer.weak_tests)
-        said = {"error": sentence(answer)} if isinstance(answer, BaseException) else to_plain(answer)
+        stored_answer = {"error": sentence(answer)} if isinstance(answer, BaseException) else to_plain(answer)
         state.exchanges.append(
-            {"kind": type(request).__name__, "request": shorten_request(to_plain(request)), "answer": said}
+            {
+                "kind": type(request).__name__,
+                "request": shorten_request(to_plain(request)),
+                "answer": stored_answer,
+            }
         )
     state.requests = []
 
@@ -471,8 +475,8 @@ def _finish(state: _Running, returned: object, journal: Recorder) -> None:
                 f"{'give primary=..., one of these' if primary == PASSED else remedy}"
             )
         metrics = state.job.spec.metrics
-        known = (*metrics, *(returned.added if isinstance(returned, SampleGrade) else ()))
-        unknown = [name for name in scores if name not in known and not is_soft(name)]
+        metric_names = (*metrics, *(returned.added if isinstance(returned, SampleGrade) else ()))
+        unknown = [name for name in scores if name not in metric_names and not is_soft(name)]
         if metrics and unknown:
             raise WireError(
                 f"{_who(state.job)} returned {unknown[0]!r}, which is not among its metrics: {', '.join(metrics)}"
@@ -480,15 +484,15 @@ def _finish(state: _Running, returned: object, journal: Recorder) -> None:
     except WireError as error:
         fail(state, error, journal)
         return
-    told: dict[str, Any] = {"length": state.length}
+    facts: dict[str, Any] = {"length": state.length}
     with suppress(Exception):  # a grade of others may raise anything; what it tells changes no score
-        told |= grade_details(returned)
+        facts |= grade_details(returned)
     failure, message = None, None
     if isinstance(returned, SampleGrade) and (failure := returned.failure) is not None:
         message = f"{returned.failed} of {returned.samples} samples: {assertion_message(failure)}"
     soft = soft_of(returned, state.job.spec)
     scores |= {name: value for name, value in soft.items() if name not in scores}
-    _record_outcome(state, journal, "scored", failure, scores=scores, told=told, message=message)
+    _record_outcome(state, journal, "scored", failure, scores=scores, told=facts, message=message)
 
 
 def fail(state: _Running, error: BaseException, journal: Recorder) -> None:
@@ -501,9 +505,15 @@ def fail(state: _Running, error: BaseException, journal: Recorder) -> None:
     elif isinstance(error, pytest.xfail.Exception):
         status = "xfailed"
     elif isinstance(error, (AssertionError, pytest.fail.Exception)) and is_about_answer:
-        told = {"length": state.length}
+        facts = {"length": state.length}
         _record_outcome(
-            state, journal, "scored", error, scores={PASSED: 0.0}, told=told, message=assertion_message(error)
+            state,
+            journal,
+            "scored",
+            error,
+            scores={PASSED: 0.0},
+            told=facts,
+            message=assertion_message(error),
         )
         return
     if helps := hint(error, state.job.example.row):

@@ -313,9 +313,9 @@ def _interrupt(process: subprocess.Popen[str]) -> None:
 
 def _why(code: int, output: str, folder: Path) -> str:
     """Return one line about a run without results."""
-    told = [found[1] for form in TOLD if (found := re.search(f"^{form}$", output, re.MULTILINE))]
-    if told and code >= 0:
-        return told[0].strip()
+    messages = [match[1] for form in TOLD if (match := re.search(f"^{form}$", output, re.MULTILINE))]
+    if messages and code >= 0:
+        return messages[0].strip()
     what = f"signal {-code}" if code < 0 else f"exit code {code}"
     last = next((line.strip() for line in reversed(output.splitlines()) if line.strip()), "")
     path = file_path(folder, "run.log")

@@ -1,9 +1,8 @@
-"""Runs benchmark items.
+"""Runs benchmark items in batches, and reports the progress of the process.
 
-The first item of a batch that pytest calls advances the whole batch; the others find their outcomes ready. The next
-batch of the checkpoint is started meanwhile, so that the engine can prepare its requests: only with items that need no
-fixture but their checkpoint, as nobody can tell when these were run. How far the process is, it writes for the
-progress line and for others (``results.run_directory``).
+The first item of a batch that pytest calls runs the whole batch; the outcomes of the other items are kept until pytest
+calls them. Meanwhile the next batch of the checkpoint is started, so that the engine can prepare its requests. Only
+items without other fixtures than their checkpoint are started early, since a fixture could tell the difference.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -57,10 +56,41 @@ MAIN: Final = "main"
 ASKED_AGAIN: Final = "a stop sequence or the limit of tokens may have ended its text within a reasoning"
 
 
-class Execution:
-    """The batches of this process and the outcomes that are yet to be reported.
+@dataclass(frozen=True, slots=True)
+class Backends:
+    """The services that answer requests: engines of checkpoints, the sandbox, and the judge.
 
-    It is also the recorder of its batches: the journal, which counts the items that end.
+    ``engine`` loads a checkpoint.
+    """
+
+    engine: Callable[[CheckpointInfo], Engine]
+    sandbox: ProgramRunner | None
+    judge: LlmJudge | None
+
+
+class _BatchPlan:
+    """The items of the run, divided into batches of one checkpoint each."""
+
+    def __init__(self, items: Sequence[PlannedItem], size: int, *, by_kind: bool) -> None:
+        self._batches = [
+            [items[index] for index in batch] for batch in split_into_batches(items, size, by_kind=by_kind)
+        ]
+        self._index_of = {item: index for index, batch in enumerate(self._batches) for item in batch}
+
+    def batch_of(self, item: PlannedItem) -> list[PlannedItem]:
+        """Return the batch that contains an item."""
+        return self._batches[self._index_of[item]]
+
+    def next_batch(self, item: PlannedItem) -> list[PlannedItem]:
+        """Return the batch of the checkpoint after that of an item; empty after the last."""
+        later = self._batches[self._index_of[item] + 1 :]
+        return next((batch for batch in later if batch[0].info.name == item.info.name), [])
+
+
+class Execution:
+    """The batches of this process, and the outcomes that pytest has not reported yet.
+
+    The batches write their records through it to the journal.
     """
 
     def __init__(
@@ -72,17 +102,26 @@ class Execution:
         by_kind: bool,
         settings: Settings,
         directory: RunDirectory,
-        engine: Callable[[CheckpointInfo], Engine],
-        sandbox: ProgramRunner | None,
-        judge: LlmJudge | None,
+        backends: Backends,
         sequential: Sequential | None,
         progress: ProgressWriter,
     ) -> None:
-        """``who`` is the name of this process; a worker cannot know which batch it gets next. With ``by_kind`` batches
-        of items that ask for texts are larger than ``size``, which xdist's controller could not know of. ``engine``
-        loads a checkpoint; ``sequential`` knows which items are no longer needed."""
+        """Divide the items into batches.
+
+        Args:
+            items: The items of the run.
+            size: The most items in a batch.
+            who: The name of this process: ``main``, or that of a worker, which cannot know its next batch.
+            by_kind: Whether batches that generate text are larger than ``size``; xdist's controller cannot do that.
+            settings: The settings of the run.
+            directory: The folder of the run.
+            backends: The services that answer requests.
+            sequential: The sequential gate, which skips items that it no longer needs.
+            progress: The writer of this process's progress.
+
+        """
         self._items, self._directory = items, directory
-        self._engine, self._sandbox, self._judge, self._sequential = engine, sandbox, judge, sequential
+        self._backends, self._sequential = backends, sequential
         self._journal = Journal(directory.path, who)
         self._progress = progress
         self._meter = UsageMeter(who, functools.partial(directory.write_usage, who))
@@ -94,10 +133,7 @@ class Execution:
             CrashHistory(self._reuse) if self._reuse is not None and self._in_flight is not None else None
         )
         self._prepares = who == MAIN and sequential is None
-        self._batches = [
-            [items[index] for index in batch] for batch in split_into_batches(items, size, by_kind=by_kind)
-        ]
-        self._batch_of = {item: number for number, batch in enumerate(self._batches) for item in batch}
+        self._plan = _BatchPlan(items, size, by_kind=by_kind)
         self._shared = shared_rows(items)
         self._answers: dict[str, dict[bytes, LoglikelihoodAnswer]] = {}
         self._started: dict[str, RunningBatch] = {}
@@ -107,11 +143,10 @@ class Execution:
         self._doubtful: dict[str, DoubtfulTexts] = {}
 
     def call(self, item: PlannedItem) -> ItemOutcome:
-        """Return the end of an item, computed now together with its batch, unless another item or an earlier run
-        has done so."""
+        """Return the outcome of an item: from its batch, from an earlier run, or by running its batch now."""
         if item.nodeid in self._unreported:
             return self._unreported.pop(item.nodeid)
-        if (reused := self._reused(item)) is not None:
+        if (reused := self._reuse_earlier(item)) is not None:
             return reused
         sequential = None if self._doubtful else self._sequential
         if sequential is not None and (reason := sequential.not_needed(item.nodeid)) is not None:
@@ -119,16 +154,16 @@ class Execution:
         if self._kills is not None and (why := self._kills.given_up(item.key)) is not None:
             raise RequestError(why)
         if not self._progress.planned:
-            self._progress.plan([planned for planned in self._items if not self._known(planned)])
+            self._progress.plan([planned for planned in self._items if not self._is_reusable(planned)])
         if self._asked is not None and self._asked.info.name != item.info.name:
             self.check()
         self._run(item)
         return self._unreported.pop(item.nodeid)
 
     def _run(self, item: PlannedItem) -> None:
-        """Run an item together with the others of its batch, whose outcomes are kept until pytest reports them."""
+        """Run an item with the rest of its batch, and keep the outcomes until pytest reports them."""
         with self._progress.doing(f"loading {item.info.name}"):
-            engine = self._engine(item.info)
+            engine = self._backends.engine(item.info)
         if (batch := self._started.get(item.nodeid)) is None:
             batch = self._start([member.job(item) for member in self._members(item)], engine)
         name, jobs = item.info.name, [state.job for state in batch.running]
@@ -148,7 +183,7 @@ class Execution:
                 del self._started[nodeid]
             if self._in_flight is not None:
                 self._in_flight.end()
-            # Texts are in the journal: of a batch's records the scores are needed alone.
+            # Only the scores are needed from here on; the journal has the texts.
             self._unreported |= {
                 nodeid: replace(outcome, record=replace(outcome.record, exchanges=[]))
                 for nodeid, outcome in batch.outcomes.items()
@@ -159,24 +194,24 @@ class Execution:
 
     def _start(self, jobs: Sequence[Job], engine: Engine) -> RunningBatch:
         """Start the generators of a batch, and let the engine prepare their requests."""
-        reopen = functools.partial(self._engine, engine.info)
-        batch = RunningBatch(jobs, engine, self, self._sandbox, judge=self._judge, reopen=reopen)
+        sandbox, judge = self._backends.sandbox, self._backends.judge
+        reopen = functools.partial(self._backends.engine, engine.info)
+        batch = RunningBatch(jobs, engine, self, sandbox, judge=judge, reopen=reopen)
         self._started |= dict.fromkeys(batch.items, batch)
         engine.prepare(batch.requests)
         return batch
 
     def _start_next(self, item: PlannedItem, engine: Engine) -> None:
-        """Start those items of the checkpoint's next batch that may run at any time and have not run yet."""
+        """Start the items of the checkpoint's next batch that may run early and have not run yet."""
         if not self._prepares or self._is_alone(item):
             return
-        later = self._batches[self._batch_of[item] + 1 :]
-        following = next((batch for batch in later if batch[0].info.name == item.info.name), [])
-        any_time = (other for other in following if other.stands_alone and other.limit is None)
-        if jobs := [other.job(other) for other in any_time if not other.marked and self._waits(other)]:
+        batch = self._plan.next_batch(item)
+        early = (other for other in batch if other.stands_alone and other.limit is None and not other.marked)
+        if jobs := [other.job(other) for other in early if self._is_pending(other)]:
             self._start(jobs, engine)
 
     def append(self, record: Record) -> None:
-        """Journal the end of an item; one that was settled meanwhile, by a mark or a hook, has its record."""
+        """Journal the record of an item, unless a mark or a hook has settled it meanwhile."""
         if record.item in self._settled:
             return
         self._journal.append(record)
@@ -185,43 +220,46 @@ class Execution:
             self._meter.begin(self._asked, record.checkpoint)
 
     def sync(self, *, every: float = 0.0) -> None:
-        """Put the records on disk."""
+        """Sync the journal to disk, at most every ``every`` seconds."""
         self._journal.sync(every=every)
 
     def check(self) -> None:
-        """Let the engine that was asked last check that it answers as at the beginning, where it can."""
+        """Let the engine that was asked last check that its answers have not changed since it was opened."""
         if self._asked is None:
             return
         engine, self._asked = self._asked, None
-        with suppress(ServerError):  # the items that it has not answered are lost, and say so
+        with suppress(ServerError):  # unanswered items are lost, and their records say so
             engine.check()
         self._meter.count(engine, engine.info.name, to_plain(engine.usage))
 
-    def asked_again(self) -> Iterator[list[pytest.Function]]:
-        """Yield the items of the run that are to run once more, until there are none: their checkpoint's texts have
-        shown a trace since they were asked. Until they have run, their records say so. Raises ``JournalError``."""
+    def items_to_repeat(self) -> Iterator[list[pytest.Function]]:
+        """Yield the items to run again, until there are none.
+
+        Their texts may have been cut within a reasoning trace, which later texts of the checkpoint have shown. Until
+        they run again, their records are errors that say so. Raises ``JournalError``.
+        """
         self._journal.sync()
         while doubtful := find_doubtful_texts(self._directory.path):
             self._journal = Journal(self._directory.path, REASKED)
             self._doubtful |= doubtful
             names = {name for texts in doubtful.values() for name in texts.items}
-            again = [item for item in self._items if item.nodeid in names]
-            for item in again:
+            repeated = [item for item in self._items if item.nodeid in names]
+            for item in repeated:
                 self._journal.append(item.record("error", ASKED_AGAIN))
                 self._settled.discard(item.nodeid)
-            self._directory.log(f"{count(len(again), 'item')} asked again: {ASKED_AGAIN}")
-            yield [item.item for item in again]
+            self._directory.log(f"{count(len(repeated), 'item')} asked again: {ASKED_AGAIN}")
+            yield [item.item for item in repeated]
             self._journal.sync()
 
     def flush(self) -> None:
-        """Put the records on disk, and write down what this process's answers have cost so far."""
+        """Sync the journal to disk, and write the usage of this process so far."""
         self._journal.sync()
         self._meter.note()
 
     def settle(self, item: pytest.Item, status: Status, message: str, *, anew: bool = False) -> None:
-        """Journal an item that never ran: it was skipped by a mark, or its fixtures failed.
+        """Journal an item that never ran, because a mark skipped it or its fixtures failed.
 
-        With ``anew``, also one that has a record, which pytest's verdict on it replaces: it was marked as xfail.
+        With ``anew``, replace the record of an item that has run: pytest's verdict counts where it is marked as xfail.
         """
         planned, ended = planned_of(item), item.nodeid in self._settled
         if planned is None or (ended and not anew):
@@ -231,18 +269,18 @@ class Execution:
         self._journal.append(planned.record(status, message))
 
     def close(self) -> None:
-        """Close generators that were started for a batch that never ran, and end the writing of progress."""
+        """Close the generators of batches that never ran, and stop the progress writer."""
         for batch in set(self._started.values()):
-            with suppress(JournalError):  # on a full disk, which the end of the loop has said
+            with suppress(JournalError):  # on a full disk, as reported at the end of the loop
                 batch.close()
         if self._in_flight is not None:
             self._in_flight.close()
         self._progress.close()
 
-    def _reused(self, item: PlannedItem) -> ItemOutcome | None:
-        """Return the outcome of an earlier run, now also in this run's journal; None where there is none."""
+    def _reuse_earlier(self, item: PlannedItem) -> ItemOutcome | None:
+        """Return the outcome of an item in an earlier run, after copying it to this run's journal; None without."""
         record = None
-        if self._reuse is not None and self._known(item):
+        if self._reuse is not None and self._is_reusable(item):
             record = self._reuse.find(item.nodeid, *item.key, item.given.example.sha256)
         if record is None:
             return None
@@ -254,47 +292,46 @@ class Execution:
 
     @property
     def damaged(self) -> list[str]:
-        """The records of earlier runs that were not believed, each with its place."""
+        """The damaged records of earlier runs, each with its file and line."""
         return [] if self._reuse is None else self._reuse.damaged
 
-    def _known(self, item: PlannedItem) -> bool:
+    def _is_reusable(self, item: PlannedItem) -> bool:
         """Return whether an earlier run has scored the item."""
         if self._doubtful or self._reuse is None or self._reuse.empty:
             return False
         return item.function.no_parameters and self._reuse.has(*item.key)
 
     def _members(self, leader: PlannedItem) -> list[PlannedItem]:
-        """Return the batch's items that can run under the leader's fixtures and have not run yet, the leader first."""
+        """Return the pending items of the batch that can share the leader's fixtures, the leader first."""
         quarantined = self._quarantine.items()
         if leader.nodeid in quarantined or self._is_alone(leader):
             return [leader]
         sequential = None if self._doubtful else self._sequential
         others = [
             item
-            for item in self._batches[self._batch_of[leader]]
+            for item in self._plan.batch_of(leader)
             if item is not leader
             and item.nodeid not in quarantined
             and (sequential is None or sequential.together(leader.nodeid, item.nodeid))
             and item.alike(leader)
-            and self._waits(item)
+            and self._is_pending(item)
         ]
         return [leader, *others]
 
-    def _waits(self, item: PlannedItem) -> bool:
-        """Return whether an item has neither run nor been started, and may run for another's sake."""
+    def _is_pending(self, item: PlannedItem) -> bool:
+        """Return whether an item has not been started, and may run together with other items."""
         has_begun = item.nodeid in self._settled or item.nodeid in self._started
-        return not (has_begun or self._known(item) or self._is_alone(item))
+        return not (has_begun or self._is_reusable(item) or self._is_alone(item))
 
     def _is_alone(self, item: PlannedItem) -> bool:
-        """Return whether earlier runs were killed with the item in flight, so that it is computed alone."""
+        """Return whether an item runs alone because earlier runs were killed while computing it."""
         return self._kills is not None and self._kills.alone(item.key)
 
 
 def shared_rows(items: Iterable[PlannedItem]) -> set[tuple[str, str]]:
-    """Return the rows that belong to several results of a checkpoint, each with the checkpoint's name.
+    """Return the checkpoint name and row hash of each row that several benchmarks of a checkpoint share.
 
-    What was answered about their log-probabilities is remembered for as long as the process lives; xdist's other
-    workers do not know of it.
+    Log-likelihoods of these rows are cached for the life of the process; xdist's workers do not share the cache.
     """
     results: dict[tuple[str, str], str] = {}
     shared: set[tuple[str, str]] = set()
@@ -305,15 +342,15 @@ def shared_rows(items: Iterable[PlannedItem]) -> set[tuple[str, str]]:
     return shared
 
 
-# How far a process is, for the progress line and for others
+# Progress
 
 
 INTERVAL: Final = 0.5
-"""Seconds between two writings of a process's state."""
+"""Seconds between two writes of a process's state."""
 
 
 class ProgressWriter:
-    """Is told by the main thread what the process does; a thread of its own writes that."""
+    """The progress of this process, written to the run's folder by a thread of its own."""
 
     def __init__(self, directory: Path, who: str) -> None:
         self._directory = directory
@@ -321,39 +358,43 @@ class ProgressWriter:
         self._sizes: Mapping[str, float] = {}
         self._ended: set[str] = set()
         self._faulty: set[str] = set()
-        self._doing: tuple[str, Engine | None, int] = ("", None, 0)  # the tokens are those of former engines
+        self._activity: tuple[str, Engine | None, int] = (
+            "",
+            None,
+            0,
+        )  # the tokens are those of former engines
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
 
     @property
     def planned(self) -> bool:
-        """Return whether the sizes of items are known."""
+        """Return whether the work of the items is known."""
         return bool(self._sizes)
 
     def plan(self, items: Sequence[PlannedItem]) -> None:
-        """Begin to write, for a run of these items."""
+        """Add up the work of these items, and start the writing thread."""
         self._sizes = {batch_key(item.nodeid): estimated_work(item) for item in items}
         self._state.work = sum(map(estimated_work, items))
         thread = threading.Thread(target=self._run, name="touchstone-progress-writer", daemon=True)
-        with suppress(RuntimeError):  # a thread cannot always be had; then nobody sees how far it is
+        with suppress(RuntimeError):  # the system may have no thread left; then no progress is shown
             thread.start()
             self._thread = thread
 
     @contextmanager
     def doing(self, what: str, engine: Engine | None = None) -> Iterator[None]:
-        """Stand around what the process does, such as the answering of a batch by an engine."""
+        """Show an activity while the body of the ``with`` statement runs, with the engine's tokens."""
         tokens = engine.progress().tokens if engine is not None else 0
-        self._doing = (what, engine, self._state.tokens - tokens)
+        self._activity = (what, engine, self._state.tokens - tokens)
         if engine is not None:
-            self._state.done = self._state.done or 1.0  # next to nothing: the time of answering begins
+            self._state.done = self._state.done or 1.0  # almost zero: marks the start of answering
         try:
             yield
         finally:
             self.look()
-            self._doing = ("", None, self._state.tokens)
+            self._activity = ("", None, self._state.tokens)
 
     def ended(self, item: str, status: Status) -> None:
-        """Take note of an item that has ended, perhaps once more."""
+        """Count an item that has ended, perhaps for the second time."""
         if item not in self._ended:
             self._state.done += self._sizes.get(batch_key(item), 0.0)
         self._ended.add(item)
@@ -361,8 +402,8 @@ class ProgressWriter:
         self._state.ended, self._state.faults = len(self._ended), len(self._faulty)
 
     def look(self) -> None:
-        """Take over what the engine tells of its work."""
-        self._state.doing, engine, tokens = self._doing
+        """Update the state from the engine's progress."""
+        self._state.doing, engine, tokens = self._activity
         if engine is not None:
             progress = engine.progress()
             self._state.tokens = tokens + progress.tokens
@@ -376,25 +417,25 @@ class ProgressWriter:
 
     def _run(self) -> None:
         while not self._ending.wait(INTERVAL):
-            with suppress(Exception):  # whoever is watched must not suffer
+            with suppress(Exception):  # progress must never stop the run
                 self.look()
                 write_progress(self._directory, self._state)
 
 
-# About how much work items are
+# Estimates of work
 
 
 USUAL_TOKENS: Final = 100.0
-"""The tokens of an item's questions, about."""
+"""The approximate number of prompt tokens of an item."""
 
 TEXT_TOKENS: Final = 512.0
-"""The same for a text that is generated: each of its tokens takes about as long as two of a prompt."""
+"""The approximate cost of a generated text in prompt tokens; each of its tokens takes about as long as two of them."""
 
 PARAMETERS: Final = 100_000_000
-"""Of a checkpoint that does not say."""
+"""The number of parameters assumed for a checkpoint that does not state it."""
 
 
 def estimated_work(item: PlannedItem) -> float:
-    """Return about how much work an item is, in tokens times parameters, by what its benchmark asks."""
+    """Return the approximate work of an item in tokens times parameters, by the requests of its benchmark."""
     tokens = USUAL_TOKENS + TEXT_TOKENS * (Generate in item.spec.asks)
     return tokens * (item.info.weights.parameters or PARAMETERS)

@@ -1,9 +1,9 @@
 """A finished run, for Python and notebooks: its results, and its items, read from the journal as they are asked for.
 
-``build_item_view`` shows an item as people read it. The journal has requests, answers and scores, and what the benchmark told
-when it scored: the right choice, the gold answer, and what was read out of a text. Where a benchmark tells nothing it
-is started again, with the dataset's row and answers in which each choice in turn is the likeliest. The right one is the
-one for which it gives its primary score.
+``build_item_view`` shows an item as people read it. The journal has the requests, answers and scores, and what the
+benchmark returned beside the scores: the right choice, the gold answer, and the answer extracted from a text. Where a
+benchmark returns none of these it is started again, with the dataset's row and answers in which each choice in turn is
+the likeliest. The right choice is the one that gets full marks.
 """
 
 from __future__ import annotations
@@ -108,17 +108,22 @@ class FinishedRun:
     @property
     def problems(self) -> tuple[str, ...]:
         """A line per checkpoint, result and item with which something is wrong, and for a gate that has not passed."""
-        broken = [f"{one['name']} failed to load: {one['message']}" for one in self.summary.failed_to_load]
-        invalid = [
-            f"{one.name} of {one.checkpoint} is not valid: {one.invalid}"
-            for one in self.summary.results
-            if one.invalid
+        broken = [
+            f"{failure['name']} failed to load: {failure['message']}"
+            for failure in self.summary.failed_to_load
         ]
-        told = {one["message"] for one in self.summary.failed_to_load}  # of every item of such a checkpoint
+        invalid = [
+            f"{result.name} of {result.checkpoint} is not valid: {result.invalid}"
+            for result in self.summary.results
+            if result.invalid
+        ]
+        load_errors = {
+            failure["message"] for failure in self.summary.failed_to_load
+        }  # of every item of such a checkpoint
         faults = [
             f"{fault['status']}: {fault['item']}: {fault['message']}"
             for fault in self.summary.faults
-            if fault["message"] not in told
+            if fault["message"] not in load_errors
         ]
         return (*broken, *invalid, *faults, *self._gate_problem)
 
@@ -267,15 +272,18 @@ class Items(Sequence[Item]):
         """``replay`` starts items again; without it they are started as in their run."""
         self._directory = directory
         self._given = replay
-        hows = {one.name: aggregation_of(one.aggregate, one.primary) for one in declarations}
+        hows = {
+            declaration.name: aggregation_of(declaration.aggregate, declaration.primary)
+            for declaration in declarations
+        }
         self._primary = {name: how.of for name, how in hows.items() if how.higher_score_is_better}
 
     @cached_property
     def _places(self) -> list[RecordLocation]:
-        found = record_locations(self._directory)
+        locations = record_locations(self._directory)
         collected, _, _ = RunDirectory(self._directory).read_collected()
-        order = {one.item: number for number, one in enumerate(collected)}
-        return [found[item] for item in sorted(found, key=lambda item: order.get(item, len(order)))]
+        order = {collected_item.item: number for number, collected_item in enumerate(collected)}
+        return [locations[item] for item in sorted(locations, key=lambda item: order.get(item, len(order)))]
 
     @cached_property
     def _replay(self) -> Replay:
@@ -292,12 +300,12 @@ class Items(Sequence[Item]):
 
     def __getitem__(self, index: int | slice) -> Item | list[Item]:
         if isinstance(index, slice):
-            return [self._item(read_record_at(place)) for place in self._places[index]]
+            return [self._item(read_record_at(location)) for location in self._places[index]]
         return self._item(read_record_at(self._places[index]))
 
     def __iter__(self) -> Iterator[Item]:
-        for place in self._places:
-            yield self._item(read_record_at(place))
+        for location in self._places:
+            yield self._item(read_record_at(location))
 
     def __repr__(self) -> str:
         return f"<{len(self)} items of {self._directory}>"
@@ -364,22 +372,25 @@ def _right_choices(item: Item, count: int, notes: list[str]) -> list[int] | None
     """Return the choices for which the benchmark gives its primary score; None where that cannot be found out."""
     if item.record.told and "right" in item.record.told:
         return list(item.record.told["right"])
-    found = []
+    right_choices = []
     try:
         for preferred_one in range(count):
             exchanges = [
-                {**one, "answer": {**one["answer"], "logprob": -1.0 if place == preferred_one else UNLIKELY}}
-                for place, one in enumerate(item.record.exchanges)
+                {
+                    **exchange,
+                    "answer": {**exchange["answer"], "logprob": -1.0 if index == preferred_one else UNLIKELY},
+                }
+                for index, exchange in enumerate(item.record.exchanges)
             ]
             record = item.again(exchanges).record
             if record.status != "scored":
                 raise HarnessError(record.message or record.status)
             if record.scores.get(item.primary or "") == 1:
-                found.append(preferred_one)
+                right_choices.append(preferred_one)
     except HarnessError as error:
         notes.append(f"which choice is right is not known: {error}")
         return None
-    return found
+    return right_choices
 
 
 # What the benchmark tells
@@ -389,7 +400,7 @@ def _benchmark_facts(
     item: Item, asked: Sequence[Question], notes: list[str]
 ) -> tuple[dict[str, str | None], str | None, dict[str, Any]]:
     """Return what was read out of the texts, the gold answer, and the fields of the row that were not asked."""
-    shown = {one.kind for one in asked}
+    shown = {question.kind for question in asked}
     if not asked or shown <= {"choices", "FillMask", "RollingLoglikelihood", "PseudoLoglikelihood"}:
         return {}, None, {}
     try:
@@ -401,8 +412,8 @@ def _benchmark_facts(
     if item.failed or "Generate" not in shown:
         return {}, None, others
     try:
-        told = item.record.told or grade_details(item.again().returned)
+        facts = item.record.told or grade_details(item.again().returned)
     except HarnessError as error:
         notes.append(f"what was read out of the text is not known: {error}")
         return {}, None, others
-    return dict(told.get("extracted", {})), told.get("gold"), others
+    return dict(facts.get("extracted", {})), facts.get("gold"), others

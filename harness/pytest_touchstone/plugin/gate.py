@@ -155,7 +155,7 @@ class GateSession:
         try:
             if self.plan is not None:
                 source = self.source()
-                self.published = [one for one in source.saved if one.published and source.kind == "run"]
+                self.published = [saved for saved in source.saved if saved.published and source.kind == "run"]
         except OSError as error:
             raise GateError(f"--baseline: cannot read {error.filename}: {error.strerror}") from None
 
@@ -244,7 +244,7 @@ class GateSession:
         """
         if self.plan is None:
             return summary
-        entries = [BenchmarkScores(*one) for one in results]
+        entries = [BenchmarkScores(*result) for result in results]
         gate = apply_gate(self.plan, entries, summary, self.source, lambda: self._early(summary))
         if self.plan.sequential and not (gate.fault or gate.mistake):
             total = sum(result.collected for result in whole_results(summary))

@@ -74,12 +74,12 @@ def hint(error: BaseException, row: Mapping[str, Any]) -> str:
 def _type_error_hint(text: str) -> str:
     if _UNPACKED.search(text):
         return "a single request has a single answer; yield a list to be sent a list"
-    known = {kind.__name__: [field.name for field in fields(kind)] for kind in (*REQUEST_KINDS, Turn)}
-    if (found := _UNKNOWN.search(text)) is None or found[1] not in known:
+    fields_of = {kind.__name__: [field.name for field in fields(kind)] for kind in (*REQUEST_KINDS, Turn)}
+    if (unknown := _UNKNOWN.search(text)) is None or unknown[1] not in fields_of:
         return ""
-    if found[2] in ELSEWHERE:
+    if unknown[2] in ELSEWHERE:
         return "models are sent texts, without images and tools"
-    return _missing_name_hint(f"a {found[1]} has", found[2], known[found[1]])
+    return _missing_name_hint(f"a {unknown[1]} has", unknown[2], fields_of[unknown[1]])
 
 
 def _missing_name_hint(what: str, name: str, names: Iterable[str]) -> str:
@@ -117,8 +117,8 @@ def whole_sentence(error: BaseException) -> str:
 def place_of(error: BaseException, root: Path) -> str:
     """Return the last place in the project's own files where the error passed, as ``FILE:LINE``; else its origin."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if Path(frame.filename).is_relative_to(root)]
-    last = (own or frames)[-1:]
+    project_frames = [frame for frame in frames if Path(frame.filename).is_relative_to(root)]
+    last = (project_frames or frames)[-1:]
     return "".join(f"{frame.filename}:{frame.lineno}" for frame in last)
 
 

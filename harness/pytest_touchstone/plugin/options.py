@@ -73,11 +73,11 @@ class Settings:
     @property
     def trackers(self) -> tuple[str, ...]:
         """The names of the trackers that are told of the run."""
-        told = {
+        selected = {
             "mlflow": self.mlflow or self.mlflow_experiment,
             "wandb": self.wandb or self.wandb_project,
         }
-        return tuple(name for name, wanted in told.items() if wanted)
+        return tuple(name for name, wanted in selected.items() if wanted)
 
     def recorded(self) -> dict[str, Any]:
         """Return the settings as a run's manifest has them: every row of the table."""
@@ -306,25 +306,28 @@ def unknown_option_message(unknown: Sequence[str], words: Sequence[str], *, ours
 
     ``ours_alone`` is whether ``touchstone run`` was typed: then nothing is left to pytest.
     """
-    found: dict[str, str] = {}
+    messages: dict[str, str] = {}
     nobodys = ""
-    for word in (one for one in unknown if one.startswith("--")):
+    for word in (word for word in unknown if word.startswith("--")):
         name, sign, value = word.partition("=")
         if not sign:
-            value = next((one for one in words[words.index(word) + 1 :][:1] if not one.startswith("-")), "")
+            value = next(
+                (argument for argument in words[words.index(word) + 1 :][:1] if not argument.startswith("-")),
+                "",
+            )
         plain = name.removeprefix("--").replace("_", "-").removeprefix("eval-")
         if plain in KEPT:
-            found[name] = f"{name}: no such option; leave it out: {KEPT[plain]}"
+            messages[name] = f"{name}: no such option; leave it out: {KEPT[plain]}"
         elif meant := list(_equivalent_options(plain, value)):
-            found[name] = (
+            messages[name] = (
                 f"{name}: no such option; {' '.join(meant)} {'do' if len(meant) > 1 else 'does'} that"
             )
         elif near := _nearest_option(name):
-            found[name] = f"unknown option {name}: did you mean {near}?"
+            messages[name] = f"unknown option {name}: did you mean {near}?"
         elif name.startswith(PREFIX) or ours_alone:
             nobodys = nobodys or name
-    if found:
-        return "; ".join(found.values())
+    if messages:
+        return "; ".join(messages.values())
     if nobodys:
         return f"unknown option {nobodys}; `pytest --help` has ours under 'benchmarks of language models'"
     return None
@@ -333,7 +336,7 @@ def unknown_option_message(unknown: Sequence[str], words: Sequence[str], *, ours
 def _equivalent_options(name: str, value: str) -> Iterator[str]:
     """Yield our options for one of another program."""
     if name in PARTS:
-        for key, _, text in (part.partition("=") for part in value.split(",")):
+        for key, _, text in (assignment.partition("=") for assignment in value.split(",")):
             yield from _equivalent_options(key.replace("_", "-"), text)
         return
     for row in settings_table().values():

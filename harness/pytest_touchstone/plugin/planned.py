@@ -96,10 +96,12 @@ class PlannedItem:
         no fixtures."""
         if self.info is leader.info and self.stands_alone and leader.stands_alone:
             return True
-        mine, its = self.item.callspec.params, leader.item.callspec.params
+        parameters, leader_parameters = self.item.callspec.params, leader.item.callspec.params
         # By value, since pytest renumbers the values of a plain parameter for every item.
-        return mine.keys() == its.keys() and all(
-            its[name] is value for name, value in mine.items() if name not in OWN_ARGUMENTS
+        return parameters.keys() == leader_parameters.keys() and all(
+            leader_parameters[name] is value
+            for name, value in parameters.items()
+            if name not in OWN_ARGUMENTS
         )
 
     def job(self, leader: PlannedItem) -> Job:
@@ -232,13 +234,17 @@ def _function_of(item: pytest.Function, spec: Benchmark) -> BenchmarkFunction:
 def check_composites(items: Sequence[pytest.Item]) -> None:
     """Raise ``BenchmarkError`` for the first composite that is declared wrongly."""
     parts = {
-        (part.benchmark, part.metric): composite.name
+        (component.benchmark, component.metric): composite.name
         for composite in declared_composites(items)
-        for part in composite.parts
+        for component in composite.parts
     }
     specs = {planned.given.loaded.spec.name: planned.spec for planned in planned_items(items)}
     for (name, metric), composite in parts.items():
-        aggregate = {key: one.plain() for key, one in specs[name].aggregate.items()} if name in specs else {}
+        aggregate = (
+            {key: aggregation.plain() for key, aggregation in specs[name].aggregate.items()}
+            if name in specs
+            else {}
+        )
         if not aggregation_of(aggregate, metric).higher_is_better:
             raise BenchmarkError(
                 f"composite {composite!r}: of {name}:{metric} less is better; give parts of which more is"

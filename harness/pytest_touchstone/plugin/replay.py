@@ -106,18 +106,18 @@ class Replay:
 
         Raises other errors of ours where the benchmark itself, or its data, cannot be had.
         """
-        known, info = self._benchmark(record), self._info(record.checkpoint)
-        example = known.examples.get(record.example)
+        benchmark, info = self._benchmark(record), self._info(record.checkpoint)
+        example = benchmark.examples.get(record.example)
         if example is None or example.sha256 != record.row:
             raise BenchmarkError("its row is not in the data any more, or has changed")
-        given, function = CollectedExample(example, known.loaded), known.function
+        given, function = CollectedExample(example, benchmark.loaded), benchmark.function
         names = function.__code__.co_varnames[: function.__code__.co_argcount]
         infos = ("checkpoint", CHECKPOINT_FIXTURE)
         if foreign := [name for name in names if name not in (*OWN_ARGUMENTS, *infos)]:
             raise BenchmarkError(f"takes {foreign[0]!r}, which only a run of pytest can give it")
         wanted = {name: info if name in infos else OWN_ARGUMENTS[name](given) for name in names}
-        spec = replace(known.loaded.spec, name=record.benchmark)
-        start = known.loaded.start(partial(function, **wanted), example)
+        spec = replace(benchmark.loaded.spec, name=record.benchmark)
+        start = benchmark.loaded.start(partial(function, **wanted), example)
         return Job(record.item, spec, example, record.checkpoint, start, self._asking)
 
     def run(self, record: Record, exchanges: Sequence[Mapping[str, Any]] | None = None) -> ReplayedItem:
@@ -129,9 +129,9 @@ class Replay:
         returned: list[object] = []
 
         def start() -> Generator[Any, Any, Any]:
-            found = yield from job.start()
-            returned.append(found)
-            return found
+            returned_value = yield from job.start()
+            returned.append(returned_value)
+            return returned_value
 
         stored = record.exchanges if exchanges is None else exchanges
         engine = _StoredAnswers(self._info(record.checkpoint), stored)
@@ -141,12 +141,15 @@ class Replay:
         unseen = io.StringIO()  # what a benchmark prints would stand among what a command says
         with redirect_stdout(unseen), redirect_stderr(unseen):
             outcome = batch.run(engine)[job.item]
-        whole = [{**one, "request": engine.requests.get(id(one), one["request"])} for one in stored]
+        whole = [
+            {**exchange, "request": engine.requests.get(id(exchange), exchange["request"])}
+            for exchange in stored
+        ]
         return ReplayedItem(outcome.record, job.example.row, returned[0] if returned else None, whole)
 
     def _benchmark(self, record: Record) -> _Replayable:
-        if (known := self._benchmarks.get(record.benchmark)) is not None:
-            return known
+        if (cached := self._benchmarks.get(record.benchmark)) is not None:
+            return cached
         file, _, rest = record.item.partition("::")
         declaration = self._declarations.get(record.benchmark)
         path, name = self._path(file, declaration), rest.partition("[")[0]
@@ -201,10 +204,12 @@ class _StoredAnswers(Engine):
         self._kept = bool(exchanges)
         # Programs are asked for as soon as a generator yields them, verdicts last, everything else when the engine is
         # waited for.
-        of_kind = {kind: [one for one in exchanges if one["kind"] == kind] for kind in VERDICT_KINDS}
+        of_kind = {
+            kind: [exchange for exchange in exchanges if exchange["kind"] == kind] for kind in VERDICT_KINDS
+        }
         self.programs = _StoredPrograms(self, of_kind[RunProgram.__name__])
         self._verdicts = iter(of_kind[Judge.__name__])
-        self._others = iter([one for one in exchanges if one["kind"] not in VERDICT_KINDS])
+        self._others = iter([exchange for exchange in exchanges if exchange["kind"] not in VERDICT_KINDS])
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
         del done  # all answers are there at once
@@ -243,11 +248,11 @@ class _StoredPrograms:
 
     def submit(self, request: RunProgram) -> Future[RunProgramAnswer | Refusal]:
         """Return the stored answer."""
-        found: Future[RunProgramAnswer | Refusal] = Future()
+        future: Future[RunProgramAnswer | Refusal] = Future()
         answer = self._engine.stored(request, self._exchanges)
         assert isinstance(answer, (RunProgramAnswer, Refusal))
-        found.set_result(answer)
-        return found
+        future.set_result(answer)
+        return future
 
 
 class _DiscardingRecorder:

@@ -102,11 +102,11 @@ class BesideCheckpoints:
         files.write_beside(summary)  # what cannot be written is said at the end of the run
 
     def pytest_touchstone_run_finished(self, summary: Summary) -> None:
-        found = files.write_beside(summary)
-        for line in found.lines:
+        written = files.write_beside(summary)
+        for line in written.lines:
             self.note(line, 0)
-        if found.error:
-            self.note(found.error, 1)
+        if written.error:
+            self.note(written.error, 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -231,7 +231,7 @@ class CheckpointNames:
         if name != self._last and reporter.currentfspath is not None:
             reporter.currentfspath = Path()  # another one than any: a line begins
         before, self._last = reporter.currentfspath, name
-        found = yield
+        outcome = yield
         if name is not None and reporter.currentfspath != before:
             reporter.write(f"{short_name(name)} ", flush=True)
         return found
@@ -304,25 +304,29 @@ class HookCaller:
 
     def call(self, name: str, **arguments: Any) -> list[Any]:
         """Return what the implementations return, ours first; one that raises is noted and not called again."""
-        found = []
+        returned = []
         implementations = list(reversed(getattr(self._manager.hook, name).get_hookimpls()))
-        for one in implementations:
-            if (name, id(one.plugin)) in self._failed:
+        for implementation in implementations:
+            if (name, id(implementation.plugin)) in self._failed:
                 continue
-            others = [other.plugin for other in implementations if other.plugin is not one.plugin]
+            others = [other.plugin for other in implementations if other.plugin is not implementation.plugin]
             try:
-                found += self._manager.subset_hook_caller(name, others)(**arguments)
+                returned += self._manager.subset_hook_caller(name, others)(**arguments)
             except Exception as error:  # whatever somebody's hook does, the run's results must be written
-                self._failed.add((name, id(one.plugin)))
-                who = Path(one.plugin_name).name if one.plugin_name.endswith(".py") else one.plugin_name
+                self._failed.add((name, id(implementation.plugin)))
+                who = (
+                    Path(implementation.plugin_name).name
+                    if implementation.plugin_name.endswith(".py")
+                    else implementation.plugin_name
+                )
                 line = f"{name} of {who} failed: {type(error).__name__}: {error}"
-                if isinstance(one.plugin, MarkdownFile):
+                if isinstance(implementation.plugin, MarkdownFile):
                     line = str(error)
-                elif isinstance(one.plugin, Files):
+                elif isinstance(implementation.plugin, Files):
                     why = write_error_message(Path(), error) if isinstance(error, MemoryError) else str(error)
                     line = f"the results cannot be written: {why}"
-                self.note(line, ExitCode.NOT_VALID if isinstance(one.plugin, Files) else 1)
-        return found
+                self.note(line, ExitCode.NOT_VALID if isinstance(implementation.plugin, Files) else 1)
+        return returned
 
     def tell_beginning(self, manifest: Mapping[str, Any], total: int) -> None:
         """Write that the machine is busy, and what a demonstration is, unless pytest is to be quiet."""
@@ -336,11 +340,11 @@ class HookCaller:
             writer.line()
         if busy := busy_text(os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0, os.cpu_count() or 1):
             reporter.write_line(busy)
-        if told := manifest.get("demonstration"):
-            for line in wrapped(told["what"], width):
+        if demonstration := manifest.get("demonstration"):
+            for line in wrapped(demonstration["what"], width):
                 reporter.write_line(line)
             for label, name in (("all rows", "all"), ("your own", "own")):
-                first, *others = command_lines(told[name], width - 12)
+                first, *others = command_lines(demonstration[name], width - 12)
                 reporter.write_line(f"  {label}  {first}")
                 for line in others:
                     reporter.write_line(f"{'':12}{line}")
@@ -375,16 +379,16 @@ class HookCaller:
 
     def write_sections(self, reporter: pytest.TerminalReporter, summary: Summary) -> None:
         """Write what the letters of the tests mean, and sections: our own, what could not be done, annotations."""
-        mine, *others = self.call("pytest_touchstone_terminal_sections", summary=summary) or [
+        our_section, *other_sections = self.call("pytest_touchstone_terminal_sections", summary=summary) or [
             ("benchmarks", "")
         ]
-        notices = "".join(f"\n{one.line}" for one in self.notices)
+        notices = "".join(f"\n{notice.line}" for notice in self.notices)
         reporter.currentfspath = None  # its first line would come after an empty one
         properties = [dict(report.user_properties) for report in reporter.stats.get("passed", ())]
         primaries = [float(row["touchstone_primary"]) for row in properties if "touchstone_primary" in row]
         if primaries and not self._config.option.verbose:
             reporter.write_line(f"letters: {letters_text(primaries)}")
-        for title, text in ((mine[0], mine[1] + notices), *others):
+        for title, text in ((our_section[0], our_section[1] + notices), *other_sections):
             if not text.strip():
                 continue  # a run that was stopped before anything was scored
             reporter.section(title)
@@ -427,7 +431,7 @@ TRACKER_SECONDS: Final = 60.0
 
 def make_tracker_hooks(name: str) -> TrackerReporter:
     """Return a tracker's hooks; raise ``pytest.UsageError`` where something must be installed or set first."""
-    (tracker,) = (one for one in trackers() if one.name == name)
+    (tracker,) = (tracker for tracker in trackers() if tracker.name == name)
     if (lacking := tracker.missing()) is not None:
         raise pytest.UsageError(f"--{name}: {lacking}")
     return TrackerReporter(tracker)

@@ -42,9 +42,11 @@ class RunResults:
         self.checkpoints = {item.checkpoint for item in self.items}
         self._directory = directory
         self._manifest = directory.read_manifest()
-        told = {name for one in self.declarations.values() for name in facts_beside(one.aggregate)}
+        facts = {
+            name for declaration in self.declarations.values() for name in facts_beside(declaration.aggregate)
+        }
         # Two readers: the one that tells of records is asked only where somebody wants to be told.
-        self._journal = JournalFollower(directory.path, told=told)
+        self._journal = JournalFollower(directory.path, kept_facts=facts)
         self._telling = JournalFollower(directory.path)
         self._records: dict[Path, list[Record]] = {}
         self._told: set[str] = set()
@@ -55,7 +57,7 @@ class RunResults:
 
     def write_manifest(
         self,
-        told: Mapping[str, Any],
+        run_facts: Mapping[str, Any],
         config: pytest.Config,
         infos: Iterable[CheckpointInfo],
         failed: list[FailedToLoad],
@@ -77,14 +79,16 @@ class RunResults:
             rows.append(row)
         invocation = config.invocation_params
         manifest: dict[str, Any] = {
-            **told,
+            **run_facts,
             **environment(invocation.args, invocation.dir, config.rootpath),
             "checkpoints": rows,
             "benchmarks": manifest_benchmarks(self.declarations),
         }
-        own = [one.settings for one in self.declarations.values() if one.settings]
-        if manifest.pop("demonstration", False) and own:
-            manifest["demonstration"] = eval_config.config_summary(command_words(manifest), own)
+        own_settings = [
+            declaration.settings for declaration in self.declarations.values() if declaration.settings
+        ]
+        if manifest.pop("demonstration", False) and own_settings:
+            manifest["demonstration"] = eval_config.config_summary(command_words(manifest), own_settings)
         self._directory.write_manifest(manifest)
         self._manifest = self._directory.read_manifest()
         return self._manifest
@@ -99,8 +103,10 @@ class RunResults:
 
     def new_records(self) -> list[Record]:
         """Return the records that the journal has gained, one per item."""
-        new = [one for one in latest_records(self._telling.new()).values() if one.item not in self._told]
-        self._told |= {one.item for one in new}
+        new = [
+            record for record in latest_records(self._telling.new()).values() if record.item not in self._told
+        ]
+        self._told |= {record.item for record in new}
         return new
 
     def of_checkpoint(self, name: str, seconds: float) -> Summary:
@@ -188,17 +194,17 @@ class RunResults:
     ) -> list[dict[str, Any]]:
         """Return what the run has changed against the best saved results, or those that are ``named``; a broken one
         costs this comparison alone."""
-        mine, store = [saved for saved, _ in results], ResultStore(self._directory.path.parent)
-        names = dict.fromkeys(saved.benchmark for saved in mine)
+        run_results, store = [saved for saved, _ in results], ResultStore(self._directory.path.parent)
+        names = dict.fromkeys(saved.benchmark for saved in run_results)
         try:
-            earlier = [one for name in names for one in store.find(benchmark=name)]
+            earlier = [saved for name in names for saved in store.find(benchmark=name)]
         except HarnessError as error:
             self._directory.log(f"no changes against the best so far: {error}")
             return []
         for line in store.left_out:
             self._directory.log(line)
-        return [one._asdict() for one in changes_of(mine, earlier, named)]
+        return [change._asdict() for change in changes_of(run_results, earlier, named)]
 
     def leaders(self, results: Iterable[tuple[StoredResult, ItemScores]]) -> list[dict[str, Any]]:
         """Return the best of the run's checkpoints by each benchmark and composite, and over all items."""
-        return [one._asdict() for one in standings_of(BenchmarkScores(*one) for one in results)]
+        return [change._asdict() for change in standings_of(BenchmarkScores(*result) for result in results)]

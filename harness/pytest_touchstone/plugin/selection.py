@@ -104,20 +104,20 @@ def _ambiguous_task(collection: Collection) -> str | None:
 
 def _unknown_task(collection: Collection) -> str | None:
     """Return a line about the first name of --eval-tasks, or of a file of benchmarks, that there is not."""
-    known = [(spec, collection.groups_of(spec)) for spec in collection.specs.values()]
+    groups_by_spec = [(spec, collection.groups_of(spec)) for spec in collection.specs.values()]
     file = collection.settings.file
     if file is None:
-        return collection.tasks.unknown(known)
-    missing = shipped_names() - {spec.name for spec, _ in known}
+        return collection.tasks.unknown(groups_by_spec)
+    missing = shipped_names() - {spec.name for spec, _ in groups_by_spec}
     collection.deselected += [
         f"{name}: {shown_path(file.path)} enables it, but it is not in the files that were collected"
         for name in dict.fromkeys(choice.name for choice in file.choices)
         if name in missing
     ]
-    if faults := config_faults(file, file.choices, known):
+    if faults := config_faults(file, file.choices, groups_by_spec):
         return faults[0]
     is_by_file = collection.settings.origins["tasks"] == shown_path(file.path)
-    return None if is_by_file else collection.tasks.unknown(known)
+    return None if is_by_file else collection.tasks.unknown(groups_by_spec)
 
 
 def _benchmark_of(item: pytest.Item) -> Benchmark | None:
@@ -169,8 +169,10 @@ def config_faults(
 ) -> list[str]:
     """Return a line for each name of the file's choices that nothing has, with the nearest that there is; ``known``
     are the benchmarks that were collected, and the shipped ones are known too."""
-    others = {choice.name for choice in choices} & shipped_names() - {spec.name for spec, _ in known}
-    benchmarks = [*known, *((spec, declared_groups(spec, None)) for spec in shipped_specs(others))]
+    others = {choice.name for choice in choices} & shipped_names() - {
+        spec.name for spec, _ in known_benchmarks
+    }
+    benchmarks = [*known_benchmarks, *((spec, declared_groups(spec, None)) for spec in shipped_specs(others))]
     faults = []
     for choice in choices:
         where = f"{shown_path(file.path)}: {choice.where}"
@@ -267,13 +269,13 @@ class _FunctionCollector:
 
 def find_benchmarks(paths: Sequence[Path]) -> list[ListedBenchmark]:
     """Return the benchmarks that ``pytest PATHS`` would collect; raises ``HarnessError`` where it would not."""
-    finder, said = _Finder(), io.StringIO()
+    finder, output = _Finder(), io.StringIO()
     arguments = ["--collect-only", "--capture=no", "--assert=plain", *map(str, paths)]
-    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         code = pytest.main(arguments, plugins=[finder])
     if finder.fault is not None:
         raise HarnessError(finder.fault)
     if code not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-        lines = [line for line in said.getvalue().splitlines() if line.strip()]
+        lines = [line for line in output.getvalue().splitlines() if line.strip()]
         raise HarnessError(lines[-1].removeprefix("ERROR: ") if lines else f"pytest ends with {code}")
     return finder.found

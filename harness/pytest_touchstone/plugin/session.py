@@ -82,7 +82,7 @@ class EvalSession:
 
     worker = False
 
-    def __init__(self, config: pytest.Config, told: Mapping[str, Any]) -> None:
+    def __init__(self, config: pytest.Config, worker_input: Mapping[str, Any]) -> None:
         """``told`` is what ``Controller.for_workers`` returns; it is empty for a session that begins by itself."""
         self.config = config
         self._umask = restrict_umask()
@@ -220,7 +220,11 @@ class EvalSession:
 
         Where that cannot be done safely, take those items out, note why, and return them.
         """
-        names = {own.item: own.spec.name for own in planned_items(items) if RunProgram in own.spec.asks}
+        names = {
+            planned.item: planned.spec.name
+            for planned in planned_items(items)
+            if RunProgram in planned.spec.asks
+        }
         if not names:
             return []
         try:
@@ -262,7 +266,7 @@ class EvalSession:
             return
         if any(info.served for info in self.collection.checkpoints or ()):
             self._lock = disk.share_lock(self.directory.path / ITEMS)
-        from pytest_touchstone.plugin.execution import MAIN, Execution, ProgressWriter
+        from pytest_touchstone.plugin.execution import MAIN, Backends, Execution, ProgressWriter
 
         # Not from the environment: a run inside a worker's test inherits that.
         who = self.config.workerinput["workerid"] if self.worker else MAIN  # type: ignore[attr-defined]
@@ -273,18 +277,18 @@ class EvalSession:
             by_kind=not self.worker and self.settings.batch_items is None,
             settings=self.settings,
             directory=self.directory,
-            engine=self.engine,
-            sandbox=self.collection.sandbox,
-            judge=self._opened_judge(),
+            backends=Backends(self.engine, self.collection.sandbox, self._opened_judge()),
             sequential=self._sequential,
             progress=ProgressWriter(self.directory.path, who),
         )
         if not self.config.getoption("setupshow", False):
             # pytest makes a fixture of each argument that an item lacks, at the cost of a tenth of a trivial item.
             # Fixtures that ask for one of these get it from pytest, as ever.
-            for own in planned:
-                params = own.item.callspec.params
-                own.item.funcargs.update({name: params[name] for name in params.keys() & OWN_NAMES})
+            for benchmark_item in planned:
+                params = benchmark_item.item.callspec.params
+                benchmark_item.item.funcargs.update(
+                    {name: params[name] for name in params.keys() & OWN_NAMES}
+                )
         # Items live until the end of the session: scanning tens of thousands of them for garbage again and
         # again takes a fifth of the time that pytest needs for a trivial item.
         gc.freeze()
@@ -332,8 +336,8 @@ class EvalSession:
             return None
         from pytest_touchstone.engines.judging import RunJudge
 
-        own = ("chat", "system", "think_end", "thinking", "max_new_tokens")
-        defaults = {name: getattr(ModelSettings(), name) for name in own}
+        option_names = ("chat", "system", "think_end", "thinking", "max_new_tokens")
+        defaults = {name: getattr(ModelSettings(), name) for name in option_names}
         settings = replace(self.settings.model, **defaults, engine=None)
         # Replicas hold the checkpoints elsewhere; closing them gives this process no memory.
         free = self._pool.free if self.settings.engine is None else list
@@ -365,20 +369,20 @@ class EvalSession:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        own = collected_example(item) is not None
+        is_benchmark = collected_example(item) is not None
         if call.excinfo is not None:
-            self._item_raised(item, report, call.excinfo.value, own=own)
-        if own:
+            self._item_raised(item, report, call.excinfo.value, is_benchmark=is_benchmark)
+        if is_benchmark:
             mask_keys(report)
         return report
 
     def _item_raised(
-        self, item: pytest.Item, report: pytest.TestReport, error: BaseException, *, own: bool
+        self, item: pytest.Item, report: pytest.TestReport, error: BaseException, *, is_benchmark: bool
     ) -> None:
         """Journal an item that never ran, and make an error of ours one line, in the process of the item."""
         if isinstance(error, HarnessError):  # written for people: a traceback would hide it
-            report.longrepr = one_line(error, item) if own else f"{type(error).__name__}: {error}"
-        if own:
+            report.longrepr = one_line(error, item) if is_benchmark else f"{type(error).__name__}: {error}"
+        if is_benchmark:
             function, _, _ = item.nodeid.partition("[")
             kind = f"{function} {type(error).__name__} {place_of(error, self.config.rootpath)}"
             setattr(report, SAME, kind)
@@ -429,7 +433,7 @@ class EvalSession:
             with self._ending():
                 is_stopped = session.shouldstop or session.shouldfail
                 is_last = self._lock is not None and not is_stopped and disk.lock_alone(self._lock)
-                for items in execution.asked_again() if is_last else ():
+                for items in execution.items_to_repeat() if is_last else ():
                     for item, following in zip(items, [*items[1:], None], strict=True):
                         for report in runtestprotocol(item, log=False, nextitem=following):
                             if report.failed:

@@ -90,10 +90,10 @@ def _groups(
     items: Sequence[ShardAssignment], members: Iterable[int], key: Callable[[ShardAssignment], str]
 ) -> list[tuple[str, list[int]]]:
     """Return the members by key, in an order that depends on the keys alone."""
-    found: dict[str, list[int]] = {}
+    groups: dict[str, list[int]] = {}
     for index in members:
-        found.setdefault(key(items[index]), []).append(index)
-    return sorted(found.items(), key=lambda pair: (_hash(pair[0]), pair[0]))
+        groups.setdefault(key(items[index]), []).append(index)
+    return sorted(groups.items(), key=lambda pair: (_hash(pair[0]), pair[0]))
 
 
 def _pieces(
@@ -178,7 +178,7 @@ def select_shard(items: list[pytest.Item], settings: Settings) -> tuple[ShardSha
     return share, list(dropped)
 
 
-def _shard_assignments(own: Sequence[PlannedItem], settings: Settings) -> list[ShardAssignment]:
+def _shard_assignments(items: Sequence[PlannedItem], settings: Settings) -> list[ShardAssignment]:
     """Return the items as they are placed: by names, never by paths, which other machines do not share."""
     models: dict[tuple[str, ...], str] = {}
     sizes: dict[int, float] = {}
@@ -190,14 +190,14 @@ def _shard_assignments(own: Sequence[PlannedItem], settings: Settings) -> list[S
             sizes[id(example)] = len(text) / CHARACTERS_PER_TOKEN
         return sizes[id(example)]
 
-    found = []
-    for planned in own:
+    assignments = []
+    for planned in items:
         info, spec, example = planned.info, planned.spec, planned.given.example
         shots = math.fsum(map(tokens, planned.given.loaded.shots.before.get(example.id, ())))
         shared = settings.fewshot == TOUCHSTONE
         texts = settings.sampling.samples * (Generate in spec.asks or RunProgram in spec.asks)
         cluster = cluster_of(spec, example)
-        found.append(
+        assignments.append(
             ShardAssignment(
                 model=models.setdefault(info.model_key, info.name),
                 result=sys.intern(f"{info.name}\0{spec.name}"),
@@ -208,4 +208,4 @@ def _shard_assignments(own: Sequence[PlannedItem], settings: Settings) -> list[S
                 row=f"{info.name}\0{example.sha256}",
             )
         )
-    return found
+    return assignments

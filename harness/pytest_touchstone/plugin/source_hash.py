@@ -55,14 +55,14 @@ def benchmark_code_hash(functions: Iterable[Callable[..., Any]], root: Path) -> 
         if path is not None and (declaration_of(function) is not None or _is_project_file(path, top)):
             files.add(path)
         modules += [module] if (module := _module(inner)) is not None else []
-    own = hashlib.sha256()
+    own_digest = hashlib.sha256()
     for path in sorted({*files, *_imported_files(modules, top)}):
         content = path.read_bytes() if path.is_file() else b""
-        part = f"{path.name}\0".encode("utf-8", "backslashreplace") + content
-        digest.update(part)
-        own.update(b"" if path.is_relative_to(shipped_evals()) else part)
-    is_shipped = own.digest() == hashlib.sha256().digest()
-    return digest.hexdigest() + ("" if is_shipped else f":{own.hexdigest()[:OWN_DIGITS]}")
+        named_content = f"{path.name}\0".encode("utf-8", "backslashreplace") + content
+        digest.update(named_content)
+        own_digest.update(b"" if path.is_relative_to(shipped_evals()) else named_content)
+    is_shipped = own_digest.digest() == hashlib.sha256().digest()
+    return digest.hexdigest() + ("" if is_shipped else f":{own_digest.hexdigest()[:OWN_DIGITS]}")
 
 
 @functools.cache
@@ -78,15 +78,15 @@ def _package_hash() -> str:
 
 def _matching_files(folder: Path = _PACKAGE, patterns: Iterable[str] = _PARTS) -> list[Path]:
     """Return the files that the patterns match. Raises ``HarnessError`` for a pattern that matches none."""
-    found: set[Path] = set()
+    files: set[Path] = set()
     for pattern in patterns:
         matched = set(folder.glob(pattern))
         if not matched:
             raise HarnessError(
                 f"{folder} has no file {pattern}: its scores cannot be told from those of other code"
             )
-        found |= matched
-    return sorted(found)
+        files |= matched
+    return sorted(files)
 
 
 def _imported_files(modules: Iterable[ModuleType], root: Path) -> Iterator[Path]:

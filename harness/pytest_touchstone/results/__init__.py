@@ -30,17 +30,17 @@ DETAILS: Final = "details"
 
 
 def file_path(folder: Path, name: str) -> Path:
-    """Return where a file of a run is, or belongs."""
+    """Return the path of a run's file, at the top of its folder or in ``details``."""
     at_top = folder / name
     return at_top if name in TOP or at_top.exists() else folder / DETAILS / name
 
 
 def file_paths(folder: Path, pattern: str) -> list[Path]:
-    """Return the files of a run whose names fit the pattern, those of the journal or among the details."""
+    """Return a run's files that match a pattern, in ``items`` or ``details``."""
     below = ITEMS if pattern.startswith(ITEMS) else DETAILS
     return sorted(folder.glob(f"{below}/{pattern}"))
 
 
 def run_of(file: Path) -> Path:
-    """Return the folder of the run that a file is of."""
+    """Return the folder of the run that contains a file."""
     return file.parent.parent if file.parent.name in (ITEMS, DETAILS) else file.parent

@@ -92,10 +92,26 @@ def summarize(
     usage: Sequence[Usage] = (),
     drifts: Mapping[str, str] | None = None,
 ) -> Summary:
-    """Return the whole run's numbers.
+    """Compute the results of a whole run.
 
-    ``drifts`` says of checkpoints why their answers were not those of one model. Of several records of an item the last
-    counts, except that "lost" never replaces "scored"; or there is one for each, by item. Raises ``BenchmarkError``.
+    Args:
+        records: The records, in order of writing, or one record for each item. The last one of an item counts, except
+            that
+            "lost" never replaces "scored".
+        declarations: The benchmarks by name.
+        collected: The items of the run; those without a record are lost.
+        run_id: The name of the run.
+        directory: The run's folder.
+        manifest: The content of ``run.json``.
+        checkpoints: The rows of the checkpoints in the manifest.
+        deselected: A line for each benchmark or checkpoint that was left out.
+        seconds: The duration of the run.
+        usage: The usage of each process.
+        drifts: By checkpoint, why its answers are not those of one model.
+
+    Raises:
+        BenchmarkError: If an item belongs to a benchmark without a declaration.
+
     """
     by_item = records if isinstance(records, Mapping) else latest_records(records)
     items = {item.item: item for item in collected}
@@ -141,7 +157,7 @@ def summarize(
 
 
 def _scored(records: Iterable[Record]) -> list[Record]:
-    """Return those that have scores, in order of their examples, then of their items."""
+    """Return the scored records, ordered by example and item."""
     scored = [record for record in records if record.status == "scored"]
     return sorted(scored, key=lambda record: (record.example, record.item))
 
@@ -162,7 +178,7 @@ def _clusters(declaration: Declaration, records: Iterable[Record]) -> list[str |
 
 
 def _results(bucket: _Bucket) -> list[Result]:
-    """Return the results of the groups, then that of the whole with the means of the groups' means."""
+    """Return the results of the groups, then that of the whole benchmark with macro means."""
     declaration = bucket.declaration
     whole = _result(bucket, None, bucket.records)
     if not declaration.grouped:
@@ -242,7 +258,7 @@ def _result(bucket: _Bucket, group: str | None, records: list[Record]) -> Result
 
 
 def _invalid(counts: Mapping[str, int], most: float) -> str | None:
-    """Return why the outputs say too little about the checkpoint: too many were cut off, or had no answer in them.
+    """Return why outputs say too little about the checkpoint: most were cut off or unusable.
 
     None where nothing was generated or judged.
     """
@@ -261,7 +277,7 @@ def _invalid(counts: Mapping[str, int], most: float) -> str | None:
 
 
 def _metrics(declaration: Declaration, scored: Sequence[Record]) -> dict[str, Metric]:
-    """Return every score's mean and every declared aggregation; the primary metric is always there, and first."""
+    """Return the mean of every score and every declared aggregation, the primary metric first."""
     scores = dict.fromkeys(name for record in scored for name in record.scores)
     metrics = {
         name: _metric(name, aggregation_of(declaration.aggregate, name), declaration, scored)
@@ -278,12 +294,12 @@ def _metrics(declaration: Declaration, scored: Sequence[Record]) -> dict[str, Me
 
 
 def _metric(name: str, how: Aggregation, declaration: Declaration, scored: Sequence[Record]) -> Metric:
-    """Return a metric; it is undefined where the benchmark does not tell what its aggregation takes beside scores."""
+    """Return a metric; undefined where items lack a fact that the aggregation needs."""
     function = how.resolve() or ESTIMATORS.get(how.by)
     if function is None:
-        known = ", ".join(ESTIMATORS)
+        choices = ", ".join(ESTIMATORS)
         raise BenchmarkError(
-            f"{declaration.name!r}: metric {name!r} is aggregated by {how.by!r}; use {known}"
+            f"{declaration.name!r}: metric {name!r} is aggregated by {how.by!r}; use {choices}"
         )
     having = _records_with(how.of, scored)
     values: list[Any] = _values(how.of, having)
@@ -300,9 +316,9 @@ def _metric(name: str, how: Aggregation, declaration: Declaration, scored: Seque
 def _estimate(
     how: Aggregation, function: Function, values: list[Any], clusters: list[str | None] | None
 ) -> Estimate:
-    """Return the function's estimate.
+    """Return the estimate of a function; undefined where a user-defined function fails.
 
-    It is undefined where a function of somebody else's fails, so that the other numbers of a run stay.
+    The other numbers of a run remain valid then.
     """
     if how.at is None and how.function is None:
         estimate: Estimate = function(values, clusters)
@@ -321,7 +337,7 @@ def _estimate(
 
 
 def _from_zero(estimate: Estimate, how: Aggregation) -> Estimate:
-    """Return the estimate; of bits, which are not below 0, with an interval that is not either."""
+    """Return the estimate, with the lower limit of bits per byte not below 0."""
     if how.unit != BITS or estimate.low is None:
         return estimate
     return replace(estimate, low=max(0.0, estimate.low))
@@ -352,18 +368,21 @@ def _composites(buckets: Collection[_Bucket]) -> list[dict[str, Any]]:
 def composite_of_records(
     definition: Composite, checkpoint: str, results: Sequence[tuple[Declaration, Sequence[Record]]]
 ) -> dict[str, Any] | None:
-    """Return the composite of one checkpoint from the records of its benchmarks, None where a part is missing."""
+    """Return the composite of a checkpoint, computed from the records of its benchmarks.
+
+    None where the records of a component are missing.
+    """
     scored = {declaration.name: (declaration, _scored(records)) for declaration, records in results}
     summands: dict[str, list[tuple[float, Metric]]] = {}
     for weight, name, metric in definition.parts:
         if name not in scored:
             return None
         declaration, records = scored[name]
-        part = _metric(metric, mean(metric), declaration, records)
-        if part.value is None:
+        summand = _metric(metric, mean(metric), declaration, records)
+        if summand.value is None:
             return None
-        summands.setdefault(name, []).append((weight, part))
-    values = {(name, part.name): part.value for name, parts in summands.items() for _, part in parts}
+        summands.setdefault(name, []).append((weight, summand))
+    values = {(name, summand.name): summand.value for name, parts in summands.items() for _, summand in parts}
     estimate = composite_estimate(
         [(1.0, _correlated_sum(parts, *scored[name])) for name, parts in summands.items()]
     )
@@ -387,13 +406,13 @@ def composite_of_records(
             {
                 "weight": weight,
                 "benchmark": name,
-                "metric": part.name,
-                "value": part.value,
-                "n": part.n,
+                "metric": summand.name,
+                "value": summand.value,
+                "n": summand.n,
                 "of": _benchmark_size(scored[name][0]).of,
             }
             for name, parts in summands.items()
-            for weight, part in parts
+            for weight, summand in parts
         ],
     }
 
@@ -405,20 +424,19 @@ def _benchmark_size(declaration: Declaration, group: str | None = None) -> Bench
 def _correlated_sum(
     parts: Sequence[tuple[float, Metric]], declaration: Declaration, scored: Sequence[Record]
 ) -> Estimate:
-    """Return the weighted sum of means over the same items, which rise and fall together.
+    """Return the weighted sum of correlated means over common items, by MOVER.
 
-    The error is sqrt(sum of r_ij d_i d_j), with d the parts' own weighted errors and r the correlation of their
-    means. The limits are made in the same way from the distances of the parts' limits, so they stay where the parts'
-    own limits are.
+    The error is sqrt(sum of r_ij d_i d_j), where d are the weighted errors of the means and r is their correlation. The
+    limits are computed alike from the distances of the means' limits, so they stay within the range of the metrics.
     """
-    value = math.fsum(weight * part.value for weight, part in parts if part.value is not None)
+    value = math.fsum(weight * metric.value for weight, metric in parts if metric.value is not None)
     errors, downs, ups = [], [], []
-    for weight, part in parts:
-        if part.value is None or part.low is None or part.high is None or part.stderr is None:
-            return Estimate(value, None, None, None, "none", part.why or "a part has no interval")
-        errors.append(weight * part.stderr)
-        downs.append(weight * (part.value - part.low))
-        ups.append(weight * (part.high - part.value))
+    for weight, metric in parts:
+        if metric.value is None or metric.low is None or metric.high is None or metric.stderr is None:
+            return Estimate(value, None, None, None, "none", metric.why or "a part has no interval")
+        errors.append(weight * metric.stderr)
+        downs.append(weight * (metric.value - metric.low))
+        ups.append(weight * (metric.high - metric.value))
     r = [[_correlation(a, b, declaration, scored) for _, b in parts] for _, a in parts]
     return Estimate(
         value,
@@ -435,18 +453,25 @@ def _mover_distance(distances: Sequence[float], r: Sequence[Sequence[float]]) ->
 
 
 def _correlation(a: Metric, b: Metric, declaration: Declaration, scored: Sequence[Record]) -> float:
-    """Return the correlation of two means over the same items, allowing for clusters; 1 (cautious) where
-    undefined."""
+    """Return the correlation of two means over their common items, allowing for clusters.
+
+    1 (cautious) where undefined.
+    """
     if a.name == b.name:
         return 1.0
     both = _records_with(b.name, _records_with(a.name, scored))
     clusters = _clusters(declaration, both)
-    ones, twos = _values(a.name, both), _values(b.name, both)
-    one, two = mean_estimate(ones, clusters).stderr, mean_estimate(twos, clusters).stderr
-    total = mean_estimate([x + y for x, y in zip(ones, twos, strict=True)], clusters).stderr
-    if not one or not two or total is None:
+    first_values, second_values = _values(a.name, both), _values(b.name, both)
+    first_error, second_error = (
+        mean_estimate(first_values, clusters).stderr,
+        mean_estimate(second_values, clusters).stderr,
+    )
+    total = mean_estimate([x + y for x, y in zip(first_values, second_values, strict=True)], clusters).stderr
+    if not first_error or not second_error or total is None:
         return 1.0
-    return min(1.0, max(-1.0, (total**2 - one**2 - two**2) / (2 * one * two)))
+    return min(
+        1.0, max(-1.0, (total**2 - first_error**2 - second_error**2) / (2 * first_error * second_error))
+    )
 
 
 # Runs that have not summed up
@@ -457,26 +482,31 @@ COLLECTED: Final = "collected.json"
 
 
 def has_ended(folder: Path) -> bool:
-    """Return whether a run has summed up, or something lies where its summary belongs."""
+    """Return whether a run has a summary, or something else at the path of the summary."""
     return os.path.lexists(folder / SUMMARY)
 
 
 def summary_so_far(folder: Path) -> Summary:
-    """Return the summary of a run's folder, made of the journal where the run has not summed up; nothing is written.
+    """Return the summary of a run; for an unfinished run, compute it from the journal.
 
-    Items without a record are not reached. Raises ``HarnessError`` where the files cannot be read.
+    Nothing is written. Items without a record count as not reached. Raises ``HarnessError`` where a file cannot be
+    read.
     """
     if has_ended(folder):
         return load_summary(folder)
-    found = summary_of(folder, latest_records(read_journal(folder)), usage=RunDirectory(folder).read_usage())
-    faults = [one | {"message": NOT_REACHED} if one["message"] == LOST else one for one in found.faults]
-    return replace(found, faults=faults)
+    summary = summary_of(
+        folder, latest_records(read_journal(folder)), usage=RunDirectory(folder).read_usage()
+    )
+    faults = [
+        fault | {"message": NOT_REACHED} if fault["message"] == LOST else fault for fault in summary.faults
+    ]
+    return replace(summary, faults=faults)
 
 
 def summary_of(
     folder: Path, records: Iterable[Record] | Mapping[str, Record], *, usage: Sequence[Usage] = ()
 ) -> Summary:
-    """Return the summary of these records by what the run's folder says of its items, benchmarks and checkpoints.
+    """Return the summary of records, with the items, benchmarks and checkpoints of a run's folder.
 
     Raises ``HarnessError`` where its files cannot be read.
     """

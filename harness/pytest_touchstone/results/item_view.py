@@ -1,7 +1,7 @@
-"""An item as a person reads it: what was asked and answered, which answer is right, and what was read out of a text.
+"""One item of a run in readable form: questions, answers, the right choice, and extracted answers.
 
-Plain data, which ``questions_of`` and ``plugin.finished_run`` make of a record, and ``reports.items`` writes.
-Log-likelihoods that follow one another are the choices of one question. Of long questions the journal has the end only.
+``questions_of`` and ``plugin.finished_run`` make it from a record; ``reports.items`` writes it. Consecutive
+log-likelihoods are the choices of one question. The journal keeps only the end of a long question.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from pytest_touchstone.results.summary import Summary
 
 @dataclass(frozen=True, slots=True)
 class AnswerChoice:
-    """A possible answer with its log-probability, None where no single token is the word.
+    """A possible answer with its log-probability, None where it is more than one token.
 
-    ``right`` is None where that is not known.
+    ``right`` is None where the right answer is unknown.
     """
 
     text: str
@@ -37,8 +37,10 @@ class AnswerChoice:
 
 @dataclass(frozen=True, slots=True)
 class ResponseView:
-    """An answer: its text, if it has any, and a remark on it: how it ended, or the verdict on a program; and the
-    ``reasoning`` before it."""
+    """An answer: its text, the ``reasoning`` before it, and a remark.
+
+    The remark says how the text ended, or gives the verdict on a program.
+    """
 
     text: str
     remark: str
@@ -47,9 +49,9 @@ class ResponseView:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question: its text, and its answers or the choices that there were.
+    """One question: its text, with its answers or its choices.
 
-    ``turns`` are the role and text of each message, where it was asked as a conversation.
+    ``turns`` are the role and text of each message of a conversation.
     """
 
     kind: str
@@ -61,11 +63,11 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemView:
-    """One item.
+    """One item in readable form.
 
-    ``right`` is None where the primary score is no share of 1. ``extracted`` has what was read out of the texts, by
-    rule. ``gold`` is the answer that is due as far as the benchmark tells it, ``row`` the fields of the dataset's row
-    that do not stand in the question. ``notes`` say what cannot be known, and why.
+    ``right`` is None where the primary score is not between 0 and 1. ``extracted`` has the answers that were extracted
+    from the texts, by rule. ``gold`` is the expected answer, if the benchmark gives it. ``row`` has the fields of the
+    dataset row that the question does not show. ``notes`` say which facts are missing, and why.
     """
 
     example: str
@@ -110,10 +112,10 @@ RightChoices: TypeAlias = Callable[[int, list[str]], Sequence[int] | None]
 
 
 def prompt_hash(exchange: Exchange) -> str:
-    """Return the SHA-256 of a request's prompt, which may be kept in part; empty where it has none."""
+    """Return the SHA-256 of a request's prompt, even a shortened one; empty without a prompt."""
     name, request = PROMPTS.get(exchange["kind"], ""), exchange["request"]
-    if (known := request.get(f"{name}_sha256")) is not None:
-        return str(known)
+    if (digest := request.get(f"{name}_sha256")) is not None:
+        return str(digest)
     return (
         hashlib.sha256(str(request[name]).encode("utf-8", "backslashreplace")).hexdigest()
         if name in request
@@ -130,37 +132,46 @@ def questions_of(
     *,
     words: int | None = CANDIDATES,
 ) -> tuple[Question, ...]:
-    """Return the questions of an item with their answers; what cannot be known is added to ``notes``.
+    """Return the questions of an item with their answers.
 
-    ``primary`` is the score by which the item is ``right``; ``rights`` is called for choices that are the whole item.
-    Of the words for a mask there are so many at most, or all.
+    Args:
+        record: The record of the item.
+        primary: The name of the primary score.
+        right: Whether the primary score is 1; None where it is not between 0 and 1.
+        rights: Called with the number of choices where they are the whole item; returns the indices of the right ones.
+        notes: Gets a line for each fact that cannot be determined.
+        words: The most candidates shown for a mask; None for all.
+
     """
-    found: list[Question] = []
+    questions: list[Question] = []
     exchanges = record.exchanges
     for choices, group in groupby(exchanges, _is_choice):
         several = list(group)
         if choices and len(several) > 1:
             whole = len(several) == len(exchanges) and right is not None
-            known = rights(len(several), notes) if whole else None
-            found.append(_choice_question(several, primary, right, known, notes))
+            right_choices = rights(len(several), notes) if whole else None
+            questions.append(_choice_question(several, primary, right, right_choices, notes))
         else:
-            found += (_single_question(exchange, words) for exchange in several)
+            questions += (_single_question(exchange, words) for exchange in several)
     if is_shortened(exchanges):
         notes.append(CUT)
-    return tuple(found)
+    return tuple(questions)
 
 
 def is_shortened(exchanges: Sequence[Exchange]) -> bool:
-    """Return whether the run has kept a part only of what was asked of the checkpoint, or of a judge."""
-    kept = [one["request"] for one in exchanges if one["kind"] != "RunProgram"]
+    """Return whether the journal keeps only a part of a request to the checkpoint or the judge."""
+    kept = [exchange["request"] for exchange in exchanges if exchange["kind"] != "RunProgram"]
     return any(name.endswith("_sha256") for request in kept for name in request)
 
 
 def unshown_fields(asked: Sequence[Question], row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an item's row that do not stand in its questions."""
-    texts = "".join(one.text for one in asked)
+    """Return the fields of an item's row that its questions do not show."""
+    texts = "".join(question.text for question in asked)
     texts += "".join(
-        f"{one.text}{said.text}\n" for one in asked for said in one.answers if one.kind == "Loglikelihood"
+        f"{question.text}{answer.text}\n"
+        for question in asked
+        for answer in question.answers
+        if question.kind == "Loglikelihood"
     )
     return {
         name: value
@@ -170,12 +181,12 @@ def unshown_fields(asked: Sequence[Question], row: Mapping[str, Any]) -> dict[st
 
 
 def is_right(score: float | None) -> bool | None:
-    """Return True for a score of 1, False below; None where it is no share of 1, or there is none."""
+    """Return True for a score of 1, False below, and None outside 0 to 1."""
     return None if score is None or not 0 <= score <= 1 else score == 1
 
 
 def _refusal_reason(answer: Mapping[str, Any]) -> str | None:
-    """Return why there is no answer, None where there is one."""
+    """Return why a request was not answered; None where it was."""
     return next((str(answer[name]) for name in ("reason", "error") if name in answer), None)
 
 
@@ -184,7 +195,7 @@ def _is_choice(exchange: Exchange) -> bool:
 
 
 def _single_question(exchange: Exchange, words: int | None) -> Question:  # noqa: PLR0911 -- one per kind
-    """Return a question that has its own answer."""
+    """Return a question with its own answer, without choices."""
     kind, request, answer = exchange["kind"], exchange["request"], exchange["answer"]
     if (reason := _refusal_reason(answer)) is not None:
         text = next(
@@ -193,12 +204,13 @@ def _single_question(exchange: Exchange, words: int | None) -> Question:  # noqa
         return Question(kind, text, answers=(ResponseView("", f"not answered: {reason}"),))
     match kind:
         case "Generate":
-            said = (
-                ResponseView(one["text"], _end(one), one.get("reasoning") or "") for one in answer["samples"]
+            answers = (
+                ResponseView(sample["text"], _end(sample), sample.get("reasoning") or "")
+                for sample in answer["samples"]
             )
-            turns = tuple((one["role"], one["text"]) for one in request.get("turns", ()))
+            turns = tuple((turn["role"], turn["text"]) for turn in request.get("turns", ()))
             return Question(
-                kind, request["prompt"], answers=tuple(said), turns=turns if answer.get("chat") else ()
+                kind, request["prompt"], answers=tuple(answers), turns=turns if answer.get("chat") else ()
             )
         case "Loglikelihood":
             greedy = "the likeliest" if answer["is_greedy"] else "not the likeliest"
@@ -240,13 +252,13 @@ def _end(sample: Mapping[str, Any]) -> str:
 
 
 def _candidates(answer: Mapping[str, Any], target: str | None, words: int | None) -> Iterator[AnswerChoice]:
-    """Yield the likeliest words, and the target where it is none of them."""
-    known = None if target is None else False
+    """Yield the most probable words for a mask, and the target if it is not among them."""
+    if_wrong = None if target is None else False
     first = answer["candidates"][:words]
-    for place, one in enumerate(first):
-        right = known if one["text"] != target else True
-        yield AnswerChoice(one["text"], float(one["logprob"]), chosen=place == 0, right=right)
-    if target is not None and all(one["text"] != target for one in first):
+    for index, candidate in enumerate(first):
+        right = if_wrong if candidate["text"] != target else True
+        yield AnswerChoice(candidate["text"], float(candidate["logprob"]), chosen=index == 0, right=right)
+    if target is not None and all(candidate["text"] != target for candidate in first):
         logprob = answer.get("target_logprob")
         yield AnswerChoice(target, None if logprob is None else float(logprob), right=True)
 
@@ -258,13 +270,16 @@ def _choice_question(
     rights: Sequence[int] | None,
     notes: list[str],
 ) -> Question:
-    texts = [(str(one["request"]["context"]), str(one["request"]["continuation"])) for one in exchanges]
+    texts = [
+        (str(exchange["request"]["context"]), str(exchange["request"]["continuation"]))
+        for exchange in exchanges
+    ]
     question = _common_context(texts)
     choices = [f"{context}{continuation}"[len(question) :] for context, continuation in texts]
-    answers = [one["answer"] for one in exchanges]
-    logprobs = [float(one["logprob"]) for one in answers]
+    answers = [exchange["answer"] for exchange in exchanges]
+    logprobs = [float(answer["logprob"]) for answer in answers]
     plain = [text.removeprefix(" ") for text in choices]
-    tokens = [one["tokens"] for one in answers]
+    tokens = [answer["tokens"] for answer in answers]
     chosen = AnsweredChoices(logprobs, plain, tokens).preferred(primary or "")
     if rights is None and right:
         rights = [chosen]
@@ -275,14 +290,14 @@ def _choice_question(
         "choices",
         question,
         tuple(
-            AnswerChoice(text.strip(), logprob, place == chosen, None if rights is None else place in rights)
-            for place, (text, logprob) in enumerate(zip(choices, logprobs, strict=True))
+            AnswerChoice(text.strip(), logprob, index == chosen, None if rights is None else index in rights)
+            for index, (text, logprob) in enumerate(zip(choices, logprobs, strict=True))
         ),
     )
 
 
 def _common_context(texts: Sequence[tuple[str, str]]) -> str:
-    """Return what all choices begin with: their context, or up to the word in which contexts first differ."""
+    """Return the common beginning of all choices, up to the word where their contexts differ."""
     contexts = {context for context, _ in texts}
     if len(contexts) == 1:
         return contexts.pop()
@@ -292,11 +307,15 @@ def _common_context(texts: Sequence[tuple[str, str]]) -> str:
 
 
 def data_rows(summary: Summary, benchmark: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the hash and the fields of each row of a benchmark; it ends where the data cannot be read any more."""
+    """Yield the hash and the fields of each row of a benchmark, as far as the data can be read."""
     root = Path(summary.manifest.get("rootdir", "."))
-    places = [Path(one.dataset.path) for one in summary.declarations if one.name == benchmark]
+    paths = [
+        Path(declaration.dataset.path)
+        for declaration in summary.declarations
+        if declaration.name == benchmark
+    ]
     try:
-        for path in (place if place.exists() else root / place for place in places if str(place) != "."):
+        for path in (path if path.exists() else root / path for path in paths if str(path) != "."):
             for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path] if path.is_file() else []:
                 for line in read_lines(file):
                     canonical = CANONICAL.encode(line.data).encode("utf-8", "backslashreplace")

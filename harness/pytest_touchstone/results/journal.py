@@ -1,15 +1,15 @@
-"""The journal: records on disk, append only, so that no finished item is ever lost.
+"""The journal of a run: an append-only file of records per process.
 
-Every process writes its own file (``results``), one JSON object per line. Each line is a single ``write`` to a file
-opened for appending, so that ``kill -9`` leaves at worst one torn last line. Shards are synced to disk once per
-second, after a batch, in case of power cuts. Nothing is appended after a write or sync that the disk has refused: a
-line would go on where another one was torn, and a system may forget what it could not sync.
+Every process writes a file of its own, one JSON object per line. Each line is a single ``write`` to a file opened for
+appending, so that ``kill -9`` leaves at worst one incomplete last line. Files are synced to disk at most once per
+second, after a batch, in case of power cuts. After a failed write or sync nothing more is appended: the line would
+continue an incomplete one, and a system may drop data that it could not sync.
 
-Each line ends with the CRC-32 of all before it, ``"crc32"``: a bit that has flipped on the disk is no score.
+Each line ends with the CRC-32 of the bytes before it, ``"crc32"``, so that a flipped bit never becomes a score.
 
-Of a request's long text the journal has the end, and a hash (``shorten_request``).
+Long texts of requests are shortened to their end and a hash (``shorten_request``).
 
-A reader accepts any prefix of a file: a torn last line is left out, a broken line anywhere else is an error.
+A reader accepts any prefix of a file: an incomplete last line is skipped; any other broken line is an error.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _MOST_ALIKE: Final = 10_000
 
 
 class Journal:
-    """Appends records to one file; a context manager."""
+    """The journal file of one process, open for appending; a context manager."""
 
     def __init__(self, directory: Path, who: str) -> None:
         self.who = who
@@ -60,7 +60,10 @@ class Journal:
         self._refused: OSError | None = None
 
     def append(self, record: Record) -> None:
-        """Write the record at once. Raises ``JournalError`` when the disk refuses, and ever after."""
+        """Write a record at once.
+
+        Raises ``JournalError`` if the disk refuses, and at every later call.
+        """
         line, folder = encode_record(record), self.path.parent
         with self._writable():
             if self._descriptor is None:
@@ -73,16 +76,17 @@ class Journal:
             disk.write_all(self._descriptor, line)
 
     def sync(self, *, every: float = 0.0) -> None:
-        """Return when everything appended so far is on disk, or, with ``every``, was there that many seconds ago.
+        """Sync all records to disk, unless the last sync is less than ``every`` seconds ago.
 
-        Raises ``JournalError`` as ``append`` does."""
+        Raises ``JournalError`` as ``append`` does.
+        """
         if self._descriptor is not None and time.monotonic() - self._synced >= every:
             with self._writable():
                 disk.sync(self._descriptor)
             self._synced = time.monotonic()
 
     def close(self) -> None:
-        """Close the file; appending again would open it again."""
+        """Close the file; appending opens it again."""
         if self._descriptor is not None:
             descriptor, self._descriptor = self._descriptor, None
             disk.close(descriptor)
@@ -107,22 +111,22 @@ class Journal:
 
 
 def journal_write_error(path: Path, error: OSError) -> JournalError:
-    """Return what to raise where the disk refuses what a process must write down before it goes on."""
+    """Return the error to raise if the journal cannot be written."""
     return JournalError(
         f"cannot write {path}: {error.strerror}; free some space or choose another --eval-output"
     )
 
 
 def encode_record(record: Record) -> bytes:
-    """Return the record's line."""
+    """Return the line of a record, with its checksum."""
     return with_checksum(_ENCODER.encode(to_json(record))[:-1].encode("utf-8", "backslashreplace"))
 
 
 def read_journal(directory: Path, *, exchanges: bool = True) -> list[Record]:
-    """Return the records of every file of a run, file by file, in the order written, without a torn last line.
+    """Return the records of all files of a run, in the order of writing.
 
-    Without ``exchanges`` the records' requests and answers, nearly all of a line's bytes, are dropped line by line.
-    Raises ``JournalError`` naming file and line for any other line that is no record.
+    Without ``exchanges``, requests and answers are dropped line by line; they are nearly all bytes of a line. An
+    incomplete last line is skipped. Raises ``JournalError`` with the file and number of any other broken line.
     """
     return list(iter_records(directory, exchanges=exchanges))
 
@@ -134,30 +138,36 @@ def iter_records(
     kind: str | None = None,
     having: Mapping[str, Iterable[str]] | None = None,
 ) -> Iterator[Record]:
-    """Yield the records as ``read_journal`` returns them, one at a time; with ``kind`` only those with such an
-    exchange, with ``having`` only those whose fields have one of the texts given for each.
+    """Yield the records of a run one at a time, in the order of ``read_journal``.
 
-    Other lines are then not even parsed: a run has very many of them.
+    Lines that do not match are not parsed.
+
+    Args:
+        directory: The run's folder.
+        exchanges: Whether to keep requests and answers.
+        kind: Yield only records with a request of this kind.
+        having: By field, the texts it may have; yield only matching records.
+
     """
     wanted = _line_filter(kind, having or {})
     for path in journal_files(directory):
-        for place, line in _iter_lines(RecordLocation(path, 1, 0)):
+        for location, line in _iter_lines(RecordLocation(path, 1, 0)):
             if wanted(line) or not has_checksum(line):
-                yield _parse_record(place, line, None if exchanges else _EXCHANGES)
+                yield _parse_record(location, line, None if exchanges else _EXCHANGES)
 
 
 def journal_files(directory: Path) -> list[Path]:
-    """Return the files of a run's journal, in the order in which they are read."""
+    """Return the files of a run's journal in reading order."""
     return file_paths(directory, "items-*.jsonl")
 
 
 def journal_size(directory: Path) -> int:
-    """Return the bytes of a run's journal."""
+    """Return the size of a run's journal in bytes."""
     return sum(path.stat().st_size for path in journal_files(directory))
 
 
 class RecordLocation(NamedTuple):
-    """The place of a record: its file, the line's number, and where the line begins."""
+    """The location of a record: its file, line number (from 1), and byte offset."""
 
     path: Path
     line: int
@@ -165,9 +175,9 @@ class RecordLocation(NamedTuple):
 
 
 def _iter_lines(start: RecordLocation) -> Iterator[tuple[RecordLocation, bytes]]:
-    """Yield the whole lines of a file from a place on; a last one without its end was never finished.
+    """Yield the complete lines of a file from a location on, without an incomplete last one.
 
-    Raises ``JournalError`` for a file that cannot be read, or is no journal.
+    Raises ``JournalError`` for a file that cannot be read or is not a journal.
     """
     path, number, offset = start
     try:
@@ -183,9 +193,9 @@ def _iter_lines(start: RecordLocation) -> Iterator[tuple[RecordLocation, bytes]]
 
 
 def _read_line(file: IO[bytes]) -> bytes:
-    """Return the next line as ``readline`` does, which would have a longest one in memory twice.
+    """Return the next line in pieces, so that a long one is not in memory twice.
 
-    Raises ``JournalError`` where it is longer than a line may be.
+    Raises ``JournalError`` if it is longer than ``_MOST_LINE``.
     """
     pieces = [file.readline(_PIECE)]
     while len(pieces[-1]) == _PIECE and not pieces[-1].endswith(b"\n"):
@@ -196,21 +206,29 @@ def _read_line(file: IO[bytes]) -> bytes:
 
 
 def _parse_record(
-    place: RecordLocation, line: bytes, until: bytes | None, keep: Callable[[Any], Any] | None = None
+    location: RecordLocation, line: bytes, until: bytes | None, keep: Callable[[Any], Any] | None = None
 ) -> Record:
-    """Return the record of a line: the fields before a name that nearly all bytes come after, as ``keep`` has them.
+    """Return the record of a line.
 
-    Raises ``JournalError`` naming the place where it is no record.
+    Args:
+        location: The location of the line, for errors.
+        line: The line.
+        until: Parse only the fields before this key, since most bytes follow it.
+        keep: Applied to the parsed object.
+
+    Raises:
+        JournalError: If the line is damaged or not a record.
+
     """
     try:
         if not has_checksum(line):
             raise JournalError(
                 "damaged, its crc32 is of other content; the same command asks for the item again"
             )
-        found = _parse_fields(line, until)
-        return from_json(found if keep is None else keep(found))
+        fields = _parse_fields(line, until)
+        return from_json(fields if keep is None else keep(fields))
     except (JournalError, ValueError) as error:
-        raise JournalError(f"{place.path}, line {place.line}: {error}") from error
+        raise JournalError(f"{location.path}, line {location.line}: {error}") from error
 
 
 def _parse_fields(line: bytes, until: bytes | None) -> Any:
@@ -219,14 +237,17 @@ def _parse_fields(line: bytes, until: bytes | None) -> Any:
         # Where the name is that of a field inside another, that one is still open, and this is no JSON.
         with contextlib.suppress(ValueError):
             return parse_json(f"{line[:end].decode().rstrip(', ')}}}")
-    found = parse_json(line.decode())
-    if until is not None and isinstance(found, dict):
-        found.pop("exchanges", None)
-    return found
+    fields = parse_json(line.decode())
+    if until is not None and isinstance(fields, dict):
+        fields.pop("exchanges", None)
+    return fields
 
 
 def _line_filter(kind: str | None, having: Mapping[str, Iterable[str]]) -> Callable[[bytes], bool]:
-    """Return whether a line has such an exchange, and each field, which stand before the exchanges."""
+    """Return a predicate for lines with a request of this kind and these texts of fields.
+
+    Fields come before the exchanges.
+    """
 
     def marked(name: str, text: str) -> bytes:
         # Inside a text, the quotes of the mark would be escaped.
@@ -237,59 +258,64 @@ def _line_filter(kind: str | None, having: Mapping[str, Iterable[str]]) -> Calla
 
     def wanted(line: bytes) -> bool:
         end = line.find(_EXCHANGES)
-        return mark in line and all(any(line.find(one, 0, end) >= 0 for one in texts) for texts in fields)
+        return mark in line and all(
+            any(line.find(pattern, 0, end) >= 0 for pattern in texts) for texts in fields
+        )
 
     return wanted
 
 
 class JournalFollower:
-    """The journal of a run in progress: each call reads only what was appended since the last.
+    """The journal of an unfinished run; each call reads only lines appended since the last.
 
-    Texts and dicts that very many records have are kept once. Of what benchmarks told beside the scores, only what is
-    in ``told`` is kept, if that is given.
+    Equal texts and dicts of many records are stored once. With ``kept_facts``, other facts beside the scores are
+    dropped.
     """
 
-    def __init__(self, directory: Path, told: Collection[str] | None = None) -> None:
-        self._directory, self._told = directory, told
+    def __init__(self, directory: Path, kept_facts: Collection[str] | None = None) -> None:
+        self._directory, self._told = directory, kept_facts
         self._next: dict[Path, RecordLocation] = {}
         self._once: dict[str, Any] = {}
 
     def new(self) -> list[Record]:
-        """Return the records since the last call, without exchanges; a line that is not whole yet comes next time."""
+        """Return the records since the last call, without exchanges.
+
+        An incomplete line is read by a later call.
+        """
         return [record for _, record in self.each()]
 
     def each(self) -> Iterator[tuple[Path, Record]]:
-        """Yield the same one by one, each with its file."""
+        """Yield the records since the last call, each with its file."""
         for path in journal_files(self._directory):
-            for place, line in _iter_lines(self._next.get(path, RecordLocation(path, 1, 0))):
-                record = _parse_record(place, line, _EXCHANGES, self._shared)
-                self._next[path] = RecordLocation(path, place.line + 1, place.offset + len(line))
+            for location, line in _iter_lines(self._next.get(path, RecordLocation(path, 1, 0))):
+                record = _parse_record(location, line, _EXCHANGES, self._shared)
+                self._next[path] = RecordLocation(path, location.line + 1, location.offset + len(line))
                 yield path, record
 
-    def _shared(self, found: Any) -> Any:
-        """Return a record's object, with what other records have too as the same object."""
-        check_kind(found, "item", JournalError)
-        found["exchanges"] = []  # else each record makes a list of its own
-        if self._told is not None and found.get("told") is not None:
-            found["told"] = {
-                name: value for name, value in found["told"].items() if name in self._told
+    def _shared(self, fields: Any) -> Any:
+        """Return the fields of a record, with values replaced by equal ones of earlier records."""
+        check_kind(fields, "item", JournalError)
+        fields["exchanges"] = []  # else each record makes a list of its own
+        if self._told is not None and fields.get("told") is not None:
+            fields["told"] = {
+                name: value for name, value in fields["told"].items() if name in self._told
             } or None
         for name in ("item", "example"):
-            if isinstance(text := found.get(name), str):
-                found[name] = sys.intern(text)  # the collected items have it too
+            if isinstance(text := fields.get(name), str):
+                fields[name] = sys.intern(text)  # the collected items have it too
         for name in _ALIKE:
-            value = found.get(name)
+            value = fields.get(name)
             if value is not None:
                 key = value if isinstance(value, str) else repr(value)
-                if (known := self._once.get(key)) is not None and type(known) is type(value):
-                    found[name] = known
+                if (shared := self._once.get(key)) is not None and type(shared) is type(value):
+                    fields[name] = shared
                 elif len(self._once) < _MOST_ALIKE:
                     self._once[key] = value
-        return found
+        return fields
 
 
 def latest_records(records: Iterable[Record]) -> dict[str, Record]:
-    """Return one record per item: the last, except that a scored one stays when a later record says it was lost."""
+    """Return the last record of each item, except that "lost" never replaces "scored"."""
     kept: dict[str, Record] = {}
     for record in records:
         before = kept.get(record.item)
@@ -302,61 +328,71 @@ def latest_records(records: Iterable[Record]) -> dict[str, Record]:
 def records_with_locations(
     path: Path, damaged: list[str] | None = None, *, heads: bool = False
 ) -> Iterator[tuple[Record, RecordLocation]]:
-    """Yield the records of a file, without exchanges, each with its place.
+    """Yield the records of a file with their locations, without exchanges.
 
-    With ``heads`` they have the fields before the message alone, by which items are scored and compared: a comparison
-    of many checkpoints reads very many lines. Lines that are no records are named in ``damaged``; without it raises
-    ``JournalError`` as ``read_journal`` does.
+    Args:
+        path: The file.
+        damaged: Gets a line for each broken line; without it, such a line is an error.
+        heads: Parse only the fields before the message, which are enough to compare scores.
+
+    Raises:
+        JournalError: If the file, or a line without ``damaged``, cannot be read.
+
     """
     until = _MESSAGE if heads else _EXCHANGES
-    for place, line in _iter_lines(RecordLocation(path, 1, 0)):
+    for location, line in _iter_lines(RecordLocation(path, 1, 0)):
         try:
-            record = _parse_record(place, line, until)
+            record = _parse_record(location, line, until)
         except JournalError as error:
             if damaged is None:
                 raise
             damaged.append(str(error))
             continue
-        yield record, place
+        yield record, location
 
 
 def latest_with_locations(
     directory: Path, damaged: list[str] | None = None, *, heads: bool = False
 ) -> dict[str, tuple[Record, RecordLocation]]:
-    """Return the records of a run with their places, by item, one each as ``latest_records`` chooses; the rest is as in
-    ``records_with_locations``."""
+    """Return the record that counts for each item, with its location.
+
+    ``damaged`` and ``heads`` are those of ``records_with_locations``; ``latest_records`` says which record counts.
+    """
     kept: dict[str, tuple[Record, RecordLocation]] = {}
     for path in journal_files(directory):
-        for record, place in records_with_locations(path, damaged, heads=heads):
+        for record, location in records_with_locations(path, damaged, heads=heads):
             before = kept.get(record.item)
             if before is None or latest_records([before[0], record])[record.item] is record:
-                kept[record.item] = record, place
+                kept[record.item] = record, location
     return kept
 
 
 def record_locations(directory: Path) -> dict[str, RecordLocation]:
-    """Return where the records of a run are, by item, one each as ``latest_records`` chooses; none of them is kept.
+    """Return the location of the record that counts for each item, without keeping records.
 
     Raises ``JournalError`` as ``read_journal`` does.
     """
     kept: dict[str, tuple[Status, RecordLocation]] = {}
     for path in journal_files(directory):
-        for record, place in records_with_locations(path, heads=True):
-            former, _ = kept.get(record.item, (None, place))
+        for record, location in records_with_locations(path, heads=True):
+            former, _ = kept.get(record.item, (None, location))
             if former != "scored" or record.status != "lost":
-                kept[sys.intern(record.item)] = record.status, place
-    return {item: place for item, (_, place) in kept.items()}
+                kept[sys.intern(record.item)] = record.status, location
+    return {item: location for item, (_, location) in kept.items()}
 
 
-def read_record_at(place: RecordLocation) -> Record:
-    """Return the record at a place. Raises ``JournalError`` where there is none any more."""
+def read_record_at(location: RecordLocation) -> Record:
+    """Return the record at a location.
+
+    Raises ``JournalError`` if there is none any more.
+    """
     try:
-        with open_regular(place.path) as file:
-            file.seek(place.offset)
+        with open_regular(location.path) as file:
+            file.seek(location.offset)
             line = _read_line(file)
     except (OSError, JournalError) as error:
-        raise JournalError(f"{place.path}, line {place.line}: {error}") from error
-    return _parse_record(place, line, None)
+        raise JournalError(f"{location.path}, line {location.line}: {error}") from error
+    return _parse_record(location, line, None)
 
 
 # Requests
@@ -373,21 +409,20 @@ KEPT_WHOLE: Final = ("program", "choices")
 
 
 def shorten_request(request: dict[str, Any]) -> dict[str, Any]:
-    """Return a request as the journal keeps it: the end of a long text, the last part of a long list, and the hash of
-    the whole.
+    """Return a request with long texts and lists replaced by their end and a hash.
 
-    Its parts are kept likewise. A program is kept whole, since it is the checkpoint's own text, already cut.
+    Nested objects are shortened alike. A program is kept whole: it is the checkpoint's own text, already limited.
     """
-    found: dict[str, Any] = {}
+    kept: dict[str, Any] = {}
     for name, value in request.items():
-        found[name] = shorten_request(value) if isinstance(value, dict) else value
+        kept[name] = shorten_request(value) if isinstance(value, dict) else value
         whole = json.dumps(value) if isinstance(value, list) else value
         if not isinstance(whole, str) or len(whole) <= LONGEST_KEPT or name in KEPT_WHOLE:
             continue
         if isinstance(value, str):
-            found[name] = "…" + value[-LONGEST_KEPT:]
+            kept[name] = "…" + value[-LONGEST_KEPT:]
         else:  # the last part may itself be long, as a pair of input and output may be
             is_long = isinstance(value[-1], list) and len(json.dumps(value[-1])) > LONGEST_KEPT
-            found[name] = [] if is_long else value[-1:]
-        found[f"{name}_sha256"] = hashlib.sha256(whole.encode()).hexdigest()
-    return found
+            kept[name] = [] if is_long else value[-1:]
+        kept[f"{name}_sha256"] = hashlib.sha256(whole.encode()).hexdigest()
+    return kept

@@ -1,8 +1,7 @@
-"""The shards of a run -> one run, in a folder of its own, with one journal.
+"""Merges the shards of a run into one run, in a folder of its own with one journal.
 
-Shards whose answers are not of the same question are refused: another fingerprint, data, code, or a setting on which
-answers depend. Of an item with several records the later one stays, by the rules of the journal. Nothing but the
-target's folder is written, and it is written anew each time: a merge can be run again when more has been scored.
+Shards must agree on fingerprints, data, code, and all settings that change answers. If an item has several records, the
+rules of the journal choose one. Only the target folder is written, anew each time, so that a merge can be repeated.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ SHARD_FILE: Final = "shard.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardShare:
-    """A shard's part of the ``items`` of the whole run; ``cost`` is its part of what all of them cost."""
+    """A shard's share of the ``items`` of the whole run; ``cost`` is its share of the total cost."""
 
     number: int
     count: int
@@ -63,17 +62,20 @@ class ShardShare:
 
     @property
     def line(self) -> str:
-        """The line that says what it has."""
+        """A line with the share of items and cost."""
         return f"shard {self.name}: {len(self.places):,} of {self.items:,} items, {self.cost:.1%} of the cost"
 
 
 def write_share(folder: Path, share: ShardShare) -> None:
-    """Write the share; every worker writes the same."""
+    """Write the share of a shard; every worker writes an equal file."""
     write_checked(file_path(folder, SHARD_FILE), {"schema": SCHEMA, "kind": "shard", **asdict(share)})
 
 
 def read_share(folder: Path) -> ShardShare | None:
-    """Return the share of a run; None for a run that is no shard. Raises ``HarnessError`` for a broken file."""
+    """Return the share of a run; None for a run without ``--eval-shard``.
+
+    Raises ``HarnessError`` for a broken file.
+    """
     path = file_path(folder, SHARD_FILE)
     try:
         data: dict[str, Any] = read_checked(path)
@@ -94,7 +96,7 @@ FACTS: Final = ("version", "data", "few_shot", "code", SETTINGS)
 
 @dataclass(frozen=True, slots=True)
 class ShardRun:
-    """The folder of a shard, with what it says of itself."""
+    """The folder of a shard, with its manifest, share and items."""
 
     folder: Path
     manifest: dict[str, Any]
@@ -115,7 +117,7 @@ class ShardRun:
 
 
 class ConflictingItem(NamedTuple):
-    """An item that two shards have scored differently; the second's scores are those that stay."""
+    """An item with different scores in two shards; the second scores count."""
 
     item: str
     runs: tuple[str, str]
@@ -124,8 +126,11 @@ class ConflictingItem(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class MergeReport:
-    """The findings of a merge: ``missing`` says line by line what is not there, ``double`` counts the items that two
-    shards have both scored, alike; ``differing`` are those that they have scored differently."""
+    """The outcome of a merge.
+
+    ``missing`` has a line for each shard or group of items that is missing. ``double`` counts the items that two shards
+    scored with equal scores, ``differing`` lists those with different scores.
+    """
 
     folder: Path
     shards: int
@@ -141,12 +146,11 @@ class MergeReport:
 
 
 def find_shards(folders: Iterable[Path]) -> list[ShardRun]:
-    """Return the shards in these folders, each that of a run or one with such folders up to two levels below; in order
-    of their numbers and beginnings.
+    """Return the shards in or up to two levels below these folders, ordered by number and start.
 
     Raises ``HarnessError`` for a folder without any.
     """
-    parts: dict[Path, ShardRun] = {}
+    shards: dict[Path, ShardRun] = {}
     for folder in folders:
         paths = sorted(path for below in ("", "*/", "*/*/") for path in folder.glob(f"{below}run.json"))
         shares = {path: share for path in paths if (share := read_share(path.parent)) is not None}
@@ -155,64 +159,64 @@ def find_shards(folders: Iterable[Path]) -> list[ShardRun]:
             raise DataError(f"{shown_path(folder)} {there}; a run with --eval-shard makes one")
         for path, share in shares.items():
             run = RunDirectory(path.parent)
-            parts[path.resolve()] = ShardRun(path.parent, run.read_manifest(), share, *run.read_collected())
+            shards[path.resolve()] = ShardRun(path.parent, run.read_manifest(), share, *run.read_collected())
     return sorted(
-        parts.values(), key=lambda part: (part.share.number, part.manifest.get("began", 0), part.run_id)
+        shards.values(), key=lambda shard: (shard.share.number, shard.manifest.get("began", 0), shard.run_id)
     )
 
 
-def check_same_run(parts: Sequence[ShardRun]) -> None:
-    """Raise ``DataError`` naming what differs where these are no shards of one run."""
+def check_same_run(shards: Sequence[ShardRun]) -> None:
+    """Raise ``DataError`` with the differences if these are not shards of one run."""
     prints: dict[str, tuple[str, ShardRun]] = {}
-    for part in parts:
-        other, differences = parts[0], list(_differences(parts[0], part))
-        for row in part.manifest.get("checkpoints", ()):
-            name, own = row["name"], row.get("fingerprint")
-            if own is None:
+    for shard in shards:
+        other, differences = shards[0], list(_differences(shards[0], shard))
+        for row in shard.manifest.get("checkpoints", ()):
+            name, fingerprint = row["name"], row.get("fingerprint")
+            if fingerprint is None:
                 continue
-            known, first = prints.setdefault(name, (own, part))
-            if known != own:
+            earlier, first = prints.setdefault(name, (fingerprint, shard))
+            if earlier != fingerprint:
                 other = first
-                differences.append(f"the fingerprint of {name} is {known[:12]} and {own[:12]}")
+                differences.append(f"the fingerprint of {name} is {earlier[:12]} and {fingerprint[:12]}")
         if differences:
             raise DataError(
-                f"{other.shown} and {part.shown} are no parts of one run: {join_names(differences, 6, between='; ')}"
+                f"{other.shown} and {shard.shown} are no parts of one run: {join_names(differences, 6, between='; ')}"
             )
 
 
-def _differences(mine: ShardRun, other: ShardRun) -> Iterator[str]:
-    if mine.share.count != other.share.count:
-        yield f"one of {mine.share.count} shards, and one of {other.share.count}"
-    settings = [one.manifest.get(SETTINGS, {}) for one in (mine, other)]
+def _differences(first: ShardRun, second: ShardRun) -> Iterator[str]:
+    if first.share.count != second.share.count:
+        yield f"one of {first.share.count} shards, and one of {second.share.count}"
+    settings = [shard.manifest.get(SETTINGS, {}) for shard in (first, second)]
     for name, values in conflicting_settings(*settings, but=("shard",)).items():
         yield f"--eval-{name.replace('_', '-')} is {values[0]!r} and {values[1]!r}"
-    facts = [one.manifest.get("benchmarks", {}) for one in (mine, other)]
+    facts = [shard.manifest.get("benchmarks", {}) for shard in (first, second)]
     for name in dict.fromkeys((*facts[0], *facts[1])):
-        if not all(name in one for one in facts):
+        if not all(name in benchmarks for benchmarks in facts):
             yield f"{name} is in one of them alone"
             continue
-        rows = [one[name] for one in facts]
+        rows = [benchmarks[name] for benchmarks in facts]
         apart = [fact for fact in FACTS if rows[0].get(fact) != rows[1].get(fact)]
         if apart:
             yield f"{name} has other {join_names(fact.replace('_', '-') for fact in apart)}"
-    if mine.share.digest != other.share.digest and facts[0] == facts[1]:
-        yield f"they were cut from other items ({mine.share.items} and {other.share.items})"
+    if first.share.digest != second.share.digest and facts[0] == facts[1]:
+        yield f"they were cut from other items ({first.share.items} and {second.share.items})"
 
 
 # Joining
 
 
-def merged_run_id(parts: Sequence[ShardRun]) -> str:
-    """Return the name of the merged run, the same for the same question whichever shards are there."""
-    one = parts[0]
-    asked = [one.share.digest, one.share.count, one.share.checkpoints, one.manifest.get("benchmarks")]
-    asked += [{**one.manifest.get(SETTINGS, {}), "shard": None, "output": None, "run_id": None}]
+def merged_run_id(shards: Sequence[ShardRun]) -> str:
+    """Return the name of the merged run, which depends only on the question, not on the shards."""
+    first = shards[0]
+    asked = [first.share.digest, first.share.count, first.share.checkpoints, first.manifest.get("benchmarks")]
+    asked += [{**first.manifest.get(SETTINGS, {}), "shard": None, "output": None, "run_id": None}]
     text = json.dumps(asked, sort_keys=True, default=str)
     return f"merged_{hashlib.sha256(text.encode('utf-8', 'backslashreplace')).hexdigest()[:8]}"
 
 
-def check_target(target: Path, parts: Sequence[ShardRun]) -> None:
-    """Raise ``DataError`` where something else than an earlier merge of this run is in the way."""
+def check_target(target: Path, shards: Sequence[ShardRun]) -> None:
+    """Raise ``DataError`` if the target has other content than an earlier merge of this run."""
     # A merge that was killed before it wrote its manifest may have left folders and what it was writing.
     contents = (path for path in target.rglob("*") if not path.is_dir() and not path.match(".*.tmp"))
     if not target.exists() or (target.is_dir() and next(contents, None) is None):
@@ -221,7 +225,7 @@ def check_target(target: Path, parts: Sequence[ShardRun]) -> None:
     if MERGED_KEY not in manifest:
         raise DataError(f"{shown_path(target)}: exists, and is no merged run; name another folder with -o")
     fingerprints = {row["name"]: row.get("fingerprint") for row in manifest.get("checkpoints", ())}
-    for row in (row for part in parts for row in part.manifest.get("checkpoints", ())):
+    for row in (row for shard in shards for row in shard.manifest.get("checkpoints", ())):
         if fingerprints.get(row["name"], row.get("fingerprint")) != row.get("fingerprint"):
             raise DataError(
                 f"{shown_path(target)}: was merged with another fingerprint of {row['name']}; "
@@ -233,22 +237,27 @@ RecordsByItem: TypeAlias = dict[str, tuple[Record, RecordLocation]]
 """The record of each item that stays, and where it is."""
 
 
-def merge(parts: Sequence[ShardRun], target: Path) -> MergeReport:
-    """Write the run of which these are the shards; return what was found. Raises ``HarnessError``."""
+def merge(shards: Sequence[ShardRun], target: Path) -> MergeReport:
+    """Write the merged run to the target folder.
+
+    Raises ``HarnessError`` where a shard cannot be read or the target cannot be written.
+    """
     directory = RunDirectory(target)
     merged = MergeReport(
-        folder=target, shards=len({part.share.number for part in parts}), whole=parts[0].share.items
+        folder=target, shards=len({shard.share.number for shard in shards}), whole=shards[0].share.items
     )
-    order = {item: index for part in parts for item, index in part.share.places.items()}
-    records = _records(parts, merged)
+    order = {item: index for shard in shards for item, index in shard.share.places.items()}
+    records = _records(shards, merged)
     merged.items = sum(record.status != "lost" for record, _ in records.values())
-    merged.missing = list(_missing(parts, records, len(order)))
-    collected = {item.item: item for part in parts for item in part.items}
+    merged.missing = list(_missing(shards, records, len(order)))
+    collected = {item.item: item for shard in shards for item in shard.items}
     directory.make()
-    directory.write_manifest(_manifest(directory, parts))  # first: a merge that is stopped can be run again
-    runs = {part.run_id for part in parts}
+    directory.write_manifest(_manifest(directory, shards))  # first: a merge that is stopped can be run again
+    runs = {shard.run_id for shard in shards}
     places = sorted(
-        place for item, (record, place) in records.items() if item in collected and record.status != "lost"
+        location
+        for item, (record, location) in records.items()
+        if item in collected and record.status != "lost"
     )
     # One that a shard took from another of these runs counts as scored in this run.
     kept = (
@@ -265,51 +274,54 @@ def merge(parts: Sequence[ShardRun], target: Path) -> MergeReport:
         raise JournalError(f"cannot write {journal}: {error.strerror}") from error
     directory.write_collected(
         sorted(collected.values(), key=lambda item: order.get(item.item, len(order))),
-        parts[0].declarations,
-        list(dict.fromkeys(line for part in parts for line in part.deselected)),
+        shards[0].declarations,
+        list(dict.fromkeys(line for shard in shards for line in shard.deselected)),
     )
     usage = [
-        replace(row, who=f"{part.share.number}-{row.who}")
-        for part in parts
-        for row in RunDirectory(part.folder).read_usage()
+        replace(row, who=f"{shard.share.number}-{row.who}")
+        for shard in shards
+        for row in RunDirectory(shard.folder).read_usage()
     ]
     directory.write_usage(MERGED_KEY, usage)
     return merged
 
 
-def _records(parts: Sequence[ShardRun], found: MergeReport) -> RecordsByItem:
-    """Return the records that stay; what is double goes into ``found``."""
+def _records(shards: Sequence[ShardRun], merged: MergeReport) -> RecordsByItem:
+    """Return the record that counts for each item; duplicates are noted in ``merged``."""
     kept: RecordsByItem = {}
     runs: dict[str, str] = {}
-    known = {part.run_id for part in parts}
-    for part in parts:
-        for item, (record, place) in latest_with_locations(part.folder, found.notes).items():
+    run_ids = {shard.run_id for shard in shards}
+    for shard in shards:
+        for item, (record, location) in latest_with_locations(shard.folder, merged.notes).items():
             if item in kept:
                 before, _ = kept[item]
-                if before.status == record.status == "scored" and record.reused_from not in known:
-                    found.double += before.scores == record.scores
+                if before.status == record.status == "scored" and record.reused_from not in run_ids:
+                    merged.double += before.scores == record.scores
                     if before.scores != record.scores:
                         twice = ConflictingItem(
-                            item, (runs[item], part.shown), (before.scores, record.scores)
+                            item, (runs[item], shard.shown), (before.scores, record.scores)
                         )
-                        found.differing.append(twice)
+                        merged.differing.append(twice)
                 if latest_records([before, record])[item] is before:
                     continue
-            kept[item], runs[item] = (record, place), part.shown
+            kept[item], runs[item] = (record, location), shard.shown
     return kept
 
 
-def _missing(parts: Sequence[ShardRun], records: RecordsByItem, items: int) -> Iterator[str]:
-    """Yield a line for each shard that is not there, or not done, and for ``items`` fewer than those of the run."""
-    of, whole = parts[0].share.count, parts[0].share.items
-    numbers = {part.share.number for part in parts}
+def _missing(shards: Sequence[ShardRun], records: RecordsByItem, items: int) -> Iterator[str]:
+    """Yield a line for each missing or unfinished shard, and for items in no shard.
+
+    ``items`` is the number of items that the shards have together.
+    """
+    of, whole = shards[0].share.count, shards[0].share.items
+    numbers = {shard.share.number for shard in shards}
     yield from (f"shard {number}/{of} is missing" for number in range(1, of + 1) if number not in numbers)
     for number in sorted(numbers):
-        same = [part for part in parts if part.share.number == number]
-        wanted = {item for part in same for item in part.share.places}
+        same = [shard for shard in shards if shard.share.number == number]
+        wanted = {item for shard in same for item in shard.share.places}
         gone = [item for item in wanted if item not in records or records[item][0].status == "lost"]
         if gone:
-            lines = dict.fromkeys(line for part in same for line in part.deselected)
+            lines = dict.fromkeys(line for shard in same for line in shard.deselected)
             why = f" ({join_names(lines, 2, between='; ')})" if lines else ""
             yield (
                 f"shard {number}/{of}: {len(gone):,} of {count(len(wanted), 'item')} not scored{why}, such as "
@@ -319,22 +331,24 @@ def _missing(parts: Sequence[ShardRun], records: RecordsByItem, items: int) -> I
         yield f"{count(whole - items, 'item')} in no shard"
 
 
-def _manifest(directory: RunDirectory, parts: Sequence[ShardRun]) -> dict[str, Any]:
-    first, manifests = parts[0], [part.manifest for part in parts]
-    rows = {row["name"]: row for one in manifests for row in one.get("checkpoints", ())}
-    order = {name: place for place, name in enumerate(first.share.checkpoints)}
+def _manifest(directory: RunDirectory, shards: Sequence[ShardRun]) -> dict[str, Any]:
+    first, manifests = shards[0], [shard.manifest for shard in shards]
+    rows = {row["name"]: row for manifest in manifests for row in manifest.get("checkpoints", ())}
+    order = {name: index for index, name in enumerate(first.share.checkpoints)}
     words = [str(word) for word in first.manifest.get("command", ())]
     return {
         **first.manifest,
         "run_id": directory.run_id,
-        "began": min(one.get("began", 0.0) for one in manifests),
+        "began": min(manifest.get("began", 0.0) for manifest in manifests),
         "settings": {**first.manifest.get(SETTINGS, {}), "shard": None},
         "checkpoints": sorted(rows.values(), key=lambda row: order.get(row["name"], len(order))),
-        "benchmarks": {name: row for one in manifests for name, row in one.get("benchmarks", {}).items()},
+        "benchmarks": {
+            name: row for manifest in manifests for name, row in manifest.get("benchmarks", {}).items()
+        },
         "command": [
             word
             for before, word in zip(["", *words], words, strict=False)
             if word.partition("=")[0] != "--eval-shard" != before
         ],
-        MERGED_KEY: [{"run_id": part.run_id, "shard": part.share.name} for part in parts],
+        MERGED_KEY: [{"run_id": shard.run_id, "shard": shard.share.name} for shard in shards],
     }

@@ -122,9 +122,9 @@ def from_json(data: dict[str, Any]) -> Record:
     """Return the record that ``to_json`` wrote. Raises ``JournalError`` naming what is wrong with any other
     object."""
     check_kind(data, "item", JournalError)
-    known = {name: value for name, value in data.items() if name in _KNOWN}
+    fields = {name: value for name, value in data.items() if name in _KNOWN}
     try:
-        record = Record(**known)
+        record = Record(**fields)
     except TypeError as error:
         raise JournalError(f"incomplete item record: {error}") from None
     if record.status not in STATUSES:

@@ -78,9 +78,14 @@ ReusePlan: TypeAlias = dict[str, dict[str, list[EarlierRun]]]
 def manifest_benchmarks(declarations: Mapping[str, Declaration]) -> dict[str, dict[str, Any]]:
     """Return the facts that a manifest has of each benchmark, so that a later run can tell whether it is the same."""
     return {
-        name: {"version": one.version, "data": one.dataset.sha256, "few_shot": one.few_shot, "code": one.code}
-        | ({SETTINGS: one.settings} if one.settings else {})
-        for name, one in declarations.items()
+        name: {
+            "version": declaration.version,
+            "data": declaration.dataset.sha256,
+            "few_shot": declaration.few_shot,
+            "code": declaration.code,
+        }
+        | ({SETTINGS: declaration.settings} if declaration.settings else {})
+        for name, declaration in declarations.items()
     }
 
 
@@ -91,13 +96,13 @@ def find_earlier_runs(
 
     A run whose manifest cannot be read is left out; one whose manifest is not what was written is named in ``damaged``.
     """
-    mine = {
+    fingerprints = {
         row["name"]: row["fingerprint"]
         for row in manifest["checkpoints"]
         if row.get("fingerprint") and row.get("cacheable", True)
     }
     decision: ReusePlan = {}
-    if not mine:
+    if not fingerprints:
         return decision
     weak_too = bool(manifest.get(SETTINGS, {}).get("reuse_served"))
     closed: set[tuple[str, str]] = set()
@@ -107,7 +112,7 @@ def find_earlier_runs(
             by_print = {row.get("fingerprint"): str(row["name"]) for row in other.get("checkpoints", ())}
         except (AttributeError, KeyError, TypeError, ValueError):
             continue  # no manifest that this program writes
-        for checkpoint, fingerprint in mine.items():
+        for checkpoint, fingerprint in fingerprints.items():
             for benchmark in alike if fingerprint in by_print else ():
                 if (checkpoint, benchmark) in closed:
                     continue
@@ -128,16 +133,22 @@ def _is_complete(directory: Path, checkpoint: str, benchmark: str) -> bool:
     """Return whether a run has an answer for every item of a benchmark that it collected."""
     try:
         results = read_checked(directory / SUMMARY)["results"]
-        mine = [one for one in results if (one["checkpoint"], one["benchmark"]) == (checkpoint, benchmark)]
-        return bool(mine) and not any(one["errors"] + one["timeouts"] + one["lost"] for one in mine)
+        rows = [
+            result
+            for result in results
+            if (result["checkpoint"], result["benchmark"]) == (checkpoint, benchmark)
+        ]
+        return bool(rows) and not any(row["errors"] + row["timeouts"] + row["lost"] for row in rows)
     except (OSError, ValueError, KeyError, TypeError):
         return False  # it was stopped before it could write that
 
 
-def _is_same_benchmark(mine: Mapping[str, Any], other: Mapping[str, Any], benchmark: str) -> bool:
+def _is_same_benchmark(manifest: Mapping[str, Any], other: Mapping[str, Any], benchmark: str) -> bool:
     """Return whether two runs have a benchmark of the same code and data, and ask it alike."""
-    facts = [dict(one.get("benchmarks", {}).get(benchmark) or {}) for one in (mine, other)]
-    asked = [{**one.get(SETTINGS, {}), **facts[n].pop(SETTINGS, {})} for n, one in enumerate((mine, other))]
+    facts = [dict(run.get("benchmarks", {}).get(benchmark) or {}) for run in (manifest, other)]
+    asked = [
+        {**run.get(SETTINGS, {}), **facts[n].pop(SETTINGS, {})} for n, run in enumerate((manifest, other))
+    ]
     return bool(facts[0].get("code")) and facts[0] == facts[1] and same_answers(*asked)
 
 
@@ -145,7 +156,7 @@ def _earlier_manifests(
     manifest: Mapping[str, Any], output: Path, damaged: list[str]
 ) -> list[tuple[Path, dict[str, Any]]]:
     """Return the manifests of the other runs, newest first: by a clock that may have been put back since."""
-    found = []
+    earlier_runs = []
     for path in output.glob("*/run.json"):
         try:
             other = read_checked(path)
@@ -158,15 +169,15 @@ def _earlier_manifests(
             continue
         else:
             if isinstance(began, (int, float)):
-                found.append((began, path.parent, other))
-    found.sort(key=lambda one: one[0], reverse=True)
-    return [(directory, other) for _, directory, other in found]
+                earlier_runs.append((began, path.parent, other))
+    earlier_runs.sort(key=lambda earlier_run: earlier_run[0], reverse=True)
+    return [(directory, other) for _, directory, other in earlier_runs]
 
 
-def _are_disjoint_shards(mine: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def _are_disjoint_shards(manifest: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Return whether two runs are different shards of as many, of which none has items of the other."""
     mine_of, other_of = (
-        str(one.get(SETTINGS, {}).get("shard") or "").partition("/") for one in (mine, other)
+        str(run.get(SETTINGS, {}).get("shard") or "").partition("/") for run in (manifest, other)
     )
     return mine_of[2] == other_of[2] != "" and mine_of[0] != other_of[0]
 
@@ -208,8 +219,8 @@ class Reuse:
 
     def find(self, item: str, checkpoint: str, benchmark: str, example: str, row: str) -> Record | None:
         """Return the record of an item that an earlier run has scored, as this run's own."""
-        for stored, source, place in self._places(checkpoint, benchmark, example):
-            record = stored.read(place)
+        for stored, source, location in self._places(checkpoint, benchmark, example):
+            record = stored.read(location)
             if record is not None and record.row == row and record.status == "scored":
                 origin = record.reused_from or Path(source.directory).name
                 return replace(record, item=item, checkpoint=checkpoint, reused_from=origin)
@@ -222,8 +233,8 @@ class Reuse:
             if source.directory not in self._runs:
                 self._runs[source.directory] = _EarlierJournal(Path(source.directory))
             stored = self._runs[source.directory]
-            if (place := stored.places.get((source.checkpoint, benchmark, example))) is not None:
-                yield stored, source, place
+            if (location := stored.places.get((source.checkpoint, benchmark, example))) is not None:
+                yield stored, source, location
 
     def _sources(self) -> ReusePlan:
         if self._decision is None:
@@ -247,12 +258,12 @@ class _EarlierJournal:
         doubtful: set[tuple[str, str, str]] = set()
         for path in journal_files(directory):
             try:
-                for record, place in records_with_locations(path, self.damaged):
+                for record, location in records_with_locations(path, self.damaged):
                     key = record.checkpoint, record.benchmark, record.example
                     if key in self.places and items[key] != record.item:
                         doubtful.add(key)  # two items with one example: it cannot be known which is meant
                     if record.status == "scored":
-                        self.places[key], items[key] = place, record.item
+                        self.places[key], items[key] = location, record.item
                     elif record.status != "lost":
                         self.places.pop(key, None)
             except JournalError as error:
@@ -260,10 +271,10 @@ class _EarlierJournal:
         for key in doubtful:
             self.places.pop(key, None)
 
-    def read(self, place: RecordLocation) -> Record | None:
+    def read(self, location: RecordLocation) -> Record | None:
         """Return the record; None where it cannot be believed, or read any more."""
         try:
-            return read_record_at(place)
+            return read_record_at(location)
         except JournalError as error:
             self.damaged.append(str(error))
             return None
@@ -426,7 +437,7 @@ def find_doubtful_texts(directory: Path) -> dict[str, DoubtfulTexts]:
 
 def _samples(record: Record) -> list[dict[str, Any]]:
     """Return the texts of a record."""
-    answers = [one["answer"] for one in record.exchanges if one["kind"] == Generate.__name__]
+    answers = [exchange["answer"] for exchange in record.exchanges if exchange["kind"] == Generate.__name__]
     return [sample for answer in answers for sample in answer.get("samples", ())]
 
 

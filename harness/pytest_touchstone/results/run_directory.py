@@ -39,7 +39,7 @@ from pytest_touchstone.results.summary import (
 )
 from pytest_touchstone.results.usage import Usage
 
-COLUMNS: Final = tuple(one.name for one in fields(CollectedItem))
+COLUMNS: Final = tuple(column.name for column in fields(CollectedItem))
 PACKAGES: Final = (
     *("pytest-touchstone", "pytest", "pytest-xdist", "torch", "transformers", "tokenizers"),
     *("kiwipiepy", "kiwipiepy_model", "numpy"),
@@ -108,8 +108,8 @@ def find_run(target: str | Path, output: Path, *files: str) -> Path:
     runs = sorted((path.stat().st_mtime, run_of(path)) for path in paths)
     if str(target) == LAST and runs:
         return runs[-1][1]
-    known = did_you_mean(str(target), (folder.name for _, folder in runs)) if str(target) != LAST else ""
-    raise HarnessError(f"{target}: no such run in {output}/; {known}`touchstone runs` shows them")
+    suggestion = did_you_mean(str(target), (folder.name for _, folder in runs)) if str(target) != LAST else ""
+    raise HarnessError(f"{target}: no such run in {output}/; {suggestion}`touchstone runs` shows them")
 
 
 def run_id_of(target: str, output: Path) -> str:
@@ -125,17 +125,17 @@ def run_id_of(target: str, output: Path) -> str:
 
 def files_of_runs(output: Path, file: str) -> list[Path]:
     """Return the files of this name of all runs in a results folder."""
-    found = (path for below in ("*", f"*/{DETAILS}") for path in output.glob(f"{below}/{file}"))
-    return [path for path in found if path.is_file()]
+    paths = (path for below in ("*", f"*/{DETAILS}") for path in output.glob(f"{below}/{file}"))
+    return [path for path in paths if path.is_file()]
 
 
 def write_error_message(folder: Path, error: OSError | MemoryError) -> str:
     """Return what to say where a file of a run's folder cannot be written."""
     if isinstance(error, MemoryError):
         return "there is not enough memory; free some, and the same command goes on from there"
-    place = Path(error.filename) if isinstance(error.filename, str) else folder
+    path = Path(error.filename) if isinstance(error.filename, str) else folder
     why = error.strerror or type(error).__name__
-    return f"cannot write {shown_path(place)}: {why}; free some space or choose another --eval-output"
+    return f"cannot write {shown_path(path)}: {why}; free some space or choose another --eval-output"
 
 
 class RunDirectory:
@@ -220,7 +220,7 @@ class RunDirectory:
         data = {
             "schema": SCHEMA,
             "items": [[getattr(item, name) for name in COLUMNS] for item in items],
-            "declarations": {name: asdict(one) for name, one in declarations.items()},
+            "declarations": {name: asdict(declaration) for name, declaration in declarations.items()},
             "deselected": list(deselected),
         }
         write_checked(self.collected, data)
@@ -233,7 +233,9 @@ class RunDirectory:
             data = read_checked(self.collected)
             # Interned: benchmarks, checkpoints and groups are the same for very many, and records have all of them.
             items = [CollectedItem(*map(_intern, row)) for row in data["items"]]
-            declarations = {name: from_plain(Declaration, one) for name, one in data["declarations"].items()}
+            declarations = {
+                name: from_plain(Declaration, plain) for name, plain in data["declarations"].items()
+            }
             return items, declarations, list(map(str, data["deselected"]))
         except (
             OSError,
@@ -257,13 +259,13 @@ class RunDirectory:
 
     def read_usage(self) -> list[Usage]:
         """Return what all processes noted. Raises ``HarnessError``."""
-        found: list[Usage] = []
+        usages: list[Usage] = []
         for path in file_paths(self.path, "effort-*.json"):
             try:
-                found += [from_plain(Usage, row) for row in read_json(path)]
+                usages += [from_plain(Usage, row) for row in read_json(path)]
             except (OSError, ValueError, TypeError) as error:
                 raise HarnessError(f"{shown_path(path)}: cannot be read ({_error_reason(error)})") from None
-        return found
+        return usages
 
     def log(self, message: str) -> None:
         """Add a line with its local time to ``run.log``; on a full disk it is lost, and what matters says so itself."""
@@ -289,15 +291,15 @@ class RunDirectory:
     def read_manifest(self) -> dict[str, Any]:
         """Return ``run.json`` as written, empty when there is none. Raises ``HarnessError`` for what is no manifest."""
         try:
-            found: dict[str, Any] = read_checked(self.manifest)
-            check_manifest(found)
+            manifest: dict[str, Any] = read_checked(self.manifest)
+            check_manifest(manifest)
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, AttributeError) as error:
             raise HarnessError(
                 f"{shown_path(self.manifest)}: cannot be read ({_error_reason(error)})"
             ) from None
-        return found
+        return manifest
 
 
 # While a run goes on
@@ -378,15 +380,15 @@ def command_words(manifest: Mapping[str, Any]) -> list[str]:
     words = [str(word) for word in redact_value(manifest.get("command", ()))]
     if tuple(words[: len(DEFAULT_FILES)]) != DEFAULT_FILES:
         return ["pytest", *words]
-    own = words[len(DEFAULT_FILES) :]
-    own = (
-        own[len(ISOLATION_ARGUMENTS) :]
-        if tuple(own[: len(ISOLATION_ARGUMENTS)]) == ISOLATION_ARGUMENTS
-        else own
+    arguments = words[len(DEFAULT_FILES) :]
+    arguments = (
+        arguments[len(ISOLATION_ARGUMENTS) :]
+        if tuple(arguments[: len(ISOLATION_ARGUMENTS)]) == ISOLATION_ARGUMENTS
+        else arguments
     )
-    tasks = list(itertools.takewhile(lambda word: word.startswith(TASKS), own))
-    told = (part for word in tasks for part in ("--tasks", word.removeprefix(TASKS)))
-    return ["touchstone", "run", *told, *own[len(tasks) :]]
+    tasks = list(itertools.takewhile(lambda word: word.startswith(TASKS), arguments))
+    task_options = (option for word in tasks for option in ("--tasks", word.removeprefix(TASKS)))
+    return ["touchstone", "run", *task_options, *arguments[len(tasks) :]]
 
 
 def environment(command: Sequence[str], folder: Path, root: Path) -> dict[str, Any]:

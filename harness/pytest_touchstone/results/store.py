@@ -67,8 +67,8 @@ class ResultStore:
         """Return the entries, oldest run first; those that cannot be read are in ``left_out``, and told once."""
         start = f"{file_name(benchmark)}@" if benchmark else ""
         paths = [path for path in self.folder.glob(f"*/{start}*.json") if not path.name.endswith(_ITEMS)]
-        found = [saved for path in paths if (saved := self._read(path)) is not None]
-        wanted = [saved for saved in found if benchmark in (None, saved.benchmark)]
+        results = [saved for path in paths if (saved := self._read(path)) is not None]
+        wanted = [saved for saved in results if benchmark in (None, saved.benchmark)]
         return sorted(
             wanted, key=lambda saved: (saved.began, saved.run_id, saved.checkpoint, saved.benchmark)
         )
@@ -86,8 +86,8 @@ class ResultStore:
     def remove(self, saved: StoredResult) -> None:
         """Remove an entry; do nothing where it is gone already."""
         path = self._path(saved)
-        for one in (path, path.with_suffix(_ITEMS)):
-            disk.unlink(one)
+        for file in (path, path.with_suffix(_ITEMS)):
+            disk.unlink(file)
         if path.parent.is_dir():
             disk.sync_folder(path.parent)
 

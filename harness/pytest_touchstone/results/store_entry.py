@@ -159,13 +159,13 @@ class ItemScores:
 
 def composites_of(results: Iterable[StoredResult], more: Iterable[Composite] = ()) -> list[Composite]:
     """Return the composites that any of the results is part of, and ``more``; of one name the first."""
-    found = {one.name: one for one in more}
+    composites = {composite.name: composite for composite in more}
     for saved in results:
         kept = DEFAULT_COMPOSITES if saved.composites is None else composites_from_plain(saved.composites)
-        for one in kept:
-            if saved.benchmark in one.benchmarks:
-                found.setdefault(one.name, one)
-    return list(found.values())
+        for composite in kept:
+            if saved.benchmark in composite.benchmarks:
+                composites.setdefault(composite.name, composite)
+    return list(composites.values())
 
 
 def saved_json(saved: StoredResult) -> dict[str, Any]:
@@ -178,19 +178,19 @@ def saved_from_json(data: Mapping[str, Any]) -> StoredResult:
     object."""
     check_kind(data, "saved")
     try:
-        found = from_plain(StoredResult, data)
+        saved = from_plain(StoredResult, data)
     except ValueError as error:
         raise HarnessError(f"incomplete saved result: {error}") from None
-    if found.primary not in found.metrics:
-        raise HarnessError(f"incomplete saved result: no metric {found.primary[:60]!r}, its primary one")
-    return found
+    if saved.primary not in saved.metrics:
+        raise HarnessError(f"incomplete saved result: no metric {saved.primary[:60]!r}, its primary one")
+    return saved
 
 
 def items_json(items: ItemScores) -> dict[str, Any]:
     """Return the scores as a JSON object."""
     # Not copied: they are long.
     return {"schema": SCHEMA, "kind": "saved items"} | {
-        one.name: getattr(items, one.name) for one in fields(items)
+        column.name: getattr(items, column.name) for column in fields(items)
     }
 
 
@@ -263,14 +263,19 @@ def stored_result(
     )
 
 
-def soft_score_mismatch(one: StoredResult, other: StoredResult, metric: str) -> str:
+def soft_score_mismatch(result: StoredResult, other: StoredResult, metric: str) -> str:
     """Why a soft score of two results is not the same measure, from the first one's view; empty where it is."""
-    if is_soft(metric) and metric not in one.metrics:
+    if is_soft(metric) and metric not in result.metrics:
         return f"has no {metric}"
-    mine, its = one.temperature, other.temperature
-    if metric.removesuffix(MACRO) != P_RIGHT or mine is None or its is None or mine == its:
+    temperature, other_temperature = result.temperature, other.temperature
+    if (
+        metric.removesuffix(MACRO) != P_RIGHT
+        or temperature is None
+        or other_temperature is None
+        or temperature == other_temperature
+    ):
         return ""
-    return f"has {metric} at temperature {mine:g}, not {its:g}"
+    return f"has {metric} at temperature {temperature:g}, not {other_temperature:g}"
 
 
 def results_from_records(
@@ -282,14 +287,14 @@ def results_from_records(
         if record.status == "scored":
             results.setdefault((record.checkpoint, record.benchmark), []).append(record)
     beside = extra_facts_of(summary)
-    items = {key: item_scores_of(own, beside.get(key[1], ())) for key, own in results.items()}
+    items = {key: item_scores_of(scored, beside.get(key[1], ())) for key, scored in results.items()}
     return results_with_items(summary, items)
 
 
 def extra_facts_of(summary: Summary) -> dict[str, tuple[str, ...]]:
     """Return the facts that metrics take beside scores, of the benchmarks that have such metrics."""
-    found = {one.name: facts_beside(one.aggregate) for one in summary.declarations}
-    return {name: facts for name, facts in found.items() if facts}
+    facts_of = {declaration.name: facts_beside(declaration.aggregate) for declaration in summary.declarations}
+    return {name: facts for name, facts in facts_of.items() if facts}
 
 
 def results_with_items(
@@ -298,7 +303,7 @@ def results_with_items(
     """Return the same from the scored items by checkpoint and benchmark."""
     rows = {row["name"]: row for row in summary.checkpoints}
     declared = {declaration.name: declaration for declaration in summary.declarations}
-    found = []
+    stored = []
     for result in whole_results(summary):
         if result.benchmark not in declared:
             raise HarnessError(f"{summary.directory}: its {SUMMARY} declares no {result.benchmark[:60]!r}")
@@ -327,8 +332,8 @@ def results_with_items(
             mark=result.mark,
             skips_declared=not summary.manifest.get("settings", {}).get("gate_sequential"),
         )
-        found.append((saved, items))
-    return found
+        stored.append((saved, items))
+    return stored
 
 
 def item_scores_of(records: Iterable[Record], beside: Iterable[str] = ()) -> ItemScores:
@@ -363,17 +368,17 @@ class RecordLocations:
     def of(self, examples: Container[str]) -> Iterator[Record]:
         """Yield the records of these items. Raises ``JournalError`` where one is there no more."""
         pairs = zip(self.examples, self.places, strict=True)
-        return (_read(example, place) for example, place in pairs if example in examples)
+        return (_read(example, location) for example, location in pairs if example in examples)
 
     def each(self) -> Iterator[Record]:
         """Yield all records, each read when it is asked for. Raises ``JournalError`` where one is there no more."""
         return map(_read, self.examples, self.places)
 
 
-def _read(example: str, place: RecordLocation) -> Record:
-    record = read_record_at(place)
+def _read(example: str, location: RecordLocation) -> Record:
+    record = read_record_at(location)
     if record.example != example:
-        raise JournalError(f"{place.path}, line {place.line}: not the record of {example} any more")
+        raise JournalError(f"{location.path}, line {location.line}: not the record of {example} any more")
     return record
 
 
@@ -392,12 +397,12 @@ def read_scores(
     ``beside`` is as ``extra_facts_of`` gives it. Raises ``JournalError`` naming file and line for what is no record.
     """
     results: dict[tuple[str, str], list[tuple[Record, RecordLocation]]] = {}
-    for record, place in latest_with_locations(directory, heads=not beside).values():
+    for record, location in latest_with_locations(directory, heads=not beside).values():
         if record.status == "scored":
-            results.setdefault((record.checkpoint, record.benchmark), []).append((record, place))
+            results.setdefault((record.checkpoint, record.benchmark), []).append((record, location))
     scored = {}
     for key, pairs in results.items():
         pairs.sort(key=lambda pair: pair[0].example)
         items = item_scores_of((record for record, _ in pairs), beside.get(key[1], ()))
-        scored[key] = ScoredItems(items, RecordLocations(items.examples, [place for _, place in pairs]))
+        scored[key] = ScoredItems(items, RecordLocations(items.examples, [location for _, location in pairs]))
     return scored

@@ -211,7 +211,7 @@ class Summary:
     @property
     def stopped(self) -> bool:
         """Return whether the run was stopped before it reached all items; those are lost."""
-        return any(one["message"] == NOT_REACHED for one in self.faults)
+        return any(fault["message"] == NOT_REACHED for fault in self.faults)
 
 
 def base_name(benchmark: str) -> str:
@@ -249,17 +249,17 @@ def select_checkpoints(summary: Summary, names: Collection[str], items: Iterable
 
     What was found over all checkpoints, the gate's decision and the leaders, is no part of it.
     """
-    own = {one.item for one in items if one.checkpoint in names}
-    results = [one for one in summary.results if one.checkpoint in names]
-    benchmarks = {one.benchmark for one in results}
+    item_ids = {item.item for item in items if item.checkpoint in names}
+    results = [result for result in summary.results if result.checkpoint in names]
+    benchmarks = {result.benchmark for result in results}
     return replace(
         summary,
         checkpoints=[row for row in summary.checkpoints if row["name"] in names],
         results=results,
-        declarations=[one for one in summary.declarations if one.name in benchmarks],
+        declarations=[declaration for declaration in summary.declarations if declaration.name in benchmarks],
         composites=[row for row in summary.composites if row["checkpoint"] in names],
-        faults=[row for row in summary.faults if row["item"] in own],
-        effort=[one for one in summary.effort if one.checkpoint in names],
+        faults=[row for row in summary.faults if row["item"] in item_ids],
+        effort=[usage for usage in summary.effort if usage.checkpoint in names],
         gate=None,
         changes=[row for row in summary.changes if row["checkpoint"] in names],
         leaders=[],
@@ -273,22 +273,26 @@ def reportable_part(summary: Summary, *, partly: bool = False) -> Summary:
     if not summary.stopped:
         return summary
     whole = {
-        (one.checkpoint, one.benchmark)
-        for one in whole_results(summary)
-        if not one.lost or (partly and one.scored)
+        (result.checkpoint, result.benchmark)
+        for result in whole_results(summary)
+        if not result.lost or (partly and result.scored)
     }
     shown = {name for name, _ in whole}
     return replace(
         summary,
         checkpoints=[row for row in summary.checkpoints if row["name"] in shown],
-        results=[one for one in summary.results if (one.checkpoint, one.benchmark) in whole],
-        declarations=[one for one in summary.declarations if one.name in {name for _, name in whole}],
+        results=[result for result in summary.results if (result.checkpoint, result.benchmark) in whole],
+        declarations=[
+            declaration
+            for declaration in summary.declarations
+            if declaration.name in {name for _, name in whole}
+        ],
         composites=[
             row
             for row in summary.composites
-            if all((row["checkpoint"], part["benchmark"]) in whole for part in row["parts"])
+            if all((row["checkpoint"], component["benchmark"]) in whole for component in row["parts"])
         ],
-        faults=[one for one in summary.faults if one["message"] != NOT_REACHED],
+        faults=[fault for fault in summary.faults if fault["message"] != NOT_REACHED],
         gate=None,
         changes=[],
         leaders=[],
@@ -311,11 +315,11 @@ def summary_from_json(data: Mapping[str, Any]) -> Summary:
     """Return the summary that ``summary_json`` wrote. Raises ``HarnessError`` saying what is wrong with any other."""
     check_kind(data, "summary")
     try:
-        found = from_plain(Summary, replace_non_finite(data))
-        check_manifest({**found.manifest, "checkpoints": found.checkpoints})
+        summary = from_plain(Summary, replace_non_finite(data))
+        check_manifest({**summary.manifest, "checkpoints": summary.checkpoints})
     except (ValueError, TypeError, AttributeError) as error:
         raise HarnessError(f"incomplete summary: {error}") from None
-    return found
+    return summary
 
 
 def check_manifest(data: Any) -> None:
@@ -365,9 +369,9 @@ def replace_non_finite(value: Any) -> Any:
     if isinstance(value, int):
         return value if value.bit_length() < sys.float_info.max_exp else None
     if isinstance(value, Mapping):
-        return {key: replace_non_finite(part) for key, part in value.items()}
+        return {key: replace_non_finite(nested) for key, nested in value.items()}
     if isinstance(value, (list, tuple)):
-        return [replace_non_finite(part) for part in value]
+        return [replace_non_finite(nested) for nested in value]
     return value
 
 
@@ -448,8 +452,8 @@ def result_rows(summary: Summary) -> list[ResultRow]:
     are_valid = {(result.checkpoint, result.benchmark): valid(result) for result in whole_results(summary)}
     for composite in summary.composites:
         name = composite["checkpoint"]
-        parts = {part["benchmark"]: part for part in composite["parts"]}
-        sizes = [part.get("of") or 0 for part in parts.values()]
+        components = {component["benchmark"]: component for component in composite["parts"]}
+        sizes = [component.get("of") or 0 for component in components.values()]
         rows.append(
             ResultRow(
                 **checkpoints.get(name) or about(name),
@@ -459,9 +463,9 @@ def result_rows(summary: Summary) -> list[ResultRow]:
                 value=composite["value"],
                 low=composite["low"],
                 high=composite["high"],
-                n=sum(part["n"] for part in parts.values()),
+                n=sum(component["n"] for component in components.values()),
                 of=sum(sizes) if all(sizes) else None,
-                valid=all(are_valid.get((name, benchmark), False) for benchmark in parts),
+                valid=all(are_valid.get((name, benchmark), False) for benchmark in components),
             )
         )
     return rows
