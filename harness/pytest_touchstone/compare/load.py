@@ -177,7 +177,7 @@ def result_files(folder: Path, *, deeper: bool = False) -> list[Path]:
 
 
 def locate_results(argument: str, output: Path) -> ResultLocation | None:
-    """Return the run, file or folder that an argument names (``candidate_paths``), or None; ``last`` is the newest run."""
+    """Return the run, file or folder of a name (``candidate_paths``), or None; ``last`` is the newest run."""
     last, sign, name = argument.partition("#")
     if last == LAST and not (output / LAST).exists() and (runs := _runs(output)):
         return ResultLocation(runs[-1], name)
