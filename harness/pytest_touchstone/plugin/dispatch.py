@@ -27,6 +27,7 @@ from pytest_touchstone.core.requests import (
     Answer,
     Judge,
     JudgeAnswer,
+    Loglikelihood,
     LoglikelihoodAnswer,
     Refusal,
     Request,
@@ -150,9 +151,9 @@ class RequestDispatcher(Generic[Owner]):
         answer = refuse_nan(answer)
         try:
             self._take(asked.owner, number, answer, self._each - asked.begun)
-            # Only questions about log-probabilities have such an answer.
-            if self._shared is not None and isinstance(answer, LoglikelihoodAnswer):
-                self._shared[_key(request)] = answer
+            shared = self._shared if isinstance(request, Loglikelihood) else None
+            if shared is not None and isinstance(answer, LoglikelihoodAnswer):
+                shared[_key(request)] = answer
             self.collect()
         finally:
             self._last = time.perf_counter()
