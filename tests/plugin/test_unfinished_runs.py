@@ -10,7 +10,7 @@ import pytest
 from pytest_touchstone.cli import main
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.results.aggregate import has_ended, summary_so_far
-from pytest_touchstone.results.summary import item_counts
+from pytest_touchstone.results.summary import count_items
 from tests.support.project import Project
 
 
@@ -53,7 +53,7 @@ def test_a_run_that_has_ended_is_as_it_summed_up(project: Project) -> None:
     project.run()
     (run,) = project.runs
     assert has_ended(run)
-    assert item_counts(summary_so_far(run))["scored"] == 20
+    assert count_items(summary_so_far(run))["scored"] == 20
 
 
 def test_files_that_cannot_be_read_are_said(project: Project) -> None:

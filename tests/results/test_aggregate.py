@@ -22,7 +22,7 @@ from pytest_touchstone.results.store_entry import DEFAULT_COMPOSITES, results_fr
 from pytest_touchstone.results.summary import (
     CollectedItem,
     Summary,
-    item_counts,
+    count_items,
     replace_non_finite,
     summary_from_json,
     summary_json,
@@ -300,7 +300,7 @@ def test_the_counts_add_up_to_what_was_collected(statuses):
     for result in summary.results:
         parts = (result.scored, result.skipped, result.errors, result.timeouts, result.lost)
         assert sum(parts) == result.collected
-    assert item_counts(summary)["collected"] == len(statuses)
+    assert count_items(summary)["collected"] == len(statuses)
     assert len(summary.faults) == sum(status in ("error", "timeout", "lost") for status in statuses)
 
 

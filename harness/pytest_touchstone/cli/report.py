@@ -43,7 +43,7 @@ from pytest_touchstone.results.run_directory import RunDirectory, files_of_runs,
 from pytest_touchstone.results.summary import (
     SUMMARY,
     Summary,
-    item_counts,
+    count_items,
     load_summary,
     results_csv,
     select_checkpoints,
@@ -121,7 +121,7 @@ def _list(summaries: Sequence[Summary]) -> str:
     """Return a row per run in order of start, fitted to the terminal."""
     rows = [HEADER]
     for summary in sorted(summaries, key=_began):
-        row, sums, state = _row(summary), item_counts(summary), _state(summary)
+        row, sums, state = _row(summary), count_items(summary), _state(summary)
         began = time.strftime("%Y-%m-%d %H:%M", time.localtime(_began(summary)))
         items = f"{row['items']:,}" + f"/{row['of']:,}" * (row["of"] > row["items"])
         if state in ("running", "stopped"):

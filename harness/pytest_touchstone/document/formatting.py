@@ -172,7 +172,9 @@ def dataset_line(info: DatasetInfo) -> str:
 def datasets(summary: Summary) -> list[DatasetInfo]:
     """Return every dataset of the run, once."""
     return list(
-        {(result.dataset.name, result.dataset.sha256): result.dataset for result in whole_results(summary)}.values()
+        {
+            (result.dataset.name, result.dataset.sha256): result.dataset for result in whole_results(summary)
+        }.values()
     )
 
 

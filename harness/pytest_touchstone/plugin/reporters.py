@@ -234,7 +234,7 @@ class CheckpointNames:
         outcome = yield
         if name is not None and reporter.currentfspath != before:
             reporter.write(f"{short_name(name)} ", flush=True)
-        return found
+        return outcome
 
 
 def check_paths(output: Path, target: Path | None) -> None:
@@ -394,8 +394,10 @@ class HookCaller:
             reporter.section(title)
             for line in text.splitlines():
                 reporter.write_line(line)
-            if self._on_github and title is mine[0]:
-                stream_of(self._config).writelines(f"{line}\n" for line in ci.gate_commands(reportable_part(summary)))
+            if self._on_github and title is our_section[0]:
+                stream_of(self._config).writelines(
+                    f"{line}\n" for line in ci.gate_commands(reportable_part(summary))
+                )
 
     def write_last_lines(
         self, summary: Summary | None, status: int, stopped: RunDirectory | None = None

@@ -29,7 +29,7 @@ from pytest_touchstone.document.formatting import (
 )
 from pytest_touchstone.engines.base import SLOW_WAYS
 from pytest_touchstone.reports.next_steps import invalid_results, remedy_lines
-from pytest_touchstone.results.summary import Result, Summary, sum_results, item_counts, whole_results
+from pytest_touchstone.results.summary import Result, Summary, count_items, sum_results, whole_results
 from pytest_touchstone.results.usage import Usage
 
 NAMED: Final = 4
@@ -62,7 +62,7 @@ def facts(summary: Summary, *, details: bool) -> list[tuple[str, str]]:
         ("data", _data(summary), 0),
         ("composite", _formulas(summary), 0),
         ("best", _best_by_korean_scores(summary), 0),
-        ("items", [item_counts(summary)], 1),
+        ("items", [count_items(summary)], 1),
         ("metrics", lower_is_better(summary), 0),
         ("reused", reused_scores(summary)[: None if details else 1], 1),
         ("outputs", text_counts(summary), 0),
@@ -108,7 +108,7 @@ def warnings(summary: Summary) -> list[str]:
 
 def _warnings(summary: Summary) -> list[tuple[str, list[str], int]]:
     """Return the texts of each warning label, with the number that a brief report shows."""
-    number = item_counts(summary)["truncated"]
+    number = count_items(summary)["truncated"]
     were = "request was" if number == 1 else "requests were"
     cut = f"{number:,} {were} longer than the checkpoint takes: context was cut"
     return [
@@ -278,7 +278,7 @@ def _left_out_in_brief(summary: Summary) -> list[str]:
 
 def item_counts(summary: Summary) -> str:
     """Return the counts of the run's items by outcome, in one line."""
-    numbers = item_counts(summary)
+    numbers = count_items(summary)
     parts = [f"{numbers['scored']:,} scored", *not_counted(numbers["skipped"], numbers["xfailed"])]
     parts += [count(numbers[f"{word}s"], word) for word in ("error", "timeout") if numbers[f"{word}s"]]
     parts += [f"{numbers['lost']} lost"] if numbers["lost"] else []

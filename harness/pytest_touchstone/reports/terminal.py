@@ -40,7 +40,7 @@ from pytest_touchstone.results.summary import (
     Metric,
     Result,
     Summary,
-    item_counts,
+    count_items,
     reportable_part,
     whole_results,
 )
@@ -83,7 +83,7 @@ def render(summary: Summary, width: int, color: bool, *, details: bool = False, 
     if summary.stopped:
         _print(console, Facts((*notes.urgent_facts(shown), saved_row)))
         if decision:
-            counts, whole = item_counts(summary), has_ended(Path(summary.directory))
+            counts, whole = count_items(summary), has_ended(Path(summary.directory))
             word = "stopped" if whole else "unfinished"
             line = resume_text(counts["scored"], counts["collected"], summary.manifest, word)
             console.print(line, style="bold", soft_wrap=True)

@@ -299,7 +299,7 @@ def reportable_part(summary: Summary, *, partly: bool = False) -> Summary:
     )
 
 
-def item_counts(summary: Summary) -> dict[str, int]:
+def count_items(summary: Summary) -> dict[str, int]:
     """Return the counts of all items of the run by what became of them, and of truncated requests."""
     names = ("collected", "scored", "skipped", "xfailed", "errors", "timeouts", "lost", "truncated")
     return {name: sum(getattr(result, name) for result in whole_results(summary)) for name in names}
@@ -308,7 +308,7 @@ def item_counts(summary: Summary) -> dict[str, int]:
 def summary_json(summary: Summary) -> dict[str, Any]:
     """Return the summary as a JSON object; numbers that are not finite become null."""
     plain: dict[str, Any] = replace_non_finite(asdict(summary))
-    return {"schema": SCHEMA, "kind": "summary", **plain, "totals": item_counts(summary)}
+    return {"schema": SCHEMA, "kind": "summary", **plain, "totals": count_items(summary)}
 
 
 def summary_from_json(data: Mapping[str, Any]) -> Summary:

@@ -55,7 +55,9 @@ def sections_of(study: Study, forecast_at: float | None = None) -> list[Section]
 def study_facts(study: Study, sections: Sequence[Section]) -> dict[str, Any]:
     """Return the study and the findings of its sections as a JSON object."""
     findings = {section.key: section.data for section in sections if section.data is not None}
-    facts: dict[str, Any] = replace_non_finite({"schema": SCHEMA, "kind": "study", **study.facts(), **findings})
+    facts: dict[str, Any] = replace_non_finite(
+        {"schema": SCHEMA, "kind": "study", **study.facts(), **findings}
+    )
     return facts
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.core.keys import has_key
 from pytest_touchstone.reports.page.security import Redaction, redact_own_text
-from pytest_touchstone.results.item_view import Question, questions_of, is_right, unshown_fields
+from pytest_touchstone.results.item_view import Question, is_right, questions_of, unshown_fields
 from pytest_touchstone.results.records import STATUSES, Record
 
 CHUNK: Final = 250

@@ -27,7 +27,7 @@ from pytest_touchstone.results.summary import (
     Result,
     ResultRow,
     Summary,
-    item_counts,
+    count_items,
     result_rows,
     whole_results,
 )
@@ -212,7 +212,7 @@ def _parent(summary: Summary, measured: Sequence[Measured], files: Mapping[str, 
         # Parameters: as metrics they would be the first charts of an experiment, before its curves.
         params={
             **{f"versions.{name}": value for name, value in versions.items()},
-            **{f"items.{name}": n for name, n in item_counts(summary).items()},
+            **{f"items.{name}": n for name, n in count_items(summary).items()},
             "seconds": round(summary.seconds, 1),
             "run_id": summary.run_id,
         },
