@@ -165,9 +165,9 @@ def nothing_selected(collection: Collection, config: pytest.Config) -> str:
 
 
 def config_faults(
-    file: EvalConfig, choices: Sequence[EnabledBenchmark], known: Sequence[KnownBenchmark]
+    file: EvalConfig, choices: Sequence[EnabledBenchmark], known_benchmarks: Sequence[KnownBenchmark]
 ) -> list[str]:
-    """Return a line for each name of the file's choices that nothing has, with the nearest that there is; ``known``
+    """Return a line for each name of the file's choices that nothing has, with the nearest that there is; ``known_benchmarks``
     are the benchmarks that were collected, and the shipped ones are known too."""
     others = {choice.name for choice in choices} & shipped_names() - {
         spec.name for spec, _ in known_benchmarks

@@ -83,11 +83,11 @@ class EvalSession:
     worker = False
 
     def __init__(self, config: pytest.Config, worker_input: Mapping[str, Any]) -> None:
-        """``told`` is what ``Controller.for_workers`` returns; it is empty for a session that begins by itself."""
+        """``worker_input`` is what ``Controller.for_workers`` returns; it is empty for a session that begins by itself."""
         self.config = config
         self._umask = restrict_umask()
-        self._told = told
-        self.fault: str | None = told.get("fault")
+        self._told = worker_input
+        self.fault: str | None = worker_input.get("fault")
         self._began = time.time()
         self._selected = False
         gc.unfreeze()  # for a former session of this process; at the end it would only cost a scan
