@@ -167,8 +167,10 @@ def nothing_selected(collection: Collection, config: pytest.Config) -> str:
 def config_faults(
     file: EvalConfig, choices: Sequence[EnabledBenchmark], known_benchmarks: Sequence[KnownBenchmark]
 ) -> list[str]:
-    """Return a line for each name of the file's choices that nothing has, with the nearest that there is; ``known_benchmarks``
-    are the benchmarks that were collected, and the shipped ones are known too."""
+    """Return a line for each unknown name in a file of ``--eval-config``, with similar names.
+
+    ``known_benchmarks`` are the collected ones; shipped benchmarks count as known too.
+    """
     others = {choice.name for choice in choices} & shipped_names() - {
         spec.name for spec, _ in known_benchmarks
     }

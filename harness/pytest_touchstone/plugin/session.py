@@ -83,7 +83,7 @@ class EvalSession:
     worker = False
 
     def __init__(self, config: pytest.Config, worker_input: Mapping[str, Any]) -> None:
-        """``worker_input`` is what ``Controller.for_workers`` returns; it is empty for a session that begins by itself."""
+        """``worker_input`` is what ``Controller.for_workers`` returns; empty in the controller."""
         self.config = config
         self._umask = restrict_umask()
         self._told = worker_input

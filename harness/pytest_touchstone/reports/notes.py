@@ -62,7 +62,7 @@ def facts(summary: Summary, *, details: bool) -> list[tuple[str, str]]:
         ("data", _data(summary), 0),
         ("composite", _formulas(summary), 0),
         ("best", _best_by_korean_scores(summary), 0),
-        ("items", [count_items(summary)], 1),
+        ("items", [item_counts(summary)], 1),
         ("metrics", lower_is_better(summary), 0),
         ("reused", reused_scores(summary)[: None if details else 1], 1),
         ("outputs", text_counts(summary), 0),
