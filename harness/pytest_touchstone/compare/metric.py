@@ -88,17 +88,17 @@ def conditions_that_differ(baseline: BenchmarkScores, new: BenchmarkScores) -> d
     """Return the conditions that both results record and that differ, the baseline's value first."""
     mine, other = baseline.saved.known, new.saved.known
     with_items = baseline.items.examples and new.items.examples
-    differences = differing_conditions(mine, other) if with_items else differences(mine, other)
+    differing = differing_conditions(mine, other) if with_items else differences(mine, other)
     both = mine.keys() & other.keys()
-    if "seq_len" in differences:  # a setting of None leaves the checkpoint its own
+    if "seq_len" in differing:  # a setting of None leaves the checkpoint its own
         lengths = _seq_len(baseline), _seq_len(new)
-        differences |= {"seq_len": lengths}
+        differing |= {"seq_len": lengths}
         both = both if lengths[0] != lengths[1] else both - {"seq_len"}
     if baseline.saved.published != new.saved.published:  # another program counts its versions by itself
         both = both - {"version"}
-    if "shots" in differences:  # another number of examples has other examples
+    if "shots" in differing:  # another number of examples has other examples
         both = both - {"few_shot"}
-    apart = {name: values for name, values in differences.items() if name in both}
+    apart = {name: values for name, values in differing.items() if name in both}
     if not apart and (prompts := other_prompts(baseline, new)) is not None:
         apart["prompts"] = prompts.hashes
     return apart
