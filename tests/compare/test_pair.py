@@ -165,6 +165,20 @@ def test_a_result_that_is_not_valid_decides_nothing() -> None:
     assert "b of B is NOT VALID: half was cut off" in comparison.notes(pair)
 
 
+def test_a_result_that_is_not_valid_does_not_count_in_the_correction_of_the_others() -> None:
+    a, b = {"b": right(40, 100)}, {"b": right(60, 100)}
+    alone = compare_pair(ran("a", a), ran("b", b)).judged["b"].comparison
+    pair = compare_pair(ran("a", a | {"c": right(10, 100)}), ran("b", b | {"c": right(30, 100)}))
+    assert pair.judged["b"].comparison.p != alone.p
+    faulty = ran("b", b | {"c": right(30, 100)})
+    entry = faulty.entries["c"]
+    faulty.entries["c"] = replace(entry, saved=replace(entry.saved, faults=1))
+    pair = compare_pair(ran("a", a | {"c": right(10, 100)}), faulty)
+    assert pair.judged["b"].comparison == alone
+    assert pair.judged["c"].comparison.verdict == "inconclusive"
+    assert pair.judged["c"].comparison.why == "not valid: 1 of 100 items ended in error or were lost"
+
+
 def test_what_was_asked_otherwise_is_named_and_equal_scores_are_then_no_proof() -> None:
     a, b = ran("a", {"b": right(5, 9)}), ran("a", {"b": right(5, 9)}, conditions={"shots": 5, "seed": 7})
     notes = comparison.notes(compare_pair(a, b))

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
+from pytest_touchstone.compare.baselines import incomplete_reason
 from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison, ItemCounts, record_of
 from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults
 from pytest_touchstone.compare.comparison_verdicts import (
@@ -416,24 +417,27 @@ def _with_verdicts(
     margin: float | None,
     alpha: float,
 ) -> dict[str, BenchmarkComparison]:
-    """Return the lines with verdicts, "inconclusive" for a benchmark with an invalid result."""
+    """Return the lines with verdicts, "inconclusive" for a benchmark with an invalid result.
+
+    As at a gate, such a benchmark does not count in Holm's correction.
+    """
     margins = {
         line.benchmark: aggregation.margin
         for line in lines
         if margin is None and (aggregation := _aggregation(line, entries)) is not None and aggregation.unit
     }
     judged = {line.benchmark: line for line in lines}
-    compared = {name: line for name, line in judged.items() if margins.get(name, 0.0) is not None}
+    with_margin = {name: line for name, line in judged.items() if margins.get(name, 0.0) is not None}
+    invalid = {name: reasons[0] for name in with_margin if (reasons := _invalid(name, entries))}
+    compared = {name: line for name, line in with_margin.items() if name not in invalid}
     unit_margins = {name: unit_margin for name, unit_margin in margins.items() if unit_margin is not None}
     judged |= compute_verdicts(
         compared, margin=MARGIN if margin is None else margin, margins=unit_margins, alpha=alpha
     )
-    for name, line in judged.items():
-        if line.comparison.verdict is not None and (reasons := _invalid(name, entries)):
-            comparison = replace(
-                line.comparison, verdict="inconclusive", items_to_tell=None, why=f"not valid: {reasons[0]}"
-            )
-            judged[name] = replace(line, comparison=comparison)
+    for name, reason in invalid.items():
+        line = judged[name]
+        comparison = replace(line.comparison, verdict="inconclusive", why=f"not valid: {reason}")
+        judged[name] = replace(line, comparison=comparison)
     return judged
 
 
@@ -444,14 +448,15 @@ def _aggregation(line: BenchmarkComparison, entries: Sides) -> Aggregation | Non
 
 
 def _invalid(benchmark: str, entries: Sides) -> list[str]:
-    """Return the reasons why results of a benchmark are not valid, such as an undefined primary metric."""
+    """Return the reasons why results of a benchmark are not valid, such as items in error."""
     results = [side[benchmark].saved for side in entries if benchmark in side]
     undefined = (
         f"{result.primary} is undefined, {metric.why}"
         for result in results
         if (metric := result.metrics.get(result.primary)) is not None and metric.value is None
     )
-    return [*(result.invalid for result in results if result.invalid), *undefined]
+    flaws = (incomplete_reason(result) for result in results if result.faults or result.invalid)
+    return [*flaws, *undefined]
 
 
 # All items
