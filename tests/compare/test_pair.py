@@ -169,7 +169,7 @@ def test_a_result_that_is_not_valid_does_not_count_in_the_correction_of_the_othe
     a, b = {"b": right(40, 100)}, {"b": right(60, 100)}
     alone = compare_pair(ran("a", a), ran("b", b)).judged["b"].comparison
     pair = compare_pair(ran("a", a | {"c": right(10, 100)}), ran("b", b | {"c": right(30, 100)}))
-    assert pair.judged["b"].comparison.p != alone.p
+    assert pair.judged["b"].comparison.p_adjusted != alone.p_adjusted
     faulty = ran("b", b | {"c": right(30, 100)})
     entry = faulty.entries["c"]
     faulty.entries["c"] = replace(entry, saved=replace(entry.saved, faults=1))

@@ -98,9 +98,9 @@ MUTANTS: Final = (
            "write_checked(path.with_suffix(_ITEMS), items_json(items))",
            "write_checked(path, saved_json(saved)); write_checked(path.with_suffix(_ITEMS), items_json(items))",
            _crash),
-    Mutant("the former merge until the new one is there", merging, "_write_journal",
-           "write_atomic(new, lines)", "[disk.unlink(old) for old in journal_files(target)]; "
-           "write_atomic(new, lines)", crashes.cut_merges),
+    Mutant("the former merge until the new one is there", merging, "_replace_journal",
+           "write_atomic(journal, map(encode_record, records))", "[disk.unlink(old) for old in journal_files(target)]; "
+           "write_atomic(journal, map(encode_record, records))", crashes.cut_merges),
     Mutant("the error of a packed text", cache.TextFiles, "find", ", zlib.error", "", _flip("/texts/")),
     Mutant("the claim of a folder", layer, "open_file", "os.O_EXCL if new", "os.O_TRUNC if new", errors.claim_at_once),
 )  # fmt: skip

@@ -259,19 +259,12 @@ def merge(shards: Sequence[ShardRun], target: Path) -> MergeReport:
         for item, (record, location) in records.items()
         if item in collected and record.status != "lost"
     )
-    # One that a shard took from another of these runs counts as scored in this run.
+    # A record that a shard took from another of these runs counts as scored in this run.
     kept = (
         replace(record, reused_from=None) if record.reused_from in runs else record
         for record in map(read_record_at, places)
     )
-    journal = target / ITEMS / f"items-{MERGED_KEY}.jsonl"
-    try:
-        write_atomic(journal, map(encode_record, kept))
-        for path in journal_files(target):  # those of a former merge
-            if path != journal:
-                disk.unlink(path)
-    except OSError as error:
-        raise JournalError(f"cannot write {journal}: {error.strerror}") from error
+    _replace_journal(target, kept)
     directory.write_collected(
         sorted(collected.values(), key=lambda item: order.get(item.item, len(order))),
         shards[0].declarations,
@@ -286,9 +279,21 @@ def merge(shards: Sequence[ShardRun], target: Path) -> MergeReport:
     return merged
 
 
-def _records(shards: Sequence[ShardRun], merged: MergeReport) -> RecordsByItem:
-    """Return the record that counts for each item; duplicates are noted in ``merged``."""
-    kept: RecordsByItem = {}
+def _replace_journal(target: Path, records: Iterable[Record]) -> None:
+    """Write the records in place of the journals of a former merge, which stay until these are on disk."""
+    journal = target / ITEMS / f"items-{MERGED_KEY}.jsonl"
+    try:
+        write_atomic(journal, map(encode_record, records))
+        for path in journal_files(target):
+            if path != journal:
+                disk.unlink(path)
+    except OSError as error:
+        raise JournalError(f"cannot write {journal}: {error.strerror}") from error
+
+
+def _records(parts: Sequence[ShardRun], found: Merged) -> Kept:
+    """Return the records that stay; what is double goes into ``found``."""
+    kept: Kept = {}
     runs: dict[str, str] = {}
     run_ids = {shard.run_id for shard in shards}
     for shard in shards:
