@@ -25,9 +25,9 @@ from tests.support.model_server import gone, install, starts
 STARTS = """
 import sys, time
 from pytest_touchstone.checkpoints import resolve
-from pytest_touchstone.checkpoints.formats.base import Lasting
+from pytest_touchstone.checkpoints.formats.base import CheckpointResources
 
-with Lasting() as lasting:
+with CheckpointResources() as lasting:
     resolve(sys.argv[1], seq_len=None, lasting=lasting)
     print("started", flush=True)
     time.sleep(600)
