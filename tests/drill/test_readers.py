@@ -106,9 +106,10 @@ def test_every_form_of_checkpoints_and_results_has_a_reader(tmp_path: Path) -> N
 READ_ELSEWHERE: Final = {
     "compare/formats/lm_eval.py:samples_of": "reads samples that were read before",
     "core/dataset.py:load_own_rows": "reads rows beside the module of a benchmark",
-    "engines/transformers/tokenizer_files.py:_named_class": "reads tokenizer_config.json again",
-    "reports/files.py:_foreign": "looks whether a file may be written over",
+    "checkpoints/formats/weights.py:_sample": "compares weights that lie beside those that are read",
+    "reports/files.py:_is_foreign": "looks whether a file may be written over",
     "results/item_view.py:data_rows": "reads rows for a page of their items",
+    "results/run_directory.py:is_claimed": "looks whether a folder has a run",
     "results/reuse.py:_completed": "reads the summary of an earlier run",
     "results/reuse.py:_earlier": "reads run.json of an earlier run",
 }
