@@ -291,9 +291,9 @@ def _replace_journal(target: Path, records: Iterable[Record]) -> None:
         raise JournalError(f"cannot write {journal}: {error.strerror}") from error
 
 
-def _records(parts: Sequence[ShardRun], found: Merged) -> Kept:
-    """Return the records that stay; what is double goes into ``found``."""
-    kept: Kept = {}
+def _records(shards: Sequence[ShardRun], merged: MergeReport) -> RecordsByItem:
+    """Return the record that counts for each item; duplicates are noted in ``merged``."""
+    kept: RecordsByItem = {}
     runs: dict[str, str] = {}
     run_ids = {shard.run_id for shard in shards}
     for shard in shards:
