@@ -1,6 +1,6 @@
 """The identity of a checkpoint, whatever it is called: a hash over its content.
 
-SHA-256 over what the format says decides the answers (``Format.content``): every tensor, config, tokenizer, chat
+SHA-256 over what the format says decides the answers (``CheckpointFormat.content``): every tensor, config, tokenizer, chat
 template. The same tensors in one file or in several, as safetensors or pickled, are the same. What a trainer leaves
 beside them (optimizer, log) does not count. An adapter's is over its own tensors and settings and the fingerprint of
 its base.

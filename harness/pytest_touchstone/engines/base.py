@@ -1,7 +1,7 @@
 """The seam of engines: the code that answers requests, and the factories that open it.
 
 A package adds an engine by an entry point in the group ``touchstone.engines``: a subclass of ``EngineFactory``, or an
-instance of one. A factory with targets of its own (``dict:answers.json``) is a ``checkpoints.TargetOwner`` too, which
+instance of one. A factory with targets of its own (``dict:answers.json``) is a ``checkpoints.SchemeHandler`` too, which
 says what it can answer and which options it takes. Any other opens the checkpoints whose format names it.
 
 An engine has to have ``info`` and ``answer``. All other methods have defaults, and are there for engines that can do

@@ -34,7 +34,7 @@ MOST_BYTES: Final = 256 * 2**20
 def run_page(summary: Summary, reader_notes: Sequence[str] = ()) -> str:
     """Return the page of a run; names, messages and texts of others cannot become markup.
 
-    ``told`` are notes for the reader.
+    ``reader_notes`` are notes for the reader.
 
     Raises ``HarnessError`` where a setting holds what looks like a key, or the journal cannot be read.
     """
@@ -100,7 +100,7 @@ def live_page(
     reader_notes: Sequence[str] = (),
     reload: int | None = None,
 ) -> str:
-    """Return the page of a study that grows, without items. ``told`` is what a reader must know first; the page loads
+    """Return the page of a study that grows, without items. ``reader_notes`` is what a reader must know first; the page loads
     itself again after ``reload`` seconds."""
     redaction = Redaction()
     text = _study_html(study, sections, title, reader_notes, redaction)
