@@ -1,9 +1,9 @@
 """The identity of a checkpoint, whatever it is called: a hash over its content.
 
-SHA-256 over what the format says decides the answers (``CheckpointFormat.content``): every tensor, config, tokenizer, chat
-template. The same tensors in one file or in several, as safetensors or pickled, are the same. What a trainer leaves
-beside them (optimizer, log) does not count. An adapter's is over its own tensors and settings and the fingerprint of
-its base.
+SHA-256 over what the format says decides the answers (``CheckpointFormat.content``): every tensor, config, tokenizer,
+chat template. The same tensors in one file or in several, as safetensors or pickled, are the same. What a trainer
+leaves beside them (optimizer, log) does not count. An adapter's is over its own tensors and settings and the
+fingerprint of its base.
 
 Where that is known already, and no file has changed, nothing is read: fingerprints are kept in the user's cache by
 what the file system says of the files. A file counts as unchanged while its path, device, inode, size, and times of

@@ -58,9 +58,9 @@ class CheckpointInfo:
     ``name`` is its name in tables and node ids (unique within a run); ``source`` is the text that the user typed;
     ``path`` is a folder or a file. ``seq_len`` is the number of tokens it takes at most (after ``--eval-seq-len``).
 
-    ``format`` is the name of its ``CheckpointFormat``, ``engine`` of the engine that answers for it, ``serves`` the kinds of
-    request that it answers. ``takes_adapters``: it can be the base of a LoRA adapter. ``cacheable``: its answers may
-    be taken from the cache, where its fingerprint is known. ``by_peft``: it is an adapter that the PEFT
+    ``format`` is the name of its ``CheckpointFormat``, ``engine`` of the engine that answers for it, ``serves`` the
+    kinds of request that it answers. ``takes_adapters``: it can be the base of a LoRA adapter. ``cacheable``: its
+    answers may be taken from the cache, where its fingerprint is known. ``by_peft``: it is an adapter that the PEFT
     library applies.
 
     ``base`` is the checkpoint that an adapter was trained on, ``tokenizer`` the folder that holds its tokenizer, and

@@ -5,8 +5,8 @@ from. Only what is whole, valid, and was asked alike and of the same items, is c
 choosing the best of many (``statistics.best_of_many``). Where a result beside it was asked otherwise there is no
 standing, nor where fewer than two checkpoints have a whole result.
 
-**Over all items**, those of all benchmarks with a standing are taken as one (``comparison_verdicts.pool``), of the checkpoints that
-have all of them. Benchmarks whose scores are no shares, or better when lower, take no part.
+**Over all items**, those of all benchmarks with a standing are taken as one (``comparison_verdicts.pool``), of the
+checkpoints that have all of them. Benchmarks whose scores are no shares, or better when lower, take no part.
 
 A gate against the best, and its interim analyses, ask the same rule for the **reference** (``choose_references``).
 """

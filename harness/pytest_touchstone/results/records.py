@@ -75,8 +75,8 @@ class Record(OutputCounts):
     assertion failed. ``seconds`` is the item's own share of its batches. ``truncated`` counts its requests whose
     context was cut.
 
-    ``told`` is what the benchmark told of it beside its scores (``core.grade.grade_details``), and ``length``, the characters
-    of its first question; None where it was not scored.
+    ``told`` is what the benchmark told of it beside its scores (``core.grade.grade_details``), and ``length``, the
+    characters of its first question; None where it was not scored.
 
     ``reused_from`` is the run that scored it, if that is another one. ``exchanges`` holds each request with its
     answer, as plain data.

@@ -100,8 +100,8 @@ def live_page(
     reader_notes: Sequence[str] = (),
     reload: int | None = None,
 ) -> str:
-    """Return the page of a study that grows, without items. ``reader_notes`` is what a reader must know first; the page loads
-    itself again after ``reload`` seconds."""
+    """Return the page of a study that grows, without items. ``reader_notes`` is what a reader must know first; the
+    page loads itself again after ``reload`` seconds."""
     redaction = Redaction()
     text = _study_html(study, sections, title, reader_notes, redaction)
     meta = {"title": title, "notes": redaction.notes()}
