@@ -68,18 +68,18 @@ def f1_of(gold: list[int], output: list[int]) -> float:
 
 def agrees(gold: dict[str, Any], output: list[str]) -> bool:
     """Whether a program with these outputs is right; all values are written as Python has them."""
-    found = plus_rules.PRESENCE_ONLY
+    found = plus_rules.FOUND
     outputs, expected, inputs = (
         [eval(text, {"nan": float("nan"), "inf": math.inf}) for text in texts]
         for texts in (output, gold["expected"], gold["inputs"])
     )
     if gold["entry_point"] in found:  # the reference says whether there is an output, we keep the output
         expected = [one or None for one in expected]
-    facts = {"limits": [1.0] * len(inputs), "floats": [plus_rules.has_only_floats(one) for one in expected]}
+    facts = {"limits": [1.0] * len(inputs), "floats": [plus_rules.floats(one) for one in expected]}
     task = {"name": gold["entry_point"], "base": len(inputs), "atol": gold["atol"]}
     left = iter(outputs)
     try:
-        plus_rules.compare_outputs(lambda *_: next(left), [*expected, *inputs, facts], task, [])
+        plus_rules.judge(lambda *_: next(left), [*expected, *inputs, facts], task, [])
     except Exception:  # of any kind, as for a program that is judged
         return False
     return True

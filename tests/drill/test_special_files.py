@@ -151,7 +151,7 @@ PATHS: Final = frozenset(
             "REFERENCE",
             "CANDIDATE",
         ),
-        *("CHECKPOINT", "NAME|PATH", "NAME|RUN_ID", "PATH|URL", "TEXT|FILE", "COMMAND ... | FILE"),
+        *("CHECKPOINT", "NAME|PATH|PACKAGE", "NAME|RUN_ID", "PATH|URL", "TEXT|FILE", "COMMAND ... | FILE"),
     )
 )
 """What stands for a path in the help of an argument or a setting, among other things."""

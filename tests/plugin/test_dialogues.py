@@ -10,7 +10,7 @@ import pytest
 
 from pytest_touchstone.core.requests import Answer, Generate, GenerateAnswer, Refusal
 from pytest_touchstone.engines.transformers.causal import CausalEngine
-from pytest_touchstone.engines.transformers.generation.batch import BatchGenerator
+from pytest_touchstone.engines.transformers.generation.batch import PrefixGroup
 from tests.support.engines import ON_CPU, engine_for, generates_together
 from tests.support.model_server import serving
 from tests.support.project import Project
@@ -188,7 +188,7 @@ def test_nothing_of_the_former_turns_is_computed_again(model: Path, monkeypatch:
     computed = []
     for keeps in (True, False):
         if not keeps:
-            monkeypatch.setattr(BatchGenerator, "_keep", lambda *_: None)
+            monkeypatch.setattr(PrefixGroup, "row_of", lambda *_: None)
         engine.work_done.reset()
         assert talk(engine, rows) == right
         done = engine.work_done

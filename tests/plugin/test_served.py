@@ -99,7 +99,7 @@ def test_what_a_server_cannot_answer_is_left_out_before_the_first_item(project: 
     assert (result["name"], result["unanswered"], result["answered"]["n"]) == ("says", 20, 0)
     told = " ".join(done.stdout.str().split())
     assert "says: no answer (limit) in 20 of 20 outputs" in told
-    assert "acc 0 over all 20 items, none over the 0 with an answer" in told
+    assert "acc 0.0000 over all 20 items, none over the 0 with an answer" in told
 
 
 def test_an_option_of_served_models_without_one_is_a_mistake(project: Project) -> None:

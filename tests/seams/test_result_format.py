@@ -11,7 +11,7 @@ from tests.support.installed import install, run_python, touchstone
 
 CODE = '''
 from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults, published
-from pytest_touchstone.compare.candidate import published_entry, source_of
+from pytest_touchstone.compare.candidate import result_from_totals, source_of
 from pytest_touchstone.compare.formats.base import ResultTable
 
 class Plain:
@@ -30,7 +30,7 @@ class Plain:
         for line in lines:
             benchmark, value, n = line.split()
             metric = published("acc", float(value), n=int(n))
-            saved = published_entry(
+            saved = result_from_totals(
                 benchmark, {"acc": metric}, primary="acc", source=source, name=name, about={}
             )
             entries[benchmark] = BenchmarkScores(saved=saved)

@@ -12,13 +12,13 @@ from pytest_touchstone.metrics.code import plus_rules as rules
 from pytest_touchstone.metrics.code.plus import PLUS, plus_request, plus_row
 from pytest_touchstone.metrics.code.plus_rules import (
     SHAPES,
-    compare_outputs,
-    has_only_floats,
-    is_close,
-    load_reference,
-    outputs_agree,
-    prepare_references,
-    to_shape,
+    agree,
+    floats,
+    judge,
+    near,
+    prepared,
+    reference,
+    shaped,
 )
 
 
@@ -34,12 +34,12 @@ def judged(
 ) -> None:
     given = {"name": name, "inputs": json.dumps(inputs), "shape": shape, "base": base or len(inputs)}
     task = {"name": name, "base": base or len(inputs), "atol": atol}
-    rules.load_reference, kept = lambda *_: right, rules.load_reference
+    rules.reference, kept = lambda *_: right, rules.reference
     try:
-        known = list(prepare_references("", given))
+        known = list(prepared("", given))
     finally:
-        rules.load_reference = kept
-    compare_outputs(program, known, task, [] if passed is None else passed)
+        rules.reference = kept
+    judge(program, known, task, [] if passed is None else passed)
 
 
 def test_outputs_are_compared_input_by_input() -> None:
@@ -102,7 +102,7 @@ def test_the_tolerance_of_floats_stays_for_later_inputs() -> None:
     ],
 )
 def test_values_agree_within_the_tolerance(output: Any, expected: Any, same: bool) -> None:
-    assert outputs_agree("f", [], output, expected, 1e-6) is same
+    assert agree("f", [], output, expected, 1e-6) is same
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_values_agree_within_the_tolerance(output: Any, expected: Any, same: boo
 def test_some_tasks_have_rules_of_their_own(
     name: str, arguments: Any, output: Any, expected: Any, same: bool
 ) -> None:
-    assert outputs_agree(name, arguments, output, expected, 0) is same
+    assert agree(name, arguments, output, expected, 0) is same
 
 
 @pytest.mark.parametrize(
@@ -142,15 +142,15 @@ def test_some_tasks_have_rules_of_their_own(
 def test_the_tolerance_is_tried_in_order_where_two_sets_differ(
     output: Any, expected: Any, same: bool
 ) -> None:
-    assert outputs_agree("extract_singly", [], output, expected, 1e-6) is same
+    assert agree("extract_singly", [], output, expected, 1e-6) is same
 
 
 def test_only_values_made_of_floats_get_a_tolerance() -> None:
-    assert has_only_floats(0.5)
-    assert has_only_floats([0.5])
-    assert has_only_floats((0.5, 1.5))
-    assert not any(has_only_floats(one) for one in ([], [1], [0.5, 1], [[0.5]], 1, "x"))
-    assert not is_close(["a"], ["a", "b"], 1.0)
+    assert floats(0.5)
+    assert floats([0.5])
+    assert floats((0.5, 1.5))
+    assert not any(floats(one) for one in ([], [1], [0.5, 1], [[0.5]], 1, "x"))
+    assert not near(["a"], ["a", "b"], 1.0)
 
 
 @pytest.mark.parametrize(
@@ -172,13 +172,13 @@ def test_only_values_made_of_floats_get_a_tolerance() -> None:
     ],
 )
 def test_arguments_are_brought_back_from_json(shape: str, given: Any, arguments: Any) -> None:
-    assert to_shape(given, shape) == arguments
+    assert shaped(given, shape) == arguments
 
 
 def test_every_shape_is_tested_and_the_reference_has_names_of_its_own() -> None:
     assert len(SHAPES) == 13
     source = "def f(n):\n    return 1 if n == 0 else n * f(n - 1)\n"
-    assert load_reference(source, "f")(5) == 120
+    assert reference(source, "f")(5) == 120
 
 
 def test_a_task_without_more_inputs_is_asked_its_own() -> None:
@@ -187,10 +187,7 @@ def test_a_task_without_more_inputs_is_asked_its_own() -> None:
     row = plus_row(row)
     asked = plus_request(row, "def last(): pass", "mbpp_plus")
     assert isinstance(asked.tests, CallTests)
-    assert (
-        asked.tests.code
-        == "compare_outputs(last, PREPARED, {'name': 'last', 'base': 1, 'atol': 0}, PASSED)\n"
-    )
+    assert asked.tests.code == "judge(last, PREPARED, {'name': 'last', 'base': 1, 'atol': 0}, PASSED)\n"
     assert PLUS.part(row, RunProgramAnswer("wrong", tests=1)).outcome == "passed"
     assert PLUS.part(row, RunProgramAnswer("wrong")).outcome == "wrong"
     assert PLUS.part(row, RunProgramAnswer("fault", tests=1)).outcome == "fault"

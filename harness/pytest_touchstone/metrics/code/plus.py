@@ -84,10 +84,10 @@ def plus_request(row: Mapping[str, Any], program: str, benchmark: str) -> RunPro
     return RunProgram(
         program,
         CallTests(
-            code=f"compare_outputs({name}, PREPARED, {task!r}, PASSED)\n",
+            code=f"judge({name}, PREPARED, {task!r}, PASSED)\n",
             trusted=f"{inspect.getsource(plus_rules)}\nPASSED, PREPARED = [], None\n",
             names=(name,),
-            prepared=f"prepare_references({canonical!r}, {reference_task!r})",
+            prepared=f"prepared({canonical!r}, {reference_task!r})",
         ),
         task=f"{benchmark}/{row['task_id']}",
         seconds=SECONDS,

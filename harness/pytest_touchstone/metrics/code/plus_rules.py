@@ -22,201 +22,178 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-MIN_SECONDS = 1.0
-MAX_SLOWDOWN = 4.0
-"""The limit of CPU time on an input: a multiple of the canonical solution's time, and at least a second."""
+LEAST_SECONDS = 1.0
+SLOWER = 4.0
+"""The limit of CPU time on an input: this many times what the canonical solution took, and at least a second."""
 
-RELATIVE_TOLERANCE = 1e-7
-FLOAT_TOLERANCE = 1e-6
+RELATIVE = 1e-7
+FLOATS = 1e-6
 
-COMPARED_AS_SETS = (
+AS_SETS = (
     *("similar_elements", "find_char_long", "common_in_nested_lists", "extract_singly"),
     *("larg_nnum", "intersection_array", "find_dissimilar", "Diff"),
 )
 """The functions of MBPP whose outputs are compared as sets."""
 
-PRESENCE_ONLY = ("check_str", "text_match_three", "text_starta_endb")
-"""The functions of MBPP whose outputs count only as None or not None."""
+FOUND = ("check_str", "text_match_three", "text_starta_endb")
+"""The functions of MBPP of whose outputs only counts whether there is one."""
 
 
-def load_reference(source: str, name: str) -> Callable[..., Any]:
-    """Return the function of the canonical solution, in its own namespace."""
+def reference(source: str, name: str) -> Callable[..., Any]:
+    """The function of the canonical solution, in names of its own."""
     space: dict[str, Any] = {"__name__": "reference"}
     exec(compile(source, "<reference>", "exec", dont_inherit=True), space)
-    function: Callable[..., Any] = space[name]
-    return function
+    found: Callable[..., Any] = space[name]
+    return found
 
 
-def prepare_references(source: str, task: dict[str, Any]) -> Iterator[Any]:
-    """Yield the outputs of the canonical solution, then the inputs, then facts about both.
+def prepared(source: str, task: dict[str, Any]) -> Iterator[Any]:
+    """The outputs of the canonical solution on a task's inputs, then these inputs, then facts about both.
 
-    The facts are the limits of CPU time, and whether each output is made of floats. A limit includes the time that the
-    caller spends on an output before the next is requested, since a program's outputs are written down, too.
-
-    Args:
-        source: The canonical solution.
-        task: The ``name`` of the function, its ``inputs`` as a JSON list of lists of arguments, and the ``shape`` into
-            which the inputs are converted.
-
+    ``task`` has the ``name`` of the function, its ``inputs`` as a JSON list of lists of arguments, and the ``shape``
+    that these are brought into. The facts are the limits of CPU time, and whether each output is made of floats. A
+    limit allows for what is done with an output before the next is asked for: a program's are written down too.
     """
-    canonical = load_reference(source, task["name"])
+    right = reference(source, task["name"])
     if hasattr(sys, "set_int_max_str_digits"):
         sys.set_int_max_str_digits(0)
-    inputs = [to_shape(arguments, task["shape"]) for arguments in json.loads(task["inputs"])]
+    inputs = [shaped(given, task["shape"]) for given in json.loads(task["inputs"])]
     facts: dict[str, Any] = {"limits": [], "floats": []}
     for arguments in inputs:
-        copied, started = copy.deepcopy(arguments), time.process_time()
-        output = canonical(*copied)
-        facts["floats"].append(has_only_floats(output))
+        own, began = copy.deepcopy(arguments), time.process_time()
+        found = right(*own)
+        facts["floats"].append(floats(found))
         # Of some outputs only counts whether there are any, and these cannot be kept.
-        yield (output is not None) or None if task["name"] in PRESENCE_ONLY else output
-        facts["limits"].append(max(MIN_SECONDS, MAX_SLOWDOWN * (time.process_time() - started)))
-        del output  # before there is another that is as large
+        yield (found is not None) or None if task["name"] in FOUND else found
+        facts["limits"].append(max(LEAST_SECONDS, SLOWER * (time.process_time() - began)))
+        del found  # before there is another that is as large
     yield from inputs
     yield facts
 
 
-def compare_outputs(
-    program: Callable[..., Any], references: Any, task: dict[str, Any], passed: list[int]
-) -> None:
-    """Compare a program's outputs with the references; raise ``AssertionError`` for the first that is wrong.
+def judge(program: Callable[..., Any], known: Any, task: dict[str, Any], passed: list[int]) -> None:
+    """Compare the program's outputs with those ``prepared``; raise ``AssertionError`` for the first that is wrong.
 
-    Args:
-        program: The function to test.
-        references: What ``prepare_references`` yields.
-        task: The ``name`` of the function, the number of the task's own inputs (``base``), and ``atol``.
-        passed: Receives the index of each input on which the program is right.
-
+    ``task`` has the ``name`` of the function, the number of the task's own inputs (``base``), and ``atol``. The number
+    of each input on which the program is right is appended to ``passed``.
     """
     if hasattr(sys, "set_int_max_str_digits"):
         sys.set_int_max_str_digits(0)
-    atol, facts = task["atol"], references[-1]
+    atol, facts = task["atol"], known[-1]
     count = len(facts["limits"])
-    for index, (identical, output) in enumerate(
-        iter_outputs(program, references, facts["limits"], task["base"])
-    ):
-        if index == task["base"]:
+    for number, (same, output) in enumerate(outputs_of(program, known, facts["limits"], task["base"])):
+        if number == task["base"]:
             atol = task["atol"]  # EvalPlus judges the two parts apart
-        if atol == 0 and facts["floats"][index]:
-            atol = FLOAT_TOLERANCE
-        is_right = identical or outputs_agree(
-            task["name"], references[count + index], output, references[index], atol
-        )
-        assert is_right, f"input {index}"
-        passed.append(index)
+        if atol == 0 and facts["floats"][number]:
+            atol = FLOATS
+        fine = same or agree(task["name"], known[count + number], output, known[number], atol)
+        assert fine, f"input {number}"
+        passed.append(number)
 
 
-def iter_outputs(
-    program: Callable[..., Any], references: Any, limits: list[float], base: int
+def outputs_of(
+    program: Callable[..., Any], known: Any, limits: list[float], base: int
 ) -> Iterator[tuple[bool, Any]]:
-    """Yield for each input whether the output is literally the expected one, and the output if not.
+    """Yield for each input whether the output is the expected one to the letter, and else the output.
 
-    A program in another process gets many inputs at once, but the task's own (``base``) inputs separately: a program
-    that takes too long may lose answers that have not been sent.
+    A program of another process is asked for many at once, but not for the task's own (``base``) with others: one that
+    takes too long may take answers with it that have not been sent.
     """
-    run_batch, count = getattr(program, "__each__", None), len(limits)
-    if run_batch is not None:
-        for section in (slice(base), slice(base, count)):
-            yield from run_batch(
-                references.texts[count : 2 * count][section],
-                limits[section],
-                references.texts[:count][section],
-            )
+    each, count = getattr(program, "__each__", None), len(limits)
+    if each is not None:
+        for part in (slice(base), slice(base, count)):
+            yield from each(known.texts[count : 2 * count][part], limits[part], known.texts[:count][part])
         return
-    for index in range(count):
-        yield False, program(*copy.deepcopy(references[count + index]))
+    for number in range(count):
+        yield False, program(*copy.deepcopy(known[count + number]))
 
 
-def outputs_agree(name: str, arguments: Any, output: Any, expected: Any, atol: float) -> bool:
+def agree(name: str, arguments: Any, output: Any, expected: Any, atol: float) -> bool:
     """Return whether an output is as good as the expected one."""
     if name == "find_zero":
         return bool(
-            abs(sum(coefficient * math.pow(output, power) for power, coefficient in enumerate(arguments[0])))
-            <= 1e-4
+            abs(sum(part * math.pow(output, power) for power, part in enumerate(arguments[0]))) <= 1e-4
         )
-    if name in PRESENCE_ONLY:
+    if name in FOUND:
         return (output if isinstance(output, bool) else output is not None) == (expected is not None)
-    is_equal = set(output) == set(expected) if name in COMPARED_AS_SETS else output == expected
-    if is_equal or _is_accepted_alternative(name, arguments, output, atol):
+    same = set(output) == set(expected) if name in AS_SETS else output == expected
+    if same or _also_right(name, arguments, output, atol):
         return True
-    return atol != 0 and type(output) is type(expected) and is_close(output, expected, atol)
+    return atol != 0 and type(output) is type(expected) and near(output, expected, atol)
 
 
-def _is_accepted_alternative(name: str, arguments: Any, output: Any, atol: float) -> bool:
-    """Return whether a task of MBPP accepts an output that differs from the canonical solution's."""
+def _also_right(name: str, arguments: Any, output: Any, atol: float) -> bool:
+    """Return whether a task of MBPP takes an output besides the canonical solution's."""
     if name == "are_equivalent":
         return True
     if name == "sum_div":
         return bool(output == 0)
     if name == "surface_Area":
-        return bool(abs(output - _pyramid_surface(*arguments)) <= atol)
-    return name == "digit_distance_nums" and bool(output == _digit_distance(*arguments))
+        return bool(abs(output - _surface(*arguments)) <= atol)
+    return name == "digit_distance_nums" and bool(output == _distance(*arguments))
 
 
-def has_only_floats(value: Any) -> bool:
-    """Return whether a value is a float, or a non-empty list or tuple of floats."""
+def floats(value: Any) -> bool:
+    """Return whether a value is a float, or a list or tuple of floats that is not empty."""
     if isinstance(value, (list, tuple)):
-        return bool(value) and all(isinstance(number, float) for number in value)
+        return bool(value) and all(isinstance(one, float) for one in value)
     return isinstance(value, float)
 
 
-def is_close(output: Any, expected: Any, atol: float) -> bool:
-    """Return whether all numbers of two values are close to each other."""
+def near(output: Any, expected: Any, atol: float) -> bool:
+    """Return whether all numbers of two values are near each other."""
     if isinstance(expected, (list, tuple)):
         if not isinstance(output, (list, tuple)) or len(output) != len(expected):
             return False
-        return all(is_close(left, right, atol) for left, right in zip(output, expected, strict=False))
-    if not all(isinstance(number, (int, float, complex)) for number in (output, expected)):
+        return all(near(one, other, atol) for one, other in zip(output, expected, strict=False))
+    if not all(isinstance(one, (int, float, complex)) for one in (output, expected)):
         return False
     try:
         return bool(
-            output == expected
-            or abs(output - expected) <= atol + RELATIVE_TOLERANCE * abs(expected) < math.inf
+            output == expected or abs(output - expected) <= atol + RELATIVE * abs(expected) < math.inf
         )
     except OverflowError:
         return False
 
 
-def _pyramid_surface(base: float, height: float) -> int:
-    """Return the surface of a square pyramid from its base and its height."""
+def _surface(base: float, height: float) -> int:
+    """The surface of a square pyramid whose height is that above its base."""
     slant = math.sqrt((base / 2) ** 2 + height**2)
     return round(base**2 + 2 * base * slant)
 
 
-def _digit_distance(left: int, right: int) -> int:
-    """Return the sum of the differences of digits, the shorter number padded with zeros."""
-    first, second = str(left), str(right)
+def _distance(one: int, other: int) -> int:
+    """The sum of the differences of digits, the shorter number with zeros before it."""
+    first, second = str(one), str(other)
     width = max(len(first), len(second))
     pairs = zip(first.zfill(width), second.zfill(width), strict=False)
     return sum(abs(int(a) - int(b)) for a, b in pairs)
 
 
-def to_shape(arguments: list[Any], shape: str) -> list[Any]:
-    """Convert arguments to the types of the task's function; JSON has no tuples, sets or complex numbers."""
-    return list(SHAPES[shape](arguments))
+def shaped(given: list[Any], shape: str) -> list[Any]:
+    """The arguments as the task's function takes them: JSON has neither tuples nor sets nor complex numbers."""
+    return list(SHAPES[shape](given))
 
 
 def _all_tuples(value: Any) -> Any:
-    return tuple(_all_tuples(inner) for inner in value) if isinstance(value, list) else value
+    return tuple(_all_tuples(one) for one in value) if isinstance(value, list) else value
 
 
 SHAPES: dict[str, Callable[[list[Any]], Any]] = {
-    "": lambda arguments: arguments,
-    "arguments": lambda arguments: [tuple(inner) for inner in arguments],
-    "items": lambda arguments: [[tuple(inner) for inner in outer] for outer in arguments],
-    "first's items": lambda arguments: [[tuple(inner) for inner in arguments[0]], arguments[1]],
-    "first": lambda arguments: [tuple(arguments[0]), *arguments[1:]],
-    "second": lambda arguments: [arguments[0], tuple(arguments[1])],
-    "arguments and items": lambda arguments: [tuple(tuple(inner) for inner in outer) for outer in arguments],
-    "first and its lists": lambda arguments: [
-        tuple(tuple(inner) if isinstance(inner, list) else inner for inner in arguments[0])
+    "": lambda given: given,
+    "arguments": lambda given: [tuple(one) for one in given],
+    "items": lambda given: [[tuple(one) for one in part] for part in given],
+    "first's items": lambda given: [[tuple(one) for one in given[0]], given[1]],
+    "first": lambda given: [tuple(given[0]), *given[1:]],
+    "second": lambda given: [given[0], tuple(given[1])],
+    "arguments and items": lambda given: [tuple(tuple(one) for one in part) for part in given],
+    "first and its lists": lambda given: [
+        tuple(tuple(one) if isinstance(one, list) else one for one in given[0])
     ],
-    "values": lambda arguments: [{key: tuple(value) for key, value in arguments[0].items()}, *arguments[1:]],
+    "values": lambda given: [{key: tuple(value) for key, value in given[0].items()}, *given[1:]],
     "everything": _all_tuples,
-    "sets": lambda arguments: [
-        [set(inner) if isinstance(inner, list) and inner else {} for inner in arguments[0]]
-    ],
-    "float, complex": lambda arguments: [float(arguments[0]), complex(arguments[1])],
-    "complex": lambda arguments: [complex(arguments[0])],
+    "sets": lambda given: [[set(one) if isinstance(one, list) and one else {} for one in given[0]]],
+    "float, complex": lambda given: [float(given[0]), complex(given[1])],
+    "complex": lambda given: [complex(given[0])],
 }
-"""The conversions by name: which lists are tuples, and so on."""
+"""The shapes by name: which lists are tuples, and so on."""
