@@ -104,7 +104,8 @@ def test_a_thread_writes_until_the_end_and_not_longer(
     writer.plan([])
     assert written.wait(10)
     writer.close()
-    assert "touchstone-progress-writer" not in {thread.name for thread in threading.enumerate()}
+    written.clear()
+    assert not written.wait(0.1)
     assert read_progress(tmp_path) == []
 
 

@@ -7,6 +7,7 @@ items without other fixtures than their checkpoint are started early, since a fi
 
 from __future__ import annotations
 
+import _thread
 import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -363,8 +364,8 @@ class ProgressWriter:
             None,
             0,
         )  # the tokens are those of former engines
-        self._ending = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._ending, self._stopped = threading.Event(), threading.Event()
+        self._stopped.set()
 
     @property
     def planned(self) -> bool:
@@ -375,10 +376,9 @@ class ProgressWriter:
         """Add up the work of these items, and start the writing thread."""
         self._sizes = {batch_key(item.nodeid): estimated_work(item) for item in items}
         self._state.work = sum(map(estimated_work, items))
-        thread = threading.Thread(target=self._run, name="touchstone-progress-writer", daemon=True)
+        # ``threading.Thread.start`` never returns if the thread dies for want of memory before its first line.
         with suppress(RuntimeError):  # the system may have no thread left; then no progress is shown
-            thread.start()
-            self._thread = thread
+            _thread.start_new_thread(self._run, ())
 
     @contextmanager
     def doing(self, what: str, engine: Engine | None = None) -> Iterator[None]:
@@ -411,15 +411,16 @@ class ProgressWriter:
 
     def close(self) -> None:
         """End the thread; calling it again does nothing."""
-        if self._thread is not None:
-            self._ending.set()
-            self._thread.join(timeout=5)
+        self._ending.set()
+        self._stopped.wait(timeout=5)
 
     def _run(self) -> None:
+        self._stopped.clear()
         while not self._ending.wait(INTERVAL):
             with suppress(Exception):  # progress must never stop the run
                 self.look()
                 write_progress(self._directory, self._state)
+        self._stopped.set()
 
 
 # Estimates of work
