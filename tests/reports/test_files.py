@@ -17,6 +17,7 @@ from pytest_touchstone.cli.score import rescore
 from pytest_touchstone.compare.formats import korean_mlm, task_json
 from pytest_touchstone.compare.load import read_file
 from pytest_touchstone.core.errors import HarnessError
+from pytest_touchstone.core.eval_config import AS_THE_RUN
 from pytest_touchstone.core.few_shot import Sampling
 from pytest_touchstone.core.files import file_name, write_atomic, write_json
 from pytest_touchstone.core.requests import (
@@ -534,3 +535,11 @@ def test_two_files_of_one_name_get_a_file_of_results_each(tmp_path: Path) -> Non
         "checkpoint-200_eval_results.json",
     ]
     assert [content(path)["checkpoint"] for path in found.written] == [row["path"] for row in rows]
+
+
+def test_a_metric_is_no_family_where_it_is_there_by_name() -> None:
+    fields = {"item": "a", "example": "arc/0", "checkpoint": "c", "benchmark": "arc", "status": "scored"}
+    record = Record(**fields, scores={"acc": 1.0, "acc_norm": 0.0, "f1_macro": 0.5}, seconds=0.0)
+    for name, scores in (("acc", "acc 1"), ("f1", "f1_macro 0.5"), ("acc_norm", "acc_norm 0")):
+        _, line = files._log_lines("arc", [], [record], replace(AS_THE_RUN, metrics=(name,)))
+        assert line.partition(" s: ")[2] == scores

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import reprlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -180,6 +181,10 @@ def check_table(path: Path, table: Any, model: type[Model]) -> Model:
         return model.model_validate(table)
 
 
+_VALUES: Final = reprlib.Repr()
+_VALUES.maxlevel, _VALUES.maxstring, _VALUES.maxother, _VALUES.maxlong = 2, 200, 200, 200
+
+
 @contextmanager
 def _validation(path: Path) -> Iterator[None]:
     """Raise ``CheckpointError`` for a validation error within the block, naming its first fault."""
@@ -187,8 +192,6 @@ def _validation(path: Path) -> Iterator[None]:
         yield
     except ValidationError as error:
         fault = error.errors()[0]
-        shown = repr(fault["input"])
-        shown = shown if len(shown) <= 80 else f"{shown[:80]}…"
         field = ".".join(str(step) for step in fault["loc"])
         reason = fault["msg"][:1].lower() + fault["msg"][1:]
         if fault["type"] == "json_invalid":
@@ -196,6 +199,9 @@ def _validation(path: Path) -> Iterator[None]:
         elif fault["type"] == "missing":
             reason = f"the field {field!r} is missing"
         elif field:
+            # The text of nested lists that share their lists doubles with each level.
+            shown = _VALUES.repr(fault["input"])
+            shown = shown if len(shown) <= 80 else f"{shown[:80]}…"
             reason = f"{field}={shown}: {reason}"
         raise CheckpointError(f"{path}: {reason}; save the checkpoint again") from error
 

@@ -2,7 +2,7 @@
 
 A section's ``parts`` are shown in order: a ``str`` is a paragraph, ``Facts`` are labels with texts, a ``Table`` is a
 table, and ``Verbatim`` keeps its lines as they are (sparklines). Texts are plain: each form escapes what it must. The
-forms are text for a terminal (``render_text``), Markdown (``render_markdown``), and the page's macro ``sections``.
+forms are text for a terminal (``render_text``), Markdown (``render_markdown``), and the page's macro ``section``.
 """
 
 from __future__ import annotations

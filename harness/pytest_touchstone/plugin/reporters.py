@@ -389,11 +389,10 @@ class HookCaller:
         if primaries and not self._config.option.verbose:
             reporter.write_line(f"letters: {letters_text(primaries)}")
         for title, text in ((our_section[0], our_section[1] + notices), *other_sections):
-            if not text.strip():
-                continue  # a run that was stopped before anything was scored
-            reporter.section(title)
-            for line in text.splitlines():
-                reporter.write_line(line)
+            if text.strip():  # else the run was stopped before anything was scored
+                reporter.section(title)
+                for line in text.splitlines():
+                    reporter.write_line(line)
             if self._on_github and title is our_section[0]:
                 stream_of(self._config).writelines(
                     f"{line}\n" for line in ci.gate_commands(reportable_part(summary))

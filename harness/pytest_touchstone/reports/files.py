@@ -42,7 +42,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final, TypeVar, get_args
 
 from pytest_touchstone.compare.formats import korean_mlm, result_formats, task_json
 from pytest_touchstone.compare.formats.base import WritableFormat
@@ -81,6 +81,8 @@ from pytest_touchstone.results.summary import (
     results_csv,
     summary_json,
 )
+
+T = TypeVar("T")
 
 
 def write_results(summary: Summary, directory: Path | None = None) -> list[Path]:
@@ -201,21 +203,22 @@ def _log_lines(
 ) -> Iterator[str]:
     """Yield the settings, then a line per item and per result with the selected metrics."""
 
-    def is_named(metric: str) -> bool:
-        return not asking.metrics or any(find_metrics(pattern, [metric]) for pattern in asking.metrics)
+    def select(metrics: Mapping[str, T]) -> dict[str, T]:
+        # A name means a family (``acc`` for ``acc_norm``) only where no metric has that very name.
+        names = {name for text in asking.metrics for name in find_metrics(text, metrics)}
+        return {name: value for name, value in metrics.items() if not asking.metrics or name in names}
 
     settings = [f", {key} {value}" for key, value in asking.settings.items()]
     settings += [] if asking.seconds is None else [f", timeout {asking.seconds:g} s"]
     yield f"benchmark {name}, priority {asking.priority}{''.join(settings)}"
     for record in records:
-        scores = ", ".join(f"{key} {value:g}" for key, value in record.scores.items() if is_named(key))
+        scores = ", ".join(f"{key} {value:g}" for key, value in select(record.scores).items())
         text = scores or " ".join((record.message or "").split())
         yield f"{record.status} {record.checkpoint} {record.example} {record.seconds:.3f} s: {text}"
     for result in results:
         values = ", ".join(
             f"{key} {'undefined' if metric.value is None else format(metric.value, '.4f')}"
-            for key, metric in result.metrics.items()
-            if is_named(key)
+            for key, metric in select(result.metrics).items()
         )
         counts = f"{result.scored} of {result.collected} items"
         yield f"result {result.checkpoint} {result.name}: {values}; {counts}"
@@ -345,18 +348,19 @@ def write_beside(summary: Summary) -> SidecarFiles:
     Where two checkpoints share a path (``best.pt`` and ``best.gguf``, or two lengths of one file), the later ones are
     named after the checkpoint.
     """
-    beside, elsewhere, errors = SidecarFiles(), [], []
-    targets: set[Path] = set()
+    beside, targets = SidecarFiles(), set[Path]()
+    errors: list[str] = []
     scored = dict.fromkeys(result.checkpoint for result in summary.results)
-    for row in (row for row in summary.checkpoints if row["name"] in scored):
-        name, path = str(row["name"]), Path(str(row["path"])).absolute()
-        if not _is_local(row):
-            elsewhere.append(name)
-            continue
+    local = {str(row["name"]): row for row in summary.checkpoints if _is_local(row)}
+    elsewhere = [name for name in scored if name not in local]
+    for name, row in local.items():
+        path = Path(str(row["path"])).absolute()
         target = path.with_name(f"{path.name if path.is_dir() else path.stem}{ENDING}")
         if target in targets:
             target = path.with_name(f"{file_name(name)}{ENDING}")
-        targets.add(target)
+        targets.add(target)  # also that of a checkpoint without scores, which an earlier run may have written
+        if name not in scored:
+            continue
         try:
             if _is_foreign(target):
                 errors.append(f"{shown_path(target)}: another program's file; move it away")

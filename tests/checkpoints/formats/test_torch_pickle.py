@@ -78,3 +78,15 @@ def test_items_are_set_in_dictionaries_alone(tmp_path: Path, set_items: bytes) -
         path.write_bytes(pickle.PROTO + b"\4" + target + set_items + pickle.STOP)
         with pytest.raises(CheckpointError, match=r"UnpicklingError"):
             read_objects(path)
+
+
+@pytest.mark.parametrize("append", [pickle.APPEND, pickle.APPENDS], ids=["APPEND", "APPENDS"])
+def test_values_are_appended_to_lists_alone(tmp_path: Path, append: bytes) -> None:
+    path = tmp_path / "x.pkl"
+    mark = pickle.MARK if append == pickle.APPENDS else b""
+    value = mark + pickle.BININT1 + b"\7" + append
+    path.write_bytes(pickle.EMPTY_LIST + value + pickle.STOP)
+    assert read_objects(path) == [7]
+    path.write_bytes(pickle.PROTO + b"\4" + pickle.EMPTY_DICT + value + pickle.STOP)
+    with pytest.raises(CheckpointError, match=r"UnpicklingError"):
+        read_objects(path)

@@ -326,6 +326,16 @@ class _PickleReader(pickle._Unpickler):
         elif not isinstance(made, OrderedDict):
             raise RefusedError(f"attributes on {type(made).__name__}")
 
+    def load_appends(self) -> None:
+        """Append to a list."""
+        items = self.pop_mark()
+        self._last(list).extend(items)
+
+    def load_append(self) -> None:
+        """Append one value to a list."""
+        item = self.stack.pop()
+        self._last(list).append(item)
+
     def load_setitems(self) -> None:
         """Set items of a dictionary."""
         self._set_items(self.pop_mark())
@@ -336,13 +346,18 @@ class _PickleReader(pickle._Unpickler):
         self._set_items([key, value])
 
     def _set_items(self, items: list[Any]) -> None:
-        if not isinstance(self.stack[-1], dict):
-            raise pickle.UnpicklingError("items of what is not a dictionary")
-        self.stack[-1].update(zip(map(_check_flat, items[::2]), items[1::2], strict=True))
+        self._last(dict).update(zip(map(_check_flat, items[::2]), items[1::2], strict=True))
+
+    def _last(self, kind: type) -> Any:
+        if not isinstance(self.stack[-1], kind):
+            raise pickle.UnpicklingError(f"contents of what is not a {kind.__name__}")
+        return self.stack[-1]
 
     dispatch[pickle.REDUCE[0]] = load_reduce
     dispatch[pickle.NEWOBJ[0]] = load_newobj
     dispatch[pickle.BUILD[0]] = load_build
+    dispatch[pickle.APPENDS[0]] = load_appends
+    dispatch[pickle.APPEND[0]] = load_append
     dispatch[pickle.SETITEMS[0]] = load_setitems
     dispatch[pickle.SETITEM[0]] = load_setitem
 

@@ -14,8 +14,9 @@ with a note. A composite has a line of its own, compared with the checkpoint tha
 composites are named, that checkpoint is the baseline of their benchmarks too. All lines of a checkpoint are corrected
 together.
 
-All items of a checkpoint together have a line too (``pooled``). It decides nothing unless the plan asks for it; then
-it joins the lines that are corrected together.
+All items of a checkpoint together have a line too (``pooled``). It fails nothing unless the plan asks for it; then
+it joins the lines that are corrected together. Always, where it is better or not worse, benchmarks that are
+inconclusive alone become references.
 
 A line is a ``BenchmarkComparison``: a verdict, with the reasons to fail or not to trust it.
 """
@@ -245,7 +246,8 @@ def judge_case(
             judged.get((name, metric)),
             plan,
             early=name in settled,
-            together=name in covered,
+            # Of several metrics only the first is pooled.
+            together=name in covered and metric == metrics_of(case.entries[name], plan)[0],
         )
         for name, metric in keys
     ]

@@ -380,17 +380,17 @@ class IndependenceProbe:
         Raises:
             CheckpointError: If the logits carry no information, or change with later tokens in a ``causal`` model.
 
-
         """
         self._check_informative(self._logits([self._short], [0]))
         stays_changed = self._state.changed and self._changed_for_good()
         boundary, by_length = length_boundary(self._model)
         if stays_changed or (by_length and boundary is not None and self._seq_len > boundary):
             self._restore_before_each_pass()
-        if causal and (mixed := self._check_causal(self._long)) is not None:
-            return BatchingConstraint("one", reason=mixed)
+        mixed = self._check_causal(self._long) if causal else None
         if causal and stays_changed:
             self._check_causal(self._row(_FAR))
+        if mixed is not None:
+            return BatchingConstraint("one", reason=mixed)
         if stays_changed:
             return BatchingConstraint(
                 "equal", reason="a pass over a short text changes how it computes a longer one"

@@ -252,8 +252,12 @@ def _has_same_settings(loaded: Any, path: Path) -> bool:
         "__init__" in vars(base_class) for base_class in classes[: classes.index(PreTrainedTokenizerFast)]
     ):
         return True  # it was read by transformers' general class, which takes the whole file
-    file = json.loads(path.read_text(encoding="utf-8"))
-    if file["model"].get("type") in (None, "Unigram"):
+    try:
+        file = json.loads(path.read_text(encoding="utf-8"))
+        kind = file["model"].get("type")
+    except (ValueError, LookupError, AttributeError, TypeError):
+        return False
+    if kind in (None, "Unigram"):
         return False  # the scores of its pieces are no settings
     backend = loaded.backend_tokenizer
     steps = {name: getattr(backend, name) for name in _STEPS}
