@@ -538,8 +538,14 @@ def test_two_files_of_one_name_get_a_file_of_results_each(tmp_path: Path) -> Non
 
 
 def test_a_metric_is_no_family_where_it_is_there_by_name() -> None:
-    fields = {"item": "a", "example": "arc/0", "checkpoint": "c", "benchmark": "arc", "status": "scored"}
-    record = Record(**fields, scores={"acc": 1.0, "acc_norm": 0.0, "f1_macro": 0.5}, seconds=0.0)
+    record = Record(
+        item="a",
+        benchmark="arc",
+        example="arc/0",
+        checkpoint="c",
+        status="scored",
+        scores={"acc": 1.0, "acc_norm": 0.0, "f1_macro": 0.5},
+    )
     for name, scores in (("acc", "acc 1"), ("f1", "f1_macro 0.5"), ("acc_norm", "acc_norm 0")):
         _, line = files._log_lines("arc", [], [record], replace(AS_THE_RUN, metrics=(name,)))
         assert line.partition(" s: ")[2] == scores
