@@ -18,6 +18,7 @@ from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
 from tests.support.breaking import FOLDERS, GGUF, PT_FILES, config, record, rewritten, text
 from tests.support.forking import python
+from tests.support.lines import naming
 from tests.support.places import ROOT
 from tests.support.pt_files import llama_pt, payload
 
@@ -123,8 +124,7 @@ def test_a_pickle_that_wants_to_run_code_is_refused_and_its_wish_named(
         old = kind == "bin of old"
         torch.save(evil, folder / "pytorch_model.bin", _use_new_zipfile_serialization=not old)
         if old:
-            message = load_fault(folder)
-            assert "its pickle wants posix.system, which may run code" in message
+            assert naming("pickle", "posix.system").search(load_fault(folder))
         else:
             refused(capsys, folder, "pytorch_model.bin: its pickle wants posix.system")
     assert not marker.exists()

@@ -19,6 +19,7 @@ from pytest_touchstone.checkpoints.builtin import SMOLLM2
 from pytest_touchstone.checkpoints.fingerprint import FingerprintCache
 from pytest_touchstone.core.errors import CheckpointError
 from tests.support.fetched import needs_smollm2
+from tests.support.lines import naming
 from tests.support.pt_files import llama_pt
 from tests.support.resolved import only
 from tests.support.tiny import pickle_weights, split_weights
@@ -176,7 +177,7 @@ def test_a_checkpoint_that_is_being_written_is_not_taken_for_complete(folder: Pa
             change_a_byte(folder / "model.safetensors")
             return super().clock()
 
-    with pytest.raises(CheckpointError, match="was written to while it was read"):
+    with pytest.raises(CheckpointError, match=naming(folder, "complete")):
         fingerprint(only(folder), Meanwhile(tmp_path / "known"))
 
 

@@ -4,6 +4,7 @@ fault."""
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import struct
 import subprocess
@@ -28,6 +29,7 @@ from pytest_touchstone.core.requests import (
 )
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
+from tests.support.lines import naming
 from tests.support.model_server import serving
 from tests.support.places import ROOT
 from tests.support.resolved import only
@@ -220,7 +222,7 @@ def test_a_broken_gguf_file_is_one_line(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_missing_path_and_an_empty_folder_are_named(tmp_path: Path) -> None:
-    assert "nowhere/deep/x: no such file or folder" in fault("nowhere/deep/x")
+    assert naming("nowhere/deep/x", "no such file").search(fault("nowhere/deep/x"))
     assert "an empty folder" in fault(tmp_path)
     (tmp_path / "notes.txt").write_text("text", encoding="utf-8")
     assert "no config.json" in fault(tmp_path)
@@ -307,7 +309,7 @@ def test_extended_position_tables_are_used_whole(tmp_path: Path, model_type: str
 def test_a_position_table_shorter_than_the_config_is_a_mistake(tmp_path: Path) -> None:
     folder = tiny_masked(tmp_path / "m", seq_len=64)
     change_config(folder, max_position_embeddings=128)
-    assert "has 64 rows but config.json says max_position_embeddings=128" in fault(folder)
+    assert naming("64 rows", "max_position_embeddings=128").search(fault(folder))
 
 
 def load_fault(folder: Path) -> str:
@@ -319,8 +321,7 @@ def load_fault(folder: Path) -> str:
 def test_tensors_of_another_shape_are_listed_at_load(folder: Path) -> None:
     change_config(folder, intermediate_size=48)
     message = load_fault(folder)
-    assert "shape mismatch" in message
-    assert "mlp.down_proj.weight [32, 64] in the file, [32, 48] by the config" in message
+    assert re.search(r"mlp\.down_proj\.weight \[32, 64\] .*?\[32, 48\]", message)
 
 
 def test_missing_tensors_are_listed_at_load(folder: Path) -> None:
@@ -328,8 +329,7 @@ def test_missing_tensors_are_listed_at_load(folder: Path) -> None:
         del tensors["lm_head.weight"]
 
     change_tensors(folder, behead)
-    message = load_fault(folder)
-    assert "1 tensor of LlamaForCausalLM missing from the weights: lm_head.weight" in message
+    assert naming("1 tensor", "LlamaForCausalLM", "lm_head.weight").search(load_fault(folder))
 
 
 def test_a_masked_model_without_its_head_is_a_mistake(masked_folder: Path, tmp_path: Path) -> None:
@@ -414,7 +414,7 @@ def test_a_hub_failure_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
         raise OSError(f"401 for {name}\nRepository Not Found\nPlease log in")
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", refuse)
-    assert "not available on the Hub (401 for some-org/other)" in fault("some-org/other")
+    assert naming("Hub", "401 for some-org/other", "HF_TOKEN").search(fault("some-org/other"))
 
 
 def test_a_mistyped_path_does_not_reach_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

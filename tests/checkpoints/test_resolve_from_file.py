@@ -15,6 +15,7 @@ from safetensors.numpy import save_file
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.cli import main
 from pytest_touchstone.core.errors import CheckpointError
+from tests.support.lines import naming
 
 
 class Ear:
@@ -77,15 +78,13 @@ def test_an_address_or_an_engine_in_a_file_is_refused_and_nothing_connects(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-a-key-that-nobody-may-hear")
     folder = adapter(tmp_path / "a", base.format(port=ear.port))
     assert main(["checkpoint", "show", str(folder)]) == 4
-    said = capsys.readouterr().err
-    assert "its base model; --eval-base-model PATH names another" in said
-    assert said.count("\n") == 1
+    assert naming("its base model", "--eval-base-model PATH").search(capsys.readouterr().err)
     assert ear.heard == []
 
 
 def test_what_a_person_names_may_be_anything(ear: Ear, tmp_path: Path) -> None:
     folder = adapter(tmp_path / "a", "org/name")
-    with pytest.raises(CheckpointError, match="is not one Transformers or GGUF model"):
+    with pytest.raises(CheckpointError, match=naming("'fake:causal'", "--eval-base-model PATH")):
         resolve(str(folder), seq_len=None, base_model="fake:causal")
 
 
@@ -118,6 +117,6 @@ def test_an_adapter_on_the_hub_that_names_itself_is_no_base(
         return str(folder)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", download)
-    with pytest.raises(CheckpointError, match="is not one Transformers or GGUF model"):
+    with pytest.raises(CheckpointError, match=naming("'org/name'", "--eval-base-model PATH")):
         resolve(str(folder), seq_len=None)
     assert asked == ["org/name"]

@@ -46,6 +46,7 @@ from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin import pytest_addoption
 from pytest_touchstone.plugin.batches import DEFAULT_SIZE, GENERATING_SIZE, GPU_SIZE
 from pytest_touchstone.plugin.options import Settings, device_kind, unknown_option_message
+from tests.support.lines import naming
 from tests.support.options import settings_given
 
 TABLE = settings_table()
@@ -219,9 +220,7 @@ def test_a_new_setting_is_one_row() -> None:
     assert same_answers(before, {name: before[name] for name in before if name != "repetition_penalty"})
     assert "repetition_penalty" in condition_names()
     assert "| `--eval-repetition-penalty R` |" in options_page()
-    with pytest.raises(
-        OptionError, match="invalid --eval-repetition-penalty '0': expected a number from 1 up"
-    ):
+    with pytest.raises(OptionError, match=naming("--eval-repetition-penalty '0'", "from 1")):
         settings_given(eval_repetition_penalty="0")
 
 
@@ -396,7 +395,7 @@ def test_a_variable_has_several_values_as_in_a_shell() -> None:
     assert load_environment_settings({"TOUCHSTONE_CHECKPOINT": "runs/a 'runs/b c'"})[0] == {
         "checkpoint": ("runs/a", "runs/b c")
     }
-    with pytest.raises(OptionError, match="invalid TOUCHSTONE_STRICT 'maybe': expected 1 or 0"):
+    with pytest.raises(OptionError, match=naming("TOUCHSTONE_STRICT 'maybe'", "1 or 0")):
         load_environment_settings({"TOUCHSTONE_STRICT": "maybe"})
 
 

@@ -51,7 +51,7 @@ def test_a_list_names_the_first_and_counts_the_rest(names: list[str], most: int,
 
 
 def test_clauses_are_kept_apart_by_semicolons() -> None:
-    assert join_names(["a, b", "c", "d"], 2, between="; ") == "a, b; c; and 1 more"
+    assert join_names(["a, b", "c", "d"], 2, between="; ").split("; ") == ["a, b", "c", "and 1 more"]
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=30), st.integers(1, 20))
@@ -207,7 +207,9 @@ def test_a_home_is_not_told(text: str, shown: str | None, monkeypatch: pytest.Mo
 
 def test_a_message_of_ours_is_one_line_without_keys() -> None:
     error = CheckpointError("http://me:hunter2@host/v1:\n  no \x1b[2Janswer\r::error::x")
-    assert str(error) == "http://[redacted: looks like a password]@host/v1: no <U+001B>[2Janswer ::error::x"
+    secret, _, shown = str(error).partition("@")
+    assert "hunter2" not in secret
+    assert shown == "host/v1: no <U+001B>[2Janswer ::error::x"
 
 
 @pytest.mark.parametrize("part", [" ", "\n", "\n ", "\x1b[0m", "\x1b[0", "#", "##a", "/home/", ":"])

@@ -28,6 +28,7 @@ from pytest_touchstone.core.requests import RunProgramAnswer
 from pytest_touchstone.engines.sandbox.sandbox import SLOTS_PER_WORKER, Sandbox
 from tests.drill.conftest import Drill
 from tests.support.attack_tasks import MOST_SECONDS, TASKS, Attack, PrintTask, attacks, request, right
+from tests.support.lines import naming
 from tests.support.outside import NAME as VARIABLE
 from tests.support.outside import (
     SECRET,
@@ -363,8 +364,7 @@ def test_a_command_refuses_in_one_line_and_runs_nothing(tmp_path: Path) -> None:
     found = subprocess.run(command, capture_output=True, text=True, check=False)
     assert found.returncode == 4, found.stderr
     assert found.stdout == ""
-    assert len(found.stderr.splitlines()) == 1
-    assert "user.max_user_namespaces): allow them, or use --eval-sandbox docker" in found.stderr
+    assert naming("user.max_user_namespaces", "--eval-sandbox docker").search(found.stderr)
     assert sorted(tmp_path.iterdir()) == [problems, samples]
 
 

@@ -21,6 +21,7 @@ from pytest_touchstone.checkpoints.formats.content import Tensor, TensorPart, ha
 from pytest_touchstone.checkpoints.formats.dcp import read_distributed
 from pytest_touchstone.core.errors import CheckpointError
 from tests.support.distributed_files import changed_metadata, save_distributed
+from tests.support.lines import naming
 
 
 @pytest.fixture
@@ -228,7 +229,7 @@ def test_what_is_missing_of_the_optimizer_does_not_matter(saved: Path) -> None:
 def test_a_link_out_of_the_folder_is_refused(saved: Path, tmp_path: Path) -> None:
     (saved / "__0_0.distcp").rename(tmp_path / "real")
     (saved / "__0_0.distcp").symlink_to(tmp_path / "real")
-    assert "a link out of the checkpoint's folder" in refusal(saved)
+    assert naming("__0_0.distcp", "link", tmp_path / "real").search(refusal(saved))
 
 
 @st.composite
