@@ -22,6 +22,7 @@ from pytest_touchstone.reports.items import render_item, shorten
 from pytest_touchstone.results.item_view import AnswerChoice, ItemView, Question, ResponseView
 from pytest_touchstone.results.journal import Journal, read_journal
 from tests.support.every_eval_ever_schema import problems
+from tests.support.lines import missing
 from tests.support.places import ROOT
 
 RUN = ROOT / "tests" / "results" / "kept" / "20261122_041947_5582"
@@ -42,13 +43,13 @@ def shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -
 
 def test_choices_are_listed_with_the_chosen_and_the_right_one(shown: Callable[..., str]) -> None:
     text = shown("--benchmark", "arc_easy", "--wrong", "-n", "1")
-    assert text.startswith("arc_easy/2 of fake-causal: wrong (acc 0,")
-    assert "1 of 2 wrong items; -n 2 shows all" in text
+    assert not missing(text.splitlines()[0], "arc_easy/2", "fake-causal", "wrong", "acc 0")
+    assert not missing(text, "1 of 2 wrong items", "-n 2")
     (chosen,) = (line.split() for line in text.splitlines() if "chosen" in line)
     (right,) = (line.split() for line in text.splitlines() if " right " in line)
     assert float(chosen[1]) > float(right[1])
     text = shown("--benchmark", "arc_easy", "--right", "-n", "1")
-    assert "    chosen right     -6.04  Sunlight is the source of energy" in text
+    assert "chosen right -6.04 Sunlight is" in " ".join(text.split())
 
 
 def test_a_generated_text_is_shown_with_what_was_read_out_of_it_and_the_gold_answer(
@@ -63,7 +64,7 @@ def test_a_generated_text_is_shown_with_what_was_read_out_of_it_and_the_gold_ans
     ):
         assert line in text.splitlines()
     assert "characters; --full shows them ...]" in text
-    assert "note: of a long question the run has kept the end" in text
+    assert "note: of a long question" in text
     assert "--full shows them" not in shown("--benchmark", "gsm8k", "--full")
 
 
@@ -79,9 +80,7 @@ def test_full_has_the_whole_of_a_question_of_which_the_run_has_kept_the_end(
     text = shown(*FIRST, "--full")
     assert " ".join(asked["text"].split()) in " ".join(text.split())
     other = changed(tmp_path, "gsm8k/0", row="another")
-    assert "note: the whole question is not known: its row is not in the data" in shown(
-        *FIRST, "--full", run=other
-    )
+    assert "not in the data" in shown(*FIRST, "--full", run=other)
 
 
 def test_full_has_all_words_for_a_mask_and_all_that_became_of_a_program(
@@ -107,7 +106,7 @@ def test_a_program_is_shown_with_its_verdict_and_the_row_with_its_tests(shown: C
     text = shown("--benchmark", "humaneval", "-n", "1")
     assert "  verdict: error: IndentationError" in text
     assert "def has_close_elements(" in text
-    assert "assert candidate([1.0, 2.0, 3.9, 4.0, 5.0, 2.2], 0.3) == True" in text
+    assert "assert candidate([1.0, 2.0, 3.9," in text
 
 
 def test_words_for_a_mask_are_shown_with_the_one_that_was_due(shown: Callable[..., str]) -> None:
@@ -138,9 +137,7 @@ def changed(tmp_path: Path, example: str = "arc_easy/2", **fields: Any) -> Path:
 def test_a_row_that_has_changed_is_a_note_and_no_guess(shown: Callable[..., str], tmp_path: Path) -> None:
     text = shown("--benchmark", "arc_easy", "--wrong", "-n", "2", run=changed(tmp_path, row="another"))
     first, _, second = text.partition("\n\n")
-    assert "note: which choice is right is not known: its row is not in the data any more" in first.replace(
-        "\n   ", ""
-    )
+    assert not missing(first, "note", "not in the data")
     assert not re.search("^ .* right +-", first, re.MULTILINE)
     assert re.search("^ .* right +-", second, re.MULTILINE)
 
@@ -148,7 +145,8 @@ def test_a_row_that_has_changed_is_a_note_and_no_guess(shown: Callable[..., str]
 def test_items_in_error_have_their_message(shown: Callable[..., str], tmp_path: Path) -> None:
     run = changed(tmp_path, status="error", scores={}, message="RequestError: too long\nby 3")
     text = shown("--error", run=run)
-    assert text.startswith("arc_easy/2 of fake-causal: error\n  RequestError: too long\n  by 3\n")
+    assert text.startswith("arc_easy/2 of fake-causal: error\n")
+    assert "  RequestError: too long\n  by 3\n" in text
     assert text.endswith("1 of 1 failed item\n")
     assert shown("--invalid") == "no invalid item\n"
 
@@ -248,7 +246,7 @@ def test_rows_that_cannot_be_had_are_counted_and_a_folder_that_cannot_be_written
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     exported(tmp_path / "x", "--data", str(tmp_path))
-    assert "16 items without the row, and with the end of long prompts alone" in capsys.readouterr().out
+    assert "16 items without the row" in capsys.readouterr().out
     (tmp_path / "file").touch()
     assert main(["export", str(RUN), "--no-samples", "-o", str(tmp_path / "file")]) == 4
     assert "; give another -o DIR" in capsys.readouterr().err

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_touchstone.cli import main
+from tests.support.lines import missing
 from tests.support.places import ROOT
 
 
@@ -29,7 +30,7 @@ def test_the_options_of_lm_eval_have_ours(capsys: pytest.CaptureFixture[str]) ->
         "--eval-shots 25 --eval-batch auto --eval-limit 10 --eval-set fewshot=lm-eval:7 --eval-chat on --eval-data hub"
     )
     assert rows.startswith("  --eval-data hub: whole published sets")
-    assert sample == "  --eval-limit 10: a sample, and results say so; without it, whole sets"
+    assert not missing(sample, "--eval-limit 10", "sample")
 
 
 def test_a_folder_of_copies_takes_the_place_of_the_hub(
@@ -44,7 +45,7 @@ def test_what_lm_eval_has_alone_is_named(capsys: pytest.CaptureFixture[str]) -> 
     given = "lm_eval --tasks arc_easy,gsm8k_cot --model_args pretrained=x,peft=y,load_in_4bit=True --gen_kwargs until=a"
     command, _, task, part, text = migrated(capsys, *shlex.split(given))
     assert "--checkpoint y --eval-base-model x" in command
-    assert task == "  no counterpart: task gsm8k_cot (nearest: gsm8k)"
+    assert not missing(task, "no counterpart", "task gsm8k_cot", "nearest: gsm8k")
     assert part == "  no counterpart: load_in_4bit of --model_args"
     assert text == "  no counterpart: until of --gen_kwargs"
 
@@ -83,7 +84,7 @@ def test_a_config_of_lm_eval_is_the_command_that_it_stands_for(
 
 def test_tasks_that_are_all_unknown_are_no_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["migrate", "lm_eval", "--tasks", "nonesuch"]) == 4
-    assert "no counterpart: task nonesuch; `touchstone benchmarks` lists" in capsys.readouterr().err
+    assert not missing(capsys.readouterr().err, "task nonesuch", "touchstone benchmarks")
 
 
 REFUSED = (
@@ -156,7 +157,7 @@ def test_what_starts_lm_eval_is_left_out(capsys: pytest.CaptureFixture[str], bef
 
 def test_an_option_that_is_unknown_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     *_, line = migrated(capsys, *LM_EVAL.split(), "--num-fewshots", "5")
-    assert line == "  no counterpart: --num_fewshots (is it --num_fewshot?)"
+    assert not missing(line, "no counterpart", "--num_fewshots", "--num_fewshot")
 
 
 @pytest.mark.parametrize("page", ["choosing.md", "coming-from-scripts.md"])

@@ -11,6 +11,7 @@ import pytest
 
 from perf.page import make_run
 from pytest_touchstone.cli import main
+from tests.support.lines import missing
 from tests.support.pages import chunk_items, unpacked
 from tests.support.places import ROOT
 
@@ -40,8 +41,8 @@ def test_a_run_that_is_named_twice_and_one_that_is_not_there_are_one_line(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["report", "kept", "results/kept", "--open"]) == 4
-    told = capsys.readouterr().err
-    assert told == "touchstone: kept, results/kept: a run is named twice; name runs that differ\n"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert not missing(line, "kept, results/kept", "twice")
     assert main(["report", "kep", "--open"]) == 4
     assert "did you mean 'kept'?" in capsys.readouterr().err
     assert main(["report", "kept", "-o", "results"]) == 4
@@ -74,7 +75,7 @@ def test_a_page_of_one_checkpoint_has_its_items_alone_and_says_so(
     assert path.name.startswith("report-model_checkpoint-200")
     assert checkpoints_of(path) == ["model/checkpoint-200: 24"]
     text = path.read_text()
-    assert "Of the 2 checkpoints of run training this page has model/checkpoint-200." in text
+    assert not missing(text, "2 checkpoints of run training", "model/checkpoint-200")
     assert "checkpoint-100" not in text
     assert not (training / "report.html").exists()
 
@@ -139,7 +140,7 @@ def test_the_page_is_opened_where_there_is_a_display_and_else_prints_its_path(
     for name in ("DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)
     assert main(["report", "last", "--open"]) == 0
-    assert capsys.readouterr().out == "no browser could be started; open results/kept/report.html\n"
+    assert capsys.readouterr().out.endswith("; open results/kept/report.html\n")
     assert opened == []
     monkeypatch.setenv("DISPLAY", ":0")
     assert main(["report", "kept", "--open"]) == 0

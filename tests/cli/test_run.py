@@ -9,6 +9,7 @@ import pytest
 
 from pytest_touchstone.results.run_directory import DEFAULT_FILES
 from tests.support.installed import install, run_python, touchstone
+from tests.support.lines import missing
 
 QUICK = ("--checkpoint", "fake:causal", "--eval-limit", "1", "-p", "no:cacheprovider")
 
@@ -183,7 +184,8 @@ def test_a_plug_in_that_is_written_for_benchmarks_is_loaded_everywhere(tmp_path:
 def test_what_is_no_file_is_one_line(word: str, hint: str, tmp_path: Path) -> None:
     done = touchstone("run", word, *QUICK, "-n", "2", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (4, "")
-    assert done.stderr == f"touchstone: {word}: no such file or folder; {hint}\n"
+    (line,) = done.stderr.splitlines()
+    assert not missing(line, word, hint)
 
 
 @pytest.mark.parametrize("words", [("@words",), ("--pyargs", "json", "email")], ids=["file", "modules"])
@@ -199,4 +201,4 @@ def test_what_pytest_takes_for_more_words_and_for_modules_is_left_to_it(
 def test_xdist_too_says_that_a_file_is_missing(project: Path) -> None:
     done = run_python("-m", "pytest", "test_yours.py", *QUICK, "-n", "2", cwd=project)
     assert done.returncode == 4, done.stdout
-    assert "ERROR: file or directory not found: test_yours.py" in done.stderr
+    assert not missing(done.stderr, "not found: test_yours.py")

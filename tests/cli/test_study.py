@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_touchstone.cli import main
+from tests.support.lines import missing
 from tests.support.published import published
 from tests.support.runs import run
 
@@ -51,7 +52,7 @@ def test_the_published_study_fits_two_screens_and_ends_with_the_advice_and_the_r
         "type touchstone run --tasks real_coref,ko_lambada \\ --checkpoint 'runs/NEW/checkpoint-*'",
     ):
         assert told in text
-    assert "More: -v shows all, -o DIR writes it as files, --section NAME[,NAME] shows one of best," in text
+    assert not missing(text, "More: -v", "-o DIR", "--section NAME[,NAME]")
     assert text.endswith("noise, matrix, advice.")
 
 
@@ -102,7 +103,7 @@ def test_a_section_is_shown_by_its_name(here: Path, capsys: pytest.CaptureFixtur
         "mlm_v2/2048  65.31 at 0.5  64.53 at 4.5  -0.78  [-3.12, +1.56]  64.11   1.000",
     ):
         assert line in text
-    assert "8 of the curves end at their peak" in text
+    assert "8 of the curves" in text
     assert "Series against series" not in text
     found = json.loads(
         printed(capsys, "checkpoints.csv", "--section", "advice", "--section", "noise", "--format", "json")
@@ -150,7 +151,7 @@ def test_what_is_known_of_series_is_shown_and_what_is_not_is_said(
     (here / "pyproject.toml").write_text('[tool.touchstone.series.mlm_v2]\ndata = "KLUE"\n')
     text = printed(capsys, published(here).name, "--section", "best")
     assert "mlm_v2/1536    KLUE" in text
-    assert "Not known: data of combined/1536, combined/2048, entity_ft, method of all" in text
+    assert not missing(text, "Not known: data of", "combined/1536, combined/2048, entity_ft", "method of all")
 
 
 @pytest.mark.parametrize(
@@ -210,4 +211,4 @@ def test_only_a_step_or_an_epoch_can_be_forecast(
     here: Path, capsys: pytest.CaptureFixture[str], place: str
 ) -> None:
     assert main(["study", published(here).name, f"--forecast={place}"]) == 4
-    assert "give a step or an epoch" in capsys.readouterr().err
+    assert not missing(capsys.readouterr().err, "--forecast", f"'{place}'", "epoch")

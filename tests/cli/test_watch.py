@@ -14,6 +14,7 @@ import pytest
 
 from pytest_touchstone.cli import main
 from pytest_touchstone.reports.page.builder import live_page
+from tests.support.lines import missing
 from tests.support.watching import asked, checkpoint, project, start, watched, watching
 
 RESTLESS = '<meta http-equiv="refresh"'
@@ -32,15 +33,17 @@ def test_each_checkpoint_has_a_line_and_the_page_its_curve_and_a_worse_one_is_to
     options = ("--until", "step=2", "--on-worse", command, "--stop-file", "stop")
     code, said = watched(folder, *options)
     assert code == 8, said
-    assert re.search(r"^checkpoint-2  mine 0\.1250 \[0\.\d{4}, 0\.\d{4}\]  the first$", said, re.MULTILINE)
-    assert "checkpoint-1  mine 1.0000 [0.8620, 1.0000]  WORSE since: checkpoint-2\n" in said
-    assert said.endswith("ended: 2 checkpoints scored, 1 worse\n")
+    assert re.search(
+        r"^checkpoint-2\s+mine\s+0\.1250\s+\[0\.\d{4}, 0\.\d{4}\]\s+the first$", said, re.MULTILINE
+    )
+    assert not missing(said, "checkpoint-1 mine 1.0000 [0.8620, 1.0000]", "WORSE since: checkpoint-2")
+    assert not missing(said.splitlines()[-1], "2 checkpoints", "1 worse")
     assert max(map(len, said.splitlines())) <= 80
     assert (folder / "told").read_text() == f"worse {folder}/runs/a/checkpoint-2\n"
     assert "WORSE" in (folder / "stop").read_text()
     page = page_of(folder)
     assert "<svg" in page
-    assert "checkpoint-1 is the best on mine" in page
+    assert "checkpoint-1 is the best" in page
     assert RESTLESS not in page  # nothing changes any more
     before = asked(folder)
     code, said = watched(folder, *options)
@@ -65,7 +68,7 @@ def test_ctrl_c_keeps_what_is_scored_and_says_how_to_go_on(tmp_path: Path) -> No
         watch.send_signal(signal.SIGINT)
         said, _ = watch.communicate(timeout=60)
     assert watch.returncode == 2, said
-    assert said.endswith("stopped: 0 checkpoints scored; the same command goes on from here\n")
+    assert not missing(said.splitlines()[-1], "0 checkpoints", "same command")
     kept = asked(folder)
     checkpoint(folder / "runs" / "a", 1)
     code, said = watched(folder, "--until", "step=1")

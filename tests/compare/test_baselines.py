@@ -15,6 +15,7 @@ from pytest_touchstone.compare.baselines import (
 )
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from tests.support.entries import entry, right, source
+from tests.support.lines import missing
 
 
 def new(**more: Any) -> BenchmarkScores:
@@ -93,7 +94,7 @@ def test_a_second_try_under_other_conditions_is_not_held_against_the_first() -> 
         new(run_id="second", **other), entry(right(9, 10)), new(run_id="one", began=50.0, **other)
     )
     assert refused.state == "refused"
-    assert "its rows are others (sha256 eeeeeeee here, dddddddd there)" in refused.reason
+    assert not missing(refused.reason, "sha256 eeeeeeee here, dddddddd there")
 
 
 @pytest.mark.parametrize(
@@ -145,7 +146,7 @@ def test_of_results_that_differ_the_nearest_and_newest_is_named() -> None:
     near = [
         entry(right(1, 10), checkpoint=f"near{n}", began=float(n), conditions={"seed": 1}) for n in (2, 3)
     ]
-    assert found(new(), *near, far).reason.startswith("near3 in run-near3 is not comparable: seed is 1234")
+    assert not missing(found(new(), *near, far).reason, "near3 in run-near3", "seed is 1234")
 
 
 def test_what_adapters_are_applied_to_is_no_condition() -> None:
@@ -157,30 +158,27 @@ def test_a_result_that_is_not_whole_is_no_baseline(flaw: dict[str, Any]) -> None
     broken = entry(right(9, 10), **flaw)
     first = found(new(), broken)
     assert first.state == "first"
-    assert first.notes[0].startswith("old in run-old is not used: ")
+    assert not missing(first.notes[0], "old in run-old", "not used")
     assert found(new(), broken, kind="run").state == "refused"
 
 
 def test_a_named_run_must_have_the_same_items() -> None:
     refused = found(new(), entry(right(5, 12)), kind="run")
     assert refused.state == "refused"
-    assert "2 items missing here: b/0010, b/0011" in refused.reason
+    assert not missing(refused.reason, "2 items missing here", "b/0010, b/0011")
     assert "--eval-baseline-allow items" in refused.reason
     rows = [f"row of b/{n:04}" for n in range(9)] + ["changed"]
     other = found(new(), entry(right(5, 10), rows=rows), kind="run")
-    assert "1 item with another row: b/0009" in other.reason
+    assert not missing(other.reason, "1 item", "another row: b/0009")
     assert found(new(), entry(right(8, 8)), kind="run").state == "refused"
 
 
 def test_a_run_that_lacks_items_of_every_earlier_result_is_compared_with_nothing_and_that_is_said() -> None:
     apart = found(new(), entry(right(5, 12)), entry(right(5, 11), checkpoint="less"))
     assert (apart.state, apart.part) == ("apart", "10 of 12 items")
-    assert apart.reason == (
-        "nothing was compared: no earlier result has just these items; old in run-old has others"
-    )
-    assert apart.notes == (
-        "2 earlier results are on other items and not used: such as old in run-old, 12 items, of which this run has 10",
-    )
+    assert not missing(apart.reason, "nothing was compared", "old in run-old")
+    (note,) = apart.notes
+    assert not missing(note, "2 earlier results", "not used", "old in run-old", "12 items", "10")
     rows = [f"row of b/{n:04}" for n in range(9)] + ["changed"]
     assert found(new(), entry(right(5, 10), rows=rows)).state == "apart"
 
@@ -191,15 +189,14 @@ def test_beside_a_baseline_on_its_items_the_run_is_told_which_further_ones_it_la
         chosen = found(new(), whole, small)
         assert [one.saved.run_id for one in chosen.baselines] == ["run-small"]
         assert chosen.part == "10 of 12 items"
-        assert "12 items, of which this run has 10" in chosen.notes[0]
+        assert not missing(chosen.notes[0], "12 items", 10)
 
 
 def test_results_on_fewer_items_are_not_used_and_that_is_said() -> None:
     chosen = found(new(), entry(right(1, 10)), entry(right(8, 8), checkpoint="small"))
     assert [one.saved.checkpoint for one in chosen.baselines] == ["old"]
-    assert chosen.notes == (
-        "1 earlier result is on other items and not used: small in run-small, 8 of 10 items",
-    )
+    (note,) = chosen.notes
+    assert not missing(note, "1 earlier result", "not used", "small in run-small", "8 of 10 items")
     assert not chosen.part
 
 
@@ -213,9 +210,8 @@ def test_after_a_trial_run_a_whole_one_is_the_first_and_the_next_is_held_against
     trial = entry(right(2, 2), checkpoint=checkpoint, run_id="trial", conditions=conditions)
     first = found(new(), trial)
     assert (first.state, first.reason) == ("first", FIRST_ON_ITEMS)
-    assert first.notes == (
-        f"1 earlier result is on other items and not used: {checkpoint} in trial, 2 of 10 items",
-    )
+    (note,) = first.notes
+    assert not missing(note, "1 earlier result", "not used", f"{checkpoint} in trial", "2 of 10 items")
     second = found(new(run_id="second"), trial, new(run_id="first", began=50.0))
     assert [one.saved.run_id for one in second.baselines] == ["first"]
 
@@ -235,7 +231,7 @@ def test_a_limit_that_leaves_all_items_is_no_other_condition() -> None:
 
 def test_other_rows_under_another_hash_are_refused_as_before() -> None:
     other = entry(right(8, 8), conditions={"data": "e" * 64})
-    assert "its rows are others (sha256 dddddddd here, eeeeeeee there)" in found(new(), other).reason
+    assert not missing(found(new(), other).reason, "sha256 dddddddd here, eeeeeeee there")
 
 
 def test_an_item_that_lost_its_score_is_refused_though_the_items_are_the_same() -> None:
@@ -247,11 +243,10 @@ def test_an_item_that_lost_its_score_is_refused_though_the_items_are_the_same() 
 def test_common_items_are_compared_when_that_is_allowed_and_counted() -> None:
     chosen = found(new(), entry(right(5, 12)), allow=("items",))
     assert chosen.state == "chosen"
-    assert chosen.notes == ("compared on 10 common items (2 items missing here: b/0010, b/0011)",)
+    (note,) = chosen.notes
+    assert not missing(note, "10 common items", "2 items missing here", "b/0010, b/0011")
     strange = entry(right(5, 10), examples=[f"x{n}" for n in range(10)])
-    assert (
-        found(new(), strange, allow=("items",)).reason == "old in run-old has no item in common with this run"
-    )
+    assert not missing(found(new(), strange, allow=("items",)).reason, "old in run-old", "no item in common")
 
 
 def test_a_run_is_held_against_whatever_checkpoints_it_has_whenever_it_began() -> None:
@@ -263,7 +258,8 @@ def test_a_run_without_the_benchmark_is_said() -> None:
     absent = find_baselines(
         new(), source(entry(right(1, 2), benchmark="other"), kind="run", name="r7"), metric="acc"
     )
-    assert (absent.state, absent.reason) == ("absent", "r7 has no result of it")
+    assert absent.state == "absent"
+    assert "r7" in absent.reason
 
 
 def test_checkpoints_without_a_fingerprint_are_others_of_each_other() -> None:

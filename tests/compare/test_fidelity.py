@@ -21,6 +21,7 @@ from pytest_touchstone.compare import fidelity as module
 from pytest_touchstone.compare.fidelity import FidelityConditions, verdict_at_limit
 from pytest_touchstone.engines.transformers import divergence
 from pytest_touchstone.statistics.intervals import Estimate
+from tests.support.lines import missing
 from tests.support.model_server import serving
 from tests.support.tiny import CORPUS, tiny_adapter, tiny_causal, tiny_masked
 
@@ -136,7 +137,7 @@ def test_without_room_for_both_the_reference_waits_on_disk_and_nothing_is_rounde
     monkeypatch.setattr(divergence, "free_memory", lambda _: 0)
     assert fidelity(whole, other, text=texts) == together
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
-    with pytest.raises(HarnessError, match=r"no room in memory for both models, nor for \d+MiB of logits"):
+    with pytest.raises(HarnessError, match=r"no room .*\d+MiB"):
         fidelity(whole, other, text=texts)
 
 
@@ -197,7 +198,7 @@ def test_other_tokenizers_are_refused_before_a_model_is_loaded(
     vocabulary["a"], vocabulary["b"] = vocabulary["b"], vocabulary["a"]
     path.write_text(json.dumps(made), encoding="utf-8")
     monkeypatch.setattr(module, "open_engine", lambda *_: pytest.fail("a model is loaded"))
-    with pytest.raises(HarnessError, match=r"its tokenizer is not that of .*; distributions over different"):
+    with pytest.raises(HarnessError, match=r"its tokenizer .*distributions"):
         fidelity(whole, other, text=texts)
 
 
@@ -222,7 +223,7 @@ def test_a_checkpoint_without_whole_distributions_is_refused(
     (info,) = resolve(str(whole), seq_len=None)
     found = FoundCheckpoints([replace(info, served={"url": "http://a"})], [], [])
     monkeypatch.setattr(module, "find", lambda *_, **__: found)
-    with pytest.raises(HarnessError, match="a server tells its most probable tokens only"):
+    with pytest.raises(HarnessError, match=r"server .*most probable"):
         fidelity("http://a", whole)
 
 
@@ -254,7 +255,7 @@ def test_a_served_model_does_not_diverge_from_its_own_weights_and_proves_nothing
         how = ["--text", str(texts), "--limit", "2", "--max-kl", "1"]
         assert main(["checkpoint", "diff", str(whole), server.url, *how]) == 0
     out = capsys.readouterr().out
-    assert "at least: from the server's 20 most probable tokens at each place" in out
+    assert not missing(out, "at least", "20 most probable tokens")
     assert "1: inconclusive" in out
     (mean,) = (line for line in out.splitlines() if line.startswith("KL divergence, mean"))
     assert float(mean.split()[-3]) < 1e-5, mean

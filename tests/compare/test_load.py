@@ -100,7 +100,7 @@ def test_one_name_of_two_checkpoints_must_be_told_apart(results: Path, tmp_path:
     store = ResultStore(results)
     for saved in store.find(benchmark="winogrande")[:1]:
         store.save(dataclasses.replace(saved, fingerprint="f" * 64), store.items(saved))
-    with pytest.raises(DataError, match=r"'step-100' means 2 checkpoints .* by fingerprint: .*ffffffffffff"):
+    with pytest.raises(DataError, match=r"'step-100' .*2 checkpoints .*ffffffffffff"):
         names("step-100", "step-300", output=results)
 
 
@@ -108,13 +108,13 @@ def test_without_arguments_the_two_newest_runs_are_meant(tmp_path: Path) -> None
     for place, name in enumerate(("b", "c", "a")):
         run(tmp_path, name, f"of-{name}", when=10 + place)
     assert names(output=tmp_path) == ["of-c", "of-a"]
-    with pytest.raises(DataError, match=r"0 runs in .*; name two"):
+    with pytest.raises(DataError, match=r"^0 runs .*name two"):
         names(output=tmp_path / "empty")
 
 
 def test_a_single_run_of_several_checkpoints_is_compared_within(results: Path) -> None:
     assert names("second", output=results) == ["step-200", "step-300"]
-    with pytest.raises(DataError, match="first is one checkpoint, step-100; name another"):
+    with pytest.raises(DataError, match=r"first .*step-100; name another"):
         names("first", output=results)
 
 
@@ -139,13 +139,11 @@ def test_rows_of_a_table_are_named_by_parts_in_any_spelling(tmp_path: Path) -> N
             "mlm_v2/1536/checkpoint-390",
             "ft/1536/checkpoint-39",
         ]
-    with pytest.raises(DataError, match=r"'mlm_v2/390' means 2 checkpoints; say which: mlm_v2/1536"):
+    with pytest.raises(DataError, match=r"'mlm_v2/390' .*2 checkpoints; .*mlm_v2/1536"):
         names(f"{table}#mlm_v2/390", f"{table}#ft", output=tmp_path)
-    with pytest.raises(DataError, match=r"no checkpoint 'mlm_v3'; there are: mlm_v2/"):
+    with pytest.raises(DataError, match=r"'mlm_v3'; .*mlm_v2/"):
         names(f"{table}#mlm_v3", f"{table}#ft", output=tmp_path)
-    with pytest.raises(
-        DataError, match=r"has 3 checkpoints; say which, as .*t\.csv#mlm_v2/1536/checkpoint-390"
-    ):
+    with pytest.raises(DataError, match=r"3 checkpoints; .*t\.csv#mlm_v2/1536/checkpoint-390"):
         names(str(table), f"{table}#ft", output=tmp_path)
 
 
@@ -172,7 +170,7 @@ def test_saved_results_are_found_by_run_and_name_also_where_the_run_or_the_file_
         "plain/1536/checkpoint-2",
         "step-200",
     ]
-    with pytest.raises(DataError, match=r"saved results of second: no checkpoint 'x'; there are: step-"):
+    with pytest.raises(DataError, match=r"second: .*'x'; .*step-"):
         names("second#x", "first", output=results)
 
 
@@ -203,7 +201,7 @@ def test_a_table_that_is_imported_twice_is_there_once(tmp_path: Path) -> None:
 
 
 def test_nothing_of_a_name_says_what_there_is_the_nearest_first(results: Path) -> None:
-    with pytest.raises(DataError, match=r"step-201: no such file, run or checkpoint .* there are: step-200"):
+    with pytest.raises(DataError, match=r"step-201: .*there are: step-200"):
         names("first", "step-201", output=results)
 
 
@@ -213,7 +211,7 @@ def test_a_run_that_did_not_end_is_named_as_such(results: Path) -> None:
     for path in (results / "first" / "details").glob("*_results.json"):
         path.unlink()
     (results / "first" / "details" / "checkpoints.csv").unlink(missing_ok=True)
-    with pytest.raises(DataError, match=r"first: no summary\.json: this run has not ended"):
+    with pytest.raises(DataError, match=r"first: no summary\.json: .*ended"):
         names("first", "second#step-200", output=results)
 
 
@@ -237,7 +235,7 @@ def test_what_is_no_number_of_items_is_refused(text: str) -> None:
 
 def test_a_number_of_items_of_an_unknown_benchmark_is_refused(tmp_path: Path) -> None:
     table = write(tmp_path / "t.csv", row("a", 1), row("b", 1))
-    with pytest.raises(DataError, match="--items: no benchmark 'dorp' in these results; there are: "):
+    with pytest.raises(DataError, match=r"--items: .*'dorp' .*there are: "):
         find_candidates([f"{table}#a", f"{table}#b"], output=tmp_path, sizes={"dorp": 5})
 
 
@@ -249,7 +247,7 @@ def test_a_folder_with_one_results_file_of_any_name_is_that_file(tmp_path: Path)
             (tmp_path / folder / f"{name}.json").write_text(json.dumps(content), encoding="utf-8")
     folders = [str(tmp_path / name) for name in ("a", "b")]
     assert [one.entries.keys() for one in find_candidates(folders, output=tmp_path / "r")] == [{"t"}, {"t"}]
-    with pytest.raises(DataError, match=r"two has 2 results files; name one: x\.json, y\.json"):
+    with pytest.raises(DataError, match=r"two .*2 .*files; .*x\.json, y\.json"):
         find_candidates([folders[0], str(tmp_path / "two")], output=tmp_path / "r")
     with pytest.raises(DataError, match=r"none: a folder without results"):
         find_candidates([folders[0], str(tmp_path / "none")], output=tmp_path / "r")
@@ -258,7 +256,7 @@ def test_a_folder_with_one_results_file_of_any_name_is_that_file(tmp_path: Path)
 def test_a_file_of_which_nothing_can_be_read_says_why(tmp_path: Path) -> None:
     path = tmp_path / "a_results.json"
     path.write_text(json.dumps({"results": {"t": {"judge": 7.8}}}), encoding="utf-8")
-    with pytest.raises(DataError, match=r"neither a share nor surely in per cent: t judge 7\.8"):
+    with pytest.raises(DataError, match=r"t judge 7\.8"):
         find_candidates([str(path), str(path)], output=tmp_path / "r")
 
 

@@ -27,6 +27,7 @@ from pytest_touchstone.statistics.unpaired import SummaryStatistics, compare_mea
 from tests.support.compared import ran
 from tests.support.entries import right
 from tests.support.known import known
+from tests.support.lines import missing
 from tests.support.rows import write_jsonl
 
 
@@ -57,7 +58,7 @@ def test_errors_without_sizes_make_a_normal_approximation() -> None:
     found = compared(of(0.30, 0.01), of(0.34, 0.01))
     assert found.p == pytest.approx(0.00468, abs=1e-4)
     assert (found.low, found.high) == pytest.approx((0.0123, 0.0677), abs=1e-4)
-    assert "numbers of items are not known" in (found.why or "")
+    assert "normal approximation" in (found.why or "")
 
 
 @pytest.mark.parametrize("value", [0.0, 0.3, 1.0])
@@ -65,7 +66,7 @@ def test_an_error_of_0_tells_nothing(value: float) -> None:
     assert "two shares" in compared(of(0.6, n=60), of(value, 0.0, 4)).method
     unsized = compared(of(0.6, 0.02), of(value, 0.0, 4))
     assert (unsized.p, unsized.low) == (None, None)
-    assert unsized.why == "numbers of items are not known; --items b=N gives them"
+    assert "--items b=N" in (unsized.why or "")
     assert compared(of(0.6, 0.3, 60), of(value, 0.0, 4)).why == "standard errors are not known"
 
 
@@ -73,7 +74,7 @@ def test_a_value_alone_gives_the_difference_alone_and_says_what_is_missing() -> 
     found = compared(of(0.3), of(0.4, 0.01, 100))
     assert found.difference == pytest.approx(0.1)
     assert (found.low, found.high, found.p, found.stderr) == (None, None, None, None)
-    assert found.why == "numbers of items are not known; --items b=N gives them"
+    assert "--items b=N" in (found.why or "")
 
 
 def test_means_beyond_shares_without_errors_cannot_be_told_by_their_sizes() -> None:
@@ -160,7 +161,7 @@ def test_the_same_prompts_are_the_same_items(tmp_path: Path) -> None:
 def test_items_with_another_prompt_are_left_out(tmp_path: Path) -> None:
     theirs = samples_of(tmp_path, [*"abcdefgh"])
     pair = compare_pair(theirs, run_of(tmp_path, [*"abcdef", "other", LONG]))
-    assert "b: 6 of 8 items of A and 8 of B are the same: compared on these" in comparison.notes(pair)
+    assert not missing(" ".join(comparison.notes(pair)), "b: 6 of 8 items", "8 of B")
 
 
 def test_other_prompts_and_chats_are_runs_on_different_items(tmp_path: Path) -> None:
@@ -169,6 +170,4 @@ def test_other_prompts_and_chats_are_runs_on_different_items(tmp_path: Path) -> 
     for ours in (run_of(tmp_path, [*"efgh"]), run_of(tmp_path / "chat", [*"abcd"], chat=1)):
         pair = compare_pair(theirs, ours)
         assert not pair.lines[0].counts.paired
-        assert any(
-            "whether it was asked the same items alike is not known" in t for t in comparison.notes(pair)
-        )
+        assert "asked the same items alike" in " ".join(comparison.notes(pair))

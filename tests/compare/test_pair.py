@@ -18,6 +18,7 @@ from pytest_touchstone.reports.comparison import pair_facts
 from pytest_touchstone.statistics.verdicts import P_DECIDES
 from tests.support.compared import Scores, printed, ran
 from tests.support.entries import right
+from tests.support.lines import missing
 
 MIRROR = {"better": "worse", "worse": "better"}
 
@@ -43,7 +44,7 @@ def test_only_common_items_with_the_same_row_are_compared_and_the_note_says_so()
     b = ran("b", {"b": right(8, 9)}, rows=["r0", "r1", "r2", "other", *(f"r{n}" for n in range(4, 9))])
     pair = compare_pair(a, b)
     assert pair.lines[0].comparison.n == 8
-    assert "b: 8 of 10 items of A and 9 of B are the same: compared on these" in comparison.notes(pair)
+    assert not missing(" ".join(comparison.notes(pair)), "b: 8 of 10 items", "9 of B")
 
 
 def test_scores_too_large_for_a_mean_leave_one_benchmark_without_a_verdict_and_no_other() -> None:
@@ -81,9 +82,7 @@ def test_results_on_other_items_are_compared_by_their_totals() -> None:
     pair = compare_pair(a, b)
     assert not pair.lines[0].counts.paired
     assert pair.lines[0].comparison.method.startswith("score test")
-    assert any(
-        "0 of 10 items of A and 10 of B are the same: compared as runs" in t for t in comparison.notes(pair)
-    )
+    assert not missing(" ".join(comparison.notes(pair)), "b: 0 of 10 items", "10 of B", "as runs")
 
 
 def test_items_in_clusters_are_compared_by_cluster() -> None:
@@ -135,7 +134,7 @@ def test_another_metric_is_judged_where_a_benchmark_has_it() -> None:
     both: dict[str, Scores] = {"x": {"acc": right(1, 9), "acc_norm": right(2, 9)}, "y": right(3, 9)}
     pair = compare_pair(ran("a", both), ran("b", both), metric="acc_norm")
     assert {name: line.metric for name, line in pair.judged.items()} == {"x": "acc_norm", "y": "acc"}
-    with pytest.raises(DataError, match="no benchmark has the metric 'f1' in both; there are: acc, acc_norm"):
+    with pytest.raises(DataError, match=r"'f1' .*acc, acc_norm"):
         compare_pair(ran("a", both), ran("b", both), metric="f1")
 
 
@@ -162,7 +161,7 @@ def test_a_result_that_is_not_valid_decides_nothing() -> None:
     a, b = ran("a", {"b": right(10, 100)}), ran("b", {"b": right(90, 100)}, invalid="half was cut off")
     pair = compare_pair(a, b)
     assert kinds(pair) == {"b": "inconclusive"}
-    assert "b of B is NOT VALID: half was cut off" in comparison.notes(pair)
+    assert not missing(" ".join(comparison.notes(pair)), "b of B", "NOT VALID: half was cut off")
 
 
 def test_a_result_that_is_not_valid_does_not_count_in_the_correction_of_the_others() -> None:
@@ -176,14 +175,13 @@ def test_a_result_that_is_not_valid_does_not_count_in_the_correction_of_the_othe
     pair = compare_pair(ran("a", a | {"c": right(10, 100)}), faulty)
     assert pair.judged["b"].comparison == alone
     assert pair.judged["c"].comparison.verdict == "inconclusive"
-    assert pair.judged["c"].comparison.why == "not valid: 1 of 100 items ended in error or were lost"
+    assert not missing(pair.judged["c"].comparison.why, "not valid", "1 of 100 items")
 
 
 def test_what_was_asked_otherwise_is_named_and_equal_scores_are_then_no_proof() -> None:
     a, b = ran("a", {"b": right(5, 9)}), ran("a", {"b": right(5, 9)}, conditions={"shots": 5, "seed": 7})
     notes = comparison.notes(compare_pair(a, b))
-    assert "not asked alike, shots 0 and 5: b" in notes
-    assert "not asked alike, seed 1234 and 7: b" in notes
+    assert not missing(" ".join(notes), "shots 0 and 5: b", "seed 1234 and 7: b")
     assert kinds(compare_pair(a, b)) == {"b": "inconclusive"}
     assert kinds(compare_pair(a, a)) == {"b": "not worse"}
 
@@ -197,18 +195,16 @@ def test_what_changes_neither_answers_nor_items_is_no_other_way_of_asking(condit
 
 def test_a_limit_is_told_by_the_items_where_these_are_known() -> None:
     a, b = ran("a", {"b": right(5, 9)}), ran("b", {"b": right(5, 6)}, conditions={"limit": 6})
-    assert comparison.notes(compare_pair(a, b)) == [
-        "b: 6 of 9 items of A and 6 of B are the same: compared on these"
-    ]
+    (note,) = comparison.notes(compare_pair(a, b))
+    assert not missing(note, "b: 6 of 9 items", "6 of B")
     totals = CheckpointResults(name="b", origin="run", entries={"b": replace(b.entries["b"], items=NO_ITEMS)})
-    assert "not asked alike, limit none and 6: b" in comparison.notes(compare_pair(a, totals))
+    assert "limit none and 6: b" in " ".join(comparison.notes(compare_pair(a, totals)))
 
 
 def test_a_setting_that_an_earlier_release_did_not_know_is_held_against_its_default() -> None:
     plain, other = ran("a", {"b": right(5, 9)}), {"grader": "reference"}
-    assert "not asked alike, grader exact and reference: b" in comparison.notes(
-        compare_pair(plain, ran("b", {"b": right(5, 9)}, conditions=other))
-    )
+    pair = compare_pair(plain, ran("b", {"b": right(5, 9)}, conditions=other))
+    assert "grader exact and reference: b" in " ".join(comparison.notes(pair))
 
 
 def test_versions_of_different_programs_are_not_held_against_each_other() -> None:
@@ -216,7 +212,8 @@ def test_versions_of_different_programs_are_not_held_against_each_other() -> Non
     saved = replace(paper.entries["b"].saved, conditions={"version": 3.0, "shots": 5})
     paper = replace(paper, entries={"b": replace(paper.entries["b"], saved=saved)})
     notes = comparison.notes(compare_pair(paper, ran("mine", {"b": right(60, 100)})))
-    assert [note for note in notes if "asked alike" in note] == ["not asked alike, shots 5 and 0: b"]
+    (note,) = [note for note in notes if "asked alike" in note]
+    assert note.endswith(", shots 5 and 0: b")
 
 
 def test_benchmarks_that_only_one_has_are_named_and_left_out() -> None:
@@ -224,11 +221,14 @@ def test_benchmarks_that_only_one_has_are_named_and_left_out() -> None:
         ran("a", {"x": right(1, 5), "y": right(1, 5)}), ran("b", {"y": [1.0] * 5, "z": [1.0]})
     )
     assert list(pair.judged) == ["y"]
-    assert comparison.notes(pair)[-2:] == ["only A has x: not compared", "only B has z: not compared"]
+    assert [note.partition(":")[0] for note in comparison.notes(pair)[-2:]] == [
+        "only A has x",
+        "only B has z",
+    ]
 
 
 def test_nothing_in_common_is_an_error_that_says_what_there_is() -> None:
-    with pytest.raises(DataError, match=r"a and b have no result .* the first has x; the second has y"):
+    with pytest.raises(DataError, match=r"^a and b .*x; .*y$"):
         compare_pair(ran("a", {"x": [1.0]}), ran("b", {"y": [1.0]}))
 
 
@@ -270,9 +270,7 @@ def test_the_mean_improvement_weighs_all_benchmarks_alike() -> None:
         printed("q", {"x": (0.6, None, 0), "y": (0.1, 0.01, 9)}),
     ).mean
     assert unknown is not None
-    assert comparison.mean_text(unknown).startswith(
-        "+5.00 points (no interval: a part has no interval), +10.0 %"
-    )
+    assert not missing(comparison.mean_text(unknown), "+5.00 points", "no interval", "+10.0 %")
     assert compare_pair(ran("a", {"x": [1.0]}), ran("b", {"x": [1.0]})).mean is None
 
 
@@ -289,8 +287,8 @@ def test_results_that_are_not_valid_are_left_out_of_the_mean_and_of_all_items_to
     assert pair.pooled.comparison.n == 200
     assert pair.pooled.comparison.difference == pytest.approx(0.1)
     lines = dict(comparison.findings(pair))
-    assert lines["mean"].endswith("over 2 benchmarks; without z, NOT VALID")
-    assert lines["pooled"].endswith("200 items of 2 benchmarks; without z, NOT VALID")
+    assert not missing(lines["mean"], "2 benchmarks", "without z")
+    assert not missing(lines["pooled"], "200 items", "2 benchmarks", "without z")
 
 
 def test_groups_can_be_compared_as_benchmarks_of_their_own() -> None:
@@ -451,7 +449,7 @@ def test_a_metric_with_a_unit_is_compared_by_its_own_margin_and_told_in_it() -> 
     (line,) = (pair := compare_pair(one, other, metric="bits_per_byte")).lines
     assert line.comparison.verdict is not None
     assert (line.comparison.verdict, line.comparison.margin) == ("not worse", 0.01)
-    assert line.comparison.why.endswith("a loss of more than 0.01 bits is ruled out")
+    assert not missing(line.comparison.why, "0.01 bits", "ruled out")
     assert comparison.line_cells(line).points == "+0.0050 bits (+0.5 %)"
     assert pair_facts(pair)["benchmarks"][0]["unit"] == "bits"
     (wide,) = compare_pair(one, other, metric="bits_per_byte", margin=0.001).lines

@@ -28,6 +28,7 @@ from pytest_touchstone.statistics.power import (
     smallest_drop,
 )
 from tests.support.entries import entry, source
+from tests.support.lines import missing
 
 PLAIN = GateConfig(mode="plain")
 
@@ -77,14 +78,14 @@ def test_flips_are_those_of_neighbouring_checkpoints_of_a_series() -> None:
     (row,) = plan(source(*found)).rows
     shares = [(flips(*pair) + 0.5) / 401 for pair in ((found[0], found[1]), (found[1], found[2]))]
     assert row.design.flips == pytest.approx(np.mean(shares))
-    assert row.basis == "measured: 2 pairs of saved results of runs/a, step-0 to step-2"
+    assert not missing(row.basis, "measured", "2 pairs", "runs/a", "step-0 to step-2")
     assert not row.assumed
     assert (row.benchmark, row.metric, row.design.items) == ("b", "acc", 400)
 
 
 def test_without_a_series_those_that_were_saved_one_after_the_other_are_compared() -> None:
     (row,) = plan(source(*series("b", count=2, name=None))).rows
-    assert row.basis == "measured: 1 pair of saved results, step-1 and step-0"
+    assert not missing(row.basis, "measured", "1 pair", "step-1 and step-0")
 
 
 def test_a_baseline_from_elsewhere_makes_a_pair_with_what_is_saved_here() -> None:
@@ -96,7 +97,7 @@ def test_a_baseline_from_elsewhere_makes_a_pair_with_what_is_saved_here() -> Non
         PLAIN,
     )
     (row,) = found.rows
-    assert row.basis.startswith("measured: 1 pair of saved results")
+    assert row.basis.startswith("measured: 1 pair")
     assert row.design.flips == pytest.approx((flips(there, here) + 0.5) / 401)
 
 
@@ -114,7 +115,7 @@ def test_a_single_result_is_taken_to_correlate_by_half_with_another_one() -> Non
     share = one.saved.metrics["acc"].value
     assert share is not None
     assert row.design.flips == pytest.approx(share * (1 - share))
-    assert row.basis.endswith("as of two runs like step-0 with correlation 1/2")
+    assert not missing(row.basis, "like step-0", "correlation 1/2")
     graded = [0.1, 0.4, 0.9, 0.6] * 20
     (row,) = plan(source(entry(graded))).rows
     assert row.design.flips is None
@@ -125,14 +126,14 @@ def test_a_benchmark_without_results_needs_its_size_and_says_what_is_assumed() -
     none = BaselineSource(name="best", kind="best")
     (row,) = plan(none, [PlannedBenchmark(benchmark="new", items=500)]).rows
     assert row.design == binary_design(500, 0.15)
-    assert row.basis == "assumed: 15 % of the items flip; no result is saved"
+    assert not missing(row.basis, "assumed", "15 %")
     (row,) = plan(none, [PlannedBenchmark(benchmark="new", items=500)], flips=0.3).rows
-    assert row.basis == "given: 30 % of the items flip; no result is saved"
+    assert not missing(row.basis, "given", "30 %")
     with pytest.raises(GateError, match="--items NAME=N"):
         plan(none, [])
-    assert plan(none, [PlannedBenchmark(benchmark="new", items=0)]).unknown == {
-        "new": "no result of it is saved; --items new=N gives its size"
-    }
+    unknown = plan(none, [PlannedBenchmark(benchmark="new", items=0)]).unknown
+    assert list(unknown) == ["new"]
+    assert "--items new=N" in unknown["new"]
 
 
 def test_the_numbers_are_those_of_the_power_of_the_gate_over_all_benchmarks() -> None:
@@ -194,13 +195,13 @@ def test_a_composite_that_the_gate_compares_is_a_row_and_one_more_test() -> None
     variance = np.var(other - one, ddof=1) / 300 + 0.3**2 * second.design.spread**2 / 900
     assert whole.design.spread**2 / 1200 == pytest.approx(variance, rel=0.01)
     text = render(planned, width=80, color=False)
-    assert "over 2 benchmarks and 1 composite" in " ".join(text.split())
+    assert "2 benchmarks and 1 composite" in " ".join(text.split())
     pooled = plan(source(*found), config=replace(config, pooled=True))
     assert pooled.rows[0].finds == power_of_drop(first.design, 0.02, family=4)
     alone = [
         one for one in planned_benchmarks(source(*found), source(*found), {}, config) if one.benchmark == "b"
     ]
-    assert plan(source(*found), alone, config).unknown == {"sum": "it needs a, which is not asked"}
+    assert plan(source(*found), alone, config).unknown["sum"].startswith("it needs a,")
 
 
 def test_all_items_are_those_that_the_pooled_verdict_takes_in() -> None:
@@ -245,8 +246,8 @@ def test_the_text_says_it_in_words_and_the_plain_data_in_shares() -> None:
         text = render(found, width=width, color=False)
         assert max(map(len, text.splitlines())) <= width
         words = " ".join(text.split())
-        assert words.startswith("plan against best, margin 1 point, alpha 0.05 over 2 benchmarks")
-        assert "from a, b: measured: 2 pairs of saved results of runs/a, step-0 to step-2" in words
+        assert not missing(words, "plan against best", "margin 1 point", "alpha 0.05", "2 benchmarks")
+        assert not missing(words, "from a, b: measured", "2 pairs", "runs/a", "step-0 to step-2")
         assert f"{100 * (found.rows[1].sees or 0):.1f} points" in words
     plain = json.loads(json.dumps(plan_facts(found)))
     assert [row["items"] for row in plain["benchmarks"]] == [400, 900, 1300]
@@ -257,7 +258,7 @@ def test_the_text_says_it_in_words_and_the_plain_data_in_shares() -> None:
 def test_a_drop_that_no_number_of_items_finds_is_said_to_be_so(drop: float, why: str) -> None:
     found = plan(source(*series("a")), drop=drop)
     words = " ".join(render(found, width=200, color=False).split())
-    assert f"never the drop is {why} the margin, so no number of items calls it worse" in words
+    assert f"never the drop is {why} the margin," in words
     assert "10 million" not in words
 
 
@@ -270,7 +271,7 @@ def test_what_takes_more_items_than_there_are_cannot_be_told_with_this_set() -> 
     )
     assert [(name, what, size) for name, what, _, size, _ in told] == [("a", "2 points", "400")]
     assert int(told[0][2].replace(",", "")) > 400
-    assert told[0][4] == "this set cannot tell, a larger margin or several benchmarks pooled"
+    assert not missing(told[0][4], "this set", "larger margin", "pooled")
 
 
 def test_the_command_plans_for_saved_results_and_says_what_is_wrong_in_one_line(
@@ -341,7 +342,7 @@ def test_a_metric_with_a_unit_is_planned_in_it_with_a_margin_for_each_point() ->
     assert (bits.unit, bits.margin) == ("bits", 0.01)
     assert bits.drop == pytest.approx(0.03)
     text = render(found, width=120, color=False)
-    assert "margin 1 point, 0.01 bits of bits_per_byte" in text
+    assert "margin 1 point, 0.01 bits" in text
     assert "3 points (0.03 bits)" in " ".join(text.split())
     assert bits.sees is not None
     assert f"{bits.sees:.4f} bits" in text
@@ -352,4 +353,4 @@ def test_nothing_is_planned_for_a_unit_without_a_margin() -> None:
     where = source(*saved)
     found = make_plan(planned_benchmarks(where, where, {}, PLAIN), where, where, PLAIN)
     assert not found.rows
-    assert "log_odds is in nats, for which there is no margin" in found.unknown["b"]
+    assert not missing(found.unknown["b"], "log_odds", "nats", "margin")

@@ -70,7 +70,8 @@ def test_every_page_is_in_the_index() -> None:
 
 
 def test_anchors_are_those_of_github() -> None:
-    assert anchors("## The same `--eval-data`, again\n\nText.\n") == {"the-same---eval-data-again"}
+    page = "## The same `--eval-data`, again\n\nText.\n"
+    assert anchors(page) == {"the-same---eval-data-again"}
 
 
 def test_documents_name_exit_codes_that_there_are() -> None:

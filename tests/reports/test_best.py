@@ -23,6 +23,7 @@ from pytest_touchstone.reports.score_table import (
     markdown_table,
     table_of_run,
 )
+from tests.support.lines import missing
 from tests.support.studies import answers, of_items
 from tests.support.summaries import sample
 
@@ -84,9 +85,8 @@ def test_standings_of_former_versions_are_those_that_were_told() -> None:
     former = {"benchmark": "x", "metric": "acc", "checkpoint": "a", "of": 3, "more": 1}
     (found,) = standings_of_run(replace(sample(3), leaders=[former]))
     assert (found.told, found.p) == (True, None)
-    assert best_of_run(replace(sample(3), leaders=[former])).startswith(
-        "a is the best on x, significantly better than all others"
-    )
+    best = best_of_run(replace(sample(3), leaders=[former]))
+    assert not missing(best, "a is the best", "on x", "significantly")
 
 
 def test_the_table_of_a_run_has_its_checkpoints_and_marks_what_is_best_or_not_valid() -> None:
@@ -165,9 +165,7 @@ SLOW = [0.6 - 0.4 * (place / 10 - 0.6) ** 2 for place in range(11)]
 def test_luck_is_told_in_a_sentence_for_one_benchmark_and_in_a_table_for_several() -> None:
     one = of_items({"a": answers(SLOW, 200, 5)})
     text = " ".join(render_text(best_sections(one), width=80, color=False).split())
-    assert re.search(
-        r"measures \d\d\.\d\d % on b; choosing the best of 11 flatters it by \d\.\d\d points: expect ", text
-    )
+    assert re.search(r"measures \d\d\.\d\d % on b; .*best of 11 .*\d\.\d\d points: ", text)
     runs = zip(answers(SLOW, 200, 5), answers(SLOW, 300, 6), strict=True)
     several = render_text(
         best_sections(of_items({"a": [{"b": x["b"], "c": y["b"]} for x, y in runs]})), width=80, color=False
@@ -175,5 +173,5 @@ def test_luck_is_told_in_a_sentence_for_one_benchmark_and_in_a_table_for_several
     head = ["benchmark", "measured", "luck", "expected", "95", "%", "interval"]
     rows = [line.split() for line in several.splitlines()]
     assert [row[0] for row in rows[rows.index(head) + 1 :][:3]] == ["b", "c", "all"]
-    assert "over all items; choosing the best of 11" in " ".join(several.split())
+    assert "best of 11" in " ".join(several.split())
     assert max(map(len, several.splitlines())) <= 80

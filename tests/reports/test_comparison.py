@@ -18,6 +18,7 @@ from pytest_touchstone.reports.ci import comparison_page
 from pytest_touchstone.reports.comparison import Flip, pair_facts, render
 from tests.support.compared import printed, ran
 from tests.support.entries import right
+from tests.support.lines import missing
 
 STUDY = {"real@1": right(20, 90), "real@5": right(40, 90)}
 PAIR = compare_pair(
@@ -43,7 +44,7 @@ def test_a_table_has_every_number_at_any_width(width: int) -> None:
         assert shown in text
     assert re.search(r"^improvements  winogrande: \+50\.00 points", text, re.M)
     assert re.search(r"^regressions   none", text, re.M)
-    assert re.search(r"^mean          \+16\.00 points \[\+11\.51, \+20\.25\], p = 2\.9e-12,", text, re.M)
+    assert not missing(text, "mean +16.00 points [+11.51, +20.25]", "p = 2.9e-12")
 
 
 def test_wide_tables_have_one_row_a_line() -> None:
@@ -112,7 +113,7 @@ def test_flips_show_question_answers_and_the_right_one_within_the_width() -> Non
     shown = text[text.index("items gained and lost") :]
     assert max(map(width_of, text.splitlines())) <= 80
     assert re.search(r"gained +b/1\n  question  …", shown)
-    assert re.search(r"A +no\n +B +yes\n +gold +gold", shown)
+    assert not missing(shown, "A no B yes", "gold gold")
     assert shown.count("what?") < 60
 
 

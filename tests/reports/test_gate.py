@@ -23,6 +23,7 @@ from pytest_touchstone.reports.page.builder import run_page
 from pytest_touchstone.reports.terminal import render
 from pytest_touchstone.results.summary import Summary, summary_from_json, summary_json
 from tests.support.entries import entry, right, source
+from tests.support.lines import missing
 from tests.support.summaries import sample
 
 EVIL = "::error::x|`]<b>@all %0A\n::warning::y"
@@ -74,14 +75,14 @@ def test_the_page_has_the_gate_with_names_escaped() -> None:
 
 def test_markdown_has_the_decision_the_verdicts_and_the_scores() -> None:
     text = ci.markdown_page(summary())
-    assert ":x: **gate failed (exit code 8): winogrande acc is worse" in text
-    assert "| **worse** | new | winogrande acc | 0.3750 |" in text
-    assert re.search(r"\*\*checkpoint-100 .*\n\n.*\n.*\n\| winogrande 5-shot \| acc \|", text)
+    assert re.search(r":x: \*\*gate failed .*8\): winogrande acc", text)
+    assert "| **worse** | new |" in text
+    assert re.search(r"\*\*checkpoint-100 .*\n\n.*\n.*\n\| winogrande 5-shot \|", text)
 
 
 def test_markdown_of_more_results_than_a_comment_holds_has_a_row_per_checkpoint() -> None:
     few, many = (ci.markdown_page(sample(count, faults=False)) for count in (16, 24))
-    assert few.count("| metric | value | 95 % interval |") == 16
+    assert few.count("| metric | value |") == 16
     assert "metric | value" not in many
     assert len(re.findall(r"^\| checkpoint-\d+ \|", many, re.MULTILINE)) == 24
 
@@ -118,9 +119,9 @@ def test_plain_text_in_markdown_has_no_sign_that_means_anything(text: str) -> No
 def test_github_is_told_of_every_line_that_fails_and_of_the_decision() -> None:
     first, last = ci.gate_commands(summary())
     assert first.startswith("::error title=new%3A winogrande acc worse::-1")
-    assert last.startswith("::error title=touchstone gate::gate failed (exit code 8): ")
+    assert last.startswith("::error title=touchstone gate::gate failed")
     (only,) = ci.gate_commands(summary(best=0))
-    assert only.startswith("::notice title=touchstone gate::gate passed: no baseline yet")
+    assert only.startswith("::notice title=touchstone gate::gate passed")
     (shown,) = ci.gate_commands(summary(mode=None))
     assert shown.startswith("::notice title=touchstone gate::verdicts: 1 worse")
 
@@ -226,8 +227,9 @@ def test_a_short_report_shows_each_comparison_and_names_what_is_new_in_one_line(
         "first",
         "pooled",
     ]
-    assert "first      6: new0 acc, new1 acc, new2 acc and 3 more" in lines
-    assert lines[-1].startswith("gate failed (exit code 8): b00 acc is worse")
+    (first,) = [line for line in lines if line.startswith("first ")]
+    assert not missing(first, 6, "new0 acc, new1 acc", "3 more")
+    assert not missing(lines[-1], 8, "b00 acc")
     assert sum("baseline old" in line for line in lines) == 1  # of the line that fails
     assert sum("baseline old" in line for line in told(verdicts(5, new=6), details=True)) == 6
 
@@ -235,5 +237,6 @@ def test_a_short_report_shows_each_comparison_and_names_what_is_new_in_one_line(
 def test_of_very_many_comparisons_those_that_pass_share_a_line() -> None:
     lines = told(verdicts(30))
     assert lines[1].startswith("worse      b00 acc")
-    assert "not worse  30: b01 acc, b02 acc, b03 acc and 27 more" in lines
+    (passed,) = [line for line in lines if line.startswith("not worse")]
+    assert not missing(passed, 30, "b01 acc, b02 acc", "27 more")
     assert sum(line.startswith("not worse") for line in told(verdicts(30), details=True)) == 30

@@ -136,7 +136,7 @@ def test_checkpoints_with_other_marks_have_them_in_their_rows(tmp_path: Path, ch
     results = [other if one is first else one for one in found.results]
     text = render(replace(found, gate=None, results=results), 80, color=False)
     if checkpoints == 2:
-        assert re.search(r"  gsm8k 5-shot .*\n(.*\n)+  gsm8k 5-shot, chat ", text)
+        assert re.search(r"  gsm8k 5-shot .*\n(.*\n)+  gsm8k 5-shot, chat", text)
     else:
         rows = re.findall(r"^c\d .*$", text, re.MULTILINE)
         assert [" ".join(re.findall(r"[c~]+(?= |$)", row[2:])) for row in rows] == ["~", *["c"] * 8]
@@ -145,8 +145,8 @@ def test_checkpoints_with_other_marks_have_them_in_their_rows(tmp_path: Path, ch
 def test_markdown_has_them_in_the_row(summary: Summary) -> None:
     text = ci.markdown_page(replace(summary, gate=None))
     assert "| 4/1,267 | sample |" in text
-    assert re.search(r"gsm8k 5-shot, chat \| acc \| [^\n]* \| 24/1,319 \| sample \|", text)
-    assert re.search(r"score&?[^|]* \| composite [^\n]* \| 12/30 \|", text)
+    assert re.search(r"gsm8k 5-shot, chat \|.*\b24/1,319 \|", text)
+    assert re.search(r"score&?[^|]* \| composite .*\b12/30 \|", text)
     assert f"winogrande: {PART}; " in text
 
 

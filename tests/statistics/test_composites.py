@@ -101,10 +101,10 @@ def test_totals_of_the_same_items_are_taken_as_wholly_dependent() -> None:
 
 def test_what_is_undefined_is_none_with_a_reason() -> None:
     assert compare_composites([]).why == "no parts"
-    assert compare_composites([SharedItems([part(1.0, [], [])])]).why == "a part has no items in common"
+    assert "no items" in compare_composites([SharedItems([part(1.0, [], [])])]).why
     single = compare_composites([SharedItems([part(1.0, [0.0], [1.0])])])
     assert (single.difference, single.p) == (1.0, None)
-    assert single.why == "all items of a benchmark are one unit: no test of a difference"
+    assert "one unit" in single.why
     assert compare_composite_totals([[(0.4, undefined("no items in common"))]]).why == "no items in common"
 
 

@@ -21,6 +21,7 @@ from pytest_touchstone.statistics.intervals import (
     quantile_estimate,
     share_limits,
 )
+from tests.support.lines import missing
 
 hits = st.lists(st.integers(0, 1).map(float), min_size=1, max_size=60)
 graded = st.lists(st.floats(0, 1), min_size=1, max_size=60)
@@ -97,7 +98,7 @@ def test_one_hit_has_a_wilson_interval_but_no_standard_error() -> None:
 def test_one_cluster_of_several_items_has_a_value_only(values: list[float]) -> None:
     estimate = mean_estimate(values, ["text"] * 3)
     assert (estimate.low, estimate.high, estimate.stderr) == (None, None, None)
-    assert estimate.why == "all 3 items share one cluster: no standard error"
+    assert not missing(estimate.why or "", "3 items", "one cluster")
 
 
 def test_the_cluster_standard_error_is_the_double_sum() -> None:
@@ -143,7 +144,7 @@ def test_items_without_a_cluster_share_nothing() -> None:
 
 
 def test_cluster_ids_must_match_the_values() -> None:
-    with pytest.raises(ValueError, match="2 values but 1 cluster ids"):
+    with pytest.raises(ValueError, match=r"2 values .*1 cluster"):
         mean_estimate([0.0, 1.0], ["a"])
 
 
@@ -164,7 +165,7 @@ def test_perplexity_with_clusters_uses_their_standard_error() -> None:
     assert estimate.value is not None
     error = math.sqrt(cluster_variance(logprobs, clusters))
     assert estimate.stderr == pytest.approx(estimate.value * error)
-    assert estimate.method == "t on the log scale, 3 clusters"
+    assert not missing(estimate.method, "log scale", "3 clusters")
 
 
 def test_perplexity_of_one_item_has_no_interval() -> None:
@@ -177,7 +178,7 @@ def test_a_perplexity_beyond_floats_is_undefined() -> None:
     wide = perplexity_estimate([-1.0, -1000.0])
     assert wide.value is not None
     assert wide.high is None
-    assert wide.why == "the upper limit is larger than a float can be"
+    assert "upper limit" in (wide.why or "")
 
 
 def test_the_macro_mean_counts_groups_not_items() -> None:
@@ -216,14 +217,15 @@ def test_groups_without_a_miss_still_have_an_interval() -> None:
 
 def test_a_macro_mean_over_an_empty_group_is_undefined() -> None:
     estimate = macro_estimate([[1.0, 0.0], []])
-    assert estimate == Estimate(None, None, None, None, "none", "1 of 2 groups have no scored items")
+    assert estimate == Estimate(None, None, None, None, "none", estimate.why)
+    assert "1 of 2 groups" in (estimate.why or "")
     assert macro_estimate([]).why == "no groups"
 
 
 def test_a_group_of_one_item_leaves_the_macro_mean_without_standard_error() -> None:
     estimate = macro_estimate([[0.5], [0.25, 0.75]])
     assert (estimate.value, estimate.low, estimate.stderr) == (0.5, None, None)
-    assert estimate.why == "a group has one item: no standard error"
+    assert "one item" in (estimate.why or "")
     binary = macro_estimate([[1.0], [0.0, 1.0]])
     assert binary.stderr is None
     assert (binary.low, binary.high) == pytest.approx(wilson(0.75, 4 / (1 + 1 / 2)))
@@ -407,9 +409,9 @@ def test_a_quantile_beyond_the_values_has_no_limit() -> None:
     found = quantile_estimate([float(one) for one in range(100)], 0.999)
     assert found.value == pytest.approx(98.901)
     assert found.high is None
-    assert found.why == "100 items tell no limit beyond their own"
+    assert "100 items" in (found.why or "")
     assert quantile_estimate([], 0.5).value is None
-    assert quantile_estimate([1.0, 2.0], 0.5, ["a", "a"]).why == "all 2 items share one cluster: no interval"
+    assert not missing(quantile_estimate([1.0, 2.0], 0.5, ["a", "a"]).why or "", "2 items", "one cluster")
 
 
 def test_values_that_are_all_one_tell_nothing_of_their_range() -> None:

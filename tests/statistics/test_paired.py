@@ -29,6 +29,7 @@ from pytest_touchstone.statistics.paired import (
     signed_ranks,
 )
 from tests.support.known import known
+from tests.support.lines import missing
 
 hits = st.integers(0, 1).map(float)
 graded = st.floats(0, 1)
@@ -225,14 +226,11 @@ def test_what_is_undefined_is_none_with_a_reason() -> None:
     nothing = compare_paired([], [])
     assert (nothing.difference, nothing.p, nothing.why) == (None, None, "no items in common")
     one = compare_paired([0.5], [0.25])
-    assert (one.difference, one.p, one.low, one.why) == (
-        -0.25,
-        None,
-        None,
-        "one item: no test of a difference",
-    )
+    assert (one.difference, one.p, one.low) == (-0.25, None, None)
+    assert "one item" in (one.why or "")
     together = compare_paired([1.0, 0.0], [0.0, 0.0], ["a", "a"])
-    assert (together.p, together.why) == (None, "all 2 items share one cluster: no test of a difference")
+    assert together.p is None
+    assert not missing(together.why or "", "2 items", "one cluster")
     same = compare_paired([-3.0, -2.0], [-3.0, -2.0])
     assert (same.p, same.low, same.stderr) == (1.0, None, 0.0)
     assert same.why is not None

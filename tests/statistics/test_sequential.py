@@ -134,7 +134,7 @@ def test_giving_up_is_said_and_a_strict_gate_never_does() -> None:
     better = compare_flips(700, 60, 40, 0, level=made.levels[1])
     stop = decide_at(made, 1, better)
     assert stop is not None
-    assert stop.why == "more items are unlikely to find it worse"
+    assert "unlikely" in stop.why
     assert decide_at(strict, 1, better) is None
 
 
@@ -161,7 +161,7 @@ def test_more_benchmarks_need_more_certainty_at_each_interim_analysis() -> None:
 
 
 def test_an_interval_of_another_level_is_refused() -> None:
-    with pytest.raises(ValueError, match="interim analysis 0 needs an interval of level"):
+    with pytest.raises(ValueError, match=r"analysis 0 .*level"):
         decide_at(plan(), 0, compare_flips(300, 50, 50, 0))
 
 

@@ -57,10 +57,12 @@ def test_two_means_are_compared_as_scipys_welch_test_does() -> None:
 def test_totals_that_say_too_little_leave_test_and_interval_undefined() -> None:
     assert compare_rates(0.0, 0, 0.5, 10).difference is None
     single = compare_means(SummaryStatistics(0.5, 0.0, 1), SummaryStatistics(0.4, 0.1, 10))
-    assert (single.p, single.low, single.why) == (None, None, "a run has one item: no standard error")
+    assert (single.p, single.low) == (None, None)
+    assert "one item" in (single.why or "")
     certain = compare_means(SummaryStatistics(0.5, 0.0, 10), SummaryStatistics(0.5, 0.0, 10))
-    assert (certain.p, certain.why) == (None, "both standard errors are 0: nothing to test with")
-    with pytest.raises(ValueError, match="give a rate from 0 to 1, not per cent"):
+    assert certain.p is None
+    assert "both standard errors are 0" in (certain.why or "")
+    with pytest.raises(ValueError, match=r"from 0 to 1"):
         compare_rates(66.04, 2400, 67.78, 3200)
 
 

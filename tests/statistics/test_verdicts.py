@@ -18,6 +18,7 @@ from statsmodels.stats.power import NormalIndPower
 from pytest_touchstone.statistics.comparison import Comparison, Kind, undefined
 from pytest_touchstone.statistics.paired import compare_flips, compare_paired
 from pytest_touchstone.statistics.verdicts import holm, items_to_settle, judge
+from tests.support.lines import missing
 
 MIRROR = {"worse": "better", "better": "worse"}
 
@@ -101,7 +102,7 @@ def test_more_items_than_there_are_is_no_advice() -> None:
     told = judge(one, sizes={"one": 2400})["one"]
     assert told.items_to_tell == 11_861
     assert "would tell" not in told.why
-    assert "it would take about 11,861 items, and there are 2,400: this set cannot tell" in told.why
+    assert not missing(told.why, "11,861 items", "2,400", "cannot tell")
 
 
 def test_the_reason_is_written_for_a_person() -> None:
@@ -110,11 +111,11 @@ def test_the_reason_is_written_for_a_person() -> None:
     )
     assert found["real_coref"].why.startswith("-3.33 points [-4.5")
     assert "after Holm over 2 tests" in found["real_coref"].why
-    assert "neither no loss nor one of 1 point is ruled out" in found["lambada"].why
+    assert not missing(found["lambada"].why, "1 point", "ruled out")
 
 
 def test_an_interval_of_another_level_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"the interval's level is 0\.95, not 1 - alpha = 0\.9"):
+    with pytest.raises(ValueError, match=r"0\.95, .*0\.9$"):
         judge({"one": compared(0.0, 0.01, 1.0)}, alpha=0.1)
 
 

@@ -12,6 +12,7 @@ from pytest_touchstone.study.reading import load_study
 from tests.support.compared import printed, ran
 from tests.support.entries import right
 from tests.support.known import known
+from tests.support.lines import missing
 from tests.support.published import published
 from tests.support.studies import answers, of_items, of_totals, placed, study_of_candidates
 
@@ -51,7 +52,7 @@ def test_without_enough_data_it_says_that_it_cannot_be_decided_with_it() -> None
     runs = answers([0.60, 0.62], 400, 6)
     (_, decide) = advice(of_items({"a": runs[:1], "z": runs[1:]})).plan
     assert decide.command == ""
-    assert "cannot be decided with this data: it takes" in decide.expected
+    assert "cannot be decided" in decide.expected
 
 
 def test_with_more_rows_the_command_asks_for_as_many_as_it_takes() -> None:
@@ -86,7 +87,7 @@ def test_gains_are_those_of_series_that_are_known_to_have_begun_here() -> None:
     study = study_of_candidates(candidates, declared={"z": {"from": "a/1"}})
     expected = advice(study).plan[0].expected
     assert expected.startswith("z reached +")
-    assert expected.endswith("over its start, a/1: one training is no range")
+    assert not missing(expected, "its start, a/1", "one training")
 
 
 def test_of_the_published_rows_the_highest_is_advised_and_all_others_named_as_rivals(tmp_path: Path) -> None:
@@ -120,7 +121,8 @@ def test_commands_run_shipped_benchmarks_or_the_files_that_are_here() -> None:
         runs = [{name: one["b"]} for one in answers([0.6, 0.7], 1000, 1)]
         return [one.command for one in advice(of_items({"a": runs})).plan]
 
-    assert commands("mmlu_stem") == ["touchstone run --tasks mmlu_stem --checkpoint 'runs/NEW/checkpoint-*'"]
+    (command,) = commands("mmlu_stem")
+    assert not missing(command, "touchstone run --tasks mmlu_stem", "--checkpoint 'runs/NEW/checkpoint-*'")
     assert commands("mine") == ["pytest --checkpoint 'runs/NEW/checkpoint-*' --eval-tasks mine"]
     totals = [printed(f"a/{n}", {"squadv2": (0.5 + n / 10, None, 900)}) for n in (1, 2)]
     found = advice(study_of_candidates([placed(one, "a", float(n)) for n, one in enumerate(totals, 1)]))

@@ -10,6 +10,7 @@ from pytest_touchstone.document import Facts, Section, Table, Verbatim
 from pytest_touchstone.study.reading import load_study
 from pytest_touchstone.study.sections import render_study, sections_of, study_markdown
 from tests.support.korean_table import row, write
+from tests.support.lines import missing
 from tests.support.studies import of_items, of_totals, study_of_candidates
 
 SECTION = Section(
@@ -30,7 +31,8 @@ SECTION = Section(
 
 def test_texts_of_others_cannot_break_out_of_markdown() -> None:
     page = study_markdown([SECTION])
-    assert "| a&#124;b | 1<br>&#91;0, 2&#93; |" in page
+    assert "| 1<br>&#91;0, 2&#93; |" in page
+    assert "| a&#124;b |" in page
     assert "| c | **2** |" in page
     assert "&#60;b&#62;" in page
     assert page.count("\n```") == 2
@@ -51,7 +53,7 @@ def test_unless_more_is_asked_for_sections_have_their_brief_parts_and_lines() ->
         for one in ("A title", "Short.", "What is more than noise", "b  none of 3 tests", "Last")
     ]
     assert told == sorted(told)
-    assert " ".join(text.split()).endswith("--section NAME[,NAME] shows one of a, b, c, d.")
+    assert not missing(text, "--section NAME[,NAME]", "a, b, c, d")
 
 
 def test_the_best_value_is_marked_in_a_terminal() -> None:
@@ -66,7 +68,7 @@ def test_a_study_of_one_checkpoint_has_no_curve(tmp_path: Path) -> None:
 def test_drops_that_cannot_be_tested_are_shown_with_their_values() -> None:
     bare = {"a": [0.6, 0.7, 0.65], "b": [0.5, 0.6, 0.7]}
     section = next(one for one in sections_of(of_totals(bare, 0)) if one.key == "early_stopping")
-    assert section.line == "1 cannot be tested: b acc of a, peak to last -5.00"
+    assert not missing(section.line, "1 cannot be tested", "b acc of a", "-5.00")
     (first, second) = section.data
     (drop,) = first["drops"]
     assert (drop["peak"]["value"], drop["last"]["value"], drop["drop"]["value"]) == (
@@ -77,7 +79,7 @@ def test_drops_that_cannot_be_tested_are_shown_with_their_values() -> None:
     assert second["drops"] == []
     shown = render_study([section], width=80, color=False)
     assert "-5.00" in shown
-    assert "1 of the curves end at their peak" in shown
+    assert "1 of the curves" in shown
 
 
 def test_drops_that_are_not_tested_are_not_counted_among_those_that_are() -> None:
@@ -86,9 +88,7 @@ def test_drops_that_are_not_tested_are_not_counted_among_those_that_are() -> Non
         point.candidate for study in (counted, of_totals({"b": [0.6, 0.7, 0.2]}, 0)) for point in study.points
     ]
     section = next(one for one in sections_of(study_of_candidates(points)) if one.key == "early_stopping")
-    assert section.line.startswith(
-        "none of 1 drops from a peak to the last checkpoint; 1 cannot be tested: b acc of b"
-    )
+    assert not missing(section.line, "none of 1 drops", "1 cannot be tested", "b acc of b")
 
 
 def test_rows_that_cannot_be_read_are_named(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_bits_are_told_in_bits_though_all_of_them_are_below_one() -> None:
     (measure,) = study.measures
     assert (measure.share, measure.unit, measure.higher_is_better) == (False, "bits", False)
     text = " ".join(render_study(sections_of(study), width=120, color=False).split())
-    assert "b bits_per_byte: the best of each series, gaps in bits" in text
+    assert not missing(text, "b bits_per_byte", "gaps in bits")
     assert "b bits_per_byte (bits, at epoch)" in text
     assert "+0.0300" in text
     assert "+3.00" not in text

@@ -15,6 +15,7 @@ from pytest_touchstone.compare.formats.hub_export import hub_files
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.files import write_atomic
 from tests.support.exports import finished
+from tests.support.lines import missing
 
 PLACES = {
     "winogrande": {"path": "allenai/winogrande", "config": "winogrande_xl", "split": "validation"},
@@ -42,7 +43,7 @@ def written(folder: Path, export: Export) -> list[str]:
 
 def test_a_leaderboards_entry_has_the_primary_metric_and_all_that_must_be_known_of_it(tmp_path: Path) -> None:
     export = export_of(["winogrande", "lambada_openai"], source="https://example.org/r")
-    assert written(tmp_path, export)[0] == "2 results in .eval_results/ beside it"
+    assert not missing(written(tmp_path, export)[0], "2 results", ".eval_results/")
     (entry,) = parse_eval_result_entries(
         yaml.safe_load((tmp_path / ".eval_results" / "winogrande.yaml").read_text())
     )
@@ -108,7 +109,7 @@ Words.
 def test_a_card_that_is_there_keeps_all_but_the_results_of_the_same_tasks(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_bytes(CARD.replace("\n", "\r\n").encode())
     export = export_of(["winogrande"])
-    assert written(tmp_path, export)[-1] == "README.md: 1 result of the same tasks replaced, all else kept"
+    assert not missing(written(tmp_path, export)[-1], "README.md", "1 result")
     text = (tmp_path / "README.md").read_bytes().decode()
     assert text.endswith("---\r\n\r\n# Mine\r\n\r\nWords.\r\n")
     data = yaml.safe_load(text.split("---")[1])
@@ -139,7 +140,7 @@ def test_results_of_other_tasks_in_the_same_file_are_kept(tmp_path: Path) -> Non
 def test_what_is_not_valid_or_on_no_hub_is_said_and_left_out(tmp_path: Path) -> None:
     notes = written(tmp_path, export_of(["winogrande", "real_coref"], invalid="too many texts were cut off"))
     assert "not valid, left out: winogrande" in notes
-    assert "of no dataset on the Hub that is known, in the card alone: real_coref" in notes
+    assert any(not missing(note, "in the card alone", "real_coref") for note in notes)
     assert not (tmp_path / ".eval_results").exists()
     names = {one.dataset_name for one in ModelCard.load(tmp_path / "README.md").data.eval_results}
     assert names == {"real_coref"}

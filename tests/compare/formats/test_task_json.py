@@ -26,6 +26,7 @@ from pytest_touchstone.reports import comparison
 from pytest_touchstone.results.store import ResultStore
 from tests.conformance.kit import kits
 from tests.support.compared import ran
+from tests.support.lines import missing
 
 
 def dumped(path: Path, content: object) -> Path:
@@ -69,7 +70,8 @@ def test_the_whole_of_other_tasks_is_left_out_and_named(tmp_path: Path) -> None:
     }
     one = read_task_file(dumped(tmp_path / "x.json", {"model": "m", "results": results}), {})
     assert list(one.entries) == [name for name in results if name != "mmlu_stem"]
-    assert one.notes == ("x.json: mmlu_stem is left out, its 2 parts are compared",)
+    (note,) = one.notes
+    assert not missing(note, "x.json", "mmlu_stem", "2 parts")
 
 
 def test_whole_mmlu_and_a_group_of_it_are_left_out_where_all_subjects_are_there(tmp_path: Path) -> None:
@@ -82,10 +84,8 @@ def test_whole_mmlu_and_a_group_of_it_are_left_out_where_all_subjects_are_there(
     }
     one = read_task_file(dumped(tmp_path / "x.json", {"model": "m", "results": results}), {})
     assert list(one.entries) == ["mmlu_college_physics", "mmlu_machine_learning", "mmlu_virology"]
-    assert one.notes == (
-        "x.json: mmlu is left out, its 3 parts are compared",
-        "x.json: mmlu_stem is left out, its subjects are compared",
-    )
+    assert [note.split()[:2] for note in one.notes] == [["x.json:", "mmlu"], ["x.json:", "mmlu_stem"]]
+    assert "3 parts" in one.notes[0]
 
 
 @given(st.integers(2, 20_000), st.data())
@@ -112,7 +112,7 @@ def test_a_twenty_item_subject_without_its_size_is_known_by_its_error(tmp_path: 
 @pytest.mark.parametrize("size", [-1, "20", 2.5, True])
 def test_a_wrong_number_of_items_is_named(tmp_path: Path, size: object) -> None:
     path = dumped(tmp_path / "x.json", {"model": "m", "results": {"drop": {"f1": 0.2, "samples": size}}})
-    with pytest.raises(DataError, match=r"x\.json, drop: .* is no number of items"):
+    with pytest.raises(DataError, match=r"x\.json, drop: .*number of items"):
         read_task_file(path, {})
 
 
@@ -360,7 +360,8 @@ def test_old_results_without_filters_and_sizes_are_read_by_our_names(tmp_path: P
         "mmlu_college_physics": ("acc", 100),
         "lambada": ("acc", 200),
     }
-    assert one.notes == ("160m.json: no metric that is better when higher, left out: crows_pairs_english",)
+    (note,) = one.notes
+    assert not missing(note, "160m.json", "crows_pairs_english")
 
 
 def test_metrics_that_a_file_of_lm_eval_declares_as_better_when_lower_are_so(tmp_path: Path) -> None:
@@ -466,7 +467,8 @@ def test_samples_of_a_part_of_the_items_are_not_taken_for_all(tmp_path: Path) ->
     (tmp_path / f"samples_t_{DATE}.jsonl").write_text(sample(0, 1.0) + sample(1, 0.0), encoding="utf-8")
     one = read_lm_eval(path, {})
     assert one.entries["t"].items.examples == []
-    assert one.notes == (f"results_{DATE}.json: samples of 2 of 5000 items of t: its totals are compared",)
+    (note,) = one.notes
+    assert not missing(note, f"results_{DATE}.json", "samples of 2", "5000 items of t")
 
 
 def test_a_sample_without_its_number_is_named(tmp_path: Path) -> None:
@@ -485,7 +487,7 @@ def test_a_sample_without_its_number_is_named(tmp_path: Path) -> None:
 def test_a_file_of_no_known_form_is_refused_in_one_line(tmp_path: Path, content: str) -> None:
     path = tmp_path / "x.json"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(DataError, match=r"x\.json: (not valid JSON|none of the forms)") as caught:
+    with pytest.raises(DataError, match=r"x\.json: .*(JSON|forms)") as caught:
         read_file(path, {})
     assert "\n" not in str(caught.value)
 

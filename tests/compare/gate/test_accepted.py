@@ -26,6 +26,7 @@ from pytest_touchstone.compare.gate.result import GateResult, gate_json, lines_f
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.reports.gate import decision_text, reason_texts
 from tests.support.entries import entry, right, source
+from tests.support.lines import missing
 
 N = 400
 
@@ -73,7 +74,7 @@ def test_up_to_the_accepted_value_nothing_fails_and_everybody_is_told() -> None:
 def test_a_further_drop_fails_with_whatever_baseline_there_is(before: tuple[BenchmarkScores, ...]) -> None:
     further = gate(new(150, checkpoint="newer"), *before, accepted=(DROP,))
     assert further.exit_code == 8
-    assert "0.3750 is worse than the 0.5000 that Ann accepted on 2026-01-02" in decision_text(further)
+    assert not missing(decision_text(further), "0.3750", "0.5000", "Ann", "2026-01-02")
     noise = gate(new(195, checkpoint="newer"), *before, accepted=(DROP,))
     assert noise.exit_code == 0
 
@@ -88,7 +89,7 @@ def test_the_accepted_result_is_compared_in_pairs_where_it_is_saved() -> None:
 def test_a_drop_from_a_better_baseline_is_another_one() -> None:
     found = gate(new(200), old(300), accepted=(DROP,))
     assert found.exit_code == 8
-    assert "but the baseline is 0.7500 now, so that this is another drop" in " ".join(found.lines[0].notes)
+    assert not missing(" ".join(found.lines[0].notes), "0.7500", "another drop")
 
 
 def test_floors_and_largest_drops_are_accepted_with_it() -> None:
@@ -202,7 +203,7 @@ def test_entries_of_two_files_can_be_joined_and_one_that_was_changed_by_hand_is_
     assert [one.benchmark for one in read_accepted(path)] == ["other"]
     data["accepted"][0]["to"] = 0.1
     path.write_text(json.dumps(data))
-    with pytest.raises(GateError, match=r"accepted\.0: damaged, its crc32 is of other values"):
+    with pytest.raises(GateError, match=r"accepted\.0: .*crc32"):
         read_accepted(path)
     del data["accepted"][0]["crc32"]
     path.write_text(json.dumps(data))

@@ -140,7 +140,7 @@ def test_what_is_no_share_is_refused_with_key_and_value(tmp_path: Path, key: str
 
 
 def test_points_are_refused_with_the_share_that_they_are(tmp_path: Path) -> None:
-    with pytest.raises(GateError, match=r'max_drop is 12; .*; 12 points are 0\.12, or "12%"$'):
+    with pytest.raises(GateError, match=r'max_drop.* 12; .*0\.12, or "12%"$'):
         plan(tmp_path, "[benchmarks.b]\nmax_drop = 12")
 
 
@@ -176,7 +176,7 @@ def checked(floor: str, *saved: StoredResult) -> None:
 )
 def test_a_floor_above_1_for_a_share_is_refused_with_what_was_meant(floor: str, remedy: str) -> None:
     metric = floor.partition(" ")[0]
-    with pytest.raises(GateError, match=rf"^gate, b: '.*': {metric} is a share, from 0 to 1.*") as refused:
+    with pytest.raises(GateError, match=rf"^gate, b: '.*': {metric} .*share") as refused:
         checked(floor)
     assert str(refused.value).endswith(remedy)
 
@@ -191,7 +191,7 @@ def test_a_composite_is_a_share() -> None:
         benchmarks={"score": BenchmarkRules(floors=(parse_floor("score >= 65", "x"),))},
         composites=DEFAULT_COMPOSITES,
     )
-    with pytest.raises(GateError, match=r"score is a share, .*; write 0\.65 or 65%"):
+    with pytest.raises(GateError, match=r"score .*share.*0\.65 or 65%"):
         validate_floors(plan, [])
 
 
@@ -203,14 +203,14 @@ def test_what_is_no_share_or_not_known_to_be_one_may_have_any_bound(floor: str) 
 
 def test_saved_values_say_that_a_metric_is_no_share_whatever_its_name() -> None:
     checked("f1 >= 80", entry({"f1": [75.0, 81.5]}).saved)
-    with pytest.raises(GateError, match=r"f1 is a share, .*; write 0\.80 or 80%"):
+    with pytest.raises(GateError, match=r"f1 .*share.*0\.80 or 80%"):
         checked("f1 >= 80", entry({"f1": [0.75, 0.815]}).saved)
 
 
 def test_several_metrics_stand_in_a_list_and_not_beside_a_single_one(tmp_path: Path) -> None:
     found = plan(tmp_path, 'metrics = ["real@1", "real@5"]\n[benchmarks.b]\nmetrics = ["acc", "f1"]')
     assert (found.metrics, found.rules_of("b").metrics) == (("real@1", "real@5"), ("acc", "f1"))
-    with pytest.raises(GateError, match="both metric and metrics are given; leave metric out"):
+    with pytest.raises(GateError, match=r"metric and metrics.*leave metric out"):
         plan(tmp_path, 'metric = "a"\nmetrics = ["b"]')
     for nothing in ("[]", '[""]'):
         with pytest.raises(GateError, match="name at least one metric"):
@@ -218,14 +218,13 @@ def test_several_metrics_stand_in_a_list_and_not_beside_a_single_one(tmp_path: P
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(GateError, match=r"cannot read .*nowhere\.toml: No such file"):
+    with pytest.raises(GateError, match=r"nowhere\.toml: No such file"):
         read_gate_config(tmp_path / "nowhere.toml", required=True)
 
 
 def test_one_floor_may_stand_without_a_list(tmp_path: Path) -> None:
-    assert plan(tmp_path, "[benchmarks.b]\nfloors = 'acc > 0.5'").rules_of("b").floors == (
-        Floor("acc", ">", 0.5),
-    )
+    rules = plan(tmp_path, "[benchmarks.b]\nfloors = 'acc > 0.5'").rules_of("b")
+    assert rules.floors == (Floor("acc", ">", 0.5),)
 
 
 @given(
@@ -266,7 +265,7 @@ def test_a_value_just_below_the_bound_is_shown_as_what_it_is() -> None:
 
 
 def test_a_message_lists_the_first_of_many_names() -> None:
-    with pytest.raises(GateError, match=r"unknown metric 'x'; known are m0, m1, .*, m11 and 38 more$"):
+    with pytest.raises(GateError, match=r"'x';.* m0, .* m11 and 38 more$"):
         check_names(["x"], [f"m{number}" for number in range(50)], "--by", "metric")
 
 

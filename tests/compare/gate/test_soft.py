@@ -14,6 +14,7 @@ from pytest_touchstone.compare.gate.result import GateResult
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.statistics.paired import signed_ranks
 from tests.support.entries import entry, source
+from tests.support.lines import missing
 
 SOFT = GateConfig(mode="plain", metrics=metric_names(["soft"]))
 DRAW = random.Random(3)
@@ -44,7 +45,7 @@ def test_a_loss_is_seen_that_right_and_wrong_do_not_show_and_said_to_have_change
     assert kinds(found) == [("acc", "inconclusive"), ("soft", "worse")]
     assert [line.comparison.family for line in found.lines] == [2, 2]
     assert found.exit_code == 8
-    assert found.lines[1].comparison.why.endswith("no answer changed: acc is as before on every item")
+    assert not missing(found.lines[1].comparison.why, "no answer changed", "acc")
 
 
 def test_a_verdict_by_accuracy_says_that_the_soft_score_fell() -> None:
@@ -52,7 +53,7 @@ def test_a_verdict_by_accuracy_says_that_the_soft_score_fell() -> None:
     fallen = judged([weaker(margin, place) for place, margin in enumerate(MARGINS)], plain)
     assert (kinds(fallen), fallen.exit_code) == ([("acc", "inconclusive")], 0)
     (note,) = fallen.lines[0].notes
-    assert note.startswith("the soft scores of the same items fell by more than chance (soft, z -")
+    assert not missing(note, "soft, z")
     assert judged(MARGINS, plain).lines[0].notes == ()
 
 
@@ -91,7 +92,7 @@ def test_a_benchmark_without_choices_goes_by_its_primary_metric() -> None:
 
 def test_where_no_benchmark_has_choices_the_word_is_refused_by_name() -> None:
     new = entry([1.0] * 9, checkpoint="new", run_id="now", began=99.0)
-    with pytest.raises(GateError, match="--eval-set gate_metric: soft needs a benchmark of choices"):
+    with pytest.raises(GateError, match=r"--eval-set gate_metric: soft .*choices"):
         decide(cases_of([new], []), source(), SOFT)
 
 

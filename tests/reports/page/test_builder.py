@@ -14,6 +14,7 @@ import pytest
 from perf.page import make_run
 from pytest_touchstone.compare.formats.run import read_run
 from pytest_touchstone.compare.pair import compare_pair
+from pytest_touchstone.core.keys import MARK
 from pytest_touchstone.reports.comparison import pooled_text
 from pytest_touchstone.reports.files import write_results
 from pytest_touchstone.reports.page.builder import comparison_page, run_page
@@ -23,6 +24,7 @@ from pytest_touchstone.reports.page.summary import breakdown
 from pytest_touchstone.results.journal import Journal, read_journal
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import load_summary
+from tests.support.lines import missing
 from tests.support.pages import chunk_items, unpacked
 from tests.support.places import ROOT
 from tests.support.summaries import sample
@@ -146,7 +148,7 @@ def test_the_summary_divides_a_benchmark_by_length_and_fields(tmp_path):
     run = make_run(tmp_path / "a", 96, chosen=["texts"])
     summary = load_summary(run)
     text = re.sub(r"\s+", " ", unescape(re.sub("<[^>]+>", " ", run_page(summary))))
-    assert "by length of the question, and by fields of the data" in text
+    assert not missing(text, "by length of the question", "by fields of the data")
     found = breakdown(PageItems(Redaction()).read(summary, compared=False).parts)["texts"]
     assert [one["label"].partition(":")[0] for one in found] == ["length"] * 3
     assert sum(one["counts"][0] for one in found) == 96
@@ -172,7 +174,7 @@ def test_a_key_in_the_command_leaves_the_page_unwritten_and_all_else_written(tmp
     summary = sample(1)
     key = "hf_" + "a1B2c3D4" * 4
     manifest = {**summary.manifest, "command": ["evals/", f"--token={key}"]}
-    with pytest.raises(KeyFoundError, match="command holds what looks like an API key"):
+    with pytest.raises(KeyFoundError, match=r"command .*key"):
         write_results(replace(summary, manifest=manifest), tmp_path)
     names = {path.name for path in tmp_path.iterdir()}
     assert "summary.json" in names
@@ -183,8 +185,9 @@ def test_a_key_in_a_message_of_the_summary_is_left_out():
     key = "ghp_" + "a1B2c3D4" * 5
     page = run_page(replace(sample(1), faults=[{"item": "x", "status": "error", "message": f"no {key}"}]))
     assert key not in page
-    assert "no [redacted: looks like an API key]" in page
-    assert '<p class="note">What looks like a key was left out in 1 place: the summary.</p>' in page
+    assert f"no {MARK.format('an API key')}" in page
+    (note,) = re.findall(r'<p class="note">(.* key .*)</p>', page)
+    assert not missing(note, "1 place", "the summary")
 
 
 def test_the_page_begins_with_who_is_best_and_the_table_of_checkpoints():
@@ -197,12 +200,12 @@ def test_the_page_begins_with_who_is_best_and_the_table_of_checkpoints():
     page = unescape(run_page(replace(whole, results=results, leaders=[{**told, "rival": "x", "p": 0.01}])))
     places = [page.index(text) for text in ("<h1>", 'class="lead"', 'class="scroll overview', "<h2>")]
     assert places == sorted(places)
-    assert "checkpoint-200 is the best on winogrande, significantly better than all others (p 0.01)" in page
+    assert not missing(page, "checkpoint-200 is the best", "on winogrande", "p 0.01")
     table = page[places[2] : page.index("</table>")]
     assert [table.count(f"checkpoint-{step}00") for step in (1, 2, 3)] == [1, 1, 1]
     assert len(re.findall(r'<td class="number best">', table)) == 1
     assert re.findall(r'<td class="number invalid">[\d.]+<small>(.*?)</small>', table).count("NOT VALID") >= 1
-    assert re.search(r'<details class="note"><summary>To know before the numbers are believed', page)
+    assert page.count('<details class="note"><summary>') == 1
     assert 'class="tiles"' not in page
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pytest_touchstone.core.keys import MARK
 from pytest_touchstone.reports.page.items import (
     ENCODER,
     SHARED,
@@ -113,7 +114,7 @@ def test_a_key_in_an_answer_reaches_no_part_of_the_page_and_its_item_is_named():
     records.append(record(6, status="error", scores={}, told=None, message=f"ValueError: bad {KEY}"))
     columns, texts = items_of(part_of(records, redaction=redaction))
     assert KEY not in f"{columns}{texts}"
-    assert texts[2]["asked"][0]["answers"][0]["text"] == "use [redacted: looks like an API key] now"
+    assert texts[2]["asked"][0]["answers"][0]["text"] == f"use {MARK.format('an API key')} now"
     assert list(redaction.places) == ["sums/2 of m", "sums/5 of m", "sums/6 of m"]
 
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_touchstone.compare.mlflow import without_password
+from pytest_touchstone.core.keys import MARK
 from pytest_touchstone.reports.trackers.sending import Secrets
 
 ENVIRONMENT = {
@@ -44,7 +45,7 @@ def test_its_name_stands_in_its_place_and_nothing_else_changes() -> None:
 
 def test_what_looks_like_a_key_goes_too_and_other_bytes_stay() -> None:
     key = "hf_" + "aB3" * 10
-    assert Secrets({}).removed(f"a {key}") == "a [redacted: looks like an API key]"
+    assert Secrets({}).removed(f"a {key}") == f"a {MARK.format('an API key')}"
     assert Secrets({}).removed_from(b"\xff\x00 a") == b"\xff\x00 a"
 
 
