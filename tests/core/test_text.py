@@ -32,7 +32,7 @@ from pytest_touchstone.core.text import (
     parse_csv_cell,
     redact_home,
     repeats_itself,
-    similar_name,
+    similar_names,
 )
 
 
@@ -76,7 +76,7 @@ def test_a_count_agrees_with_its_noun() -> None:
 def test_the_most_similar_name_is_asked_for() -> None:
     assert did_you_mean("shot", ["seed", "shots"]) == "did you mean 'shots'? "
     assert did_you_mean("zzz", ["seed", "shots"]) == ""
-    assert similar_name("mmlu", ["mmlu_pro", "mmlu", "arc"], 2)[0] == "mmlu"
+    assert similar_names("mmlu", ["mmlu_pro", "mmlu", "arc"], 2)[0] == "mmlu"
 
 
 @given(st.text("ab ", max_size=40), st.text(min_size=1, max_size=50), st.integers(3, 30), st.integers(0, 49))

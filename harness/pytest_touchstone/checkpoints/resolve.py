@@ -83,7 +83,7 @@ from pytest_touchstone.checkpoints.formats.transformers import Transformers
 from pytest_touchstone.checkpoints.info import CheckpointInfo, unique_names
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.hooks import load_plugins
-from pytest_touchstone.core.text import similar_name
+from pytest_touchstone.core.text import similar_names
 
 _TARGETS: Final = {"builtin:", "hub:"}
 
@@ -266,7 +266,7 @@ def _suggest_path(path: Path) -> str:
         names = [entry.name for entry in itertools.islice(entries, MOST_NAMES)]
         # Another step is no misspelling.
         names = [name for name in names if re.sub(r"\d+", "", name) != re.sub(r"\d+", "", wrong)]
-        if near := similar_name(wrong, names):
+        if near := similar_names(wrong, names):
             suggestion = folder.joinpath(near[0], *rest)
             return f"did you mean {suggestion if suggestion.exists() else folder / near[0]}?"
     return "check the path"

@@ -36,7 +36,7 @@ from pytest_touchstone.core.text import (
     escape_invisible_json,
     is_ci_log,
     join_choices,
-    similar_name,
+    similar_names,
 )
 from pytest_touchstone.document.language import ENGLISH, languages, use_language
 from pytest_touchstone.results.run_directory import find_run
@@ -422,13 +422,13 @@ class Parser(argparse.ArgumentParser):
             self.error(f"{word!r} is one argument too many")
         if name in FORMER_OPTIONS:
             self.error(f"unknown option {name}: it is {FORMER_OPTIONS[name]} now")
-        near = similar_name(name, dict.fromkeys(re.findall(r"--[a-z][a-z-]*", self.format_help())), most=2)
+        near = similar_names(name, dict.fromkeys(re.findall(r"--[a-z][a-z-]*", self.format_help())), most=2)
         self.error(f"unknown option {name}" + (f": did you mean {join_choices(near)}?" if near else ""))
 
     def error(self, message: str) -> NoReturn:
         """Raise ``OptionError`` with one line."""
         if self.commands and (wrong := re.search(r"invalid choice: '([^']*)'", message)):
-            near = similar_name(wrong[1], self.commands)
+            near = similar_names(wrong[1], self.commands)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(self.commands)}"
             message = f"{wrong[1]!r} is no command: {hint}"
         for form, sentence in SENTENCES:

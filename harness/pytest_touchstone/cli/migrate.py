@@ -23,7 +23,7 @@ from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import MOST_SETTINGS, read_regular, shown_path
 from pytest_touchstone.core.settings import SET
 from pytest_touchstone.core.tasks import NEW_TOKENS, ZERO_SHOT, shipped_names, translate_task
-from pytest_touchstone.core.text import similar_name
+from pytest_touchstone.core.text import similar_names
 
 Words: TypeAlias = tuple[str, ...]
 Rule: TypeAlias = Callable[[str], Words]
@@ -226,7 +226,7 @@ def translate(given: Given) -> tuple[list[str], list[str]]:
         elif not name:
             notes += [f"no counterpart: {word}" for word in values]
         elif name not in ELSEWHERE:
-            near = similar_name(
+            near = similar_names(
                 f"--{name}", [f"--{option}" for option in (*PARTS, *RULES, *NOTES, *ELSEWHERE)]
             )
             notes.append(f"no counterpart: --{name}" + (f" (is it {near[0]}?)" if near else ""))
@@ -260,7 +260,7 @@ def tasks_of(names: Iterable[str], *, shots: bool) -> tuple[list[str], list[str]
         if all(term.partition("/")[0] in shipped or set("*?[") & set(term) for term in of_name):
             terms += of_name
         else:
-            near = similar_name(name, shipped)
+            near = similar_names(name, shipped)
             notes.append(f"no counterpart: task {name}" + (f" (nearest: {near[0]})" if near else ""))
     terms = list(dict.fromkeys(terms))
     for benchmark in () if shots else ZERO_SHOT:

@@ -30,7 +30,7 @@ from pytest_touchstone.compare.formats.korean_mlm import SETS, TABLES, read_tabl
 from pytest_touchstone.compare.formats.run import about, answers_of
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.settings import parse_option
-from pytest_touchstone.core.text import LISTED, join_names, similar_name
+from pytest_touchstone.core.text import LISTED, join_names, similar_names
 from pytest_touchstone.results import file_path
 from pytest_touchstone.results.run_directory import LAST, RUN_FILES, candidate_paths
 from pytest_touchstone.results.store import ResultStore
@@ -325,7 +325,7 @@ def only(candidates: Sequence[CheckpointResults], wanted: str, where: str) -> Ch
 def nearest(wanted: str, names: Iterable[str]) -> str:
     """Return the names for a message, those similar to ``wanted`` first."""
     unique = list(dict.fromkeys(names))
-    like = similar_name(wanted, unique, LISTED, cutoff=0.3)
+    like = similar_names(wanted, unique, LISTED, cutoff=0.3)
     return join_names([*like, *(name for name in unique if name not in like)])
 
 

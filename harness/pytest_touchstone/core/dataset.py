@@ -39,7 +39,7 @@ from pytest_touchstone.core.benchmark import Benchmark, Dataset
 from pytest_touchstone.core.coverage import SHIPPED, BenchmarkSize
 from pytest_touchstone.core.errors import DataError, MissingDataError, ShotsError
 from pytest_touchstone.core.files import adapter_of, decompress, parse_json, read_regular, shipped, shown_path
-from pytest_touchstone.core.text import did_you_mean, similar_name
+from pytest_touchstone.core.text import did_you_mean, similar_names
 
 PROCESSED: Final = "processed"
 VALIDATION: Final = ("validation", "valid", "val", "dev")
@@ -418,7 +418,7 @@ def nearest_file(folder: Path, name: str) -> str | None:
     entries = itertools.chain(*(folder.glob(pattern) for pattern in ("*", "*/*", "*/*/*")))
     files = (path for path in itertools.islice(entries, MOST_FILES) if path.name.lower().endswith(ENDINGS))
     paths = {_path_letters(path): path for path in sorted(str(file.relative_to(folder)) for file in files)}
-    near = similar_name(_path_letters(name), paths)
+    near = similar_names(_path_letters(name), paths)
     return paths[near[0]] if near else None
 
 

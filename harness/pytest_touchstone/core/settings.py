@@ -36,7 +36,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from pytest_touchstone.core.errors import OptionError
 from pytest_touchstone.core.files import read_regular, read_toml
-from pytest_touchstone.core.text import did_you_mean, join_choices, similar_name
+from pytest_touchstone.core.text import did_you_mean, join_choices, similar_names
 
 Affects: TypeAlias = Literal["answers", "rounding", "items", "checkpoints", "speed", "output"]
 
@@ -320,7 +320,7 @@ def parse_settings_table(table: Mapping[str, Any], where: str, origin: str) -> S
     for key, value in table.items():
         name = str(key).replace("-", "_")
         if name not in rows or (name == "config" and origin != PROJECT):
-            near = similar_name(name, rows)
+            near = similar_names(name, rows)
             raise OptionError(
                 f"{where}: unknown key {key!r}" + (f"; did you mean {near[0]!r}?" if near else "")
             )

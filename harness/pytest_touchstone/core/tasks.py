@@ -48,7 +48,7 @@ from pytest_touchstone.core.requests import (
     RollingLoglikelihood,
     RunProgram,
 )
-from pytest_touchstone.core.text import join_choices, join_names, similar_name
+from pytest_touchstone.core.text import join_choices, join_names, similar_names
 
 SUBJECTS: Final = {
     "stem": """abstract_algebra anatomy astronomy college_biology college_chemistry college_computer_science
@@ -291,7 +291,7 @@ def _no_match_message(
 
 def _suggest(wanted: str, likely: Sequence[str], there: Sequence[str]) -> str:
     """Suggest the nearest of the likely names, else list the existing ones."""
-    near = [name for name in likely if wanted in name.casefold()] or similar_name(wanted, likely, MOST_NAMES)
+    near = [name for name in likely if wanted in name.casefold()] or similar_names(wanted, likely, MOST_NAMES)
     if near:
         return f"; did you mean {join_choices(near[:MOST_NAMES])}?"
     return f"; there are {join_names(there)} (`touchstone benchmarks` shows them)" if there else ""

@@ -76,14 +76,14 @@ def repeats_itself(text: str, least: int = 60, times: int = 3) -> bool:
     return False
 
 
-def similar_name(wanted: str, names: Iterable[str], most: int = 1, cutoff: float = 0.6) -> list[str]:
+def similar_names(wanted: str, names: Iterable[str], most: int = 1, cutoff: float = 0.6) -> list[str]:
     """Return the names that resemble the wanted one, the most similar first."""
     return difflib.get_close_matches(wanted, list(names), most, cutoff)
 
 
 def did_you_mean(wanted: str, names: Iterable[str]) -> str:
     """Return a question with the most similar name and a space; empty where none is similar."""
-    return "".join(f"did you mean {name!r}? " for name in similar_name(wanted, names))
+    return "".join(f"did you mean {name!r}? " for name in similar_names(wanted, names))
 
 
 # Texts of others

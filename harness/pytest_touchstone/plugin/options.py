@@ -34,7 +34,7 @@ from pytest_touchstone.core.settings import (
     settings_table,
 )
 from pytest_touchstone.core.tasks import task_groups
-from pytest_touchstone.core.text import similar_name
+from pytest_touchstone.core.text import similar_names
 from pytest_touchstone.engines.sandbox import SandboxSettings
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin import project_file
@@ -349,5 +349,5 @@ def _nearest_option(name: str) -> str:
     rows = [row for row in settings_table().values() if row.option]
     if name.startswith(PREFIX):  # what all of them begin with says nothing of which is meant
         keys = {row.name.replace("_", "-"): row for row in rows}
-        return "".join(keys[near].usage for near in similar_name(name.removeprefix(PREFIX), keys))
-    return "".join(similar_name(name, [row.flag for row in rows], cutoff=0.75))
+        return "".join(keys[near].usage for near in similar_names(name.removeprefix(PREFIX), keys))
+    return "".join(similar_names(name, [row.flag for row in rows], cutoff=0.75))

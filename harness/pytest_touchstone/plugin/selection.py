@@ -29,7 +29,7 @@ from pytest_touchstone.core.tasks import (
     find_metrics,
     shipped_names,
 )
-from pytest_touchstone.core.text import count, join_names, similar_name
+from pytest_touchstone.core.text import count, join_names, similar_names
 from pytest_touchstone.metrics.solutions import forms_of
 from pytest_touchstone.plugin.collection import (
     CollectedExample,
@@ -157,7 +157,7 @@ def nothing_selected(collection: Collection, config: pytest.Config) -> str:
     names = {name.lower(): name for name in (*(spec.name for spec in specs), *groups)}
     words = (word.lower().partition("/")[0] for word in keyword_words(config))
     unknown = [word for word in words if not any(word in name for name in names)]
-    near = [names[name] for word in unknown for name in similar_name(word, names, MOST_NAMES, LIKENESS)]
+    near = [names[name] for word in unknown for name in similar_names(word, names, MOST_NAMES, LIKENESS)]
     return f"{line}; nearest: {', '.join(list(dict.fromkeys(near))[:MOST_NAMES])}" if near else line
 
 
@@ -181,7 +181,7 @@ def config_faults(
         tasks = TaskSelection.of([choice.term], names=[spec.name for spec, _ in benchmarks])
         if (line := tasks.unknown(benchmarks)) is not None:
             message = line.removeprefix("invalid ").partition(": ")[2]
-            near = [] if "did you mean" in message else similar_name(choice.term, shipped_names(), 3)
+            near = [] if "did you mean" in message else similar_names(choice.term, shipped_names(), 3)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             faults.append(f"{where}: {choice.written!r}: {message}{hint}")
             continue
@@ -189,7 +189,7 @@ def config_faults(
             metrics = list(dict.fromkeys((spec.primary, *spec.metrics, *spec.aggregate)))
             for name in choice.asking.metrics:
                 if not find_metrics(name, metrics) and not is_of_samples(name):
-                    hint = "".join(f"did you mean {metric!r}? " for metric in similar_name(name, metrics))
+                    hint = "".join(f"did you mean {metric!r}? " for metric in similar_names(name, metrics))
                     faults.append(
                         f"{where}: {spec.name} has no metric {name!r}; {hint}there are {join_names(metrics)}"
                     )
