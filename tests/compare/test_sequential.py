@@ -5,15 +5,28 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_touchstone.compare.baseline_source import open_source
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.config import GateConfig
-from pytest_touchstone.compare.sequential import InterimAnalyses, draw_schedule, interim_analyses
+from pytest_touchstone.compare.gate.decide import cases_of, decide
+from pytest_touchstone.compare.sequential import (
+    InterimAnalyses,
+    SequentialMonitor,
+    draw_schedule,
+    interim_analyses,
+)
+from pytest_touchstone.results.journal import JournalFollower
 from pytest_touchstone.results.records import Record
+from pytest_touchstone.results.run_directory import RunDirectory
+from pytest_touchstone.results.store import ResultStore
+from tests.support import summaries
 from tests.support.entries import entry, right, source
+from tests.support.runs import run
 
 
 def analyses_of(
@@ -135,3 +148,52 @@ def test_the_verdict_of_a_stop_says_after_how_many_items_and_at_which_level() ->
     assert (verdict.verdict, verdict.family, verdict.p_adjusted) == ("worse", 3, None)
     assert f"settled after {found.stop.items} of 500 items" in verdict.why
     assert "at this analysis's level" in verdict.why
+
+
+def test_interim_analyses_take_the_baseline_of_the_final_gate_where_it_judges_by_another_metric(
+    tmp_path: Path,
+) -> None:
+    """By the primary metric of the other benchmark ``a`` would be the best, by the gate's metric ``b``."""
+
+    def score(records: list[Record]) -> list[Record]:
+        primary = {"a": 1.0, "b": 0.0, "c": 0.0}
+        return [
+            replace(
+                record,
+                scores=dict.fromkeys(record.scores, float(int(record.example.rpartition("/")[2]) % 2))
+                if record.benchmark == "winogrande"
+                else {
+                    name: abs(primary[record.checkpoint] - name.endswith("_strict")) for name in record.scores
+                },
+            )
+            for record in records
+        ]
+
+    run(tmp_path, "old", "a", "b", change=score, when=1)
+    folder = run(tmp_path, "new", "c", change=score, when=2)
+    RunDirectory(folder).write_manifest({"settings": {"seed": 1234, "workers": 2}, "began": 2.0})
+    plan = GateConfig(mode="plain", metrics=("real@1_strict",))
+    records = JournalFollower(folder).new()
+    schedules = {}
+    for benchmark in ("winogrande", "real_coref"):
+        asked = [record for record in records if record.benchmark == benchmark]
+        columns = [
+            [getattr(record, name) for record in asked] for name in ("item", "example", "row", "cluster")
+        ]
+        schedules["c", benchmark] = draw_schedule(*columns, seed=0)[1]
+    baselines = open_source("best", tmp_path, folder=tmp_path)
+    monitor = SequentialMonitor(
+        RunDirectory(folder), schedules, summaries.DECLARATIONS, baselines, plan, JournalFollower(folder)
+    )
+    store = ResultStore(tmp_path)
+    new = [BenchmarkScores(saved, store.items(saved)) for saved in store.find() if saved.run_id == "new"]
+    final = decide(cases_of(new, []), baselines, plan)
+    early = {name: verdict.judged.against for (_, name), verdict in monitor.early().items()}
+    assert {line.benchmark: line.against.checkpoint for line in final.lines if line.against} == {
+        "winogrande": "b",
+        "real_coref": "b",
+    }
+    assert {name: against.checkpoint for name, against in early.items() if against} == {
+        "winogrande": "b",
+        "real_coref": "b",
+    }

@@ -15,6 +15,7 @@ from pytest_touchstone.compare.standings import (
     ALL,
     Standing,
     best_checkpoint,
+    choose_references,
     clear_leaders,
     leads_of,
     standings_of,
@@ -182,3 +183,10 @@ def test_of_equally_good_checkpoints_one_is_rarely_called_the_best() -> None:
         best, *others = sorted(runs, key=sum, reverse=True)
         called += is_told_best((compare_paired(other, best).p for other in others), 5, 0.05)
     assert called / 400 <= 0.05
+
+
+def test_a_single_benchmark_is_compared_with_the_best_on_the_items_that_all_have() -> None:
+    more, fewer = entry(right(10, 20), checkpoint="more"), entry(right(6, 10), checkpoint="fewer")
+    (reference,) = choose_references({"b": [fewer, more]}, {"b": "acc"}).values()
+    assert isinstance(reference.chosen, int)
+    assert reference.results[reference.chosen].saved.checkpoint == "more"  # 10 of 10, and 6 of 10

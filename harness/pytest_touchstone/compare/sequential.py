@@ -11,7 +11,7 @@ processes with their records agree.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -98,7 +98,7 @@ class SequentialMonitor:
     _analyses: dict[Series, InterimAnalyses | None] = field(default_factory=dict)
     _records: dict[str, Record] = field(default_factory=dict)
     _positions: dict[str, tuple[Series, int]] = field(default_factory=dict)
-    _baselines: dict[Series, BaselineChoice] = field(default_factory=dict)
+    _baselines: dict[Series, tuple[str, BaselineChoice]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for series, schedule in self.schedules.items():
@@ -151,10 +151,14 @@ class SequentialMonitor:
         """
         for key, schedule in self.schedules.items():
             if key[0] == series[0] and key not in self._baselines:
-                other = self._saved(key, ())
+                earlier = [saved for saved in self.source.saved if saved.benchmark == key[1]]
+                names = dict.fromkeys(name for saved in earlier for name in saved.metrics)
+                other = self._saved(key, (), names)
                 new = BenchmarkScores(other, _all_items(schedule, other))
+                metric = metrics_of(new, self.plan)[0]
                 allowed = {*self.plan.allow, "template", PROMPTS}
-                self._baselines[key] = find_baselines(new, self.source, metric=other.primary, allow=allowed)
+                choice = find_baselines(new, self.source, metric=metric, allow=allowed)
+                self._baselines[key] = metric, choice
         return interim_analyses(
             self.schedules[series],
             self._saved(series, records),
@@ -162,14 +166,14 @@ class SequentialMonitor:
             self.plan,
             self.family(series),
             others={
-                name: choice
-                for (checkpoint, name), choice in self._baselines.items()
+                name: baseline
+                for (checkpoint, name), baseline in self._baselines.items()
                 if checkpoint == series[0]
             },
         )
 
-    def _saved(self, series: Series, records: Sequence[Record]) -> StoredResult:
-        """Return the coming result of a benchmark, without numbers."""
+    def _saved(self, series: Series, records: Sequence[Record], metrics: Iterable[str] = ()) -> StoredResult:
+        """Return the coming result of a benchmark, without numbers; ``metrics`` are others that it will have."""
         checkpoint, benchmark = series
         declaration = self.declarations[benchmark]
         manifest: dict[str, Any] = self.directory.read_manifest()
@@ -192,7 +196,7 @@ class SequentialMonitor:
             chat=any(record.chat for record in records),
             metrics={
                 name: Metric(name=name, value=None, low=None, high=None, stderr=None, n=0, method="none")
-                for name in (declaration.primary, *scores, *declaration.aggregate)
+                for name in (declaration.primary, *scores, *declaration.aggregate, *metrics)
             },
             collected=len(self.schedules[series].items),
         )
@@ -205,7 +209,7 @@ def interim_analyses(
     plan: GateConfig,
     family: int,
     *,
-    others: Mapping[str, BaselineChoice] = MappingProxyType({}),
+    others: Mapping[str, tuple[str, BaselineChoice]] = MappingProxyType({}),
 ) -> InterimAnalyses | None:
     """Return the interim analyses of a benchmark; None without a baseline.
 
@@ -215,7 +219,8 @@ def interim_analyses(
         source: The baselines.
         plan: The settings of the gate.
         family: The number of benchmarks that share the chance of a false alarm.
-        others: The baselines of the checkpoint's other benchmarks: all use the best checkpoint over all items.
+        others: The metrics and baselines of the checkpoint's other benchmarks: all use the best checkpoint over all
+            items.
 
     """
     new = BenchmarkScores(saved, _all_items(schedule, saved))
@@ -232,10 +237,11 @@ def interim_analyses(
         alpha=plan.alpha,
         strict=plan.mode == "strict",
     )
-    earlier = {name: choice.baselines for name, choice in others.items() if choice.state == "chosen"}
-    metrics = {name: baselines[0].saved.primary for name, baselines in earlier.items()}
+    chosen = {name: other for name, other in others.items() if other[1].state == "chosen"}
+    chosen[saved.benchmark] = metric, choice
     references = choose_references(
-        {**earlier, saved.benchmark: choice.baselines}, {**metrics, saved.benchmark: metric}
+        {name: other.baselines for name, (_, other) in chosen.items()},
+        {name: first for name, (first, _) in chosen.items()},
     )
     reference = references[saved.benchmark]
     choice = replace(choice, baselines=reference.results)

@@ -34,6 +34,7 @@ from pytest_touchstone.compare.comparison_verdicts import (
     score_name,
 )
 from pytest_touchstone.compare.metric import conditions_that_differ
+from pytest_touchstone.core.aggregation import MACRO
 from pytest_touchstone.core.composite import COMPOSITE, Composite, composite_value
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.results.store_entry import composites_of
@@ -93,13 +94,28 @@ def _of_benchmark(entries: Sequence[BenchmarkScores], alpha: float, *, every: bo
     def against(best: BenchmarkScores, other: BenchmarkScores) -> float | None:
         return compare(best, [other], metric, level=1 - alpha).comparison.p
 
-    worths = {
-        entry.saved.checkpoint: (orient_higher_is_better(entry.saved, metric), entry) for entry in entries
-    }
     # Checkpoints without a value take no part.
-    runners = {name: worth for name, worth in worths.items() if math.isfinite(worth[0])}
-
+    runners = {
+        entry.saved.checkpoint: (value, entry)
+        for value, entry in zip(_values_by(entries, metric), entries, strict=True)
+        if math.isfinite(value)
+    }
     return _standing(entries[0].saved.benchmark, metric, runners, against, alpha, every=every)
+
+
+def _values_by(entries: Sequence[BenchmarkScores], metric: str) -> list[float]:
+    """Return the values by which results of a benchmark are ranked: over the items that all share, larger is better.
+
+    A metric that is no mean of item scores has its saved values.
+    """
+    aggregation = entries[0].saved.aggregation(metric)
+    if aggregation.is_corpus_level or metric.endswith(MACRO):
+        return [orient_higher_is_better(entry.saved, metric) for entry in entries]
+    aligned = columns(
+        entries[0].items, [entry.items for entry in entries], score_name(entries[0].saved, metric)
+    )
+    sign = 1 if aggregation.higher_score_is_better else -1
+    return [sign * math.fsum(run) / len(run) if run else -math.inf for run in aligned.baselines]
 
 
 def _of_composite(
@@ -270,7 +286,7 @@ def choose_references(
         choice = choose_best((results, metrics[name]) for name, results in zip(names, shared, strict=True))
         for name, results in zip(names, shared, strict=True):
             if choice is None:
-                values = [orient_higher_is_better(result.saved, metrics[name]) for result in results]
+                values = _values_by(results, metrics[name])
                 references[name] = Reference(results, values.index(max(values)))
             elif are_pooled(results, metrics[name]):
                 references[name] = Reference(results, choice)
