@@ -240,9 +240,12 @@ def diff_run(options: argparse.Namespace) -> Output:
         limit = getattr(options, option)
         if limit is None:
             continue
-        kind = verdict_at_limit(getattr(divergence, field), limit, higher_is_better=higher)
-        if divergence.conditions.most_probable and field == "kl_mean" and kind == "not worse":
-            kind = "inconclusive"  # it is a lower bound
+        kind = verdict_at_limit(
+            getattr(divergence, field),
+            limit,
+            higher_is_better=higher,
+            lower_bound=field == "kl_mean" and divergence.conditions.most_probable is not None,
+        )
         verdicts[option] = {"limit": limit, "verdict": kind}
     fields = asdict(divergence)
     facts = {

@@ -110,7 +110,7 @@ def _state(summary: Summary) -> str:
     decision = sign_key(gate) if gate.get("mode") else ""
     if decision == "not valid":
         return "gate not valid"  # faults are a reason
-    words = {"first": "first", "unsure": "gate passed, unsure"}
+    words = {"first": "gate passed, first", "unsure": "gate passed, unsure"}
     texts = [words.get(decision, f"gate {decision}")] if decision else []
     texts += [count(len(summary.faults), "fault")] if summary.faults else []
     texts += [f"{len(summary.failed_to_load)} failed to load"] if summary.failed_to_load else []

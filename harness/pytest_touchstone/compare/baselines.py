@@ -406,6 +406,20 @@ def _no_complete_result(earlier: Sequence[StoredResult], source: BaselineSource)
     return BaselineChoice(state="refused", reason=reason)
 
 
+def flaw_of(results: Iterable[StoredResult]) -> str:
+    """Return the first reason why the results give no verdict, such as items in error; empty if there is none.
+
+    Skipped items are no flaw: those that remain are compared.
+    """
+    for saved in results:
+        metric = saved.metrics.get(saved.primary)
+        if saved.faults or saved.invalid:
+            return incomplete_reason(saved)
+        if metric is not None and metric.value is None:
+            return f"{saved.primary} is undefined, {metric.why}"
+    return ""
+
+
 def incomplete_reason(saved: StoredResult) -> str:
     """Return the reasons why a result is not complete."""
     reasons = (

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison, ItemCounts, record_of
@@ -373,6 +374,7 @@ def compute_verdicts(
     margin: float = MARGIN,
     margins: Mapping[Key, float] | None = None,
     alpha: float = ALPHA,
+    flaws: Mapping[Key, str] = MappingProxyType({}),
 ) -> dict[Key, BenchmarkComparison]:
     """Return the comparisons of one checkpoint with their verdicts, in the given order.
 
@@ -384,6 +386,7 @@ def compute_verdicts(
         margin: The largest loss that still counts as not worse, as a share.
         margins: The margins of comparisons with another one.
         alpha: The chance of a false alarm over all comparisons.
+        flaws: The reasons why comparisons are not valid.
 
     Raises:
         ValueError: If a margin or alpha is out of range, or a comparison's level is not 1 - alpha.
@@ -398,12 +401,20 @@ def compute_verdicts(
         margins=margins,
         alpha=alpha,
         sizes={name: record.counts.size for name, record in compared.items()},
+        flaws=flaws,
     )
     for name, record in compared.items():
-        if record.identical:
+        if record.identical and name not in flaws:
             kept = replace(judged[name], p=record.comparison.p, verdict="not worse")
             judged[name] = replace(kept, items_to_tell=None, why=IDENTICAL)
-    return {name: replace(record, comparison=judged[name]) for name, record in compared.items()}
+    return {
+        name: replace(
+            record,
+            comparison=judged[name],
+            invalid=(flaws[name],) if name in flaws else record.invalid,
+        )
+        for name, record in compared.items()
+    }
 
 
 def _identical(new: BenchmarkScores, baseline: BenchmarkScores, aligned: AlignedScores, index: int) -> bool:

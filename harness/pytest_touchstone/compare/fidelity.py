@@ -23,13 +23,14 @@ from pytest_touchstone.core.text import join_names
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.divergence import MOST, Side, divergences
-from pytest_touchstone.statistics.comparison import Kind
+from pytest_touchstone.statistics.comparison import Comparison, Kind
 from pytest_touchstone.statistics.intervals import (
     Estimate,
     mean_estimate,
     perplexity_estimate,
     quantile_estimate,
 )
+from pytest_touchstone.statistics.verdicts import ROUNDING, kind_of
 
 TEXT: Final = ("data", "lambada_openai", "test.jsonl")
 """The shipped texts: 32 passages of novels, in English (CC BY 4.0)."""
@@ -147,13 +148,26 @@ def fidelity(
     return _measured(sides, path, documents)
 
 
-def verdict_at_limit(estimate: Estimate, limit: float, *, higher_is_better: bool) -> Kind:
-    """Return whether a value is worse than a limit, by its whole interval: "worse", "not worse" or "inconclusive"."""
-    if estimate.low is None or estimate.high is None:
-        return "inconclusive"
-    if higher_is_better:
-        return "worse" if estimate.high < limit else "not worse" if estimate.low >= limit else "inconclusive"
-    return "worse" if estimate.low > limit else "not worse" if estimate.high <= limit else "inconclusive"
+def verdict_at_limit(
+    estimate: Estimate, limit: float, *, higher_is_better: bool, lower_bound: bool = False
+) -> Kind:
+    """Return "worse", "not worse" or "inconclusive": a value beside a limit, by its whole interval.
+
+    ``lower_bound``: the true value may be any larger one.
+    """
+    value, low, high = (
+        None if bound is None else bound - limit for bound in (estimate.value, estimate.low, estimate.high)
+    )
+    comparison = Comparison(
+        difference=value,
+        low=low,
+        high=None if lower_bound else high,
+        n=0,
+        units=0,
+        higher_is_better=higher_is_better,
+    )
+    most = comparison.oriented.high
+    return kind_of(comparison, significant=most is not None and most < 0, margin=ROUNDING)
 
 
 def _causal(source: str, tokenizer: str, **how: Any) -> CheckpointInfo:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from pytest_touchstone.compare.baselines import incomplete_reason
+from pytest_touchstone.compare.baselines import flaw_of
 from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison, ItemCounts, record_of
 from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults
 from pytest_touchstone.compare.comparison_verdicts import (
@@ -40,7 +40,7 @@ from pytest_touchstone.compare.metric import (
 )
 from pytest_touchstone.compare.prompts import known_by_prompts
 from pytest_touchstone.core.aggregation import Aggregation
-from pytest_touchstone.core.composite import Composite
+from pytest_touchstone.core.composite import COMPOSITE, Composite
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.tasks import PREFIXES, translate_task
 from pytest_touchstone.core.text import join_names
@@ -237,6 +237,25 @@ class PairComparison:
         """Return the benchmarks with this verdict."""
         return [name for name, line in self.judged.items() if line.comparison.verdict == kind]
 
+    def with_records(self, records: Iterable[BenchmarkComparison]) -> PairComparison:
+        """Return the comparison with a gate's records of the same benchmarks and metrics in place of its own."""
+        judged = {(record.benchmark, record.label): record for record in records}
+
+        def judge(line: BenchmarkComparison, metric: str) -> BenchmarkComparison:
+            record = judged.get((line.benchmark, metric))
+            return (
+                line
+                if record is None
+                else replace(line, comparison=record.comparison, against=record.against)
+            )
+
+        return replace(
+            self,
+            lines=tuple(judge(line, line.label) for line in self.lines),
+            composites=tuple(judge(line, COMPOSITE) for line in self.composites),
+            pooled=self.pooled and judge(self.pooled, self.pooled.metric),
+        )
+
     def only_in(self, candidate: CheckpointResults, other: CheckpointResults) -> list[str]:
         """Return the benchmarks of a candidate that ``other`` lacks."""
         return [name for name in candidate.entries if name not in other.entries]
@@ -294,13 +313,17 @@ def compare_pair(
         if (line := compare_composite_in(composite, baseline.entries, new.entries, 1 - alpha)) is not None
     ]
     primary = [line for line in lines if line.primary]
-    judged = _with_verdicts(primary, entries, margin, alpha)
-    sound = [line for line in primary if not _invalid(line.benchmark, entries)]
+    flaws = {line.benchmark: flaw for line in primary if (flaw := _flaw([line.benchmark], entries))}
+    flaws |= {
+        composite.name: flaw for composite in all_composites if (flaw := _flaw(composite.benchmarks, entries))
+    }
+    judged = _with_verdicts(primary, entries, margin, alpha, flaws)
+    sound = [line for line in primary if line.benchmark not in flaws]
     return PairComparison(
         baseline=baseline,
         new=new,
         lines=tuple(judged.get(line.benchmark, line) if line.primary else line for line in lines),
-        composites=tuple(_with_verdicts(lined, entries, margin, alpha).values()),
+        composites=tuple(_with_verdicts(lined, entries, margin, alpha, flaws).values()),
         mean=_mean(sound, 1 - alpha),
         pooled=_compare_pooled(sound, entries, margin, alpha),
     )
@@ -416,11 +439,9 @@ def _with_verdicts(
     entries: Sides,
     margin: float | None,
     alpha: float,
+    flaws: Mapping[str, str],
 ) -> dict[str, BenchmarkComparison]:
-    """Return the lines with verdicts, "inconclusive" for a benchmark with an invalid result.
-
-    As at a gate, such a benchmark does not count in Holm's correction.
-    """
+    """Return the lines with verdicts."""
     margins = {
         line.benchmark: aggregation.margin
         for line in lines
@@ -428,17 +449,13 @@ def _with_verdicts(
     }
     judged = {line.benchmark: line for line in lines}
     with_margin = {name: line for name, line in judged.items() if margins.get(name, 0.0) is not None}
-    invalid = {name: reasons[0] for name in with_margin if (reasons := _invalid(name, entries))}
-    compared = {name: line for name, line in with_margin.items() if name not in invalid}
-    unit_margins = {name: unit_margin for name, unit_margin in margins.items() if unit_margin is not None}
-    judged |= compute_verdicts(
-        compared, margin=MARGIN if margin is None else margin, margins=unit_margins, alpha=alpha
+    return judged | compute_verdicts(
+        with_margin,
+        margin=MARGIN if margin is None else margin,
+        margins={name: unit_margin for name, unit_margin in margins.items() if unit_margin is not None},
+        alpha=alpha,
+        flaws={name: flaw for name, flaw in flaws.items() if name in with_margin},
     )
-    for name, reason in invalid.items():
-        line = judged[name]
-        comparison = replace(line.comparison, verdict="inconclusive", why=f"not valid: {reason}")
-        judged[name] = replace(line, comparison=comparison)
-    return judged
 
 
 def _aggregation(line: BenchmarkComparison, entries: Sides) -> Aggregation | None:
@@ -447,16 +464,8 @@ def _aggregation(line: BenchmarkComparison, entries: Sides) -> Aggregation | Non
     return None if entry is None else entry.saved.aggregation(line.metric)
 
 
-def _invalid(benchmark: str, entries: Sides) -> list[str]:
-    """Return the reasons why results of a benchmark are not valid, such as items in error."""
-    results = [side[benchmark].saved for side in entries if benchmark in side]
-    undefined = (
-        f"{result.primary} is undefined, {metric.why}"
-        for result in results
-        if (metric := result.metrics.get(result.primary)) is not None and metric.value is None
-    )
-    flaws = (incomplete_reason(result) for result in results if result.faults or result.invalid)
-    return [*flaws, *undefined]
+def _flaw(benchmarks: Iterable[str], entries: Sides) -> str:
+    return flaw_of(side[name].saved for name in benchmarks for side in entries if name in side)
 
 
 # All items

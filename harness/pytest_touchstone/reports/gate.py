@@ -270,13 +270,10 @@ def _failure(line: BenchmarkComparison) -> str:
     strict = f"cannot be told{moved}"
     if line.kind == "not compared":
         strict = f"was compared with nothing ({line.part or comparison.why})"
-    texts: list[str] = []
-    for reason in line.fails:
-        if reason.startswith("floor "):
-            texts.insert(0, f"misses its {reason}")
-        else:
-            texts.append({"worse": f"is worse{moved}", STRICT: strict}.get(reason, reason))
-    return " and ".join(texts)
+    words = {"worse": f"is worse{moved}", STRICT: strict}
+    floors = [f"misses its {reason}" for reason in line.fails if reason.startswith("floor ")]
+    others = [words.get(reason, reason) for reason in line.fails if not reason.startswith("floor ")]
+    return " and ".join([*floors, *others])
 
 
 def _name(line: BenchmarkComparison, gate: GateResult) -> str:

@@ -44,10 +44,10 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from pytest_touchstone.statistics.comparison import Comparison, Kind
-from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN, ROUNDING
+from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN, kind_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -292,41 +292,33 @@ def decide_at(
         raise ValueError(
             f"interim analysis {analysis} needs an interval of level {plan.levels[analysis]}, not {comparison.level}"
         )
-    settled = _settled(plan, analysis, comparison, (measured or comparison).oriented.difference)
-    if settled is None and analysis == len(plan.analyses) - 1:
+    p, last = comparison.p, analysis == len(plan.analyses) - 1
+    significant = p is not None and p / 2 <= _NORMAL.cdf(-plan.worse.upper[analysis])
+    kind = kind_of(comparison, significant=significant, margin=plan.margin)
+    why = _REASONS.get(kind, "")
+    if not why and last:
         defined = comparison.difference is not None
-        settled = (
-            "inconclusive",
-            "all items were asked" if defined else comparison.why or "nothing to compare",
-        )
-    if settled is None:
+        why = "all items were asked" if defined else comparison.why or "nothing to compare"
+    elif not why and _is_futile(plan, analysis, comparison, (measured or comparison).oriented.difference):
+        why = "more items are unlikely to find it worse"
+    if not why:
         return None
-    return EarlyStop(
-        kind=settled[0],
-        items=plan.analyses[analysis],
-        total=plan.analyses[-1],
-        why=settled[1],
-    )
+    return EarlyStop(kind=kind, items=plan.analyses[analysis], total=plan.analyses[-1], why=why)
 
 
-def _settled(
-    plan: AnalysisPlan, analysis: int, comparison: Comparison, measured: float | None
-) -> tuple[Kind, str] | None:
-    better = comparison.oriented
-    difference, p, low = better.difference, comparison.p, better.low
-    if difference is None or measured is None:
-        return None
-    certain = p is not None and p / 2 <= _NORMAL.cdf(-plan.worse.upper[analysis])
-    if certain and abs(difference) > plan.margin + ROUNDING:
-        word, kind = ("loss", "worse") if difference < 0 else ("gain", "better")
-        return cast(Kind, kind), f"the {word} is beyond what chance gives at this interim analysis"
-    if low is not None and low > -plan.margin:
-        return "not worse", "a loss of more than the margin is ruled out at this interim analysis"
-    if plan.worse.lower is not None and comparison.stderr is not None and analysis < len(plan.analyses) - 1:
-        z = -measured / comparison.stderr if comparison.stderr else 0.0
-        if z < plan.worse.lower[analysis]:
-            return "inconclusive", "more items are unlikely to find it worse"
-    return None
+_REASONS: Final[dict[Kind, str]] = {
+    "worse": "the loss is beyond what chance gives at this interim analysis",
+    "better": "the gain is beyond what chance gives at this interim analysis",
+    "not worse": "a loss of more than the margin is ruled out at this interim analysis",
+}
+
+
+def _is_futile(plan: AnalysisPlan, analysis: int, comparison: Comparison, measured: float | None) -> bool:
+    """Return whether a loss has become unlikely to be found at the end."""
+    if measured is None or plan.worse.lower is None or comparison.stderr is None:
+        return False
+    z = -measured / comparison.stderr if comparison.stderr else 0.0
+    return z < plan.worse.lower[analysis]
 
 
 def _hashed(seed: int, text: str) -> str:

@@ -3,11 +3,12 @@
     worse        p <= alpha after Holm over all benchmarks that were tested, and the difference is below -m
     better       the mirror image: p <= alpha after Holm, and the difference is above m
     not worse    neither, and the lower limit of the benchmark's own interval is above -m
-    inconclusive  everything else, with about how many items it would take
+    inconclusive  everything else, with about how many items it would take; and whatever is not valid
 
 In this order; worse and not worse exclude each other (an interval encloses its difference), and better is the stronger
 claim of the two that can hold at once, so it is the one stated. A difference that is certain but within the margin
 is no reason to stop a checkpoint: it is "not worse" or, where its interval reaches below -m, "inconclusive".
+``kind_of`` has the rule; gates, interim analyses, comparisons and limits ask it.
 
 Why these rules keep their promises:
 
@@ -68,36 +69,42 @@ def judge(
     margins: Mapping[Key, float] | None = None,
     alpha: float = ALPHA,
     sizes: Mapping[Key, int] | None = None,
+    flaws: Mapping[Key, str] | None = None,
 ) -> dict[Key, Comparison]:
     """Return the comparisons with a verdict each, in the given order.
 
     ``margins`` are those that differ from ``margin``. ``sizes`` are the numbers of items that there are at most, where
-    known: an advice to ask more would be of no use. Raises ``ValueError`` for an interval of another level than
+    known: an advice to ask more would be of no use. ``flaws`` are the reasons why comparisons are not valid; these are
+    inconclusive, and do not count in Holm's correction. Raises ``ValueError`` for an interval of another level than
     1 - alpha.
     """
+    flaws = flaws or {}
     for name, comparison in comparisons.items():
         if comparison.low is not None and abs(comparison.level - (1 - alpha)) > 1e-9:
             raise ValueError(
                 f"{name}: the interval's level is {comparison.level}, not 1 - alpha = {1 - alpha:g}"
             )
-    adjusted = holm([comparison.p for comparison in comparisons.values()])
+    adjusted = holm([None if name in flaws else comparison.p for name, comparison in comparisons.items()])
     family = sum(p is not None for p in adjusted)
     return {
         name: _judged(
             replace(comparison, margin=(margins or {}).get(name, margin), p_adjusted=p, family=family),
             alpha,
             size=(sizes or {}).get(name, 0),
+            flaw=flaws.get(name, ""),
         )
         for (name, comparison), p in zip(comparisons.items(), adjusted, strict=True)
     }
 
 
-def kind_of(comparison: Comparison, p: float | None, margin: float, alpha: float) -> Kind:
-    """The rule above; ``p`` is the one corrected for the number of benchmarks."""
+def kind_of(comparison: Comparison, *, significant: bool, margin: float, flaw: str = "") -> Kind:
+    """Return the verdict by the rule above.
+
+    ``significant``: the difference is more than chance. ``flaw`` is the reason why the comparison is not valid.
+    """
     difference, low = comparison.oriented.difference, comparison.oriented.low
-    if difference is None:
+    if difference is None or flaw:
         return "inconclusive"
-    significant = p is not None and p <= alpha
     if significant and difference < -margin - ROUNDING:
         return "worse"
     if significant and difference > margin + ROUNDING:
@@ -105,12 +112,13 @@ def kind_of(comparison: Comparison, p: float | None, margin: float, alpha: float
     return "not worse" if low is not None and low > -margin else "inconclusive"
 
 
-def _judged(comparison: Comparison, alpha: float, *, size: int) -> Comparison:
-    margin = comparison.margin or 0.0
-    kind = kind_of(comparison, comparison.p_adjusted, margin, alpha)
-    items = items_to_settle(comparison, margin, alpha=alpha) if kind == "inconclusive" else None
+def _judged(comparison: Comparison, alpha: float, *, size: int, flaw: str) -> Comparison:
+    margin, p = comparison.margin or 0.0, comparison.p_adjusted
+    kind = kind_of(comparison, significant=p is not None and p <= alpha, margin=margin, flaw=flaw)
+    unsettled = kind == "inconclusive" and not flaw
+    items = items_to_settle(comparison, margin, alpha=alpha) if unsettled else None
     judged = replace(comparison, verdict=kind, items_to_tell=items)
-    return replace(judged, why=_why(judged, size))
+    return replace(judged, why=f"not valid: {flaw}" if flaw else _why(judged, size))
 
 
 def _why(judged: Comparison, size: int) -> str:

@@ -120,14 +120,30 @@ def test_without_gate_the_exit_code_stays_0_whatever_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    "flaw", [{"faults": 1, "collected": N + 1}, {"skipped": 1}, {"invalid": "9 of 10 outputs were cut"}]
+    ("flaw", "word", "verdict"),
+    [
+        ({"faults": 1, "collected": N + 1}, "whole", "inconclusive"),
+        ({"skipped": 1}, "whole", "worse"),
+        ({"invalid": "9 of 10 outputs were cut"}, "valid", "inconclusive"),
+    ],
 )
-def test_a_result_that_is_not_whole_is_9_and_outweighs_8(flaw: dict[str, Any]) -> None:
-    both = gate(new(100, **flaw), new(100, "c"), old=(old(300), old(300, "c")))
-    assert both.exit_code == 9
-    text = decision_text(both)
-    assert not missing(text, 9, "b acc: the result is", "not whole")
-    assert not missing(text, "b acc is worse (-50.00", "c acc is worse (-50.00")
+def test_a_result_that_is_not_whole_or_not_valid_is_9_and_outweighs_8(
+    flaw: dict[str, Any], word: str, verdict: str
+) -> None:
+    for mode in ("plain", "strict"):
+        both = gate(new(100, **flaw), new(100, "c"), old=(old(300), old(300, "c")), mode=mode)
+        assert both.exit_code == 9
+        assert [line.comparison.verdict for line in both.lines] == [verdict, "worse"]
+        text = decision_text(both)
+        assert not missing(text, 9, "b acc: the result is", f"not {word}", "c acc is worse (-50.00")
+        assert ("b acc is worse" in text) == (verdict == "worse")
+
+
+def test_floors_that_are_missed_are_named_in_their_order() -> None:
+    rules = BenchmarkRules(floors=(Floor("acc", ">=", 0.9), Floor("acc", ">=", 0.8)))
+    missed = gate(new(200), old=(old(200),), benchmarks={"b": rules})
+    text = decision_text(missed)
+    assert 0 < text.index("acc >= 0.9") < text.index("acc >= 0.8")
 
 
 def test_what_is_not_comparable_is_9_with_the_fields_named() -> None:

@@ -6,7 +6,7 @@ The benchmarks and metrics of each checkpoint are judged together, as one family
 - the measured value is below the baseline's by more than max_drop, or
 - it misses a floor.
 
-A line is not valid if the result is not whole, or could not be compared with a required baseline.
+A line is not valid if the result is not whole or not valid, or could not be compared with a required baseline.
 
 ``--eval-set gate_metric`` and ``metrics`` name one metric or several. Each makes a line for every benchmark that has
 it, compared with the best result by that metric; a benchmark that has none of them is judged by its primary metric,
@@ -33,6 +33,7 @@ from pytest_touchstone.compare.baselines import (
     BaselineChoice,
     BaselineSource,
     find_baselines,
+    flaw_of,
     incomplete_reason,
 )
 from pytest_touchstone.compare.benchmark_comparison import STRICT, BenchmarkComparison
@@ -224,7 +225,8 @@ def judge_case(
     named = [composite for name in plan.metrics if (composite := plan.composite_of(name)) is not None]
     composites = [_compare_composite(case, composite, source, plan) for composite in named]
     compared = _compare_all(case, composites, choices, settled, plan)
-    pooled = None if settled else _pool(case, choices, compared, plan)
+    flaws = _flaws(case, compared, named)
+    pooled = None if settled else _pool(case, choices, compared, flaws, plan)
     if pooled is not None and plan.pooled:
         compared[pooled.compared.benchmark, POOLED] = pooled.compared
     margins |= {
@@ -232,7 +234,7 @@ def judge_case(
         for key in compared
         if key not in margins and (margin := plan.rules_of(key[0]).margin) is not None
     }
-    judged = compute_verdicts(compared, margin=plan.margin, margins=margins, alpha=plan.alpha)
+    judged = compute_verdicts(compared, margin=plan.margin, margins=margins, alpha=plan.alpha, flaws=flaws)
     judged |= {key: settled[key[0]].judged for key in keys if key[0] in settled}
     pooled_line = _pooled_line(case, pooled, judged, plan) if pooled is not None else None
     covered = (
@@ -264,16 +266,30 @@ def judge_case(
     return lines + _composite_floors(case, plan), pooled_line
 
 
+def _flaws(
+    case: CheckpointCase,
+    compared: Iterable[tuple[str, str]],
+    composites: Iterable[Composite],
+) -> dict[tuple[str, str], str]:
+    """Return the reasons why comparisons are not valid; a composite is as valid as its benchmarks."""
+    made_of = {composite.name: composite.benchmarks for composite in composites}
+    flaws = {
+        key: flaw_of(case.entries[name].saved for name in made_of.get(key[0], key[:1])) for key in compared
+    }
+    return {key: flaw for key, flaw in flaws.items() if flaw}
+
+
 def _pool(
     case: CheckpointCase,
     choices: Mapping[tuple[str, str], BaselineChoice],
     compared: Mapping[tuple[str, str], BenchmarkComparison],
+    flaws: Mapping[tuple[str, str], str],
     plan: GateConfig,
 ) -> Pooled | None:
     """Compare all items of the valid benchmarks together, by the first metric of each."""
     parts: dict[str, PooledPart] = {}
     for (name, metric), choice in choices.items():
-        if choice.state == "chosen" and not case.entries[name].saved.invalid:
+        if choice.state == "chosen" and (name, metric) not in flaws:
             parts.setdefault(name, PooledPart(case.entries[name], choice.baselines, compared[name, metric]))
     return pool(parts, level=1 - plan.alpha)
 
@@ -290,7 +306,7 @@ def _pooled_line(
         judged.get(key) or compute_verdicts({key: pooled.compared}, margin=plan.margin, alpha=plan.alpha)[key]
     )
     line = composite_line(line, BaselineChoice(state="chosen"), line, plan)
-    if wrong := [name for name, entry in case.entries.items() if entry.saved.invalid]:
+    if wrong := [name for name, entry in case.entries.items() if flaw_of([entry.saved])]:
         line = replace(line, notes=(*line.notes, f"without {join_names(wrong)}, NOT VALID"))
     if others := [name for name in case.entries if name not in (*pooled.benchmarks, *wrong)]:
         line = replace(line, notes=(*line.notes, f"without {join_names(others)}, not compared by shares"))
@@ -581,7 +597,8 @@ def benchmark_line(
         saved, skips_declared=saved.skips_declared and not (choice.state == "apart" and choice.part)
     )
     whole = replace(saved, skipped=0).complete if early else saved.complete
-    reasons = _reasons(choice, plan, "" if whole else f"the result is not whole: {incomplete_reason(saved)}")
+    flaw = f"the result is not {'valid' if saved.invalid else 'whole'}: {incomplete_reason(saved)}"
+    reasons = _reasons(choice, plan, "" if whole else flaw)
     if entry.items.examples:
         others = metrics_of(entry, plan)
         values = {key: score.value for key, score in saved.metrics.items()}
@@ -739,7 +756,7 @@ def _note_verdict(line: BenchmarkComparison, plan: GateConfig, reasons: Reasons)
     verdict, measured = line.comparison.verdict, line.as_measured
     if verdict == "worse":
         reasons.fails.append("worse")
-    if plan.mode == "strict" and verdict == "inconclusive":
+    if plan.mode == "strict" and verdict == "inconclusive" and not reasons.invalid:
         reasons.fails.append(STRICT)
     most, gain = plan.rules_of(line.benchmark).max_drop, measured.oriented.difference
     if most is not None and line.metric != SOFT and gain is not None and gain < -most - ROUNDING:
