@@ -114,12 +114,6 @@ def percent(value: float | None) -> str:
     return NOTHING if value is None else f"{round(value, 1) or 0.0:+.1f} %"
 
 
-def is_valid(pair: PairComparison, line: BenchmarkComparison) -> bool:
-    """Return whether both scores are valid."""
-    sides = (pair.baseline.entries.get(line.benchmark), pair.new.entries.get(line.benchmark))
-    return not any(entry and entry.saved.invalid for entry in sides)
-
-
 def findings(pair: PairComparison) -> list[tuple[str, str]]:
     """Return the labelled texts below the table: benchmarks by verdict, composites, and all items together."""
     rows = []
@@ -127,7 +121,7 @@ def findings(pair: PairComparison) -> list[tuple[str, str]]:
         texts = [f"{name}: {pair.judged[name].comparison.why}" for name in pair.of_kind(kind)]
         rows += [(key.replace("_", " "), text) for text in texts or ["none"]]
     rows += [(line.benchmark, f"{line.comparison.why}; = {line.metric}") for line in pair.composites]
-    wrong = [name for name, line in pair.judged.items() if not is_valid(pair, line)]
+    wrong = [name for name, line in pair.judged.items() if line.invalid]
     without = f"; without {join_names(wrong)}, NOT VALID" if wrong else ""
     rows += [("mean", mean_text(pair.mean) + without)] if pair.mean is not None else []
     return rows + (
@@ -365,7 +359,9 @@ def pair_section(pair: PairComparison) -> Section:
         about += [f"epoch {side.about['epoch']:g}"] if "epoch" in side.about else []
         about += [count(side.about["seq_len"], "token")] if "seq_len" in side.about else []
         sides.append((name, f"{side.name}  {', '.join(about)}"))
-    below = (*findings(pair), *(("note", text) for text in notes(pair)))
+    signs = {_sign(line) for line in (*pair.lines, *pair.composites)}
+    legend = "; ".join(f"{sign} {LEGEND[sign]}" for sign in LEGEND if sign in signs)
+    below = (("legend", legend), *findings(pair), *(("note", text) for text in notes(pair)))
     return Section(
         key=f"{a.name}-{b.name}",
         title=f"{b.name} against {a.name}",
@@ -373,12 +369,19 @@ def pair_section(pair: PairComparison) -> Section:
     )
 
 
+LEGEND: Final = {"*": "the verdict is by this metric", "!": "not valid: no verdict"}
+"""The meanings of the signs before a metric."""
+
+
+def _sign(line: BenchmarkComparison) -> str:
+    return " " if not line.primary else "!" if line.invalid else "*"
+
+
 def _table(pair: PairComparison) -> Table:
     rows = []
     before = ""
     for line in (*pair.lines, *pair.composites):
         row = line_cells(line, is_composite=line in pair.composites)
-        sign = " " if not line.primary else "*" if is_valid(pair, line) else "!"
         sides = [side.entries.get(line.benchmark) for side in (pair.baseline, pair.new)]
         marks = [entry.saved.about if entry else "" for entry in sides]
         if len(set(marks)) > 1:  # as ``A 4 of 32 items; B sample: 32 of 2,376``
@@ -389,8 +392,11 @@ def _table(pair: PairComparison) -> Table:
             f"{whole}{slash} {group.replace('_', ' ')}" if group else whole
         )  # which a narrow column may break
         row = row._replace(
-            benchmark="" if line.benchmark == before else name, metric=f"{sign} {row.metric}{mark}"
+            benchmark="" if line.benchmark == before else name,
+            metric=f"{_sign(line)} {row.metric}{mark}",
         )
+        if (level := line.comparison.level) != pair.lines[0].comparison.level:
+            row = row._replace(interval=f"{row.interval} ({100 * level:.3g} %)")
         rows.append(row)
         before = line.benchmark
     header = HEADER._replace(interval=f"{100 * pair.lines[0].comparison.level:g} % interval")

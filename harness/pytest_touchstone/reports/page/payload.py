@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from pytest_touchstone.checkpoints.config_files import step_of_row
+from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison
 from pytest_touchstone.compare.candidate import CheckpointResults
 from pytest_touchstone.compare.formats.run import candidates_of
+from pytest_touchstone.compare.gate.result import lines_from_json
 from pytest_touchstone.compare.pair import PairComparison, compare_pair
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.errors import DataError
@@ -23,6 +25,7 @@ from pytest_touchstone.results.journal import read_record_at, record_locations
 from pytest_touchstone.results.records import STATUSES, Record
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import Declaration, Summary
+from pytest_touchstone.statistics.verdicts import ALPHA
 
 FORMAT: Final = 3
 
@@ -195,7 +198,8 @@ class JudgedPair(NamedTuple):
 def compare_all_pairs(runs: Sequence[PageRun]) -> list[JudgedPair]:
     """Return the comparisons of the checkpoints of all runs: of each two, or of some where they are many.
 
-    Where there are several runs, checkpoints have their run's id beside their names.
+    Where there are several runs, checkpoints have their run's id beside their names. What the gate of the later one's
+    run has judged keeps that record, and the others its alpha.
     """
     places: dict[CheckpointIndex, CheckpointResults] = {}
     for position, run in enumerate(runs):
@@ -209,9 +213,25 @@ def compare_all_pairs(runs: Sequence[PageRun]) -> list[JudgedPair]:
         for b in order[position + 1 :]:
             neighbours = b == order[position + 1]
             if len(order) <= ALL_PAIRS or position == 0 or neighbours or a == counterpart_of(b, names):
+                gate = runs[b[0]].summary.gate or {}
                 with suppress(DataError):  # they have no benchmark in common
-                    pairs.append(JudgedPair(a, b, compare_pair(places[a], places[b])))
+                    pair = compare_pair(places[a], places[b], alpha=gate.get("alpha", ALPHA))
+                    pairs.append(JudgedPair(a, b, pair.with_records(_records_of(gate, runs, a, b))))
     return pairs
+
+
+def _records_of(
+    gate: Mapping[str, Any], runs: Sequence[PageRun], a: CheckpointIndex, b: CheckpointIndex
+) -> list[BenchmarkComparison]:
+    """Return the lines of a gate that compare ``b`` with ``a``."""
+    baseline = runs[a[0]].summary.run_id, runs[a[0]].candidates[a[1]].name
+    checkpoint = runs[b[0]].candidates[b[1]].name
+    return [
+        line
+        for line in (*lines_from_json(gate), *lines_from_json(gate, "pooled"))
+        if line.checkpoint == checkpoint and line.against is not None
+        if (line.against.run_id, line.against.checkpoint) == baseline
+    ]
 
 
 def counterpart_of(index: CheckpointIndex, names: Mapping[CheckpointIndex, str]) -> CheckpointIndex | None:
