@@ -20,6 +20,7 @@ from pytest_touchstone.core.errors import HarnessError, OptionError
 from pytest_touchstone.plugin.finished_run import FinishedRun
 from pytest_touchstone.results.journal import read_journal
 from pytest_touchstone.training import EvaluationCallback
+from tests.support.lines import naming
 from tests.support.trainings import train, write_project
 
 
@@ -123,9 +124,8 @@ def test_a_training_stops_after_three_verdicts_of_worse_running(
         row["eval_worse_running"] for row in trained.trainer.state.log_history if "eval_worse_running" in row
     ]
     assert counts == [1, 2, 0, 1, 1, 2, 3]
-    assert [record.message for record in caplog.records if record.name == "pytest_touchstone"] == [
-        "step 7: worse than the best so far, 3 times running; the training stops (stop_after=3)"
-    ]
+    (line,) = (record.message for record in caplog.records if record.name == "pytest_touchstone")
+    assert naming("step 7", "3 times", "stop_after=3").search(line)
 
 
 def test_an_error_in_scoring_is_one_line_and_the_training_goes_on(
@@ -136,8 +136,8 @@ def test_an_error_in_scoring_is_one_line_and_the_training_goes_on(
     trained = train("runs/a", [small(every=2)], max_steps=4, save_strategy="no", **how)
     assert trained.trainer.state.global_step == 4
     first, second = (record.message for record in caplog.records if record.name == "pytest_touchstone")
-    assert first == "step 2 is not scored, and the training goes on: no space"
-    assert second == "step 4 is not scored, and the training goes on: ZeroDivisionError: by zero"
+    assert naming("step 2", "no space").search(first)
+    assert naming("step 4", "ZeroDivisionError: by zero").search(second)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_a_mistake_in_an_argument_is_refused_at_once(wrong: dict[str, Any], told
 
 
 def test_a_best_metric_that_would_not_be_there_is_refused_before_the_first_step() -> None:
-    with pytest.raises(OptionError, match="with eval_steps a multiple of every"):
+    with pytest.raises(OptionError, match=naming("eval_steps", "every")):
         train(
             "runs/a",
             [small(every=2)],
@@ -172,9 +172,7 @@ def test_a_best_metric_that_would_not_be_there_is_refused_before_the_first_step(
 
 
 def test_a_name_that_no_benchmark_has_is_refused_before_the_first_step() -> None:
-    with pytest.raises(
-        HarnessError, match="invalid --eval-tasks 'smal': no such benchmark or tag; did you mean small"
-    ):
+    with pytest.raises(HarnessError, match=naming("--eval-tasks 'smal'", "small")):
         train("runs/a", [EvaluationCallback("smal", benchmarks="test_small.py")], max_steps=2)
     assert not Path("runs/a/checkpoint-2").exists()
 

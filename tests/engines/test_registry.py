@@ -17,6 +17,7 @@ from pytest_touchstone.engines.registry import EnginePool, VllmTextsPool, choose
 from pytest_touchstone.engines.settings import ModelSettings, Texts
 from pytest_touchstone.engines.transformers import TransformersFactory, causal
 from tests.support.engines import engine_for
+from tests.support.lines import naming
 from tests.support.model_server import gone, install, starts
 
 SETTINGS = ModelSettings(device="cpu", threads=1)
@@ -134,7 +135,10 @@ def test_without_vllm_this_process_writes_the_texts(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert by("auto", [info]) is None
-    with CheckpointResources() as run, pytest.raises(CheckpointError, match="no vllm on PATH; install it"):
+    with (
+        CheckpointResources() as run,
+        pytest.raises(CheckpointError, match=naming("vllm", "PATH", "install")),
+    ):
         opened(info, run)
 
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.metrics.subprocess_worker import TimeLimitedWorker, WorkerReply
+from tests.support.lines import naming
 from tests.support.places import ROOT
 
 ECHO = (sys.executable, str(ROOT / "tests" / "support" / "limited_echo.py"))
@@ -77,7 +78,7 @@ def test_a_child_that_waits_without_computing_is_cut_off_by_the_clock() -> None:
 def test_a_crash_is_an_error_of_its_item_alone(worker: TimeLimitedWorker) -> None:
     reply = worker.ask("crash", 1.0)
     assert not reply.timed_out
-    assert reply.error == "the process that checks answers ended with code 3"
+    assert naming("code 3").search(str(reply.error))
     assert worker.ask("b", 1.0) == WorkerReply(value="b")
 
 
@@ -155,7 +156,7 @@ def test_the_child_ends_after_a_parent_that_was_killed(item: str) -> None:
 def test_a_child_that_lacks_a_package_says_so() -> None:
     with (
         closing(TimeLimitedWorker((*ECHO, "missing"))) as worker,
-        pytest.raises(BenchmarkError, match="cannot check answers: no module named abacus"),
+        pytest.raises(BenchmarkError, match=naming("no module named abacus")),
     ):
         worker.ask("a", 1.0)
 
@@ -163,7 +164,7 @@ def test_a_child_that_lacks_a_package_says_so() -> None:
 def test_a_child_that_ends_at_once_is_an_error_not_an_endless_wait() -> None:
     with (
         closing(TimeLimitedWorker((sys.executable, "-c", "raise SystemExit(5)"))) as worker,
-        pytest.raises(BenchmarkError, match="it ended with code 5 before it was ready"),
+        pytest.raises(BenchmarkError, match=naming("code 5")),
     ):
         worker.ask("a", 1.0)
 

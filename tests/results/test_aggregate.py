@@ -30,6 +30,7 @@ from pytest_touchstone.results.summary import (
 )
 from pytest_touchstone.statistics.intervals import mean_estimate
 from tests.support.known import known
+from tests.support.lines import naming, numbers
 from tests.support.summaries import DECLARATIONS, SUBJECTS, collect, declaration, record, sample, score
 
 
@@ -101,7 +102,7 @@ def test_a_result_is_not_valid_by_its_outputs_alone():
     records = [replace(record(item, {"acc": 1.0}), no_answer=1) for item in items]
     assert only(summarised(records, items)).invalid is None
     records = [replace(one, outputs=1) for one in records]
-    assert "2 of 2 outputs had no answer" in str(only(summarised(records, items)).invalid)
+    assert naming("2 of 2 outputs").search(str(only(summarised(records, items)).invalid))
 
 
 def test_a_score_that_only_some_items_have_is_averaged_over_those():
@@ -165,7 +166,7 @@ def test_an_unknown_aggregation_is_refused_by_name():
 
 def test_an_undeclared_benchmark_is_refused_by_name():
     item = CollectedItem("t.py::t[c-x/1]", "x", "c", "x/1", None)
-    with pytest.raises(BenchmarkError, match="no declaration of the benchmark 'x'"):
+    with pytest.raises(BenchmarkError, match=naming("benchmark 'x'")):
         summarised([], [item])
 
 
@@ -349,12 +350,13 @@ def test_a_result_over_fewer_items_than_there_are_says_so_and_so_do_its_groups_a
     declared = replace(DECLARATIONS["mmlu_stem"], extents=extents)
     summary = summarised(score(items), items, mmlu_stem=declared)
     marks = {result.name: (result.of, result.mark) for result in summary.results}
-    assert marks["mmlu_stem"] == (56, "12 of 56 items, sample of 2,386")
+    of, mark = marks["mmlu_stem"]
+    assert (of, numbers(mark)) == (56, [12, 56, 2386])
     assert marks[f"mmlu_stem/{SUBJECTS[0]}"] == (4, "")
     assert marks[f"mmlu_stem/{SUBJECTS[1]}"] == (20, "4 of 20 items")
     assert summary_from_json(json.loads(json.dumps(summary_json(summary)))) == summary
     [(saved, _)] = results_from_records(summary, score(items))
-    assert (saved.of, saved.part, saved.mark) == (56, True, "12 of 56 items, sample of 2,386")
+    assert (saved.of, saved.part, saved.mark) == (56, True, mark)
 
 
 def test_a_composite_over_part_of_the_items_says_so():
@@ -396,4 +398,5 @@ def test_an_aggregation_gets_what_the_benchmark_told_beside_the_score():
     assert only(summarised(records, items, winogrande=declared)).metrics["f1"].value == pytest.approx(11 / 15)
     records[0] = record(items[0], {"acc": 1.0})
     without = only(summarised(records, items, winogrande=declared)).metrics["f1"]
-    assert (without.value, without.why) == (None, "an item has no 'right' beside its score")
+    assert without.value is None
+    assert naming("'right'").search(without.why)

@@ -25,6 +25,7 @@ from pytest_touchstone.engines.http.server import Key, key_from_environment
 from pytest_touchstone.engines.http.transport import HttpTransport
 from tests.support.asking import generated
 from tests.support.fault_server import LONG_WAIT, MODEL, FaultServer, Scripted, scripted, text_of
+from tests.support.lines import naming
 
 GOOD = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ngood"
 CUT = b"Content-Length: 100\r\n\r\nonly this"
@@ -101,7 +102,7 @@ def test_what_a_reader_does_not_expect_is_malformed_and_no_answer() -> None:
             server.base, Call("/v1/completions", {"prompt": "x"}, lambda reply: reply["choices"][3])
         )
     assert found.kind == "malformed"
-    assert found.text.startswith("the reply is not as expected (IndexError")
+    assert "IndexError" in found.text
 
 
 @pytest.mark.parametrize(
@@ -133,10 +134,8 @@ def test_an_error_with_status_200_is_no_answer_and_its_words_are_passed_on(
 def test_a_redirect_is_not_followed_and_the_key_stays_with_its_host() -> None:
     with FaultServer() as other, FaultServer(redirect=f"{other.base}/v1/completions") as server:
         found = trouble(server.base, environment={"OPENAI_API_KEY": SECRET})
-        assert found == FailedAttempt(
-            "final",
-            f"HTTP 307 (temporary redirect): the server redirects to {other.base}/v1/completions; give that address",
-        )
+        assert found == FailedAttempt("final", found.text)
+        assert naming("HTTP 307", f"{other.base}/v1/completions").search(found.text)
         assert not other.headers
         assert server.headers[0]["authorization"] == f"Bearer {SECRET}"
 
@@ -146,9 +145,7 @@ def test_a_compressed_reply_is_not_unpacked() -> None:
         found = trouble(server.base)
         assert server.headers[0]["accept-encoding"] == "identity"
     assert found.kind == "final"
-    assert found.text.startswith(
-        "the reply is compressed (gzip), which was not asked for: switch that off at the"
-    )
+    assert naming("gzip").search(found.text)
 
 
 @pytest.mark.parametrize("rest", [b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n\x1f\x8b", CUT])
@@ -193,7 +190,7 @@ def test_a_key_is_in_no_failure_error_log_or_repr(
             asking.run([QUESTION] * 50, lambda *end: texts.append(end))
         asking.close()
         texts += [raised.value, caplog.text]
-    assert "Incorrect API key provided: Bearer [OPENAI_API_KEY]" in str(texts[0])
+    assert "Bearer [OPENAI_API_KEY]" in str(texts[0])
     assert SECRET not in "\n".join(f"{text} {text!r}" for text in texts)
     traceback = raised.getrepr(showlocals=True, style="long", chain=True)
     assert SECRET not in str(traceback)
@@ -222,12 +219,14 @@ def test_other_servers_are_asked_through_the_proxy_of_the_environment(
         assert isinstance(sent(base, QUESTION)[0], CallReply)
         assert server.headers[0]["path"] == f"{base}/v1/completions"
         monkeypatch.setenv("no_proxy", "example")
-        assert trouble(base) == FailedAttempt("connection", "the host's name is not known", unsent=True)
+        found = trouble(base)
+        assert found == FailedAttempt("connection", found.text, unsent=True)
+        assert "name" in found.text
 
 
 def test_a_proxy_that_does_not_speak_http_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("all_proxy", "socks5://127.0.0.1:9")
-    with pytest.raises(CheckpointError, match="a socks5 proxy, and only http ones can be used"):
+    with pytest.raises(CheckpointError, match=naming("socks5", "http")):
         HttpClient("http://models.example", Key())
 
 

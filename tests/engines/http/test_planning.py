@@ -16,6 +16,7 @@ from pytest_touchstone.engines.http.planning import estimate, parse_price, token
 from pytest_touchstone.engines.http.probe import Probe
 from pytest_touchstone.engines.http.server import parse_address
 from pytest_touchstone.engines.settings import ModelSettings
+from tests.support.lines import naming
 from tests.support.model_server import ModelServer
 
 REQUESTS = (
@@ -66,5 +67,5 @@ def test_without_a_tokenizer_tokens_are_guessed_and_it_says_so(whole: Path) -> N
 
 def test_a_template_that_is_demanded_and_missing_is_a_mistake(whole: Path) -> None:
     info = replace(info_of(ModelServer(whole), None), source="http://h:8000")
-    with pytest.raises(CheckpointError, match="--eval-chat on, but the server answers no chats"):
+    with pytest.raises(CheckpointError, match=naming("--eval-chat on", "chats")):
         planner_of(info, ModelSettings(chat="on"))

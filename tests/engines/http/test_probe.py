@@ -18,6 +18,7 @@ from pytest_touchstone.engines.http.probe import Probe, ProbedServer
 from pytest_touchstone.engines.http.server import parse_address
 from pytest_touchstone.engines.http.tokens import PROBE_TEXT, tokenizer_by_name
 from pytest_touchstone.engines.transformers.tokenizer import TokenPair
+from tests.support.lines import naming
 from tests.support.model_server import ModelServer
 
 BOTH = (Loglikelihood, RollingLoglikelihood, Generate)
@@ -157,7 +158,7 @@ def test_a_server_that_breaks_off_what_it_does_not_understand_is_asked_for_the_r
 
     found = Probe(parse_address("http://h:8000"), ask).run(None, str(whole))
     assert found.abilities.serves == (Generate,)
-    assert "takes no prompt as token ids: the connection broke" in found.abilities.why
+    assert naming("token ids", "the connection broke").search(found.abilities.why)
 
 
 def test_a_reply_without_choices_is_no_ability(whole: Path) -> None:
@@ -166,7 +167,7 @@ def test_a_reply_without_choices_is_no_ability(whole: Path) -> None:
     def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:
         return {"error": "no such thing"} if path.endswith("completions") else server.ask(path, body)
 
-    with pytest.raises(CheckpointError, match=r"completions: the reply has no choices; chats: the reply"):
+    with pytest.raises(CheckpointError, match=r"completions: .*choices; chats: .*choices"):
         Probe(parse_address("http://h:8000"), ask).run(None, str(whole))
 
 
@@ -188,9 +189,7 @@ def test_chats_that_begin_twice_are_refused_and_an_address_of_chats_alone_with_t
     found = Probe(parse_address("http://h:8000"), ask).run(None, str(tmp_path))
     assert (found.abilities.chat, found.abilities.serves) == (False, BOTH)
     assert any("two beginning-of-sequence tokens" in note for note in found.notes)
-    with pytest.raises(
-        CheckpointError, match=r"v1: chats are not asked for: .*two beginning-of-sequence tokens"
-    ):
+    with pytest.raises(CheckpointError, match=naming("v1", "chats", "two beginning-of-sequence tokens")):
         Probe(parse_address("http://h:8000/v1/chat/completions"), ask).run(None, str(tmp_path))
 
 
@@ -222,11 +221,11 @@ def test_the_name_of_an_end_that_says_nothing_is_taken_where_tokens_are_counted(
 def test_texts_that_begin_with_the_prompt_are_not_asked_for(whole: Path) -> None:
     found = answering(choice={"text": f"<s> {PROBE_TEXT} x"})
     assert (found.abilities.completions, found.abilities.chat) == (False, True)
-    assert found.notes[0].startswith("completions are not asked for: the reply's text begins with the prompt")
+    assert naming("completions", "begins with the prompt").search(found.notes[0])
 
 
 def test_a_server_that_cuts_prompts_is_refused_in_one_line() -> None:
-    with pytest.raises(CheckpointError, match="counts 8 tokens in a prompt that has 12 at the least"):
+    with pytest.raises(CheckpointError, match=naming("8 tokens", 12)):
         answering(usage={"prompt_tokens": 8})
     assert answering(usage={"prompt_tokens": 20}).abilities.completions
 
@@ -237,7 +236,7 @@ def test_a_list_of_models_that_cannot_be_read_is_said_unless_one_is_named() -> N
             return Failure("the reply is a web page titled 'Sign in' and no JSON", "malformed")
         return {"choices": [{"index": 0, "text": "x", "message": {"content": "x"}, "finish_reason": "stop"}]}
 
-    with pytest.raises(CheckpointError, match=r"a web page titled 'Sign in' and no JSON; check the address"):
+    with pytest.raises(CheckpointError, match=naming("'Sign in'", "JSON", "address")):
         Probe(parse_address("http://h:8000"), ask).run(None, None)
     assert Probe(parse_address("http://h:8000"), ask).run("m", None).abilities.completions
 

@@ -20,6 +20,7 @@ from pytest_touchstone.engines.http.server import (
     key_from_environment,
     parse_address,
 )
+from tests.support.lines import naming
 
 HOST = "http://h:8000"
 
@@ -62,11 +63,11 @@ def test_the_only_model_is_taken_and_one_of_several_must_be_named() -> None:
     assert choose_model(place, None, ["a"]) == "a"
     assert choose_model(place, "b", ["a", "b"]) == "b"
     assert choose_model(place, "hidden", []) == "hidden"
-    with pytest.raises(CheckpointError, match=r"2 models; choose one with --eval-set model_name .*: a, b"):
+    with pytest.raises(CheckpointError, match=naming("2 models", "--eval-set model_name", "a, b")):
         choose_model(place, None, ["a", "b"])
     with pytest.raises(CheckpointError, match="did you mean 'llama-3-8b'"):
         choose_model(place, "lama-3-8b", ["llama-3-8b", "qwen"])
-    with pytest.raises(CheckpointError, match="lists no models; name the one"):
+    with pytest.raises(CheckpointError, match=naming("no models", "--eval-set model_name")):
         choose_model(place, None, [])
 
 

@@ -21,6 +21,7 @@ from pytest_touchstone.engines.replicas.replica import Computed, Loaded, Replica
 from pytest_touchstone.engines.settings import ModelSettings
 from tests.engines.replicas.test_units import asked
 from tests.support import simulated_ray
+from tests.support.lines import naming
 from tests.support.simulated_ray import KillsNodeError, KillsProcessError, SimulatedRay
 from tests.support.tiny import tiny_causal
 
@@ -100,8 +101,9 @@ def test_nothing_is_lost_or_changed_whatever_dies_and_only_poison_is_given_up(
 def test_poison_among_ten_thousand_is_found_with_few_deaths(kills: type[BaseException], started: Any) -> None:
     engine = opened(started(SimulatedRay([1, 1]), killing(kills, "4321")))
     answers = engine.answer(asked(10_000))
-    assert [number for number, answer in enumerate(answers) if isinstance(answer, Refusal)] == [4321]
-    assert answers[4321] == Refusal("the process that computes it has died, 3 times")
+    refused = {number: answer for number, answer in enumerate(answers) if isinstance(answer, Refusal)}
+    assert [*refused] == [4321]
+    assert "3 times" in refused[4321].reason
     assert engine.usage["deaths"] <= 20
 
 
@@ -148,9 +150,7 @@ def test_when_no_node_is_left_the_run_ends_with_a_line_that_says_so(started: Any
     for node in cluster.machines:
         cluster.later(4, lambda node=node: cluster.kill_node(node))  # type: ignore[misc]
     told: dict[int, Any] = {}
-    with pytest.raises(
-        ServerError, match=r"no node .* room for a replica .* is kept; the same command goes on"
-    ):
+    with pytest.raises(ServerError, match=naming("no node", "replica", "kept", "same command")):
         engine.answer(asked(3000), told.__setitem__)
     assert 0 < len(told) < 3000
 
@@ -159,7 +159,7 @@ def test_a_cluster_that_is_not_reached_any_more_ends_the_run(started: Any) -> No
     cluster = SimulatedRay([1, 1])
     engine = opened(started(cluster))
     cluster._strays, cluster._error = 1.0, simulated_ray.LocalRayletDiedError
-    with pytest.raises(ServerError, match="the cluster of Ray is not reached any more"):
+    with pytest.raises(ServerError, match=naming("cluster", "Ray")):
         engine.answer(asked(5))
 
 
@@ -242,9 +242,7 @@ def test_replicas_that_die_whenever_they_load_are_an_error_and_load_the_next_che
             return super().load(wanted, files)
 
     replicas = started(SimulatedRay([1, 1]), Dying)
-    with pytest.raises(
-        CheckpointError, match="fake-causal: no replica is left; each has died 3 times while it"
-    ):
+    with pytest.raises(CheckpointError, match=naming("fake-causal", "replica", "3 times")):
         opened(replicas)
     info = find_checkpoints([str(tiny_causal(tmp_path / "model"))]).infos[0]
     assert len(ReplicatedEngine(replicas, info).answer(asked(20))) == 20
@@ -287,7 +285,7 @@ def test_another_model_on_a_node_to_which_a_replica_moves_ends_the_run(started: 
     engine = opened(started(cluster, Elsewhere))
     cluster.later(3, lambda: cluster.kill_node(cluster.machines[0], back_after=1))
     with pytest.raises(
-        ServerError, match=r"fake-causal: .* fingerprint .* 0123456789ab was .* the same command"
+        ServerError, match=naming("fake-causal", "fingerprint", "0123456789ab", "same command")
     ):
         engine.answer(asked(2000))
 

@@ -17,6 +17,7 @@ from pytest_touchstone.engines.replicas.ray_cluster import target_of
 from pytest_touchstone.engines.sandbox import SandboxSettings
 from pytest_touchstone.engines.sandbox.cache import judging_code
 from tests.support import simulated_ray
+from tests.support.lines import naming
 from tests.support.sandbox_here import opened_here
 
 CALLS = CallTests(code="assert f(2) == 4\nassert f(3) == 9", names=("f",))
@@ -128,18 +129,17 @@ def test_a_node_without_a_sandbox_or_with_other_code_is_not_used_and_is_named(op
     runner, nodes, said = opened("a", "bare", "old", "b")
     answers = [runner.submit(replace(one, task=f"t{n}")) for n in range(10) for one in programs()]
     assert {one.result().detail for one in answers} == {"a", "b"}
-    assert said == [
-        "node bare runs no programs: there is no bubblewrap (bwrap)",
-        "node old runs no programs: its Python is another",
-    ]
+    bare, old = said
+    assert naming("node bare", "bubblewrap (bwrap)").search(bare)
+    assert naming("node old", "Python").search(old)
     runner.close()
     assert sorted(nodes.ended) == ["a", "b", "bare", "old"]
 
 
 def test_without_any_sandbox_the_reasons_are_told(opened: Any) -> None:
-    with pytest.raises(SandboxError, match="node bare runs no programs: there is no bubblewrap"):
+    with pytest.raises(SandboxError, match=naming("node bare", "bubblewrap")):
         opened("bare")
-    with pytest.raises(SandboxError, match="no node of Ray's cluster has CPUs"):
+    with pytest.raises(SandboxError, match=naming("Ray", "CPUs")):
         opened()
 
 
@@ -155,13 +155,13 @@ def test_a_program_whose_node_has_died_runs_on_another(opened: Any) -> None:
     answers = [runner.submit(one) for one in programs()]
     assert [answer.result().detail for answer in answers] == ["a"] * len(programs())
     runner, _, _ = opened("broken")
-    with pytest.raises(SandboxError, match="node broken did not run a program: The actor died"):
+    with pytest.raises(SandboxError, match=naming("node broken", "The actor died")):
         runner.run(programs()[0])
 
 
 def test_an_error_of_the_sandbox_is_not_tried_again(opened: Any) -> None:
     runner, _, _ = opened("a", "b")
-    with pytest.raises(SandboxError, match="node a did not run a program: ValueError: no"):
+    with pytest.raises(SandboxError, match=naming("node a", "ValueError: no")):
         runner.run(replace(programs()[0], program="odd"))
 
 
@@ -197,4 +197,4 @@ def test_a_host_opens_this_machine_s_sandbox_and_judges_by_it() -> None:
 
 def test_a_host_whose_code_is_another_cannot_be_used() -> None:
     fault = ProgramHost(SandboxSettings(workers=1), "another").fault()
-    assert fault == "its Python, or its code that judges programs, is another than here"
+    assert naming("Python", "code").search(str(fault))

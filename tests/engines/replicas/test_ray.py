@@ -22,6 +22,7 @@ from pytest_touchstone.engines.replicas.engine import Replicas, ReplicatedEngine
 from pytest_touchstone.engines.replicas.ray_cluster import target_of
 from pytest_touchstone.engines.replicas.replica import Replica
 from pytest_touchstone.engines.settings import ModelSettings
+from tests.support.lines import naming
 from tests.support.ray_nodes import Cluster, kill_actor, noting
 from tests.support.tiny import tiny_causal
 
@@ -112,7 +113,8 @@ def test_a_request_that_kills_whatever_computes_it_costs_that_request_alone(
     engine._replicas.close()
     right = FakeEngine(engine.info).answer(asked)
     assert [number for number, answer in enumerate(found) if answer != right[number]] == [123]
-    assert found[123] == Refusal("the process that computes it has died, 3 times")
+    assert isinstance(found[123], Refusal)
+    assert "3 times" in found[123].reason
 
 
 def test_another_checkpoint_than_the_one_asked_for_is_refused_by_name(
@@ -120,6 +122,6 @@ def test_another_checkpoint_than_the_one_asked_for_is_refused_by_name(
 ) -> None:
     monkeypatch.setattr("pytest_touchstone.engines.replicas.engine.identity", lambda info: "0123456789abcdef")
     with pytest.raises(
-        CheckpointError, match=r"fake-causal: .*: fake:causal has the fingerprint .* 0123456789ab was"
+        CheckpointError, match=naming("fake-causal", "fake:causal", "fingerprint", "0123456789ab")
     ):
         opened("fake:causal")

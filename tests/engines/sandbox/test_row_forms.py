@@ -10,6 +10,7 @@ import pytest
 from pytest_touchstone.cli.grade import gradable
 from pytest_touchstone.core.requests import CallTests, RunProgram
 from pytest_touchstone.engines.sandbox.sandbox import Sandbox
+from tests.support.lines import naming
 
 RIGHT = "def add(a, b):\n    return a + b\n"
 WRONG = "def add(a, b):\n    return a - b\n"
@@ -186,5 +187,5 @@ def test_an_entry_point_that_names_nothing_is_refused(entry_point: str) -> None:
 def test_check_without_anything_that_names_a_function_is_refused() -> None:
     prepare = gradable()["mbpp"].row_rules.prepare
     assert prepare is not None
-    with pytest.raises(ValueError, match="nothing says what to give it"):
+    with pytest.raises(ValueError, match=naming("check(candidate)", "entry_point")):
         prepare({"instruction": "Add.", "output": "", "task_id": "t/1", "metadata": {"test": CHECK}})

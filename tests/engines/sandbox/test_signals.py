@@ -6,6 +6,7 @@ import pytest
 
 from pytest_touchstone.core.requests import CallTests, RunProgram, RunProgramAnswer
 from pytest_touchstone.engines.sandbox.sandbox import Sandbox
+from tests.support.lines import naming
 
 
 def judged(sandbox: Sandbox, program: str, tests: str) -> RunProgramAnswer:
@@ -187,10 +188,8 @@ def test_what_a_coroutine_raises_fails_the_program(sandbox: Sandbox, error: str)
 
 def test_tests_that_need_what_the_sandbox_has_not_are_nobodys_answer(sandbox: Sandbox) -> None:
     found = judged(sandbox, "def f(x): return x", "import numpy as np\nassert f(1) == 1")
-    assert (found.outcome, found.detail) == (
-        "fault",
-        "the task's tests need numpy, which the sandbox does not have",
-    )
+    assert found.outcome == "fault"
+    assert naming("numpy", "sandbox").search(found.detail)
     program = "def f(x):\n    import numpy\n"
     assert judged(sandbox, program, "assert f(1) == 1").outcome == "error"
     optional = "try:\n    import numpy\nexcept ImportError:\n    pass\nassert f(1) == 1"

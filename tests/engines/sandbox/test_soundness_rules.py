@@ -30,6 +30,7 @@ from pytest_touchstone.engines.sandbox.soundness import (
     SelfCheckingSandbox,
     wrong_programs,
 )
+from tests.support.lines import naming
 
 
 class Stand(SandboxRunner):
@@ -94,7 +95,7 @@ def test_tests_that_accept_an_empty_or_a_raising_program_judge_nothing(tmp_path:
         found = answer(tmp_path / str(number), Stand("right", word))
         name = (EMPTY, RAISES)[number]
         assert (found.outcome, found.weak_tests) == ("fault", (name,))
-        assert found.detail == f"the tests of t/1 are unsound: they accept {name}"
+        assert naming("t/1", name).search(found.detail)
 
 
 def test_tests_that_accept_none_or_the_first_argument_are_named_and_judge(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from pytest_touchstone.core.requests import (
     RollingLoglikelihood,
     earliest_stop,
 )
+from pytest_touchstone.engines.base import SLOW_WAYS
 from pytest_touchstone.engines.fake import FakeEngine
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
@@ -30,6 +31,7 @@ from pytest_touchstone.engines.transformers.devices import BatchBudget, choose_d
 from pytest_touchstone.engines.transformers.scoring import batches
 from pytest_touchstone.engines.transformers.token_work import TokenWork, windows
 from tests.support.engines import DEVICE
+from tests.support.lines import naming
 from tests.support.references import plain_answer
 from tests.support.tiny import CORPUS, bytelevel_tokenizer, tiny_causal
 
@@ -121,7 +123,8 @@ def test_full_logits_are_used_when_the_head_needs_the_whole_batch(
     (told,) = engine.usage["slow"]
     assert (told["way"], told["computed"]) == ("logits", engine.work_done.computed)
     assert told["enough"] == engine.work_done.logits
-    assert engine.notes == [f"{llama}: logits are computed for every token, which is slow: {told['reason']}"]
+    (note,) = engine.notes
+    assert naming(llama, SLOW_WAYS["logits"][0], told["reason"]).search(note)
 
 
 def test_a_long_context_is_cut_from_the_left(llama: Path) -> None:

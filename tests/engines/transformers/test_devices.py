@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +37,7 @@ from pytest_touchstone.engines.transformers.kv_cache import SlotCache
 from pytest_touchstone.engines.transformers.masked import MaskedEngine
 from pytest_touchstone.engines.transformers.pool import load_weights
 from tests.support.engines import generates_together, out_of_memory, short_of_memory
+from tests.support.lines import naming
 from tests.support.tiny import CORPUS, tiny_causal, tiny_masked
 
 
@@ -66,11 +68,9 @@ def test_several_copies_of_the_weights_on_a_gpu_are_told(two_gpus: None) -> None
     gpu = torch.device("cuda", 0)
     assert copies_notes("auto", gpu, 2) == copies_notes("auto", torch.device("cpu"), 4) == ()
     (note,) = copies_notes("auto", gpu, 3)
-    assert note == (
-        "2 of the run's 3 processes compute on cuda:0, each with its own copy of the weights; -n 2 keeps one per GPU"
-    )
+    assert naming("2 of", "3 processes", "cuda:0", "-n 2").search(note)
     (note,) = copies_notes("cuda:0", gpu, 2)
-    assert note.endswith("-n 0 keeps one per GPU")
+    assert naming("-n 0").search(note)
 
 
 def test_a_model_is_spread_by_transformers_and_not_moved(
@@ -94,9 +94,9 @@ def test_a_model_is_spread_by_transformers_and_not_moved(
     assert given == ["auto"]
     assert not loaded.model.training
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    with pytest.raises(CheckpointError, match="needs the package accelerate"):
+    with pytest.raises(CheckpointError, match=naming("accelerate")):
         loading.load_model(info, settings)
-    with pytest.raises(CheckpointError, match="spreads a model over GPUs, and this run computes on cpu"):
+    with pytest.raises(CheckpointError, match=naming("GPUs", "cpu")):
         loading.load_model(info, replace(settings, device="cpu"))
 
 
@@ -164,10 +164,8 @@ def test_a_batch_too_large_is_made_again_smaller(
         remembered = engine.budget.tokens
         engine.answer(some_requests())
     assert engine.budget.tokens == remembered
-    assert [record.message for record in caplog.records if "out of memory" in record.message] == [
-        f"out of memory: batches now hold {first // 2} tokens, and fewer if need be; "
-        "--eval-batch N sets their size"
-    ]
+    (line,) = [record.message for record in caplog.records if "out of memory" in record.message]
+    assert naming(f"{first // 2} tokens", "--eval-batch N").search(line)
 
 
 def test_masks_are_filled_in_smaller_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,9 +246,7 @@ def test_a_pass_takes_fewer_tokens_the_more_keys_they_see(tmp_path: Path) -> Non
 
 
 def test_a_memory_too_small_for_a_few_tokens_is_told_when_a_checkpoint_is_opened(tmp_path: Path) -> None:
-    with pytest.raises(
-        CheckpointError, match=r"--eval-set memory=10KiB is too little: .* need \d+MiB beside"
-    ):
+    with pytest.raises(CheckpointError, match=r"--eval-set memory=10KiB .*\b\d+MiB\b"):
         engine_for(tiny_causal(tmp_path / "c"), memory="10KiB")
 
 
@@ -266,9 +262,7 @@ def test_a_text_whose_keys_and_values_do_not_fit_is_refused_with_what_it_needs(t
     found = engine.answer(requests)
     assert [isinstance(one, Refusal) for one in found] == [False, True, True, False]
     assert isinstance(found[1], Refusal)
-    assert found[1].reason.startswith(
-        "--eval-set memory=1MiB is too little: keys and values of a text of 15,"
-    )
+    assert re.search(r"--eval-set memory=1MiB .*\b15,\d{3}\b", found[1].reason)
     enough = found[1].reason.rpartition("give ")[2].split()[0]
     assert engine_for(folder, memory=enough).budget.allowance.too_long(15000) is None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from pytest_touchstone.core.requests import FillMask, FillMaskAnswer
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
 from tests.support.engines import DEVICE
+from tests.support.lines import naming
 from tests.support.resolved import only
 from tests.support.tiny import pickle_weights, tiny_masked
 
@@ -89,7 +91,7 @@ def test_less_than_the_tables_is_taken_and_more_is_a_mistake(tmp_path: Path) -> 
     folder = tiny_masked(tmp_path / "m", seq_len=256, **FORMS["deberta, a row a distance"])
     change_config(folder, max_position_embeddings=128)
     assert answer(only(folder, 100)).truncated > 0
-    with pytest.raises(CheckpointError, match="takes 256 tokens at most; --eval-seq-len 257 is more"):
+    with pytest.raises(CheckpointError, match=naming("256 tokens", "--eval-seq-len 257")):
         only(folder, 257)
 
 
@@ -114,12 +116,12 @@ def test_every_tensor_must_fit(tmp_path: Path) -> None:
 
     query = "deberta.encoder.layer.0.attention.self.query_proj.weight"
     said = tensors_changed(fresh("narrow"), lambda found: found.update({query: torch.zeros(32, 16)}))
-    assert f"shape mismatch: {query} [32, 16] in the file, [32, 32] by the config" in said
+    assert re.search(rf"{re.escape(query)} \[32, 16\] .*\[32, 32\]", said)
     said = tensors_changed(fresh("less"), lambda found: found.pop(query))
-    assert f"1 tensor of DebertaV2ForMaskedLM missing from the weights: {query}" in said
+    assert naming("1 tensor", "DebertaV2ForMaskedLM", "missing", query).search(said)
     extra = "deberta.encoder.layer.7.output.dense.weight"
     said = tensors_changed(fresh("more"), lambda found: found.update({extra: torch.zeros(2, 2)}))
-    assert f"1 tensor in the weights without a place in DebertaV2ForMaskedLM: {extra}" in said
+    assert naming("1 tensor", "DebertaV2ForMaskedLM", "without", extra).search(said)
     table = "deberta.encoder.rel_embeddings.weight"
     said = tensors_changed(fresh("odd"), lambda found: found.update({table: torch.zeros(301, 32)}))
-    assert f"{table} has 301 rows, which are not two per distance" in said
+    assert naming(table, "301 rows").search(said)

@@ -308,7 +308,7 @@ def test_kernels_with_a_fault_are_left_to_torchs_operations(
     model, halves = engine.loaded.model, getattr(kernels(), "by_halves", False)
     in_float32 = dtype == "float32" or computes_in_float32(model.dtype, model.device)
     assert len(engine.notes) == (in_float32 or halves)
-    assert all("each step goes by torch's operations: a logit is" in note for note in engine.notes)
+    assert all("torch's operations" in note for note in engine.notes)
 
 
 def test_a_model_keeps_its_name_and_what_it_takes(llama: Path) -> None:
@@ -332,7 +332,7 @@ def test_other_numbers_around_the_layers_are_left_to_the_models_own_code(llama: 
     engine.loaded.model.model.__class__ = Scaled
     assert texts(engine, greedy) == wanted
     assert engine.loaded.model.step_kernels is None
-    assert "each step goes by torch's operations: a logit is" in engine.notes[-1]
+    assert "torch's operations" in engine.notes[-1]
 
 
 def test_a_model_whose_layers_are_not_fused_stays(llama: Path) -> None:

@@ -24,6 +24,7 @@ from pytest_touchstone.engines.live import LiveEngine, LiveFactory, serve
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.live import FirstProcess, LiveModel, at_rest, is_plain
+from tests.support.lines import naming
 from tests.support.tiny import tiny_causal, tiny_masked
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*will be removed in v6:FutureWarning")
@@ -232,7 +233,7 @@ def test_what_cannot_be_scored_is_refused_in_a_line(given: Any, told: str, model
 
 def test_a_sharded_model_is_refused(model: Any) -> None:
     next(iter(model[0].parameters())).ds_status = "not here"
-    with pytest.raises(CheckpointError, match=r"is sharded .*; gather it on one process, or score its saved"):
+    with pytest.raises(CheckpointError, match=naming("sharded", "gather", "saved")):
         LiveModel(*model)
 
 
@@ -338,14 +339,14 @@ def test_what_a_receiver_raises_leaves_the_engine_able_to_answer(engine: Any) ->
 def test_a_process_that_ends_takes_the_run_with_it() -> None:
     ours, theirs = Pipe()
     ours.close()
-    with pytest.raises(ServerError, match="has ended; the same call goes on"):
+    with pytest.raises(ServerError, match=naming("ended", "same call")):
         LiveEngine(SimpleNamespace(name="live"), theirs, ModelSettings())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("number", ["", "none", "987"])
 def test_nobody_can_name_a_model_in_memory_from_outside(number: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOUCHSTONE_LIVE", number)
-    with pytest.raises(CheckpointError, match="has a model in memory; give a path"):
+    with pytest.raises(CheckpointError, match=naming("live:x", "evaluate(model=...)", "path")):
         resolve("live:x", seq_len=None)
     assert LiveFactory.targets == ("live:",)
 

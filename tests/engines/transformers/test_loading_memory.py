@@ -103,6 +103,6 @@ def test_a_config_of_a_far_larger_model_than_the_weights_is_refused_before_memor
     config.intermediate_size = 10**9
     with pytest.raises(
         CheckpointError,
-        match=r"config.json: describes a model of [\d,]+ numbers, but the weights have [\d,]+;",
+        match=r"config.json: .* [\d,]+ numbers, .* [\d,]+;",
     ):
         loading._check_room(info, config)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from pytest_touchstone.engines.registry import EnginePool, open_engine
 from pytest_touchstone.engines.settings import ModelSettings
 from tests.support.by_peft import ASKED, MASKED, WRITTEN, best_filling, by_peft, expected, logprobs
 from tests.support.engines import DEVICE, generates_together
+from tests.support.lines import naming
 from tests.support.resolved import only
 from tests.support.tiny import tiny_adapter, tiny_causal, tiny_masked, trainer_state
 
@@ -62,7 +64,7 @@ def test_an_adapter_is_described_with_its_base(base: Path, copied: Path) -> None
         "adapter",
         6000,
     )
-    assert info.architecture == "LlamaForCausalLM with LoRA (rank 4, 4 modules)"
+    assert naming("LlamaForCausalLM", "LoRA", "rank 4", "4 modules").search(info.architecture)
     assert info.base is not None
     assert (info.base.path, info.seq_len) == (base, 128)
     assert info.weights.parameters == (info.base.weights.parameters or 0) + int(
@@ -217,9 +219,9 @@ def test_a_config_that_does_not_fit_is_refused_by_name(
 
 def test_an_adapter_of_another_model_is_refused(copied: Path, tmp_path: Path) -> None:
     wider = tiny_causal(tmp_path / "wider", hidden_size=64)
-    assert "q_proj [32, 32] in the adapter, [64, 64] in the base" in fault(copied, base_model=str(wider))
+    assert re.search(r"q_proj \[32, 32\] .*\[64, 64\]", fault(copied, base_model=str(wider)))
     gpt2 = tiny_causal(tmp_path / "gpt2", model_type="gpt2")
-    assert "4 modules of the adapter are not in its base" in fault(copied, base_model=str(gpt2))
+    assert naming("4 modules", "base").search(fault(copied, base_model=str(gpt2)))
     assert "an adapter itself" in fault(copied, base_model=str(copied))
 
 

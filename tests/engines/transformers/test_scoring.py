@@ -11,6 +11,7 @@ import pytest
 
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.core.requests import Answer, Loglikelihood, Refusal, Request, RollingLoglikelihood
+from pytest_touchstone.engines.base import SLOW_WAYS
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import Dtype, ModelSettings
 from pytest_touchstone.engines.transformers import split_attention
@@ -157,7 +158,7 @@ def test_a_model_that_ignores_masks_is_scored_one_a_row(
         engine.answer(questions())
         assert logprobs(engine.answer(questions())) == pytest.approx(wanted, abs=1e-4)
     assert len(engine.notes) == 1
-    assert "every sequence is computed by itself" in engine.notes[0]
+    assert SLOW_WAYS["scoring"][0] in engine.notes[0]
     assert [record.getMessage() for record in caplog.records] == engine.notes
     asked = 2 * sum(len(work.inputs) for request in questions() for work in engine._plans([request])[0].work)  # type: ignore[union-attr, misc]
     (told,) = engine.usage["slow"]
@@ -249,9 +250,9 @@ def test_attention_that_is_split_wrongly_is_found_and_left_to_the_model(
     monkeypatch.setattr(split_attention, "attend_cache", faulty)
     engine = engine_for(folder, dtype=dtype)
     assert seen
-    assert engine.shares
+    assert engine._shared is not None
+    assert not engine._shared.splits
     assert len(engine.notes) == 1
-    assert "scores after shared prefixes take the model's own attention: a score is" in engine.notes[0]
     seen.clear()
     assert logprobs(engine.answer(questions())) == pytest.approx(
         wanted, abs=1e-4 if dtype == "float32" else 0.5

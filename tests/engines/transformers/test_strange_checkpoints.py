@@ -15,6 +15,7 @@ from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import RollingLoglikelihood
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers import TransformersFactory
+from tests.support.lines import naming
 from tests.support.tiny import bytelevel_tokenizer, pickle_weights, tiny_causal, tiny_masked
 
 TEXT = "The quick brown fox jumps over the lazy dog."
@@ -61,7 +62,7 @@ def test_a_quantization_that_needs_another_package_is_one_line_that_names_it(
 ) -> None:
     settings = {"quant_method": method, "bits": 4, "load_in_4bit": method == "bitsandbytes"}
     folder = changed(tiny_causal(tmp_path), quantization_config=settings)
-    with pytest.raises(CheckpointError, match=r"; run: pip install |before its quantization") as caught:
+    with pytest.raises(CheckpointError, match=r"pip install|before its quantization") as caught:
         opened(folder)
     assert "\n" not in str(caught.value)
 
@@ -83,7 +84,7 @@ def test_a_quantization_that_nobody_knows_is_noted_and_its_whole_numbers_refused
 
 def test_a_rope_type_that_nobody_knows_is_named(tmp_path: Path) -> None:
     rope = {"rope_type": "su", "factor": 8.0, "rope_theta": 10000.0}
-    with pytest.raises(CheckpointError, match="rope_type is 'su', which Transformers does not know"):
+    with pytest.raises(CheckpointError, match=naming("rope_type", "'su'")):
         opened(changed(tiny_causal(tmp_path / "m"), rope_parameters=rope))
 
 
@@ -164,7 +165,7 @@ def test_a_decoder_with_hidden_rows_scores_its_longest_text_as_the_model_does(
 
 def test_a_model_type_that_transformers_does_not_know_yet_says_to_update_it(tmp_path: Path) -> None:
     folder = changed(tiny_causal(tmp_path), model_type="xyz", architectures=["XyzForCausalLM"])
-    with pytest.raises(CheckpointError, match=r"does not know the model type 'xyz'; update transformers"):
+    with pytest.raises(CheckpointError, match=naming("'xyz'", "update transformers")):
         opened(folder)
 
 
@@ -178,7 +179,7 @@ def test_a_note_says_which_of_two_weights_that_differ_is_read(tmp_path: Path) ->
     assert score(both) == score(same) == score(plain)
     assert [note for note in opened(same).notes if "is not read" in note] == []
     (note,) = [note for note in opened(both).notes if "is not read" in note]
-    assert "weights are those of model.safetensors; pytorch_model.bin" in note
+    assert naming("those of model.safetensors", "pytorch_model.bin").search(note)
 
 
 def test_an_end_token_that_the_tokenizer_adds_is_left_out_with_a_note(tmp_path: Path) -> None:
@@ -191,7 +192,7 @@ def test_an_end_token_that_the_tokenizer_adds_is_left_out_with_a_note(tmp_path: 
     tokenizer.backend_tokenizer.post_processor = TemplateProcessing(f"{bos} $A {eos}", special_tokens=known)
     tokenizer.save_pretrained(folder)
     assert score(folder) == pytest.approx(score(plain), abs=1e-4)
-    assert [note for note in opened(folder).notes if "after a text, which is left out" in note]
+    assert any(naming(repr(eos), "left out").search(note) for note in opened(folder).notes)
 
 
 def tekken(folder: Path) -> Path:

@@ -10,6 +10,7 @@ import pytest
 from pytest_touchstone.core.requests import Refusal, Turn
 from pytest_touchstone.engines.transformers import tokenizer as templates
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
+from tests.support.lines import naming
 from tests.support.tiny import tiny_causal
 
 LOOPS = "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}"
@@ -56,8 +57,7 @@ def test_a_hostile_template_is_refused_in_one_line(
     before = peak()
     said = TextTokenizer(tokenizer).conversation([Turn("user", "hello")])
     assert isinstance(said, Refusal)
-    assert said.reason.startswith("the chat template fails (TemplateLimitError: it ")
-    assert "\n" not in said.reason
+    assert naming("chat template", "TemplateLimitError").search(said.reason)
     assert peak() - before < 3 << 30
 
 
