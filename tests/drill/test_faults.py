@@ -32,13 +32,10 @@ SHARDS = tuple(("pytest", "--checkpoint", "fake:causal", "--eval-shard", f"{n}/2
 GRADE = (
     "touchstone",
     "score",
-    "samples.jsonl",
-    "--benchmark",
     "humaneval",
-    "--problems",
-    "problems.jsonl",
-    "--workers",
-    "2",
+    "samples.jsonl",
+    "--data",
+    "tasks",
 )
 
 WAYS = {
@@ -58,7 +55,7 @@ WAYS = {
         prepared=(BASE, DONE),
         files=("page.html",),
     ),
-    "grade": Way((GRADE,), last="", files=("samples.jsonl_results.jsonl",)),
+    "grade": Way((GRADE,)),
 }
 
 

@@ -39,6 +39,7 @@ from tests.support.outside import (
     namespaces,
     outside,
 )
+from tests.support.places import ROOT
 from tests.support.poor_kernels import ENGINES, LACKS, REFUSED, engine
 from tests.support.sandbox_here import lacking, opened_here
 from tests.support.verdict_programs import known
@@ -353,19 +354,22 @@ def test_a_command_refuses_in_one_line_and_runs_nothing(tmp_path: Path) -> None:
         pytest.skip(f"no sandbox: {missing}")
     samples = tmp_path / "samples.jsonl"
     samples.write_text('{"task_id": "Test/0", "completion": "    return 1\\n"}\n')
-    problems = tmp_path / "problems.jsonl"
+    problems = tmp_path / "tasks" / "humaneval" / "HumanEval.jsonl"
+    problems.parent.mkdir(parents=True)
     problems.write_text(json.dumps({"task_id": "Test/0", **PROBLEM}) + "\n")
     code = (
         "import sys; from tests.support.poor_kernels import lack; from pytest_touchstone.cli import main\n"
         "lack(['user namespaces, by a profile']); sys.exit(main(sys.argv[1:]))"
     )
-    command = [sys.executable, "-c", code, "score", str(samples), "--benchmark", "humaneval"]
-    command += ["--problems", str(problems)]
-    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", code, "score", "humaneval", str(samples), "--data", "tasks"]
+    command += ["-p", "no:cacheprovider"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "harness"), str(ROOT)])}
+    found = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
+    )
     assert found.returncode == 4, found.stderr
-    assert found.stdout == ""
     assert naming("user.max_user_namespaces", "--eval-sandbox docker").search(found.stderr)
-    assert sorted(tmp_path.iterdir()) == [problems, samples]
+    assert sorted(tmp_path.iterdir()) == [samples, tmp_path / "tasks"]
 
 
 PROBLEM = {

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from pytest_touchstone.cli import grade, main
+from pytest_touchstone.cli import main
 from pytest_touchstone.cli.command import COMMANDS, Command, Parser
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.settings import settings_table
@@ -285,9 +285,7 @@ def words_of(argument: Argument, value: str) -> list[str]:
             found += GOOD[str(action.metavar)]
     if argument.command == ("score",):
         # A made-up run has no text to score; special files as runs are those of other commands.
-        samples = argument.action.dest in ("target", *grade.OPTIONS)
-        found += ["samples.jsonl"] if samples and argument.action.option_strings else []
-        found += ["--benchmark", "humaneval"] if samples else ["results/one"]
+        found[1:1] = ["results/one"] if argument.action.option_strings else ["humaneval"]
     if argument.action.option_strings:
         found += [argument.action.option_strings[-1], value]
     more = MORE.get(argument.command[0], ())

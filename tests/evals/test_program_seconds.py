@@ -6,14 +6,13 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
-import pytest
-
-from pytest_touchstone.cli import main
 from pytest_touchstone.core.requests import CallTests, RunProgram
 from pytest_touchstone.engines.sandbox.sandbox import Sandbox, WorkerClient
 from pytest_touchstone.metrics.code.grader import mbpp_request
+from tests.support.installed import touchstone
 from tests.support.lines import naming
 
+QUIET = ("-p", "no:cacheprovider")
 REQUEST = RunProgram("x = 1", CallTests("assert x == 1"), task="t/1", seconds=3.0, reference="x = 1\n")
 
 
@@ -47,13 +46,14 @@ def test_a_slow_machine_still_raises_it_by_the_reference_program() -> None:
     assert limits(5.0) == [5.0, 50.0, 16.0]
 
 
-def test_grade_refuses_it_in_one_line_before_anything_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_score_refuses_it_in_one_line_before_anything_runs(
+    tmp_path: Path,
 ) -> None:
     samples = tmp_path / "samples.jsonl"
     samples.write_text(json.dumps({"task_id": 11, "completion": "x = 1"}) + "\n", encoding="utf-8")
-    assert main(["score", str(samples), "--benchmark", "mbpp", "--program-seconds", "5s"]) == 4
-    assert naming("--program-seconds '5s'", 0.1, 3600).search(capsys.readouterr().err)
+    done = touchstone("score", "mbpp", str(samples), "--eval-set", "program_seconds=5s", *QUIET, cwd=tmp_path)
+    assert done.returncode == 4
+    assert naming("program_seconds", 0.1, 3600).search(done.stderr.strip())
     assert list(tmp_path.iterdir()) == [samples]
 
 

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_touchstone.cli.grade import load_problems, read_samples
 from pytest_touchstone.cli.score import rescore
 from pytest_touchstone.compare.formats import korean_mlm, task_json
 from pytest_touchstone.compare.load import read_file
@@ -27,6 +26,7 @@ from pytest_touchstone.core.requests import (
     RunProgramAnswer,
     to_plain,
 )
+from pytest_touchstone.engines.answers.files import read_answers
 from pytest_touchstone.reports import files
 from pytest_touchstone.reports.files import write_beside, write_code_files, write_results
 from pytest_touchstone.results.journal import LONGEST_KEPT, Journal, iter_records, shorten_request
@@ -313,8 +313,13 @@ def test_the_samples_can_be_graded_as_the_same_programs(tmp_path: Path) -> None:
     asked = bench.ask(longest, texts, by_word)
     unscored = journal(tmp_path, [bench.record(longest, asked)])
     path = write_code_files(tmp_path, unscored)[1]
-    samples = read_samples(path, "humaneval", load_problems("humaneval"))
-    assert [sample.program for sample in samples] == [request.program for request in asked.programs]
+    begun = {"completion": bench.loaded.dataset.examples[longest].row["prompt"], "solution": ""}
+    programs = [
+        begun[row.provenance.program] + row.texts[0]
+        for row in read_answers(path).rows
+        if row.provenance.program
+    ]
+    assert programs == [request.program for request in asked.programs]
     found = read_jsonl(path)
     assert ["completion" in one for one in found] == [True, False, True, True, True]
     assert found[0]["completion"] == LONG

@@ -45,6 +45,13 @@ def functions() -> dict[str, tuple[str, Callable[..., Any]]]:
     return found
 
 
+def spec_of(name: str) -> Benchmark:
+    """The declaration of a benchmark of programs."""
+    spec = declaration_of(functions()[name][1])
+    assert spec is not None
+    return spec
+
+
 class Asked(NamedTuple):
     """One row asked and judged: what was asked and answered, and the scores."""
 

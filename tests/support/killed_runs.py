@@ -139,7 +139,8 @@ def write_project(folder: Path, extra: str = SLOWLY, rows: int = ROWS) -> Path:
     write_rows(folder, rows)
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "pytest.ini").write_text("[pytest]\n")
-    write_jsonl(folder / "problems.jsonl", PROBLEMS)
+    (folder / "tasks" / "humaneval").mkdir(parents=True)
+    write_jsonl(folder / "tasks" / "humaneval" / "HumanEval.jsonl", PROBLEMS)
     samples = [{"task_id": one["task_id"], "completion": f"    return {n}"} for n, one in enumerate(PROBLEMS)]
     write_jsonl(folder / "samples.jsonl", samples)
     return folder

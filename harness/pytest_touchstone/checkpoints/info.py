@@ -66,8 +66,8 @@ class CheckpointInfo:
     ``base`` is the checkpoint that an adapter was trained on, ``tokenizer`` the folder that holds its tokenizer, and
     ``training`` what it says of its training.
 
-    ``served`` is what is known of the server of a served model (``engines.http.engine``), plain values; empty for all
-    others.
+    ``served`` is what is known of the server of a served model (``engines.http.engine``), and ``answers`` of a file of
+    answers (``engines.answers.engine``), plain values; empty for all others.
     """
 
     name: str
@@ -90,6 +90,7 @@ class CheckpointInfo:
     by_peft: bool = False
     cacheable: bool = True
     served: dict[str, Any] = field(default_factory=dict, hash=False)
+    answers: dict[str, Any] = field(default_factory=dict, hash=False)
 
     @property
     def step(self) -> float | None:

@@ -17,6 +17,7 @@ hub:ORG/NAME, ORG/NAME            on the Hugging Face Hub
 http://HOST:PORT/v1               a model that a server has (``?model=NAME`` where it has several)
 vllm:PATH, sglang:PATH            a model at a server that is started for it
 llama-server:PATH.gguf            the same with llama.cpp
+answers:FILE                      no model: a file of answers, of any harness (``engines.answers``)
 fake:causal, fake:masked          no model: answers come from hashes, for trying out a benchmark
 
 A folder that is no checkpoint itself but holds some (up to three levels down) stands for all of them, also where a

@@ -137,7 +137,7 @@ COMMANDS: Final = (
     _command("runs", READ, "list the runs of a results folder", "report:list_"),
     _command("report", READ, "show runs again: tables for terminal or paper, or the page", formats=REPORTS),
     _command("items", READ, "show the items of a run: prompts, answers, and which are right"),
-    _command("score", READ, "score stored answers, samples of programs or others' verdicts"),
+    _command("score", READ, "score anybody's answers, a run's again, or others' verdicts", rest=True),
     _command("compare", READ, "compare results: which differences are more than chance", formats=PAGES),
     _command("study", READ, "study trainings: curves, peaks, series against series", formats=PAGES),
     _command(
@@ -162,7 +162,7 @@ FORMER_COMMANDS: Final = {
     "page": "report RUN --format html",
     "view": "report RUN --open",
     "rescore": "score RUN",
-    "grade": "score SAMPLES --benchmark NAME",
+    "grade": "score BENCHMARK FILE",
     "conformance": "score --verdicts FILE",
     "track": "export RUN --format mlflow",
     "import": "baseline import FILE",

@@ -1,9 +1,12 @@
 """``touchstone score``: today's scorers on answers that are there, without a model.
 
-touchstone score RUN                                    a run's stored answers again
-touchstone score RUN -o FOLDER                          as a run of its own; -o FILE.csv writes a table
-touchstone score samples.jsonl --benchmark humaneval    pass@k of a file of programs (``cli.grade``)
-touchstone score --verdicts verdicts.jsonl              another scorer's verdicts, against recorded ones
+touchstone score BENCHMARK FILE               anybody's answers (``engines.answers``), as a run
+touchstone score RUN                          a run's stored answers again
+touchstone score RUN -o FOLDER                as a run of its own; -o FILE.csv writes a table
+touchstone score --verdicts verdicts.jsonl    another scorer's verdicts, against recorded ones
+
+A file of answers is a checkpoint: ``touchstone run --tasks BENCHMARK --checkpoint answers:FILE``, with any option of
+such a run.
 
 Every journalled item of a run is started again from its row, its requests are compared with the stored ones, and it is
 sent the stored answers. An item whose row or question has changed since cannot be scored again; it is listed with the
@@ -18,13 +21,16 @@ import time
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode
 
-from pytest_touchstone.cli import grade
+from pytest_touchstone.cli import run as run_command
 from pytest_touchstone.cli.command import Output, add_output, add_places, add_target, run_folder
 from pytest_touchstone.core.dataset import read_lines
 from pytest_touchstone.core.errors import BenchmarkError, DataError, ExitCode, HarnessError, OptionError
 from pytest_touchstone.core.files import shipped, shown_path, unwritable_reason, write_atomic
 from pytest_touchstone.document.formatting import number
+from pytest_touchstone.engines.answers.engine import TARGET, AnswersFactory
+from pytest_touchstone.engines.answers.files import read_answers
 from pytest_touchstone.metrics.soft import temperature_of
 from pytest_touchstone.plugin.replay import Replay
 from pytest_touchstone.reports.files import write_results
@@ -39,16 +45,20 @@ CSV: Final = ".csv"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the three kinds of answers."""
-    text = "a run id, a run's folder, or last; with --benchmark a file of samples, with --verdicts one of verdicts"
-    parser.add_argument("target", nargs="?", metavar="RUN|FILE", help=text)
-    add_output(parser)
+    parser.usage = "touchstone score BENCHMARK FILE ... [options of a run] | RUN | --verdicts [FILE]"
     text = (
-        "of a run, write its scores there: a new run's folder, or a file that ends in .csv; of samples, their verdicts "
-        "(default: FILE_results.jsonl)"
+        "a benchmark by its name, or its file, and files with answers to it; or a run id, a run's folder, or last; or, "
+        "with --verdicts, a file of verdicts"
     )
-    add_target(parser, text, "PATH")
+    parser.add_argument("target", nargs="*", metavar="WHAT", help=text)
+    add_output(parser)
+    add_target(
+        parser, "of a run, write its scores there: a new run's folder, or a file that ends in .csv", "PATH"
+    )
     add_places(parser)
-    grade.add_arguments(parser.add_argument_group("samples of programs, for pass@k"))
+    answers = parser.add_argument_group("files of answers")
+    for name, text in AnswersFactory.options.items():
+        answers.add_argument(f"--{name}", metavar="NAME", help=text)
     verdicts = parser.add_argument_group("verdicts of other scorers")
     text = "compare a file of verdicts with recorded ones; without a file, count the cases of each scorer"
     verdicts.add_argument("--verdicts", action="store_true", default=None, help=text)
@@ -58,26 +68,58 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 OPTIONS: Final = {
     "a run": ("to", "data", "root"),
-    "samples": ("to", "data", *grade.OPTIONS),
+    "a file of answers": ("data", *AnswersFactory.options),
     "verdicts": ("verdicts", "cases"),
 }
 """The options of each kind of answers."""
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Score a run, a file of samples or the recorded cases. Raises ``HarnessError``."""
+    """Score a run, files of answers or the recorded cases. Raises ``HarnessError``."""
     kind, work = "a run", _rescore_run
     if options.verdicts or options.cases is not None:
         kind, work = "verdicts", _compare_verdicts
-    elif options.benchmark is not None:
-        kind, work = "samples", grade.run
+    elif len(options.target) > 1:
+        kind, work = "a file of answers", _score_answers
     for name in (name for names in OPTIONS.values() for name in names if name not in OPTIONS[kind]):
         if getattr(options, name) is not None:
             flag = "-o" if name == "to" else f"--{name.replace('_', '-')}"
             raise OptionError(f"{flag}: does nothing with {kind}; leave it out (touchstone score --help)")
+    if kind == "a file of answers":
+        return work(options)
+    if options.rest or len(options.target) > 1:
+        word = (options.rest or options.target[1:])[0]
+        raise OptionError(f"{word}: does nothing with {kind}; leave it out (touchstone score --help)")
+    options.target = next(iter(options.target), None)
     if options.target is None and kind != "verdicts":
-        raise OptionError("RUN or FILE is missing (touchstone score --help)")
+        raise OptionError("BENCHMARK FILE, or RUN, is missing (touchstone score --help)")
+    if kind == "a run" and Path(options.target).is_file():
+        raise OptionError(
+            f"{options.target}: whose answers? give touchstone score BENCHMARK {options.target}"
+        )
     return work(options)
+
+
+# Files of answers
+
+
+def _score_answers(options: argparse.Namespace) -> Output:
+    """Become a run in which each file is a checkpoint. Raises ``DataError`` for a file without answers."""
+    benchmark, *files = options.target
+    fields = {name: text for name in AnswersFactory.options if (text := getattr(options, name)) is not None}
+    samples = []
+    for file in files:
+        if "?" in file:
+            raise OptionError(f"{file}: a question mark begins options; rename the file")
+        found = read_answers(Path(file), answer=fields.get("answer", ""), id_field=fields.get("id", ""))
+        samples.append(found.samples)
+    words = [f"--checkpoint={TARGET}{file}{'?' * bool(fields)}{urlencode(fields)}" for file in files]
+    if min(samples) > 1:  # at which temperature, nobody knows
+        words += [f"--eval-samples={min(samples)}", "--eval-set=temperature=1"]
+    words += [f"--eval-data={options.data}"] if options.data is not None else []
+    is_file = ".py" in benchmark or Path(benchmark).exists()
+    words = [*([benchmark] if is_file else []), f"--eval-output={options.output}", *words, *options.rest]
+    return run_command.run(argparse.Namespace(rest=words, tasks=[] if is_file else [benchmark]))
 
 
 # A run

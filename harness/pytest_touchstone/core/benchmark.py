@@ -252,7 +252,7 @@ class Benchmark:
     replaces the mean of the score with the same name. ``published`` says what was published of it. ``most_unusable``
     is the share of generated texts that may have no answer in them, or end at the limit of tokens, before the result
     counts as not valid. ``temperature`` is that of ``p_right`` (``metrics.soft``), None for the usual one of its
-    primary score. ``grader`` is what ``touchstone score`` judges a file of programs with. ``solution`` is the published
+    primary score. ``grader`` has its programs run and judged. ``solution`` is the published
     answer to a row, by which the benchmark has forms that generate nothing. ``judge`` are the questions that it asks
     the judge of the run, without texts.
     """

@@ -53,11 +53,7 @@ Scores: TypeAlias = Generator[Any, Any, Mapping[str, float] | Grade]
 
 
 class Grader(Protocol):
-    """The part of a declaration that lets ``touchstone score`` grade a file of programs."""
-
-    @property
-    def task_id(self) -> str:
-        """The field of a row with its task's name."""
+    """The part of a declaration that has programs of a task run and judged."""
 
     @property
     def request(self) -> Callable[[Mapping[str, Any], str, str], RunProgram]:

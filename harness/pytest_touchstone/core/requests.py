@@ -425,12 +425,28 @@ class JudgeAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class Provenance:
+    """What a file of answers says of one beside the answer: how another harness asked, read and judged it.
+
+    ``prompt`` is the text that was sent, ``extracted`` what was read out of the answer by each of the harness's rules,
+    ``verdicts`` the scores that it gave, by metric. ``program`` says how a program is given, by the field that has it:
+    "completion" goes on from the prompt, "solution" is the whole; empty for the text of a model.
+    """
+
+    prompt: str = field(default="", metadata=LATER)
+    extracted: dict[str, str] = field(default_factory=dict)
+    verdicts: dict[str, float] = field(default_factory=dict)
+    program: Literal["", "completion", "solution"] = field(default="", metadata=LATER)
+
+
+@dataclass(frozen=True, slots=True)
 class LoglikelihoodAnswer:
     """Sum of the continuation's token log-probabilities (nats), and the facts behind it.
 
     ``is_greedy``: every continuation token is the most probable one. ``tokens``: number of continuation
-    tokens scored. ``truncated``: the number of context tokens cut off on the left because the whole was too long.
-    ``spans_join``: a token reaches over the end of the context; it is scored as part of the continuation.
+    tokens scored, 0 where nobody knows it. ``truncated``: the number of context tokens cut off on the left because the
+    whole was too long. ``spans_join``: a token reaches over the end of the context; it is scored as part of the
+    continuation. ``provenance``: where the answer is another harness's.
     """
 
     logprob: float
@@ -438,6 +454,7 @@ class LoglikelihoodAnswer:
     tokens: int
     truncated: int = 0
     spans_join: bool = False
+    provenance: Provenance | None = field(default=None, metadata=LATER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,12 +494,13 @@ class Generated:
 class GenerateAnswer:
     """The samples in order. ``prompt_tokens``: the number that the checkpoint was given; ``truncated``: the number
     cut off on the prompt's left because with the new ones it was too long. ``chat``: it was asked through its chat
-    template."""
+    template. ``provenance``: where the answer is another harness's."""
 
     samples: tuple[Generated, ...]
     prompt_tokens: int
     truncated: int = 0
     chat: bool = False
+    provenance: Provenance | None = field(default=None, metadata=LATER)
 
     @property
     def text(self) -> str:

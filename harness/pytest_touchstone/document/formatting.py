@@ -180,6 +180,8 @@ def datasets(summary: Summary) -> list[DatasetInfo]:
 
 def checkpoint(info: Mapping[str, Any]) -> str:
     """Return a checkpoint's kind, model type, training state and length in one line, without its name."""
+    if info.get("answers"):  # a file has no model, but the name of one perhaps
+        return str(info["architecture"])
     facts = [f"{info['kind']} LM" if info.get("kind") else "", info.get("model_type") or ""]
     base = info.get("base")
     facts.append(

@@ -21,6 +21,7 @@ from pytest_touchstone.checkpoints.formats.base import CheckpointRequest, Checkp
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.hooks import load_plugins
 from pytest_touchstone.core.requests import Answer, Generate, Refusal, Request, Turn
+from pytest_touchstone.engines.answers.engine import AnswersFactory
 from pytest_touchstone.engines.base import Done, Engine, EngineFactory, EngineProgress
 from pytest_touchstone.engines.fake import FakeFactory
 from pytest_touchstone.engines.http.engine import HttpFactory
@@ -39,7 +40,7 @@ def factories() -> tuple[EngineFactory, ...]:
                 f"{type(factory).__module__}.{type(factory).__qualname__}, of group {ENGINES}, is no EngineFactory "
                 "(pytest_touchstone.engines.base); derive it from that class, or uninstall its package"
             )
-    return (TransformersFactory(), FakeFactory(), HttpFactory(), LiveFactory(), *added)
+    return (TransformersFactory(), FakeFactory(), HttpFactory(), LiveFactory(), AnswersFactory(), *added)
 
 
 def factory_of(info: CheckpointInfo) -> EngineFactory:

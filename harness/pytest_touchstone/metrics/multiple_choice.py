@@ -172,7 +172,8 @@ def choice_scores(
             f"log-probabilities {list(logprobs)}: one is not a number, so none is the highest"
         )
     there = AnsweredChoices(logprobs, choices, tokens)
-    scores = {name: float(there.preferred(name) == gold) for name in CHOICE_METRICS}
+    known = CHOICE_METRICS if all(tokens) else CHOICE_METRICS[:-1]  # of a file of answers no tokens are known
+    scores = {name: float(there.preferred(name) == gold) for name in known}
     return ChoiceScores(scores, gold, choices=there)
 
 

@@ -44,6 +44,8 @@ from pytest_touchstone.core.requests import (
     to_plain,
 )
 from pytest_touchstone.core.text import repeats_itself
+from pytest_touchstone.engines.answers.engine import AnsweredRequest
+from pytest_touchstone.engines.answers.files import AnswerRow
 from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.metrics.samples import SampleGrade
 from pytest_touchstone.metrics.soft import soft_of
@@ -97,7 +99,8 @@ class Job:
     """One item to be run: its node id, its benchmark and example, the checkpoint's name, and the function that starts
     its generator.
 
-    ``asking`` are the options by which its requests are changed, ``time`` is the time limit of its benchmark.
+    ``asking`` are the options by which its requests are changed, ``time`` is the time limit of its benchmark,
+    ``answers`` are the rows of the checkpoint that answer it, if that is a file of answers.
     """
 
     item: str
@@ -107,6 +110,7 @@ class Job:
     start: Callable[[], Any]
     asking: BenchmarkOptions = AS_THE_RUN
     time: TimeLimit | None = None
+    answers: tuple[AnswerRow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +143,15 @@ class _Running:
     outcome: ItemOutcome | None = None
 
     @property
-    def asked(self) -> list[Request]:
+    def asked(self) -> list[Any]:
         """Its present requests as the engine gets them; the journal has them as its generator yields them."""
-        return [self.job.asking.request(request) for request in self.requests]
+        requests, rows = [self.job.asking.request(request) for request in self.requests], self.job.answers
+        return [
+            AnsweredRequest(request, rows)
+            if rows and not isinstance(request, NOT_OF_CHECKPOINTS)
+            else request
+            for request in requests
+        ]
 
 
 class Recorder(Protocol):

@@ -25,6 +25,7 @@ from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.core.eval_config import is_shipped
 from pytest_touchstone.core.grade import NO_ANSWER
 from pytest_touchstone.core.requests import NOT_OF_CHECKPOINTS, REQUEST_KINDS, Request
+from pytest_touchstone.engines.answers.files import AnswerRow
 from pytest_touchstone.metrics.samples import sample_metrics
 from pytest_touchstone.metrics.soft import soft_names, temperature_of
 from pytest_touchstone.plugin import project_file
@@ -56,7 +57,8 @@ class BenchmarkFunction(NamedTuple):
 class PlannedItem:
     """An item of a run; ``spec`` is its benchmark, under the name of the result that it belongs to.
 
-    Its benchmark's ``limit`` of time is the same for all items of a checkpoint.
+    Its benchmark's ``limit`` of time is the same for all items of a checkpoint. ``answers`` are the rows that answer it
+    of a checkpoint that is a file of answers.
     """
 
     item: pytest.Function
@@ -65,6 +67,7 @@ class PlannedItem:
     spec: Benchmark
     function: BenchmarkFunction
     limit: TimeLimit | None
+    answers: tuple[AnswerRow, ...] = ()
 
     @property
     def nodeid(self) -> str:
@@ -116,22 +119,21 @@ class PlannedItem:
             for name in self.function.arguments
         }
         start = given.loaded.start(functools.partial(self.function.generator, **wanted), given.example)
-        return Job(
-            self.nodeid, self.spec, given.example, self.info.name, start, given.loaded.asking, self.limit
-        )
+        identity = self.nodeid, self.spec, given.example, self.info.name
+        return Job(*identity, start, given.loaded.asking, self.limit, self.answers)
 
     def record(self, status: Status, message: str) -> Record:
         """Return the record of the item where it has not run."""
         fields = identity(self.nodeid, self.spec, self.given.example, self.info.name)
         return Record(**fields, status=status, message=message)
 
-    def first_requests(self) -> list[Request]:
+    def first_requests(self, *, shipped: bool = True) -> list[Request]:
         """Return what the item asks a model first, as engines get it; its generator is closed again.
 
-        Nothing but of the shipped benchmarks, which have no effects: other people's functions are started once per
-        item.
+        By default nothing but of the shipped benchmarks, which have no effects: other people's functions are started
+        once per item.
         """
-        if not (self.stands_alone and is_shipped(self.spec)):
+        if not self.stands_alone or (shipped and not is_shipped(self.spec)):
             return []
         generator = None
         try:
@@ -281,7 +283,7 @@ def declarations_of(items: Sequence[pytest.Item]) -> dict[str, Declaration]:
             grouped=any(example.group is not None for example in loaded.dataset.examples),
             clustered=spec.row_rules.cluster is not None,
             dataset=loaded.dataset.info,
-            few_shot=loaded.shots.description(),
+            few_shot={} if planned.info.answers else loaded.shots.description(),
             rule=spec.code.rule,
             source=spec.published.places,
             most_unusable=spec.most_unusable,

@@ -41,6 +41,7 @@ from pytest_touchstone.core.requests import RunProgram, make_serializable
 from pytest_touchstone.engines.replicas import open_pool, open_programs
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin import new_run_id, new_token
+from pytest_touchstone.plugin.answered import select_answered
 from pytest_touchstone.plugin.batches import batch_size, most_items
 from pytest_touchstone.plugin.collection import (
     OWN_NAMES,
@@ -200,6 +201,7 @@ class EvalSession:
         dropped = finish_selection(items, self.collection, self.config, whole=whole)
         plan_items(items, several=len(self.collection.checkpoints or ()) > 1)
         check_composites(items)
+        dropped += select_answered(items)
         if self.settings.shard is not None:
             from pytest_touchstone.plugin.shards import select_shard
 
@@ -232,6 +234,10 @@ class EvalSession:
                 self.settings.sandbox_settings, self.settings.model, self._say
             )
         except SandboxError as error:
+            if all(
+                planned.answers for planned in planned_items(items)
+            ):  # of a file of programs nothing is left
+                raise pytest.UsageError(str(error)) from None
             self.collection.deselected.append(f"{', '.join(dict.fromkeys(names.values()))}: {error}")
             items[:] = [item for item in items if item not in names]
             return list(names)

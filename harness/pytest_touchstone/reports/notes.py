@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.checkpoints.fingerprint import WEAK
@@ -59,6 +60,7 @@ def facts(summary: Summary, *, details: bool) -> list[tuple[str, str]]:
     Without ``details`` each label has a single line with a limited number of texts.
     """
     texts = [
+        ("answers", answer_files(summary), ALL),
         ("data", _data(summary), 0),
         ("composite", _formulas(summary), 0),
         ("best", _best_by_korean_scores(summary), 0),
@@ -139,6 +141,21 @@ def _data(summary: Summary) -> list[str]:
     for name, results in _by_benchmark(whole_results(summary)).items():
         marks = dict.fromkeys(result.mark for result in results if result.mark)
         lines.append(f"{name}: {'; '.join([*marks, dataset_line(results[0].dataset)])}")
+    return lines
+
+
+def answer_files(summary: Summary) -> list[str]:
+    """Return whose answers were scored, where they are those of a file, and which of its rows they are."""
+    lines = []
+    for row in summary.checkpoints:
+        if answers := row.get("answers"):
+            asked = ", ".join(f"{name} {value}" for name, value in answers["asked"].items())
+            how = f"; asked with {asked}" if asked else ""
+            file = f"{Path(answers['file']).name} (sha256 {answers['sha256'][:12]})"
+            lines.append(
+                f"{row['name']}: {answers['kind']}, {file}{how}; how else they were asked is not known"
+            )
+            lines += answers.get("matched", {}).values()
     return lines
 
 

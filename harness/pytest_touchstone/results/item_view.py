@@ -246,9 +246,10 @@ def _verdict(plain: Mapping[str, Any]) -> ResponseView:
 
 def _end(sample: Mapping[str, Any]) -> str:
     thought = f", {number} of them reasoning" if (number := sample.get("reasoning_tokens")) else ""
-    return (
-        f"{ENDED.get(sample['finish_reason'], sample['finish_reason'])}, {sample['tokens']} tokens{thought}"
-    )
+    tokens = (
+        f", {number} tokens" if (number := sample["tokens"]) else ""
+    )  # of a file's texts they are not known
+    return f"{ENDED.get(sample['finish_reason'], sample['finish_reason'])}{tokens}{thought}"
 
 
 def _candidates(answer: Mapping[str, Any], target: str | None, words: int | None) -> Iterator[AnswerChoice]:

@@ -48,6 +48,9 @@ DEFAULT_COMPOSITES: Final = (
 )
 """The composites of results that do not name theirs, as published ones do not."""
 
+NOT_KNOWN: Final = "not known"
+"""The value of a condition of answers that come from a file, and do not say how they were asked."""
+
 IMPORTED_SUFFIX: Final = "-imported"
 """The end of the fingerprint of a result that was read from a table, whose checkpoint nobody has seen."""
 
@@ -94,8 +97,10 @@ class StoredResult(BenchmarkResult):
     def about(self) -> str:
         """Return what must be known beside its values: that a chat template was used, and the mark; empty for
         neither."""
-        shots, template = int(self.conditions.get("shots") or 0), self.conditions.get("template")
-        pick = (self.conditions.get("few_shot") or {}).get("pick")
+        template, few_shot = self.conditions.get("template"), self.conditions.get("few_shot") or {}
+        if NOT_KNOWN in (template, few_shot):
+            return self.mark
+        shots, pick = int(self.conditions.get("shots") or 0), few_shot.get("pick")
         how = prompt_mark(shots, template, pick) if template == "chat" else ""
         return "; ".join(text for text in (how, self.mark) if text)
 
@@ -238,6 +243,11 @@ def stored_result(
         "template": "chat" if chat else "plain",
         **manifest_conditions({**manifest.get("settings", {}), **declaration.settings}),
     }
+    if answers := row.get("answers"):
+        unknown = (name for name in conditions if name not in ("version", "data", "limit"))
+        asked = ", ".join(f"{name} {value}" for name, value in answers["asked"].items())
+        conditions |= dict.fromkeys(unknown, NOT_KNOWN)
+        conditions["answers"] = f"{answers['kind']} ({asked or NOT_KNOWN})"
     return StoredResult(
         run_id=run_id,
         directory=directory,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.cli.grade import gradable
 from pytest_touchstone.core.requests import CallTests, RunProgram
 from pytest_touchstone.engines.sandbox.sandbox import Sandbox
+from tests.support.code_runs import spec_of
 from tests.support.lines import naming
 
 RIGHT = "def add(a, b):\n    return a + b\n"
@@ -80,7 +80,7 @@ FORMS: dict[str, dict[str, Any]] = {
 
 def request(benchmark: str, row: dict[str, Any], program: str) -> RunProgram:
     """The program as the benchmark's own grader has it run."""
-    spec = gradable()[benchmark]
+    spec = spec_of(benchmark)
     assert spec.row_rules.prepare is not None
     assert spec.grader is not None
     return spec.grader.request(spec.row_rules.prepare(row), program, benchmark)
@@ -164,7 +164,7 @@ def test_tests_that_nothing_would_call_are_refused(benchmark: str, test: str, sa
         "task_id": "t/1",
         "metadata": {"test": test, "entry_point": "add"},
     }
-    prepare = gradable()[benchmark].row_rules.prepare
+    prepare = spec_of(benchmark).row_rules.prepare
     assert prepare is not None
     with pytest.raises((ValueError, KeyError), match=said):
         prepare(row)
@@ -178,14 +178,14 @@ def test_an_entry_point_that_names_nothing_is_refused(entry_point: str) -> None:
         "task_id": "t/1",
         "metadata": {"test": CHECK, "entry_point": entry_point},
     }
-    prepare = gradable()["mbpp"].row_rules.prepare
+    prepare = spec_of("mbpp").row_rules.prepare
     assert prepare is not None
     with pytest.raises(ValueError, match="entry_point is"):
         prepare(row)
 
 
 def test_check_without_anything_that_names_a_function_is_refused() -> None:
-    prepare = gradable()["mbpp"].row_rules.prepare
+    prepare = spec_of("mbpp").row_rules.prepare
     assert prepare is not None
     with pytest.raises(ValueError, match=naming("check(candidate)", "entry_point")):
         prepare({"instruction": "Add.", "output": "", "task_id": "t/1", "metadata": {"test": CHECK}})

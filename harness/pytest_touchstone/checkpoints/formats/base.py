@@ -21,6 +21,7 @@ ENGINES: Final = "touchstone.engines"
 """The group of engines, some of which have targets of their own (``engines.base``)."""
 
 OWN_ENGINES: Final = (
+    "pytest_touchstone.engines.answers.engine:AnswersFactory",
     "pytest_touchstone.engines.http.engine:HttpFactory",
     "pytest_touchstone.engines.http.managed_servers:LocalServers",
     "pytest_touchstone.engines.live:LiveFactory",

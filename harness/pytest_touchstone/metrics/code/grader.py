@@ -1,7 +1,7 @@
 """The scores of a task from the texts that a checkpoint wrote: one grader for each form of rows; and pass@k.
 
 A benchmark hands over its request and grades the answer (``return (yield from MBPP.grade(...))``), and declares the
-same grader for ``touchstone score``, which has the programs already.
+same grader. Programs that come from a file of them (``touchstone score BENCHMARK FILE``) are run as they are.
 
 pass@k is the chance that at least one of k samples passes (``metrics.samples``). It is computed for each task; a
 benchmark's pass@k is the mean over its tasks, never a share of all samples pooled.
@@ -95,14 +95,13 @@ class ProgramGrader:
     """Runs the programs of a task on its tests and scores the outcomes.
 
     ``request`` makes the request to run a program of a row, for the benchmark of a name; ``needed`` are the names that
-    a chat's program must define (none: a chat is read as any text); ``task_id`` is the field with a task's name;
-    ``parts`` names a part of the tests that has a verdict of its own, if there is one; ``first_block`` says whether the
-    first block of code in a text counts, or the last.
+    a chat's program must define (none: a chat is read as any text); ``parts`` names a part of the tests that has a
+    verdict of its own, if there is one; ``first_block`` says whether the first block of code in a text counts, or the
+    last.
     """
 
     request: Callable[[Mapping[str, Any], str, str], RunProgram]
     needed: Callable[[Mapping[str, Any]], Collection[str]] = lambda _: ()
-    task_id: str = "task_id"
     parts: str = ""
     first_block: bool = True
 
@@ -119,7 +118,13 @@ class ProgramGrader:
         """Ask for texts, have their programs run, and score the task (``yield from``)."""
         answer: GenerateAnswer = yield request
         stops = request.stop if request.turns_stop is None or not answer.chat else request.turns_stop
-        programs = [self._program(row, sample.text, stops, chat=answer.chat) for sample in answer.samples]
+        if (
+            answer.provenance is not None and answer.provenance.program
+        ):  # of a file of programs, taken as they are
+            begun = self.begun(row) if answer.provenance.program == "completion" else ""
+            programs = [Program(begun + sample.text, begun + sample.text) for sample in answer.samples]
+        else:
+            programs = [self._program(row, sample.text, stops, chat=answer.chat) for sample in answer.samples]
         answers = yield [self.request(row, program.source, benchmark) for program in programs]
         return Graded(self.scores(row, answers), no_answer=sum(program.empty for program in programs))
 
@@ -213,7 +218,7 @@ CANONICAL: Final = Solution(lambda row: row["canonical_solution"], between="")
 
 HUMANEVAL: Final = ProgramGrader(humaneval_request, lambda row: (root_name(row["entry_point"]),))
 MBPP: Final = ProgramGrader(mbpp_request, called_names)
-STDIO: Final = ProgramGrader(stdio_request, task_id="id", first_block=False)
+STDIO: Final = ProgramGrader(stdio_request, first_block=False)
 
 
 # CodeContests and APPS
