@@ -368,7 +368,7 @@ def test_a_command_refuses_in_one_line_and_runs_nothing(tmp_path: Path) -> None:
         command, capture_output=True, text=True, check=False, cwd=tmp_path, env=environment
     )
     assert found.returncode == 4, found.stderr
-    assert naming("user.max_user_namespaces", "--eval-sandbox docker").search(found.stderr)
+    assert naming("user.max_user_namespaces", "--eval-sandbox docker").search(found.stderr.strip())
     assert sorted(tmp_path.iterdir()) == [samples, tmp_path / "tasks"]
 
 

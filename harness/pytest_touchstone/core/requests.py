@@ -444,7 +444,7 @@ class LoglikelihoodAnswer:
     """Sum of the continuation's token log-probabilities (nats), and the facts behind it.
 
     ``is_greedy``: every continuation token is the most probable one. ``tokens``: number of continuation
-    tokens scored, 0 where nobody knows it. ``truncated``: the number of context tokens cut off on the left because the
+    tokens scored, -1 where nobody knows it. ``truncated``: the number of context tokens cut off on the left because the
     whole was too long. ``spans_join``: a token reaches over the end of the context; it is scored as part of the
     continuation. ``provenance``: where the answer is another harness's.
     """

@@ -172,7 +172,7 @@ def choice_scores(
             f"log-probabilities {list(logprobs)}: one is not a number, so none is the highest"
         )
     there = AnsweredChoices(logprobs, choices, tokens)
-    known = CHOICE_METRICS if all(tokens) else CHOICE_METRICS[:-1]  # of a file of answers no tokens are known
+    known = CHOICE_METRICS[:-1] if -1 in tokens else CHOICE_METRICS  # of a file of answers they are not known
     scores = {name: float(there.preferred(name) == gold) for name in known}
     return ChoiceScores(scores, gold, choices=there)
 

@@ -140,7 +140,7 @@ def _answer(request: Request, rows: Sequence[AnswerRow]) -> Answer | Refusal:
         return Refusal(f"the file has no log-likelihood of {request.continuation[:40]!r}")
     choice = max(alike, key=lambda choice: _common_end(choice, request))
     provenance = rows[0].provenance if choice is choices[0] else None
-    return LoglikelihoodAnswer(choice.logprob, choice.is_greedy, tokens=0, provenance=provenance)
+    return LoglikelihoodAnswer(choice.logprob, choice.is_greedy, tokens=-1, provenance=provenance)
 
 
 def _common_end(choice: RecordedChoice, request: Loglikelihood) -> int:
