@@ -266,6 +266,13 @@ def test_no_attempt_counts_that_found_no_connection_to_a_server_that_is_back_whe
     assert kinds(played) == {"reply": 1}
 
 
+def test_a_call_that_finds_no_connection_fails_soon_although_the_server_answers_others() -> None:
+    unsent = replace(REFUSED, unsent=True)
+    played = play(Script(lambda place, *_: unsent if place == 0 else GOOD), 300)
+    assert kinds(played) == {"reply": 299, "gone": 1}
+    assert 120 < played.seconds < 400  # of the 1,800 that an item has
+
+
 def test_who_asks_once_is_told_at_once_that_nobody_answers() -> None:
     played = play(Script(away=-1), limits=CallLimits(gone_seconds=None, attempts=3))
     assert played.ends[0] == Failure("connection refused, after 3 attempts", "gone")

@@ -8,7 +8,8 @@ The retry policy decides after a failed attempt whether and when the call is sen
 failure                     rule
 ==========================  ======================================================================================
 408, 409, 425, 5xx          again after a pause that doubles, with jitter, as often as ``CallLimits.attempts`` says
-connection failed or broke  likewise; not counted while nobody answers at the server
+connection failed or broke  likewise; not counted while nobody answers at the server, nor, where no connection was
+                            made, in a call's first ``CallLimits.gone_seconds``
 no reply in time            likewise
 reply not usable            again as after a 5xx
 429                         again after such a pause, until the item's deadline; at once final where a quota is used up

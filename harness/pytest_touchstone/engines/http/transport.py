@@ -154,7 +154,7 @@ class CallQueue:
             if isinstance(outcome, CallReply):
                 return replace(outcome, attempts=sent)
             trouble = outcome
-            counted -= await self._is_server_gone(trouble, last=counted >= limits.attempts)
+            counted -= await self._is_server_gone(trouble, begun, last=counted >= limits.attempts)
             pause = pause_after(trouble, sent)
             failure = failure_after(trouble, counted, pause, deadline - now(), limits)
             if failure is not None:
@@ -189,20 +189,22 @@ class CallQueue:
             link.silent_since = asyncio.get_running_loop().time()
         return outcome
 
-    async def _is_server_gone(self, trouble: FailedAttempt, *, last: bool) -> bool:
-        """Return whether the server does not answer at all.
+    async def _is_server_gone(self, trouble: FailedAttempt, begun: float, *, last: bool) -> bool:
+        """Return whether an attempt does not count, since the server is away or has just come back.
 
         It is checked before the ``last`` attempt of a call, since some servers drop calls that they do not understand.
+        A call that found no connection for as long as a server may be away fails, although the server answers others.
         Raises ``ServerError`` if the server has been away for too long.
         """
         link, gone = self._link, self._link.limits.gone_seconds
-        silent = link.silent(asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        silent = link.silent(now)
         if gone is None or not trouble.away or not (last or silent >= gone):
             return False
         there = await link.wire.send(Call("/", None, bool, text=True), ALIVE_SECONDS)
         if not (isinstance(there, FailedAttempt) and there.away):
             link.silent_since = None
-            return trouble.unsent  # it has just come back
+            return trouble.unsent and now - begun < gone
         if silent >= gone:
             raise self._server_error(f"{link.base} has not answered for {silent:.0f} s ({trouble.text})")
         return True
