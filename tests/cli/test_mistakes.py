@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_touchstone.cli import main
+from pytest_touchstone.cli import command, main
 from pytest_touchstone.cli.command import COMMANDS, FORMER_COMMANDS
 
 MISTAKES = {
@@ -102,3 +102,20 @@ def test_sixteen_commands_are_shown_in_groups(capsys: pytest.CaptureFixture[str]
     assert all(len(line) <= 90 for line in lines)
     shown = [line.split()[0] for line in lines if line.startswith("    ")]
     assert shown == [one.name for one in COMMANDS]
+
+
+def test_ctrl_c_while_a_class_is_made_is_one_line_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stop(_: object) -> int:
+        raise RuntimeError("Error calling __set_name__") from KeyboardInterrupt()  # as Python 3.11 does
+
+    def fail(_: object) -> int:
+        raise RuntimeError("ours")
+
+    monkeypatch.setattr(command, "run_command", stop)
+    assert main(["runs"]) == 2
+    assert capsys.readouterr().err == "touchstone: stopped\n"
+    monkeypatch.setattr(command, "run_command", fail)
+    with pytest.raises(RuntimeError, match="ours"):
+        main(["runs"])

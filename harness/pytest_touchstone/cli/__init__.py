@@ -21,6 +21,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from pytest_touchstone.cli.command import run_command
 
         return run_command(sys.argv[1:] if arguments is None else arguments)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, RuntimeError) as error:
+        # Python 3.11 wraps what interrupts the making of a class in a RuntimeError.
+        if not any(isinstance(cause, KeyboardInterrupt) for cause in (error, error.__cause__)):
+            raise
         print("touchstone: stopped", file=sys.stderr)
         return 2  # ExitCode.INTERRUPTED, whose module may be what was being imported
