@@ -32,6 +32,7 @@ from pytest_touchstone.core.text import (
     parse_csv_cell,
     redact_home,
     repeats_itself,
+    shortest_endings,
     similar_names,
 )
 
@@ -71,6 +72,17 @@ def test_choices_end_with_or(words: list[str], text: str) -> None:
 def test_a_count_agrees_with_its_noun() -> None:
     assert [count(number, "item") for number in (0, 1, 2)] == ["0 items", "1 item", "2 items"]
     assert count(2, "entry", "entries") == "2 entries"
+
+
+def test_a_path_is_named_by_the_fewest_folders_that_tell_it_from_the_others() -> None:
+    paths = ["/runs/a/checkpoints", "runs/b/checkpoints/", "b/checkpoints", ".", "/c"]
+    assert [*shortest_endings(paths).values()] == [
+        "a/checkpoints",
+        "runs/b/checkpoints",
+        "b/checkpoints",
+        "checkpoints",
+        "c",
+    ]
 
 
 def test_the_most_similar_name_is_asked_for() -> None:

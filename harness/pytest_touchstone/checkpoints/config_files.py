@@ -252,6 +252,12 @@ def step_of_row(row: Mapping[str, Any]) -> int | None:
     return row["global_step"] if "global_step" in row else row.get("step")
 
 
+def seq_len_of_row(row: Mapping[str, Any]) -> int | None:
+    """Return the length in tokens in such a row; None where a server has said no limit, and ours is assumed."""
+    served = row.get("served") or {"cut": True}
+    return row.get("seq_len") if served.get("limit") is not None or served.get("cut") else None
+
+
 def step_in_name(name: str) -> int | None:
     """Return the step in the name of a checkpoint's folder or file, else None."""
     named = re.fullmatch(r"(?:checkpoint|step|global_step)[-_]?(?:step[-_]?)?(\d+)", name)

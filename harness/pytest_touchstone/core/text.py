@@ -13,6 +13,7 @@ import io
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -79,6 +80,22 @@ def repeats_itself(text: str, least: int = 60, times: int = 3) -> bool:
 def similar_names(wanted: str, names: Iterable[str], most: int = 1, cutoff: float = 0.6) -> list[str]:
     """Return the names that resemble the wanted one, the most similar first."""
     return difflib.get_close_matches(wanted, list(names), most, cutoff)
+
+
+def shortest_endings(paths: Iterable[str]) -> dict[str, str]:
+    """Return the shortest ending of each path, in whole folders, that no other path has."""
+    folders = {
+        path: [folder for folder in path.split("/") if folder not in ("", ".")] or ["checkpoints"]
+        for path in paths
+    }
+    endings = Counter("/".join(parts[start:]) for parts in folders.values() for start in range(len(parts)))
+    return {
+        path: next(
+            (ending for depth in range(1, len(parts)) if endings[ending := "/".join(parts[-depth:])] == 1),
+            "/".join(parts),
+        )
+        for path, parts in folders.items()
+    }
 
 
 def did_you_mean(wanted: str, names: Iterable[str]) -> str:

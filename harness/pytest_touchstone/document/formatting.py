@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_touchstone.checkpoints.config_files import step_of_row
+from pytest_touchstone.checkpoints.config_files import seq_len_of_row, step_of_row
 from pytest_touchstone.core import coverage
 from pytest_touchstone.core.dataset import DatasetInfo
 from pytest_touchstone.core.keys import redact
@@ -193,10 +193,8 @@ def checkpoint(info: Mapping[str, Any]) -> str:
     facts.append(f"step {step}" if step is not None else "")
     facts.append(f"epoch {info['epoch']:g}" if info.get("epoch") is not None else "")
     facts.append(f"validation loss {info['val_loss']:.4g}" if info.get("val_loss") is not None else "")
-    served = info.get("served") or {"cut": True}
-    # Of a server that does not say its limit, the length is an assumption of ours.
-    is_known = served.get("limit") is not None or served.get("cut")
-    facts.append(count(info["seq_len"], "token") if info.get("seq_len") and is_known else "")
+    seq_len = seq_len_of_row(info)
+    facts.append(count(seq_len, "token") if seq_len else "")
     facts.append("its own code allowed" if info.get("trust_remote_code") else "")
     return ", ".join(fact for fact in facts if fact)
 

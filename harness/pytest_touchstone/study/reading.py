@@ -45,7 +45,7 @@ from pytest_touchstone.compare.metric import by_score, condition_text, condition
 from pytest_touchstone.core.composite import COMPOSITE, Composite
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.files import project_table
-from pytest_touchstone.core.text import count, join_names
+from pytest_touchstone.core.text import count, join_names, shortest_endings
 from pytest_touchstone.results.run_directory import RUN_FILES, is_run
 from pytest_touchstone.results.store_entry import StoredResult, composites_of
 from pytest_touchstone.results.summary import SUMMARY
@@ -539,7 +539,11 @@ def _group_series(drafts: Sequence[_PointDraft], declared: Mapping[str, Mapping[
                 while alone in series_drafts:
                     alone = key._replace(training=f"\0{draft.candidate.name} [{next(counter)}]")
                 series_drafts[alone] = [draft]
-    names = _training_names(dict.fromkeys(key.training for key in series_drafts))
+    endings = shortest_endings(key.training.lstrip("\0") for key in series_drafts)
+    names = {
+        key.training: key.training.lstrip("\0") if key.training.startswith("\0") else endings[key.training]
+        for key in series_drafts
+    }
     lengths = {name: {key.seq_len for key in series_drafts if key.training == name} for name in names}
     prompts = {name: {key.prompt for key in series_drafts if key.training == name} for name in names}
     name_counts: Counter[str] = Counter(draft.candidate.name for draft in drafts)
@@ -571,24 +575,6 @@ def _training_order(draft: _PointDraft) -> tuple[float, float]:
     step, epoch = draft.candidate.about.get("step"), draft.candidate.about.get("epoch")
     last = math.inf
     return (epoch if epoch is not None else last if step is None else 0.0, step if step is not None else last)
-
-
-def _training_names(trainings: Iterable[str]) -> dict[str, str]:
-    """Return the shortest distinct name of each training: the last folders of its path."""
-    paths = list(trainings)
-    short_names = {}
-    for training in paths:
-        folders = [folder for folder in training.split("/") if folder] or ["checkpoints"]
-        names = ["/".join(folders[-depth:]) for depth in range(1, len(folders) + 1)]
-        unique = (name for name in names if sum(_ends_with_folders(other, name) for other in paths) == 1)
-        short_names[training] = (
-            training.lstrip("\0") if training.startswith("\0") else next(unique, names[-1])
-        )
-    return short_names
-
-
-def _ends_with_folders(training: str, name: str) -> bool:
-    return f"/{training.lstrip(chr(0))}".rstrip("/").endswith(f"/{name}")
 
 
 def _make_point(draft: _PointDraft, series: str, name_counts: Counter[str], used: Counter[str]) -> Point:

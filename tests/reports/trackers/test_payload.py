@@ -96,6 +96,27 @@ def test_a_series_is_a_run_with_every_metric_at_every_step() -> None:
     assert len([point for point in curve.points if point.name == "score_wiki"]) == 3
 
 
+def test_trainings_in_folders_of_one_name_are_told_apart_as_in_a_study() -> None:
+    run = sample(4, faults=False)
+    rows = [
+        {**row, "series": f"runs/{'ab'[place // 2]}/checkpoints", "step": row["global_step"]}
+        for place, row in enumerate(run.checkpoints)
+    ]
+    curves = [
+        one.name
+        for one in tracked_runs(dataclasses.replace(run, checkpoints=rows), {}, {})
+        if one.kind == "series"
+    ]
+    assert curves == ["series_a/checkpoints", "series_b/checkpoints"]
+
+
+def test_a_length_that_a_server_has_not_said_is_no_parameter() -> None:
+    served = {"limit": None, "cut": False}
+    for more, length in (({}, 512), ({"served": served}, None), ({"served": {**served, "limit": 512}}, 512)):
+        sent = by_name(tracked_runs(series_of(1, **more), {}, {}))["eval_winogrande_checkpoint-100"]
+        assert sent.params.get("seq_len") == length
+
+
 def test_one_checkpoint_alone_is_no_curve() -> None:
     assert not [one for one in tracked_runs(series_of(1), {}, {}) if one.kind == "series"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pytest_touchstone.checkpoints.config_files import step_in_name, step_of_row
+from pytest_touchstone.checkpoints.config_files import seq_len_of_row, step_in_name, step_of_row
 from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults
 from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.results.records import Record
@@ -89,7 +89,7 @@ def about(info: Mapping[str, Any]) -> dict[str, Any]:
         "series": info.get("series"),
         "step": step_in_name(Path(str(info.get("path", ""))).name) if step is None else step,
         "epoch": info.get("epoch"),
-        "seq_len": info.get("seq_len"),
+        "seq_len": seq_len_of_row(info),
     }
     return {name: value for name, value in given.items() if value is not None}
 

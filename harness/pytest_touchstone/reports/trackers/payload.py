@@ -20,8 +20,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple, Protocol, TypeAlias
 
+from pytest_touchstone.checkpoints.config_files import seq_len_of_row
 from pytest_touchstone.compare.mlflow import METRICS, tracker_name
-from pytest_touchstone.core.text import count, join_names
+from pytest_touchstone.core.text import count, join_names, shortest_endings
 from pytest_touchstone.results.store_entry import StoredResult, results_from_records
 from pytest_touchstone.results.summary import (
     Result,
@@ -300,7 +301,7 @@ def _params(saved: StoredResult, row: Mapping[str, Any], asked: Mapping[str, flo
         "checkpoint_epoch": row.get("epoch"),
         "checkpoint_step": row.get("step") if row.get("global_step") is None else row["global_step"],
         "checkpoint_val_loss": row.get("val_loss"),
-        "seq_len": row.get("seq_len"),
+        "seq_len": seq_len_of_row(row),
     }
 
 
@@ -358,7 +359,8 @@ def _composites(
 def _series(
     summary: Summary, measured: Sequence[Measured], steps: Mapping[str, Step]
 ) -> Iterator[TrackedRun]:
-    for series in dict.fromkeys(step.series for step in steps.values() if step.series is not None):
+    endings = shortest_endings(step.series for step in steps.values() if step.series is not None)
+    for series, ending in endings.items():
         names = [name for name, step in steps.items() if step.series == series]
         checkpoint_at = {steps[name].step: name for name in reversed(names)}
         if len(checkpoint_at) < 2:
@@ -377,7 +379,7 @@ def _series(
             summary,
             "series",
             f"series/{series}",
-            f"series_{Path(series).name}",
+            f"series_{ending}",
             params={"series": series, "checkpoints": len(checkpoint_at), "run_id": summary.run_id},
             numbers=[(step, values) for step, values, _ in curve],
             tags={
