@@ -12,6 +12,7 @@ from pytest_touchstone.document.formatting import (
     busy_text,
     checkpoint,
     command_lines,
+    folded,
     in_percent,
     number,
     p_exact,
@@ -72,3 +73,9 @@ def test_a_p_just_above_a_level_is_not_written_as_the_level(level: float) -> Non
 def test_a_length_that_no_server_has_told_is_not_shown(served: dict[str, object] | None, length: str) -> None:
     info = {"kind": "causal", "model_type": "served by vllm", "seq_len": 2048, "served": served}
     assert checkpoint(info) == f"causal LM, served by vllm{length}"
+
+
+def test_a_name_folds_between_its_parts_and_the_id_of_a_run_does_not() -> None:
+    run_id = "20261129_215742_218fcbc85"
+    assert folded(f"results/{run_id}", 10) == ["results/", run_id]
+    assert folded("real_coref_strict", 11) == ["real_coref_", "strict"]

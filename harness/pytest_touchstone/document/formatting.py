@@ -37,7 +37,8 @@ SMALLEST_P: Final = 1e-12
 _WORDS: Final = re.compile(r"""(?:'[^']*'|"[^"]*"|\S)+""")
 """The words of a command; a space in quotes ends none."""
 
-_PIECES: Final = re.compile(r"[^_/ ]*[_/ ]|[^_/ ]+")
+_PIECES: Final = re.compile(r"\d{8}_\d{6}_\w+|[^_/ ]*[_/ ]|[^_/ ]+")
+"""The pieces of a name that folds; the id of a run, which people copy, is one."""
 
 
 # Numbers
@@ -286,7 +287,7 @@ def console_of(width: int, *, color: bool) -> Console:
 def folded(text: str, width: int) -> list[str]:
     """Return the lines of a name in a column of this width, each as far in as the first.
 
-    It folds after ``_`` and ``/`` and at spaces.
+    It folds after ``_`` and ``/`` and at spaces, but never within the id of a run.
     """
     indent = text[: len(text) - len(text.lstrip())]
     lines = [indent]
