@@ -163,11 +163,11 @@ COMMANDS: Final = ("\\boxed", "\\fbox")
 
 
 def boxed_answer(solution: str) -> str | None:
-    r"""Return the content of the last ``\\boxed{}`` of the solution, else of the last ``\\fbox{}``, else None.
+    r"""Return the content of the last ``\boxed{}`` of the solution, else of the last ``\fbox{}``, else None.
 
-    If ``\\boxed`` is followed by a space anywhere, the answer is what follows the last such place, up to a ``$``. None
+    If ``\boxed`` is followed by a space anywhere, the answer is what follows the last such place, up to a ``$``. None
     if the braces are not balanced. As ``last_boxed_only_string`` of lm-evaluation-harness 0.4.13 (after Hendrycks),
-    which fails for an ``\\fbox`` and for a solution without a box.
+    which fails for an ``\fbox`` and for a solution without a box.
     """
     if BARE in solution:
         return solution.rpartition(BARE)[2].partition("$")[0]
@@ -338,7 +338,7 @@ def math_verify(solution: str, output: str, judge: MathJudge) -> MathVerdict:
 def is_same_answer(left: str, right: str, judge: MathJudge | None = None) -> bool:
     r"""Return whether math-verify finds two answers equal, with either of them as the gold answer.
 
-    It accepts ``(1,2)`` and ``2,1``, or ``-3<x\\le 2`` and ``(-3,2]``, in one direction only.
+    It accepts ``(1,2)`` and ``2,1``, or ``-3<x\le 2`` and ``(-3,2]``, in one direction only.
     """
     judge = judge or shared_judge()
     return left == right or any(

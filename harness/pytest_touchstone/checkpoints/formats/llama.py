@@ -128,7 +128,7 @@ def describe_llama(
     names = {PREFIXES.sub("", name) for name in tensors}
     base = None if asked.base_model is None else Path(asked.base_model).expanduser()
     folders = list(_candidate_folders(path, config, base))
-    params = _count_params(path, config, names, folders)
+    params = _load_params(path, config, names, folders)
     step = next((held[key] for key in ("global_step", "step") if isinstance(held.get(key), int)), None)
     losses = (finite_number(metrics.get(key)) for key in ("val_loss", "loss"))
     heads = params["n_future_tokens"]
@@ -212,7 +212,7 @@ def _candidate_folders(path: Path, config: dict[str, Any], base: Path | None) ->
                 yield folder if folder.is_dir() else folder.parent
 
 
-def _count_params(
+def _load_params(
     path: Path, config: dict[str, Any], names: set[str], folders: Iterable[Path]
 ) -> dict[str, Any]:
     """Return the sizes under Llama's own names, completed by counting the weights."""

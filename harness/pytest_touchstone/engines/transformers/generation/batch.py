@@ -574,7 +574,7 @@ class BatchGenerator:
     def _most_tokens(self) -> int | None:
         """Return the most tokens of the KV cache; None where there is no limit."""
         allowance = self._budget.allowance
-        if allowance is None or (self._budget.batch is not None and allowance.asked is None):
+        if self._budget.batch is not None and allowance.asked is None:
             return None
         most, whole = useful_rows(self._model, allowance), self._all_rows()
         if most is None or whole is None:
@@ -584,7 +584,7 @@ class BatchGenerator:
     def _all_rows(self) -> int | None:
         """Return the tokens that fit into the memory for the KV cache; None where that is unknown."""
         allowance = self._budget.allowance
-        return None if allowance is None or allowance.rows is None else allowance.rows // allowance.costs.row
+        return None if allowance.rows is None else allowance.rows // allowance.costs.row
 
     def _taken(self, rows: Callable[[PrefixGroup], int]) -> int:
         """Return the KV-cache tokens with ``rows(group)`` rows in each open group; a shared prefix counts once."""
