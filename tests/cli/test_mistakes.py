@@ -91,8 +91,8 @@ def test_a_former_name_answers_with_the_new_one(name: str, capsys: pytest.Captur
     assert command in {one.name for one in COMMANDS}
 
 
-def test_sixteen_commands_are_shown_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(COMMANDS) == 16
+def test_seventeen_commands_are_shown_in_groups(capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(COMMANDS) == 17
     with pytest.raises(SystemExit):
         main(["--help"])
     lines = capsys.readouterr().out.splitlines()

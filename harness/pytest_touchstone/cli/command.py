@@ -133,6 +133,12 @@ COMMANDS: Final = (
     _command("merge", RUN, "join the shards of a run, and judge the whole", formats=PAGES),
     _command("benchmarks", SET_UP, "list benchmarks and their metrics, or check a file of --eval-config"),
     Command(name="checkpoint", group=SET_UP, help="look at checkpoints before a run", commands=CHECKPOINT),
+    _command(
+        "proof",
+        SET_UP,
+        "damage a checkpoint on purpose: which faults would a suite notice?",
+        formats=PAGES,
+    ),
     _command("migrate", SET_UP, "turn command lines and configs of lm-evaluation-harness into ours"),
     _command("runs", READ, "list the runs of a results folder", "report:list_"),
     _command("report", READ, "show runs again: tables for terminal or paper, or the page", formats=REPORTS),

@@ -120,7 +120,9 @@ def fidelity(
     ]
     device = settings_table()["device"].read(device, "device")
     infos = [
-        _causal(str(source), str(reference), base_model=base_model, trust_remote_code=trust_remote_code)
+        causal_checkpoint(
+            str(source), str(reference), base_model=base_model, trust_remote_code=trust_remote_code
+        )
         for source in (reference, candidate)
     ]
     if infos[0].served:
@@ -170,7 +172,7 @@ def verdict_at_limit(
     return kind_of(comparison, significant=most is not None and most < 0, margin=ROUNDING)
 
 
-def _causal(source: str, tokenizer: str, **how: Any) -> CheckpointInfo:
+def causal_checkpoint(source: str, tokenizer: str, **how: Any) -> CheckpointInfo:
     """Return the one checkpoint that is named, a served one asked in the tokens of ``tokenizer``.
 
     Raises ``CheckpointError`` where it has no distributions of the next token.

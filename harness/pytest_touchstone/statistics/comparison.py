@@ -110,6 +110,11 @@ class Comparison:
         return self if self.higher_is_better else self.mirrored()
 
     @property
+    def z(self) -> float:
+        """Return the difference in standard errors; 0 if undefined."""
+        return (self.difference or 0.0) / self.stderr if self.stderr else 0.0
+
+    @property
     def told_in(self) -> MetricUnit:
         """Return the unit of differences: points of shares and log-probabilities, not above 1."""
         return unit_of(

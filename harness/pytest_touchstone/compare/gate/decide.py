@@ -677,18 +677,15 @@ def _contradictions(
         name for name in (SOFT, LOG_ODDS) if all(name in result.saved.metrics for result in (entry, baseline))
     ]
     if metric not in SOFT_METRICS and comparison.verdict != "worse":
-        z = {name: _standard_errors(entry, baseline, name, comparison.level) for name in both}
+        z = {
+            name: compare(entry, [baseline], name, level=comparison.level).comparison.oriented.z
+            for name in both
+        }
         name = min(z, key=z.__getitem__, default="")
         if name and z[name] < LEAST_Z and z.get(SOFT, 0.0) < ALSO_FELL:
             yield f"{SOFT_FELL} ({name}, z {z[name]:.1f})"
     if comparison.verdict == "inconclusive" and not together and (comparison.oriented.difference or 0) > 0:
         yield f"{REFERENCE_STAYS}: {baseline.saved.checkpoint} stays the reference"
-
-
-def _standard_errors(entry: BenchmarkScores, baseline: BenchmarkScores, metric: str, level: float) -> float:
-    """Return the difference in standard errors, negative if the new result is worse; 0 if undefined."""
-    comparison = compare(entry, [baseline], metric, level=level).comparison.oriented
-    return (comparison.difference or 0.0) / comparison.stderr if comparison.stderr else 0.0
 
 
 def _same_answers(entry: BenchmarkScores, baseline: BenchmarkScores) -> bool:

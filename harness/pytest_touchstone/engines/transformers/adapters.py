@@ -100,6 +100,19 @@ def _add_low_rank(pair: _LowRank, _module: Any, given: tuple[Any, ...], output: 
     return output.add_(low) if output.dtype == low.dtype else (output + low).to(output.dtype)
 
 
+def scale_adapter(model: Any, factor: float) -> bool:
+    """Multiply what the adapter that is on adds; return whether there is one. Its hooks are replaced, not changed."""
+    hooks = [
+        (module, key, hook.args[0])
+        for module in model.modules()
+        for key, hook in module._forward_hooks.items()
+        if isinstance(hook, partial) and hook.func is _add_low_rank
+    ]
+    for module, key, pair in hooks:
+        module._forward_hooks[key] = partial(_add_low_rank, pair._replace(scale=factor * pair.scale))
+    return bool(hooks)
+
+
 def _load_low_ranks(info: CheckpointInfo, model: Any) -> list[_LowRank]:
     """Return every low-rank pair with its module, checked."""
     import torch

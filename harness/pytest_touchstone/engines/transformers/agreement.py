@@ -237,7 +237,7 @@ def _model_key(model: Any) -> str:
         device = f"cuda {torch.cuda.get_device_name(model.device)} {torch.version.cuda}"
     facts = [
         *(type(model).__qualname__, str(model.dtype), getattr(model, "drafts", 0)),
-        *(device, *devices_of(model)[1:], version("torch"), version("transformers"), _hash_code()),
+        *(device, *devices_of(model)[1:], version("torch"), version("transformers"), hash_code()),
         *(config, model.config.get_text_config()._attn_implementation, shapes),
     ]
     text = json.dumps(facts, default=str)
@@ -245,7 +245,8 @@ def _model_key(model: Any) -> str:
 
 
 @functools.cache
-def _hash_code() -> str:
+def hash_code() -> str:
+    """Return a hash of the code of this folder."""
     digest = hashlib.sha256()
     for path in sorted(
         path for path in Path(__file__).parent.rglob("*") if path.suffix in (".py", ".c", ".h")

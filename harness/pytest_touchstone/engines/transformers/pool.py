@@ -113,7 +113,7 @@ class SharedModel:
                 if self._plain is None:
                     check_peft(info)
                     self._plain = load_weights(base, self._settings)
-                loaded = _with_own_tokenizer(info, self._plain)
+                loaded = with_own_tokenizer(info, self._plain)
                 with heard() as warnings:
                     loaded = apply_peft_adapter(info, loaded)
                 loaded = replace(loaded, notes=(*loaded.notes, *warnings.notes(info.path)))
@@ -132,7 +132,7 @@ class SharedModel:
         name = None
         if info.base is not None:
             name = adapters.add(info)
-            loaded = _with_own_tokenizer(info, loaded)
+            loaded = with_own_tokenizer(info, loaded)
             check_vocabulary(info, loaded.model, loaded.tokenizer)
         adapters.put_on(name)
         try:
@@ -145,7 +145,7 @@ class SharedModel:
             raise
 
 
-def _with_own_tokenizer(info: CheckpointInfo, loaded: LoadedModel) -> LoadedModel:
+def with_own_tokenizer(info: CheckpointInfo, loaded: LoadedModel) -> LoadedModel:
     """Return a model with the tokenizer of an adapter, where that has one."""
     if info.tokenizer != info.path:
         return loaded
