@@ -45,7 +45,8 @@ def test_what_lm_eval_has_alone_is_named(capsys: pytest.CaptureFixture[str]) -> 
     given = "lm_eval --tasks arc_easy,gsm8k_cot --model_args pretrained=x,peft=y,load_in_4bit=True --gen_kwargs until=a"
     command, _, task, part, text = migrated(capsys, *shlex.split(given))
     assert "--checkpoint y --eval-base-model x" in command
-    assert not missing(task, "no counterpart", "task gsm8k_cot", "nearest: gsm8k")
+    assert "--tasks arc_easy,lm_eval:gsm8k_cot " in command
+    assert not missing(task, "lm_eval:gsm8k_cot", "pytest-touchstone[lm-eval]", "nearest of ours: gsm8k")
     assert part == "  no counterpart: load_in_4bit of --model_args"
     assert text == "  no counterpart: until of --gen_kwargs"
 
@@ -82,9 +83,16 @@ def test_a_config_of_lm_eval_is_the_command_that_it_stands_for(
     assert "--eval-limit 100" not in command
 
 
-def test_tasks_that_are_all_unknown_are_no_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["migrate", "lm_eval", "--tasks", "nonesuch"]) == 4
-    assert not missing(capsys.readouterr().err, "task nonesuch", "touchstone benchmarks")
+def test_tasks_that_are_files_are_no_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["migrate", "lm_eval", "--tasks", "mine/task.yaml"]) == 4
+    assert not missing(
+        capsys.readouterr().err, "no counterpart", "task mine/task.yaml", "--eval-lm-eval-path"
+    )
+
+
+def test_a_folder_of_tasks_is_ours_too(capsys: pytest.CaptureFixture[str]) -> None:
+    (command, *_) = migrated(capsys, "lm_eval", "--tasks", "mine", "--include_path", "tasks")
+    assert "--tasks lm_eval:mine --eval-lm-eval-path tasks" in command
 
 
 REFUSED = (

@@ -68,7 +68,7 @@ def test_every_row_is_an_option_by_its_names() -> None:
     assert set(registered()) == {SET, *(flag for row in rows for flag in (row.flag, row.long_flag))}
     shown = {flag for flag, attributes in registered().items() if attributes["help"] != argparse.SUPPRESS}
     assert shown == {SET, *(row.flag for row in rows)}
-    assert len(rows) <= 35
+    assert len(rows) <= 36
 
 
 @pytest.mark.parametrize("row", [row for row in TABLE.values() if row.key], ids=lambda row: row.name)
@@ -364,6 +364,7 @@ def test_every_option_has_a_key_and_a_variable(row: Any) -> None:
                 "fewshot": "lm-eval",
                 "steps": "3:",
                 "data": "hub",
+                "lm_eval_path": ".",
                 "price": "1,2",
                 "shard": "2/5",
                 "engine": "ray",
@@ -461,6 +462,7 @@ OTHER = {
     "seq_len": "77",
     "base_model": "elsewhere",
     "data": ".",
+    "lm_eval_path": ".",
     "sandbox": "none",
     "grader": "reference",
     "program_seconds": "5",

@@ -22,7 +22,7 @@ from pytest_touchstone.cli.benchmarks import known_specs
 from pytest_touchstone.cli.command import COMMANDS, parser_for
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.settings import SET, Setting, settings_table
-from pytest_touchstone.core.tasks import TaskSelection, declared_groups, task_groups
+from pytest_touchstone.core.tasks import LM_EVAL_PREFIX, TaskSelection, declared_groups, task_groups
 from tests.repo.test_documents import PAGES, place
 from tests.support.places import ROOT
 
@@ -72,7 +72,10 @@ def typed() -> list[Typed]:
 
 @functools.cache
 def tasks_unknown(text: str) -> str | None:
-    """The reason why a choice of benchmarks is none."""
+    """The reason why a choice of benchmarks is none; tasks of an installed lm-evaluation-harness may have any name."""
+    text = ",".join(name for name in text.split(",") if not name.startswith(LM_EVAL_PREFIX))
+    if not text:
+        return None
     specs = known_specs([])
     chosen = TaskSelection.of([text], task_groups(ROOT / "pyproject.toml"), [spec.name for spec in specs])
     return chosen.unknown([(spec, declared_groups(spec, None)) for spec in specs])

@@ -28,7 +28,7 @@ def chosen(answers: Sequence[int], *, facts: bool = True, **more: Any) -> Benchm
     made = entry({"acc": [float(a == b) for a, b in zip(RIGHT, answers, strict=True)]}, **more)
     found = macro_f1([(0.0, a, b) for a, b in zip(RIGHT, answers, strict=True)])
     metric = as_metric("f1", found, N)
-    told: dict[str, list[int | None]] = {"right": list(RIGHT), "chosen": list(answers)} if facts else {}
+    told: dict[str, list[int | str | None]] = {"right": list(RIGHT), "chosen": list(answers)} if facts else {}
     saved = replace(
         made.saved,
         primary="f1",

@@ -22,7 +22,7 @@ from pytest_touchstone.cli.command import Output
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import MOST_SETTINGS, read_regular, shown_path
 from pytest_touchstone.core.settings import SET
-from pytest_touchstone.core.tasks import NEW_TOKENS, ZERO_SHOT, shipped_names, translate_task
+from pytest_touchstone.core.tasks import LM_EVAL_PREFIX, NEW_TOKENS, ZERO_SHOT, shipped_names, translate_task
 from pytest_touchstone.core.text import similar_names
 
 Words: TypeAlias = tuple[str, ...]
@@ -136,6 +136,7 @@ RULES: Final[Mapping[str, Rule]] = {
     "batch_size": lambda value: ("--eval-batch", value.partition(":")[0]),
     "device": _to("--eval-device"),
     "eval_config": _to("--eval-config"),
+    "include_path": _to("--eval-lm-eval-path"),
     "limit": lambda value: ("--eval-limit", value.removesuffix(".0")),
     "num_fewshot": _to("--eval-shots"),
     "output_path": _to("--eval-output"),
@@ -151,7 +152,6 @@ NOTES: Final = {
     "confirm_run_unsafe_code": "programs run in a sandbox, so that nothing needs to be confirmed",
     "max_batch_size": "--eval-batch auto takes as many as fit",
     "predict_only": "answers are scored too; `touchstone score last` scores them again",
-    "include_path": "a task of your own is a benchmark in Python: docs/benchmarks.md",
     "write_out": "prompts are always kept: `touchstone items last`",
     "show_config": "--eval-dry-run shows every setting",
     "check_integrity": "data and benchmarks are always checked",
@@ -193,6 +193,8 @@ SERVER_ARGS: Final = ("tensor_parallel_size", "data_parallel_size", "gpu_memory_
 ELSEWHERE: Final = ("tasks", "config", "seed", "model", "apply_chat_template")
 """Options that ``translate`` reads by itself."""
 
+ITS_OWN: Final = "the task of lm-evaluation-harness itself: pip install 'pytest-touchstone[lm-eval]'"
+OWN_FILE: Final = "name the task, lm_eval:NAME, and its folder, --eval-lm-eval-path DIR"
 HUB: Final = (
     "--eval-data hub: whole published sets (pip install 'pytest-touchstone[hub]'); or a folder of your copies"
 )
@@ -259,9 +261,12 @@ def tasks_of(names: Iterable[str], *, shots: bool) -> tuple[list[str], list[str]
         of_name = translate_task(name, shipped, theirs=True)
         if all(term.partition("/")[0] in shipped or set("*?[") & set(term) for term in of_name):
             terms += of_name
+        elif name.endswith(tuple(YAML)):
+            notes.append(f"no counterpart: task {name}; {OWN_FILE}")
         else:
             near = similar_names(name, shipped)
-            notes.append(f"no counterpart: task {name}" + (f" (nearest: {near[0]})" if near else ""))
+            terms.append(f"{LM_EVAL_PREFIX}{name}")
+            notes.append(f"{terms[-1]}: {ITS_OWN}" + (f" (nearest of ours: {near[0]})" if near else ""))
     terms = list(dict.fromkeys(terms))
     for benchmark in () if shots else ZERO_SHOT:
         first = next((index for index, term in enumerate(terms) if term.partition("/")[0] == benchmark), None)

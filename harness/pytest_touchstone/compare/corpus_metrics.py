@@ -16,6 +16,7 @@ from typing import Any, Final
 from pytest_touchstone.core.aggregation import Aggregation, Function
 from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.core.files import shown_path
+from pytest_touchstone.metrics.lm_eval.aggregates import source_of
 from pytest_touchstone.metrics.macro_f1 import macro_f1, macro_f1_of_draws
 from pytest_touchstone.results.store_entry import ItemScores
 from pytest_touchstone.results.summary import SUMMARY
@@ -30,11 +31,14 @@ def draws_of(how: Aggregation, items: int) -> Draws:
     """Return the metric's function for draws of so many items; raises ``BenchmarkError`` where it cannot be had."""
     if how.at is not None:
         module, file, _ = how.at
-        loaded = any(getattr(module, "__file__", None) == file for module in [*sys.modules.values()])
-        if not loaded and not module.startswith(_METRICS) and not _is_of_project(Path(file)):
-            raise BenchmarkError(
-                f"{shown_path(Path(file))}, which makes it, is not in this folder; compare there"
-            )
+        sources = [] if module.startswith(_METRICS) else [Path(file)]
+        sources += filter(None, map(source_of, how.arguments))
+        loaded = {getattr(module, "__file__", None) for module in [*sys.modules.values()]}
+        for source in sources:
+            if str(source) not in loaded and not _is_of_project(source):
+                raise BenchmarkError(
+                    f"{shown_path(source)}, which makes it, is not in this folder; compare there"
+                )
     function = how.resolve()
     if function is None:
         raise BenchmarkError(f"how {how.by!r} is made of items is not known")

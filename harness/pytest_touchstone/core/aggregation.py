@@ -18,10 +18,11 @@ made anew of items that are drawn and exchanged (``statistics.resampling``).
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,8 +43,8 @@ BITS_PER_BYTE: Final = "bits_per_byte"
 SOFT_METRICS: Final = (SOFT, P_RIGHT, LOG_ODDS, LOGPROB_MARGIN, BITS_PER_BYTE)
 """The scores of a choice beside right and wrong (``metrics.soft``)."""
 
-Function: TypeAlias = Callable[[Sequence[Any], Sequence[str | None] | None], Any]
-"""Values and clusters -> an ``Estimate``, or a number."""
+Function: TypeAlias = Callable[..., Any]
+"""Values and clusters, after an aggregation's arguments -> an ``Estimate``, or a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,8 @@ class Aggregation:
     differences; empty: they are in points where values lie in [0, 1]. ``margin`` is the loss that does not matter
     unless somebody says otherwise, in the unit; without a unit it is one point. ``at`` is the place where ``function``
     is found again. ``beside`` names facts that the benchmark tells of an item (``right`` and ``chosen`` of
-    ``ChoiceScores``): ``function`` then gets tuples of the score and these.
+    ``ChoiceScores``): ``function`` then gets tuples of the score and these. ``arguments`` are texts that it gets
+    before the values, where one function makes the metrics of many benchmarks.
     """
 
     by: str
@@ -67,6 +69,7 @@ class Aggregation:
     margin: float | None = None
     at: tuple[str, str, str] | None = None
     beside: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
 
     @property
     def higher_score_is_better(self) -> bool:
@@ -116,6 +119,7 @@ class Aggregation:
             "unit": (self.unit, ""),
             "margin": (self.margin, None),
             "beside": (list(self.beside), []),
+            "arguments": (list(self.arguments), []),
         }
         plain |= {name: value for name, (value, usual) in options.items() if value != usual}
         if self.function is None:
@@ -136,14 +140,13 @@ class Aggregation:
 
         Raises ``BenchmarkError`` where the function no longer exists.
         """
-        if self.function is not None or self.at is None:
-            return self.function
-        module, file, name = self.at
-        candidate = getattr(_module(module, Path(file)), name, None)
-        if not callable(candidate):
-            raise BenchmarkError(f"aggregation {self.by!r}: {file} has no function {name!r} any more")
-        function: Function = candidate
-        return function
+        function = self.function
+        if function is None and self.at is not None:
+            module, file, name = self.at
+            function = getattr(_module(module, Path(file)), name, None)
+            if not callable(function):
+                raise BenchmarkError(f"aggregation {self.by!r}: {file} has no function {name!r} any more")
+        return functools.partial(function, *self.arguments) if function and self.arguments else function
 
 
 def facts_beside(aggregate: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
@@ -221,7 +224,7 @@ def aggregation_of(aggregate: Mapping[str, Mapping[str, Any]], metric: str) -> A
     ):  # former versions, and other programs, tell no unit or margin
         unit = arguments.setdefault("unit", usual.unit)
         arguments |= {"margin": usual.margin} if unit == usual.unit and "margin" not in arguments else {}
-    arguments["beside"] = tuple(declared.get("beside", ()))
+    arguments |= {name: tuple(declared.get(name, ())) for name in ("beside", "arguments")}
     return Aggregation(
         declared["by"], declared["of"], at=tuple(declared["at"]) if "at" in declared else None, **arguments
     )

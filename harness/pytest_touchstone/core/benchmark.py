@@ -140,14 +140,15 @@ class Shots:
     They come from ``data.fewshot`` (same group as the example, or any with ``for_all``; a row without
     a group serves all) or, without it, from the
     evaluation rows themselves, never the example itself. ``pick`` is "first" (file order), "sample" (seeded, one draw
-    for all examples) or a function of one's own. With ``fixed`` they are the prompt itself (a paper's), and come with
-    the benchmark whatever the data. ``lm_eval`` says how another harness draws them.
+    for all examples), "lm-eval" (the rows have them already) or a function of one's own. With ``fixed`` they are the
+    prompt itself (a paper's), and come with the benchmark whatever the data. ``lm_eval`` says how another harness
+    draws them.
     """
 
     count: int = 0
     shot: Callable[[Any], str | Shot] | None = None
     _: KW_ONLY
-    pick: Literal["first", "sample"] | ShotPick = "sample"
+    pick: Literal["first", "sample", "lm-eval"] | ShotPick = "sample"
     for_all: bool = False
     fixed: bool = False
     lm_eval: LmEval | None = None
@@ -228,13 +229,14 @@ class BenchmarkCode:
     """The code of a benchmark: its ``rule`` for people to read, the ``folder`` of its module, and what it ``needs``.
 
     ``needs`` maps packages that its scorer imports to how they are installed. ``form_of`` is the declared function that
-    it is a form of, None for a benchmark of its own.
+    it is a form of, None for a benchmark of its own. ``digest`` is a hash of what prompts and scores come from besides.
     """
 
     rule: str = ""
     folder: Path = Path()
     needs: Mapping[str, str] = field(default_factory=dict)
     form_of: Callable[..., Any] | None = None
+    digest: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

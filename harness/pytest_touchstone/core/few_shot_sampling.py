@@ -261,6 +261,13 @@ def resolve_few_shot(
 
     Raises ``DataError`` as ``load_shots`` and ``draw_shots`` do, and ``ShotsError`` where the rows take none.
     """
+    if spec.shots.pick == LM_EVAL:  # its rows have examples before them already
+        told = {
+            "from": f"{dataset.info.name}, {dataset.info.origin}",
+            "pick": LM_EVAL,
+            "sha256": spec.code.digest,
+        }
+        return DrawnShots(spec.shots.count, {}, told if spec.shots.count else dict.fromkeys(told))
     count = spec.shots.count if shots is None else shots if spec.shots.shot is not None else 0
     if spec.row_rules.own_prompt and any(
         example.row.get(spec.row_rules.own_prompt) for example in dataset.examples

@@ -37,7 +37,8 @@ class Graded:
     ``extracted``, what was read out of the text by each rule, and ``gold``, the answer that was due, change no score:
     ``touchstone items`` shows them, of this and of any other grade that has them. ``same`` says whether two texts read
     out by the primary score's rule are one answer, by which ``maj@N`` counts them; None where they are no answers.
-    ``parts`` is the number of parts of which a score is a share, for metrics that pool them.
+    ``parts`` is the number of parts of which a score is a share, for metrics that pool them. ``raw`` has plain data by
+    the name of a fact, for aggregations that take more than a score (``Aggregation.beside``).
     """
 
     scores: Mapping[str, float]
@@ -46,6 +47,7 @@ class Graded:
     gold: str | None = None
     parts: int | None = None
     same: Callable[[str, str], bool] | None = operator.eq
+    raw: Mapping[str, Any] = field(default_factory=dict)
 
 
 Scores: TypeAlias = Generator[Any, Any, Mapping[str, float] | Grade]
@@ -73,8 +75,8 @@ class Grader(Protocol):
 def grade_details(returned: object) -> dict[str, Any]:
     """Return what a benchmark returns beside its scores, where present.
 
-    ``extracted``, ``gold`` and ``parts`` of a grade; ``right`` and ``chosen``, the indices of the right choices and of
-    the chosen one.
+    ``extracted``, ``gold``, ``parts`` and the facts in ``raw`` of a grade; ``right`` and ``chosen``, the indices of the
+    right choices and of the chosen one.
     """
     extracted, gold = getattr(returned, "extracted", None), getattr(returned, "gold", None)
     details: dict[str, Any] = {}
@@ -89,7 +91,7 @@ def grade_details(returned: object) -> dict[str, Any]:
         number = getattr(returned, name, None)
         if isinstance(number, int) and not isinstance(number, bool):
             details[name] = [int(number)]
-    return details
+    return details | {name: [fact] for name, fact in (getattr(returned, "raw", None) or {}).items()}
 
 
 def join_value(value: object) -> str:

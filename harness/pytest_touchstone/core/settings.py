@@ -220,10 +220,14 @@ def _shard(text: str) -> str:
     return text
 
 
-def _data_folder(text: str) -> str:
-    if text != "hub" and not Path(text).is_dir():
+def _folder(text: str) -> str:
+    if not Path(text).is_dir():
         raise ValueError(text)
     return text
+
+
+def _data_folder(text: str) -> str:
+    return text if text == "hub" else _folder(text)
 
 
 PARSERS: Final[Mapping[str, Callable[..., Any]]] = {
@@ -233,6 +237,7 @@ PARSERS: Final[Mapping[str, Callable[..., Any]]] = {
     "limit": _limit,
     "probability": _probability,
     "batch": _batch,
+    "folder": _folder,
     "data_folder": _data_folder,
     "shard": _shard,
     "system_prompt": load_system_prompt,

@@ -360,6 +360,18 @@ def shipped_groups() -> dict[str, str]:
 # Names of lm-evaluation-harness
 
 
+LM_EVAL_PREFIX: Final = "lm_eval:"
+"""The beginning of the names of benchmarks that are tasks of an installed lm-evaluation-harness."""
+
+LM_EVAL_FILTERS: Final = {"none": "", "strict-match": "_strict", "flexible-extract": "_flexible"}
+"""The endings of metrics by the name of the filter before them."""
+
+
+def filtered_metric(metric: str, filtering: str) -> str:
+    """Return our name of a metric of filtered answers: ``exact_match_strict`` for ``exact_match,strict-match``."""
+    return metric + LM_EVAL_FILTERS.get(filtering, f"_{filtering}")
+
+
 LM_EVAL_TASKS: Final = {
     "ai2_arc": ("arc_easy", "arc_challenge"),
     "lambada_openai": ("lambada",),

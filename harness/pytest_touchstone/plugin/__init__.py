@@ -35,6 +35,8 @@ ACTIONS: Final = {"value": "store", "append": "append", "switch": "store_true"}
 PROJECT_FILE: Final = "pyproject.toml"
 SHIPPED: Final = {Path(__file__).resolve().parents[level] / "evals" for level in (1, 3)}
 """The folders of the shipped benchmarks, in a wheel and in a checkout."""
+LM_EVAL_FILE: Final = "test_lm_eval.py"
+"""The shipped file whose benchmarks are tasks of lm-evaluation-harness."""
 NO_CHECKPOINT: Final = "no checkpoint; give --checkpoint PATH"
 STOPPED_EARLY: Final = "stopped before anything was asked"
 OURS_ALONE: Final = "pytest_touchstone.plugin.default_files"
@@ -243,9 +245,25 @@ def pytest_exception_interact(node: Any, call: Any, report: object) -> None:
         from pytest_touchstone.plugin.item_errors import declaration_error
 
         session = _session(node.config)
-        session.fault = session.fault or declaration_error(error, node.path)
+        is_declared = (
+            node.path.name != LM_EVAL_FILE
+        )  # elsewhere a task is refused, which no line of a file declares
+        session.fault = session.fault or (declaration_error(error, node.path) if is_declared else str(error))
         if session.worker:  # its controller ends the run with that one line
             report.outcome, report.longrepr = "passed", None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    """Collect the file that stands for the tasks of lm-evaluation-harness."""
+    if module_path.name != LM_EVAL_FILE or module_path.resolve().parent not in SHIPPED:
+        return None
+    session = _session(parent.config)
+    if session.fault is not None:
+        return None
+    from pytest_touchstone.plugin.lm_eval_tasks import LmEvalModule
+
+    return LmEvalModule.from_collection(parent, path=module_path, collection=session.collection)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -441,7 +441,7 @@ def _examples(
             definition.func for definitions_of_fixture in theirs for definition in definitions_of_fixture
         ]
         code = benchmark_code_hash(
-            [spec.code.form_of or metafunc.function, *fixtures], metafunc.config.rootpath
+            [spec.code.form_of or metafunc.function, *fixtures], metafunc.config.rootpath, spec.code.digest
         )
         loaded = LoadedBenchmark(spec, dataset, shots, settings.sampling, code, options)
         collection.loaded[id(spec)] = loaded

@@ -41,9 +41,10 @@ _REST_ON: Final = (
 )
 
 
-def benchmark_code_hash(functions: Iterable[Callable[..., Any]], root: Path) -> str:
+def benchmark_code_hash(functions: Iterable[Callable[..., Any]], root: Path, more: str = "") -> str:
     """Return the hash (hex) of what these functions of a benchmark compute with; ``root`` is the project's folder.
 
+    ``more`` is a hash of what else they compute with.
     After a colon comes one of a person's own files alone: a gate tells an edit of them from another version of ours.
     """
     digest = hashlib.sha256(_package_hash().encode())
@@ -61,6 +62,8 @@ def benchmark_code_hash(functions: Iterable[Callable[..., Any]], root: Path) -> 
         named_content = f"{path.name}\0".encode("utf-8", "backslashreplace") + content
         digest.update(named_content)
         own_digest.update(b"" if path.is_relative_to(shipped_evals()) else named_content)
+    digest.update(more.encode())
+    own_digest.update(more.encode())
     is_shipped = own_digest.digest() == hashlib.sha256().digest()
     return digest.hexdigest() + ("" if is_shipped else f":{own_digest.hexdigest()[:OWN_DIGITS]}")
 

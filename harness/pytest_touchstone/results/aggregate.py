@@ -59,9 +59,13 @@ from pytest_touchstone.statistics.intervals import (
     perplexity_estimate,
 )
 from pytest_touchstone.statistics.paired import signed_ranks
+from pytest_touchstone.statistics.resampling import of_each_draw, resampled_estimate
 
 BITS: Final = "bits"
 """The unit of what a text costs per byte."""
+
+_DRAWS: Final = 199
+"""The draws of a bootstrap whose function is somebody else's and may be slow."""
 
 LOST: Final = "collected, but no record of it was found: it never ran, or the process that ran it died"
 
@@ -157,9 +161,9 @@ def summarize(
 
 
 def _scored(records: Iterable[Record]) -> list[Record]:
-    """Return the scored records, ordered by example and item."""
+    """Return the scored records, ordered by example and item; row 2 comes before row 10."""
     scored = [record for record in records if record.status == "scored"]
-    return sorted(scored, key=lambda record: (record.example, record.item))
+    return sorted(scored, key=lambda record: (len(record.example), record.example, record.item))
 
 
 def _records_with(name: str, records: Sequence[Record]) -> list[Record]:
@@ -328,6 +332,9 @@ def _estimate(
         if not isinstance(value, Estimate):
             value = Estimate(float(value), None, None, None, how.by, "its aggregation gives no interval")
         estimate = value
+        if how.arguments and estimate.value is not None:
+            draws = of_each_draw(function, len(values))._replace(tosses=_DRAWS)
+            estimate = resampled_estimate(estimate.value, values, clusters, draws, method=how.by)
         if estimate.value is None or math.isfinite(estimate.value):
             return estimate
         why = f"its aggregation gives {estimate.value}"

@@ -153,7 +153,7 @@ class ItemScores:
     groups: list[str | None]
     clusters: list[str | None]
     scores: dict[str, list[float | None]]
-    facts: dict[str, list[int | None]] = field(default_factory=dict)
+    facts: dict[str, list[int | str | None]] = field(default_factory=dict)
 
     def digest(self) -> str:
         """Return the SHA-256 over the ids and the hashes of the rows, the same in whatever order they come."""

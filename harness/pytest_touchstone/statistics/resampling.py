@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from pytest_touchstone.statistics.best_of_many import Selection, nothing_chosen, select
 from pytest_touchstone.statistics.comparison import LEVEL, Comparison, undefined
 from pytest_touchstone.statistics.contrasts import MeanCovariance
-from pytest_touchstone.statistics.intervals import Clusters, t_quantile
+from pytest_touchstone.statistics.intervals import Clusters, Estimate, t_quantile
 from pytest_touchstone.statistics.paired import SEED
 
 if TYPE_CHECKING:
@@ -98,6 +98,22 @@ class Draws(NamedTuple):
 
     statistic: Statistic
     tosses: int = 1_999
+
+
+def resampled_estimate(
+    value: float, values: Sequence[Any], clusters: Clusters | None, draws: Draws, *, method: str
+) -> Estimate:
+    """Return a statistic's value with its bootstrap error and t interval; without these where drawn items give none."""
+    import numpy as np
+
+    kinds = _kinds([values], clusters)
+    units = int(kinds.sizes.sum())
+    drawn = _drawn(kinds, draws.statistic, draws.tosses, np.random.default_rng(SEED)) if units > 1 else None
+    error = math.nan if drawn is None else float(drawn.std(ddof=1))
+    if not math.isfinite(error):
+        return Estimate(value, None, None, None, method, "some drawn items have no such value: no interval")
+    half = t_quantile(min(units, draws.tosses) - 1, LEVEL) * error
+    return Estimate(value, value - half, value + half, error, f"bootstrap ({draws.tosses} draws)")
 
 
 def of_each_draw(function: Callable[[Sequence[Any], Sequence[str | None] | None], Any], items: int) -> Draws:

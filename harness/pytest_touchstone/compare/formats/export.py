@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from pytest_touchstone.compare.formats.task_metrics import FILTERS
 from pytest_touchstone.core.coverage import SHIPPED
 from pytest_touchstone.core.requests import VERDICT_KINDS
+from pytest_touchstone.core.tasks import LM_EVAL_FILTERS
 from pytest_touchstone.results.item_view import PROMPTS, ItemView, prompt_hash
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.summary import Declaration, Result, Summary
@@ -131,7 +131,7 @@ class Export:
 
 def filtered(metric: str) -> tuple[str, str]:
     """Return the metric and the filter behind one of our names: ``exact_match`` and ``strict-match``."""
-    for kind, ending in FILTERS.items():
+    for kind, ending in LM_EVAL_FILTERS.items():
         if ending and metric.endswith(ending) and metric != ending:
             return metric.removesuffix(ending), kind
     return metric, "none"

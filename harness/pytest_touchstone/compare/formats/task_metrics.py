@@ -28,6 +28,7 @@ from typing import Any, Final, NamedTuple
 from pytest_touchstone.checkpoints.config_files import finite_number
 from pytest_touchstone.compare.candidate import inferred_items, published
 from pytest_touchstone.core.errors import DataError
+from pytest_touchstone.core.tasks import filtered_metric
 from pytest_touchstone.core.text import join_names
 from pytest_touchstone.results.summary import Metric
 
@@ -114,7 +115,6 @@ _USUAL: Final = (
     "lambada@1",
     "acc_norm",
 )
-FILTERS: Final = {"none": "", "strict-match": "_strict", "flexible-extract": "_flexible"}
 PERPLEXITIES: Final = ("ppl", "perplexity", "word_perplexity", "byte_perplexity")
 _LESS_IS_BETTER: Final = (
     *("bits_per_byte", "brier_score", "mse", "rmse", "mae", "wer", "cer", "ter", "loss"),
@@ -174,8 +174,7 @@ def metric_name(key: str) -> str:
     """A key of a results file by this harness's names, such as ``acc_stderr`` for ``acc_stderr,none``."""
     name, _, filtered = key.removesuffix(_STDERR).partition(",")
     metric = name.removesuffix(_STDERR)
-    end = FILTERS.get(filtered, f"_{filtered}") if filtered else ""
-    return f"{metric}{end}{_STDERR if key.endswith(_STDERR) or metric != name else ''}"
+    return f"{filtered_metric(metric, filtered or 'none')}{_STDERR if key.endswith(_STDERR) or metric != name else ''}"
 
 
 def metrics_of(

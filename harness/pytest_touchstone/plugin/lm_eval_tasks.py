@@ -1,0 +1,74 @@
+"""The file ``evals/test_lm_eval.py``: its benchmarks are the tasks of lm-evaluation-harness that options name.
+
+Names come from ``--eval-tasks lm_eval:NAME``, and from node ids on the command line.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_touchstone.checkpoints.builtin import cache_folder
+from pytest_touchstone.core.benchmark import Benchmark, declaration_of
+from pytest_touchstone.core.composite import ATTRIBUTE as COMPOSITES
+from pytest_touchstone.core.dataset import HUB
+from pytest_touchstone.metrics.lm_eval.benchmarks import TaskOptions, declare_task, group_composites
+from pytest_touchstone.metrics.lm_eval.index import asked_names, resolve_names, task_manager
+from pytest_touchstone.metrics.lm_eval.tasks import load_tasks, task_errors
+from pytest_touchstone.plugin import LM_EVAL_FILE
+from pytest_touchstone.plugin.collection import Collection
+
+CACHE = "lm-eval"
+
+
+class LmEvalModule(pytest.Module):
+    """The module that stands for tasks of lm-evaluation-harness."""
+
+    collection: Collection
+
+    @classmethod
+    def from_collection(cls, parent: pytest.Collector, *, path: Path, collection: Collection) -> LmEvalModule:
+        """Return the module of a file, for the benchmarks that a run asks."""
+        module: LmEvalModule = cls.from_parent(parent, path=path)
+        module.collection = collection
+        return module
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """Declare the tasks that are asked for as functions of the module, and collect these."""
+        for name in [name for name in vars(self.obj) if name.startswith("test_")]:
+            delattr(self.obj, name)  # of a former session of this process
+        names = [*asked_names(self.collection.tasks.terms), *self._names_of_node_ids()]
+        if names:
+            vars(self.obj).update(self._declared(names))
+        return super().collect()
+
+    def _names_of_node_ids(self) -> list[str]:
+        """Return the tasks in arguments such as ``evals/test_lm_eval.py::test_arc_easy[lm_eval:arc_easy/0]``."""
+        pattern = re.compile(rf"(?:.*/)?{re.escape(LM_EVAL_FILE)}::test_([^\[]+)(?:\[.*)?")
+        return [match[1] for argument in self.config.args if (match := pattern.fullmatch(argument))]
+
+    def _declared(self, names: list[str]) -> dict[str, Any]:
+        """Return the content of the module for these names."""
+        settings = self.collection.settings
+        folder = None if settings.lm_eval_path is None else Path(settings.lm_eval_path)
+        manager = task_manager(folder, cache_folder(CACHE))
+        data = None if settings.data in (None, HUB) else Path(settings.data)
+        loaded = load_tasks(resolve_names(names, manager), manager, data)
+        options = TaskOptions(
+            shots=self._shots, fewshot=settings.fewshot, chat=settings.model.chat != "off", folder=folder
+        )
+        functions = {}
+        for name, task in loaded.tasks.items():
+            with task_errors(name):
+                functions[name] = declare_task(task, options)
+        specs = {name: spec for name, function in functions.items() if (spec := declaration_of(function))}
+        composites = group_composites(loaded.groups, specs, settings.limit)
+        return {COMPOSITES: composites, **{function.__name__: function for function in functions.values()}}
+
+    def _shots(self, spec: Benchmark) -> int | None:
+        options = self.collection.asking(spec)
+        return self.collection.settings.shots if options.shots is None else options.shots

@@ -1,0 +1,64 @@
+"""The number of an item for a raw value, and the order in which contexts are made."""
+
+from __future__ import annotations
+
+import random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_touchstone.metrics.lm_eval.documents import Documents, item_number
+from pytest_touchstone.metrics.lm_eval.tasks import LoadedTask, RandomState
+
+
+@pytest.mark.parametrize(
+    ("raw", "number"),
+    [
+        (True, 1.0),
+        (3, 3.0),
+        ((1, 1), 1.0),
+        ((1, 2), 0.0),
+        (["yes", "no"], 0.0),
+        ((-3.5, 12), -3.5),
+        ("text", None),
+        ((["a"], "a"), None),
+        ([1.0, 2.0, 3.0], None),
+    ],
+)
+def test_the_number_of_an_item_is_the_value_or_what_a_pair_shows(raw: object, number: float | None) -> None:
+    assert item_number(raw) == number
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    import numpy as np
+
+    assert item_number(np.float32(0.5)) == 0.5
+    assert item_number((np.int64(2), 2)) == 1.0
+
+
+class DrawingTask:
+    """A task whose prompts depend on those before them."""
+
+    OUTPUT_TYPE = "multiple_choice"
+    config = SimpleNamespace(repeats=1, num_fewshot=1)
+    eval_docs = tuple({"n": number} for number in range(6))
+
+    def doc_to_prefix(self, doc: Any) -> None:
+        return None
+
+    def fewshot_context(self, doc: Any, **how: Any) -> str:
+        return f"{random.random()} {doc['n']}"
+
+    def construct_requests(self, doc: Any, ctx: str, **how: Any) -> Any:
+        return SimpleNamespace(request_type="loglikelihood", args=(ctx, " a"), idx=0)
+
+
+def test_a_document_that_is_asked_alone_has_the_prompt_of_the_whole_run() -> None:
+    task: Any = DrawingTask()
+    whole = Documents(LoadedTask("mine", task, RandomState()), chat=False)
+    prompts = [whole.requests(index)[1] for index in range(6)]
+    alone = Documents(LoadedTask("mine", task, RandomState()), chat=False)
+    assert alone.requests(4)[1] == prompts[4]
+    assert alone.requests(1)[1] == prompts[1]
+    assert len({str(prompt) for prompt in prompts}) == 6

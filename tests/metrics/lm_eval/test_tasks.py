@@ -1,0 +1,92 @@
+"""Loading of lm-evaluation-harness's tasks: what is refused, where data come from, what random numbers they see."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pytest_touchstone.core.errors import DataError, OptionError
+from pytest_touchstone.metrics.lm_eval.tasks import (
+    RandomState,
+    _local_reader,
+    check_task,
+    generation_fault,
+)
+
+
+def task(output_type: str = "multiple_choice", **more: Any) -> Any:
+    config = SimpleNamespace(process_results=None, output_type=output_type, generation_kwargs={})
+    return SimpleNamespace(config=config, **more)
+
+
+@pytest.mark.parametrize(
+    ("more", "word"),
+    [
+        ({"UNSAFE_CODE": True}, "sandbox"),
+        ({"MULTIMODAL": True}, "images"),
+        ({"_metric_fn_list": {"acc": print, "squad": None}}, "squad"),
+    ],
+)
+def test_a_task_that_cannot_be_asked_or_scored_is_refused_by_name(more: dict[str, Any], word: str) -> None:
+    with pytest.raises(OptionError, match=f"lm_eval:mine: .*{word}"):
+        check_task("mine", task(**more))
+
+
+def test_a_metric_without_a_function_is_fine_where_the_task_scores_by_itself() -> None:
+    own = task(_metric_fn_list={"mine": None})
+    own.config.process_results = print
+    check_task("mine", own)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        ({"until": ["\n"], "do_sample": False, "temperature": 0.7, "max_gen_toks": 9}, None),
+        ({"until": "x", "do_sample": True, "temperature": 0.5, "top_p": 0.9, "top_k": 3}, None),
+        ({"until": []}, None),
+        ({"num_beams": 1}, None),
+        ({"until": [""]}, "until"),
+        ({"num_beams": 4}, "num_beams"),
+        ({"repetition_penalty": 1.1}, "repetition_penalty"),
+    ],
+)
+def test_generation_arguments_are_taken_or_refused_by_name(
+    arguments: dict[str, Any], fault: str | None
+) -> None:
+    pytest.importorskip("lm_eval")
+    told = generation_fault(arguments)
+    assert (told is None) if fault is None else (fault in (told or ""))
+
+
+def test_data_of_the_hub_are_read_from_a_folder(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    place = tmp_path / "org__set" / "main"
+    place.mkdir(parents=True)
+    (place / "test.jsonl").write_text('{"a": 1}\n{"a": 2}\n')
+    (place / "train.jsonl").write_text('{"a": 3}\n')
+    load = _local_reader(tmp_path, datasets.load_dataset)
+    splits = load("org/set", "main", cache_dir=str(tmp_path / "cache"))
+    assert {name: rows["a"][:] for name, rows in splits.items()} == {"test": [1, 2], "train": [3]}
+    assert load("org/set", "main", split="train")["a"][:] == [3]
+    with pytest.raises(DataError, match="org__set"):
+        load("org/set", "other")
+
+
+def test_a_task_goes_on_with_its_own_random_numbers_and_nobody_elses_move() -> None:
+    whole, parts = RandomState(), RandomState()
+    with whole.applied():
+        expected = [random.random() for _ in range(4)]
+    random.seed(5)
+    drawn = []
+    for _ in range(2):
+        with parts.applied():
+            drawn += [random.random() for _ in range(2)]
+        random.random()
+    assert drawn == expected
+    after = random.random()
+    random.seed(5)
+    assert after == [random.random() for _ in range(3)][-1]
