@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.cli import main
+from tests.support.model_server import serving
 from tests.support.places import ROOT
 from tests.support.pt_files import llama_pt, state_dict
 from tests.support.tiny import tiny_adapter
@@ -55,3 +56,15 @@ def test_an_adapter_is_shown_with_its_base(
     assert shown(capsys, adapter, "--base-model", str(whole))["fingerprint"] == row["fingerprint"]
     assert main(["checkpoint", "show", str(adapter)]) == 0
     assert f"base               {whole} (LlamaForCausalLM)" in capsys.readouterr().out
+
+
+def test_a_length_that_a_server_has_not_said_is_not_shown(
+    whole: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(whole, style="openai") as server:
+        assert main(["checkpoint", "show", server.url, "--format", "json"]) == 0
+        (row,) = json.loads(capsys.readouterr().out)
+        assert (row["seq_len"], row["served"]["limit"]) == (None, None)
+    with serving(whole, style="openai", limit=96) as server:
+        assert main(["checkpoint", "show", server.url]) == 0
+        assert "2048" not in capsys.readouterr().out

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.checkpoints.builtin import fetch
+from pytest_touchstone.checkpoints.config_files import seq_len_of_row
 from pytest_touchstone.checkpoints.formats.base import CheckpointResources
 from pytest_touchstone.cli.command import Output, add_settings, add_value, say, terminal
 from pytest_touchstone.compare.fidelity import TEXT, Fidelity, fidelity, verdict_at_limit
@@ -73,6 +74,7 @@ def checkpoint_rows(
     tables = []
     for info in resolve(source, seq_len=None, base_model=base_model, lasting=lasting):
         row: dict[str, Any] = redact_value(info.plain())
+        row["seq_len"] = seq_len_of_row(row)
         row["fingerprint"] = identity(info)
         row["answers"] = row.pop("serves")
         answers = {*info.serves, *NOT_OF_CHECKPOINTS}
