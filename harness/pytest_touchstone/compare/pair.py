@@ -197,8 +197,6 @@ def _group_metric(name: str, aggregation: Aggregation, items: ItemScores) -> Met
 Sides: TypeAlias = tuple[Mapping[str, BenchmarkScores], Mapping[str, BenchmarkScores]]
 """The results of the baseline and of the new candidate, by benchmark."""
 
-KINDS: Final[tuple[Kind, ...]] = ("better", "worse", "not worse", "inconclusive")
-
 
 @dataclass(frozen=True, slots=True)
 class Mean:

@@ -39,6 +39,7 @@ from pytest_touchstone.statistics.sequential import (
     item_order,
     plan_analyses,
 )
+from pytest_touchstone.statistics.verdicts import moved_text
 
 Series: TypeAlias = tuple[str, str]
 """The names of a checkpoint and a benchmark: the subject of one verdict."""
@@ -319,9 +320,6 @@ class InterimAnalyses:
 def _explain(comparison: Comparison, stop: EarlyStop) -> str:
     if comparison.difference is None:
         return comparison.why or "nothing to compare"
-    unit = comparison.told_in
-    moved = unit.told(comparison.difference)
-    if comparison.low is not None and comparison.high is not None:
-        moved += f" [{unit.moved(comparison.low)}, {unit.moved(comparison.high)}] at this analysis's level"
     when = "at the last analysis" if stop.items == stop.total else f"after {stop.items} of {stop.total} items"
+    moved = moved_text(comparison, " at this analysis's level")
     return f"{moved}: settled {when}; {stop.why}"

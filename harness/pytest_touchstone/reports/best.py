@@ -308,14 +308,6 @@ def change_text(row: Mapping[str, Any]) -> str:
     return unit.told(row["change"] / unit.factor)
 
 
-def _per_cent(row: Mapping[str, Any]) -> str:
-    """Return the change relative to the value before, in per cent: ``+2.0``. Empty if undefined."""
-    before = row["best"]
-    if not before or before < 0:
-        return ""
-    return f"{round(100 * (row['value'] - before) / before, 1) or 0.0:+.1f}"  # no -0.0
-
-
 def best_so_far(row: Mapping[str, Any], *, of: bool = True) -> str:
     """Return the checkpoint with the best earlier value, with its run if names collide.
 

@@ -121,13 +121,17 @@ def _judged(comparison: Comparison, alpha: float, *, size: int, flaw: str) -> Co
     return replace(judged, why=f"not valid: {flaw}" if flaw else _why(judged, size))
 
 
+def moved_text(comparison: Comparison, level: str = "") -> str:
+    """Return the difference with its interval, of such a ``level``: ``-1.37 points [-3.02, +0.30]``."""
+    unit, low, high = comparison.told_in, comparison.low, comparison.high
+    limits = "" if low is None or high is None else f" [{unit.moved(low)}, {unit.moved(high)}]{level}"
+    return f"{unit.told(comparison.difference)}{limits}"
+
+
 def _why(judged: Comparison, size: int) -> str:
     if judged.difference is None:
         return judged.why or "nothing to compare"
-    unit, p = judged.told_in, judged.p_adjusted
-    moved, allowed = unit.told(judged.difference), unit.size(judged.margin or 0.0)
-    if judged.low is not None and judged.high is not None:
-        moved += f" [{unit.moved(judged.low)}, {unit.moved(judged.high)}]"
+    p, moved, allowed = judged.p_adjusted, moved_text(judged), judged.told_in.size(judged.margin or 0.0)
     if judged.verdict in ("worse", "better"):
         over = f" after Holm over {judged.family} tests" if judged.family > 1 else ""
         return f"{moved}, p = {p:.2g}{over}: by more than {allowed} and by more than chance"
