@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_touchstone.compare.pair import compare_pair
 from pytest_touchstone.core.requests import MASK
-from pytest_touchstone.document.formatting import p_exact
+from pytest_touchstone.document.formatting import clip, p_exact
 from pytest_touchstone.reports import comparison
 from pytest_touchstone.reports.ci import comparison_page
 from pytest_touchstone.reports.comparison import Flip, pair_facts, render
@@ -119,16 +119,16 @@ def test_flips_show_question_answers_and_the_right_one_within_the_width() -> Non
 
 def test_of_a_long_text_what_is_around_the_mask_is_shown() -> None:
     text = "a " * 500 + MASK + " b" * 500
-    found = comparison.clip(text, 101, end=True)
+    found = clip(text, 101, end=True)
     assert MASK in found
     assert len(found) <= 101
     assert (found[0], found[-1]) == ("…", "…")
-    assert comparison.clip(f"{MASK} end " + "b" * 500, 50, end=True).startswith(MASK)
+    assert clip(f"{MASK} end " + "b" * 500, 50, end=True).startswith(MASK)
 
 
 @given(st.text(max_size=200), st.integers(2, 60), st.booleans())
 def test_a_clipped_text_is_at_most_so_long(text: str, width: int, end: bool) -> None:
-    assert len(comparison.clip(text, width, end=end)) <= width
+    assert len(clip(text, width, end=end)) <= width
 
 
 # Markdown

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from pytest_touchstone.compare.candidate import BenchmarkScores
@@ -39,7 +38,8 @@ def shown_answers(entry: BenchmarkScores, metric: str, examples: Iterable[str]) 
     if entry.answers is None or not wanted:
         return {}
     if entry.answers.is_dir():
-        return _of_run(entry, entry.answers, metric, wanted)
+        records = read_records(entry, wanted)
+        return {record.example: _of_known_form(shown_record, record, metric) for record in records}
     benchmark = entry.saved.benchmark
     return {
         example: _of_known_form(_sample, data, metric)
@@ -80,17 +80,21 @@ def _place_of(entry: BenchmarkScores) -> dict[str, list[str]]:
     }
 
 
-def _of_run(entry: BenchmarkScores, folder: Path, metric: str, wanted: set[str]) -> dict[str, ShownAnswer]:
-    if entry.lines is None:
-        having = {**_place_of(entry), "example": wanted}
-        records = [*latest_records(iter_records(folder, having=having)).values()]
-    else:
-        records = [*entry.lines.of(wanted)]
-    return {record.example: _of_known_form(_record, record, metric) for record in records}
+def read_records(entry: BenchmarkScores, wanted: set[str] | None = None) -> list[Record]:
+    """Return the records of a result's items in a run's journal, or of the wanted ones; none where there is no journal.
+
+    Raises ``HarnessError`` where it cannot be read.
+    """
+    if entry.answers is None or not entry.answers.is_dir():
+        return []
+    if entry.lines is not None:
+        return [*(entry.lines.each() if wanted is None else entry.lines.of(wanted))]
+    having: dict[str, Any] = {**_place_of(entry), **({} if wanted is None else {"example": wanted})}
+    return [*latest_records(iter_records(entry.answers, having=having)).values()]
 
 
-def _record(record: Record, metric: str) -> ShownAnswer:
-    """The item as ``results.asked`` has it, in a question and an answer."""
+def shown_record(record: Record, metric: str) -> ShownAnswer:
+    """Return the item as ``results.asked`` has it, in a question and an answer."""
     details = record.told or {}
     right = is_right(record.scores.get(metric))
     asked = questions_of(record, metric, right, lambda *_: details.get("right"), [])

@@ -39,6 +39,7 @@ from pytest_touchstone.compare.prompts import other_prompts
 from pytest_touchstone.core.aggregation import Aggregation
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.settings import differences, differing_conditions
+from pytest_touchstone.results.store_entry import NOT_KNOWN
 from pytest_touchstone.results.summary import Metric
 from pytest_touchstone.statistics.best_of_many import nothing_chosen
 from pytest_touchstone.statistics.comparison import Comparison, undefined, z_quantile
@@ -84,12 +85,18 @@ def _not_compared(a: Metric, b: Metric, how: Aggregation, level: float) -> Compa
     return _plain(a.value, b.value, level, why)
 
 
+ANSWERS: Final = "answers"
+"""The condition that says from what kind of file answers come, and how they were asked as far as it says so."""
+
+HERE: Final = "asked here"
+
+
 def conditions_that_differ(baseline: BenchmarkScores, new: BenchmarkScores) -> dict[str, tuple[Any, Any]]:
     """Return the conditions that both results record and that differ, the baseline's value first."""
     mine, other = baseline.saved.known, new.saved.known
     with_items = baseline.items.examples and new.items.examples
     differing = differing_conditions(mine, other) if with_items else differences(mine, other)
-    both = mine.keys() & other.keys()
+    both = {name for name in mine.keys() & other.keys() if NOT_KNOWN not in (mine[name], other[name])}
     if "seq_len" in differing:  # a setting of None leaves the checkpoint its own
         lengths = _seq_len(baseline), _seq_len(new)
         differing |= {"seq_len": lengths}
@@ -99,6 +106,8 @@ def conditions_that_differ(baseline: BenchmarkScores, new: BenchmarkScores) -> d
     if "shots" in differing:  # another number of examples has other examples
         both = both - {"few_shot"}
     apart = {name: values for name, values in differing.items() if name in both}
+    if (sources := (mine.get(ANSWERS, HERE), other.get(ANSWERS, HERE)))[0] != sources[1]:
+        apart[ANSWERS] = sources
     if not apart and (prompts := other_prompts(baseline, new)) is not None:
         apart["prompts"] = prompts.hashes
     return apart

@@ -31,6 +31,7 @@ from pytest_touchstone.compare.comparison_verdicts import (
 )
 from pytest_touchstone.compare.corpus_metrics import value_estimate, values_of
 from pytest_touchstone.compare.formats.task_metrics import primary_of
+from pytest_touchstone.compare.harnesses import HarnessDifference, explain_difference
 from pytest_touchstone.compare.metric import (
     by_score,
     compare_metric,
@@ -216,7 +217,8 @@ class Mean:
 class PairComparison:
     """The comparison of a new candidate with the baseline.
 
-    ``lines`` has the primary metric of each benchmark, followed by its other metrics.
+    ``lines`` has the primary metric of each benchmark, followed by its other metrics. ``harnesses`` say of benchmarks
+    whose answers come from a file why the results differ.
     """
 
     baseline: CheckpointResults
@@ -225,6 +227,7 @@ class PairComparison:
     composites: tuple[BenchmarkComparison, ...]
     mean: Mean | None
     pooled: BenchmarkComparison | None = None
+    harnesses: tuple[HarnessDifference, ...] = ()
 
     @property
     def judged(self) -> dict[str, BenchmarkComparison]:
@@ -317,6 +320,10 @@ def compare_pair(
     }
     judged = _with_verdicts(primary, entries, margin, alpha, flaws)
     sound = [line for line in primary if line.benchmark not in flaws]
+    explained = [
+        explain_difference(baseline.entries[line.benchmark], new.entries[line.benchmark], line.metric)
+        for line in primary
+    ]
     return PairComparison(
         baseline=baseline,
         new=new,
@@ -324,6 +331,7 @@ def compare_pair(
         composites=tuple(_with_verdicts(lined, entries, margin, alpha, flaws).values()),
         mean=_mean(sound, 1 - alpha),
         pooled=_compare_pooled(sound, entries, margin, alpha),
+        harnesses=tuple(filter(None, explained)),
     )
 
 

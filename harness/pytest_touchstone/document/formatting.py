@@ -13,6 +13,7 @@ from pytest_touchstone.checkpoints.config_files import seq_len_of_row, step_of_r
 from pytest_touchstone.core import coverage
 from pytest_touchstone.core.dataset import DatasetInfo
 from pytest_touchstone.core.keys import redact
+from pytest_touchstone.core.requests import MASK
 from pytest_touchstone.core.text import INVISIBLE, count, escape_invisible, redact_home
 from pytest_touchstone.document.language import translate, translate_cell
 from pytest_touchstone.results.summary import Metric, Result, Summary, whole_results
@@ -244,6 +245,23 @@ def cut_name(name: str, width: int) -> str:
         return name
     end = "".join(reversed(chop_cells(name[::-1], width // 2)[0]))
     return f"{set_cell_size(name, width - 2 - cell_width(end)).rstrip()}..{end}"
+
+
+def clip(text: str, width: int, *, end: bool = False) -> str:
+    """Return at most ``width`` characters of a text, in one line.
+
+    They are from the start of the text or, with ``end``, from its end, or around a mask, if there is one.
+    """
+    plain = " ".join(str(text).split())
+    if len(plain) <= width:
+        return plain
+    at = plain.find(MASK)
+    if at >= 0 and len(plain) - at + width // 2 > width:
+        plain = f"{plain[: at + width // 2]}…"
+        end = True
+        if len(plain) <= width:
+            return plain
+    return f"…{plain[-(width - 1) :]}" if end else f"{plain[: width - 1]}…"
 
 
 def console_of(width: int, *, color: bool) -> Console:

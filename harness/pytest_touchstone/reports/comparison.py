@@ -27,15 +27,16 @@ from pytest_touchstone.compare.metric import (
 )
 from pytest_touchstone.compare.pair import Mean, PairComparison, differing_judges
 from pytest_touchstone.core.composite import COMPOSITE
-from pytest_touchstone.core.requests import MASK
 from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.document import Facts, Section, Table, render_text
 from pytest_touchstone.document.formatting import (
     NOTHING,
+    clip,
     interval,
     number,
     p_exact,
 )
+from pytest_touchstone.reports.harnesses import difference_facts, harness_sections
 from pytest_touchstone.statistics.comparison import POINTS, Comparison, Kind
 from pytest_touchstone.statistics.verdicts import P_DECIDES, is_at_odds
 
@@ -245,23 +246,6 @@ def _published_notes(pair: PairComparison) -> list[str]:
     return texts
 
 
-def clip(text: str, width: int, *, end: bool = False) -> str:
-    """Return at most ``width`` characters of a text, in one line.
-
-    They are from the start of the text or, with ``end``, from its end, or around a mask, if there is one.
-    """
-    plain = " ".join(str(text).split())
-    if len(plain) <= width:
-        return plain
-    at = plain.find(MASK)
-    if at >= 0 and len(plain) - at + width // 2 > width:
-        plain = f"{plain[: at + width // 2]}…"
-        end = True
-        if len(plain) <= width:
-            return plain
-    return f"…{plain[-(width - 1) :]}" if end else f"{plain[: width - 1]}…"
-
-
 # Plain data
 
 
@@ -281,6 +265,7 @@ def pair_facts(pair: PairComparison, flips: Flips | None = None) -> dict[str, An
         },
         "pooled": pair.pooled and _line_facts(pair, pair.pooled),
         **{key: pair.of_kind(kind) for kind, key in LISTS},
+        "harnesses": {found.benchmark: difference_facts(found) for found in pair.harnesses},
         "notes": notes(pair),
     }
 
@@ -338,10 +323,12 @@ def render(pairs: Sequence[PairComparison], flips: Sequence[Flips] = (), *, widt
 
 
 def sections_of(pairs: Sequence[PairComparison], flips: Sequence[Flips] = ()) -> list[Section]:
-    """Return a section for each comparison, followed by its gained and lost items by benchmark."""
-    sections = []
+    """Return a section for each comparison, followed by why results differ across harnesses, and its gained and lost
+    items by benchmark."""
+    sections: list[Section] = []
     for index, pair in enumerate(pairs):
         sections.append(pair_section(pair))
+        sections += [section for found in pair.harnesses for section in harness_sections(found)]
         for name, items in (flips[index] if index < len(flips) else {}).items():
             rows = tuple(row for flip in items for row in _flip_rows(flip))
             title = f"{name}: items gained and lost"
@@ -357,7 +344,7 @@ def pair_section(pair: PairComparison) -> Section:
         about = [side.origin]
         about += [f"step {side.about['step']}"] if "step" in side.about else []
         about += [f"epoch {side.about['epoch']:g}"] if "epoch" in side.about else []
-        about += [count(side.about["seq_len"], "token")] if "seq_len" in side.about else []
+        about += [count(side.about["seq_len"], "token")] if side.about.get("seq_len") else []
         sides.append((name, f"{side.name}  {', '.join(about)}"))
     signs = {_sign(line) for line in (*pair.lines, *pair.composites)}
     legend = "; ".join(f"{sign} {LEGEND[sign]}" for sign in LEGEND if sign in signs)

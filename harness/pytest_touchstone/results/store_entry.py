@@ -48,6 +48,9 @@ DEFAULT_COMPOSITES: Final = (
 )
 """The composites of results that do not name theirs, as published ones do not."""
 
+OF_SCORING: Final = ("version", "data", "limit", "judged_by", "sandbox", "grader", "program_seconds")
+"""The conditions that do not say how an answer was asked for."""
+
 NOT_KNOWN: Final = "not known"
 """The value of a condition of answers that come from a file, and do not say how they were asked."""
 
@@ -244,7 +247,7 @@ def stored_result(
         **manifest_conditions({**manifest.get("settings", {}), **declaration.settings}),
     }
     if answers := row.get("answers"):
-        unknown = (name for name in conditions if name not in ("version", "data", "limit"))
+        unknown = (name for name in conditions if name not in OF_SCORING)
         asked = ", ".join(f"{name} {value}" for name, value in answers["asked"].items())
         conditions |= dict.fromkeys(unknown, NOT_KNOWN)
         conditions["answers"] = f"{answers['kind']} ({asked or NOT_KNOWN})"

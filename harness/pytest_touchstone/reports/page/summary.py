@@ -362,7 +362,7 @@ def comparison_content(runs: Sequence[PageRun], pairs: Sequence[JudgedPair]) -> 
     manifests = {run.summary.run_id: run.summary.manifest for run in runs}
     return {
         "runs": [(name, " ".join(command_words(manifest))) for name, manifest in manifests.items()],
-        "pairs": [comparison.pair_section(pair.pair) for pair in shown],
+        "pairs": [section for pair in shown for section in comparison.sections_of([pair.pair])],
         "settings": _differing(list(manifests.values())),
     }
 
