@@ -256,28 +256,22 @@ def test_values_are_read(name: str, text: str, value: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "message"),
+    ("name", "text", "names"),
     [
-        (
-            "limit",
-            "0",
-            "invalid --eval-limit '0': expected an item count (50), a fraction below 1 (0.2), or all",
-        ),
-        ("shots", "-1", "invalid --eval-shots '-1': expected a whole number from 0 up"),
-        ("dtype", "int8", "invalid --eval-dtype 'int8': expected auto, float32, bfloat16 or float16"),
-        ("speculative", "on", "invalid --eval-set speculative 'on': expected auto or off"),
-        (
-            "program_seconds",
-            "5s",
-            "invalid --eval-set program_seconds '5s': expected a number from 0.1 to 3600",
-        ),
-        ("steps", "9:3", "invalid --eval-steps '9:3': expected 3:9, the lower end first"),
-        ("run_id", ".x", "invalid --eval-run-id '.x': expected letters, digits, '.', '_' and '-'"),
-        ("checkpoint", " ", "--checkpoint: the value is empty; give one, or leave the option out"),
+        ("limit", "0", ("--eval-limit '0'", "(50)", "(0.2)", "all")),
+        ("shots", "-1", ("--eval-shots '-1'", "from 0")),
+        ("dtype", "int8", ("--eval-dtype 'int8'", "auto, float32, bfloat16 or float16")),
+        ("speculative", "on", ("--eval-set speculative 'on'", "auto or off")),
+        ("program_seconds", "5s", ("--eval-set program_seconds '5s'", "0.1", "3600")),
+        ("steps", "9:3", ("--eval-steps '9:3'", "3:9")),
+        ("run_id", ".x", ("--eval-run-id '.x'", "letters, digits, '.', '_' and '-'")),
+        ("checkpoint", " ", ("--checkpoint", "empty")),
     ],
 )
-def test_a_wrong_value_is_refused_with_what_was_expected(name: str, text: str, message: str) -> None:
-    with pytest.raises(OptionError, match=re.escape(message)):
+def test_a_wrong_value_is_refused_with_what_was_expected(
+    name: str, text: str, names: tuple[str, ...]
+) -> None:
+    with pytest.raises(OptionError, match=naming(*names)):
         TABLE[name].read(text)
 
 
@@ -378,17 +372,17 @@ def test_every_option_has_a_key_and_a_variable(row: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "line"),
+    ("table", "names"),
     [
-        ({"devise": "cpu"}, "x: unknown key 'devise'; did you mean 'device'?"),
-        ({"device": "gpu"}, "invalid x device 'gpu': expected auto, cpu, cuda"),
-        ({"limit": True}, "invalid x limit True: expected a text or a number"),
-        ({"strict": "yes"}, "invalid x strict 'yes': expected true or false"),
-        ({"checkpoint": [1.5, None]}, "invalid x checkpoint None: expected a text or a list of texts"),
+        ({"devise": "cpu"}, ("x", "'devise'", "'device'")),
+        ({"device": "gpu"}, ("x device 'gpu'", "auto, cpu, cuda")),
+        ({"limit": True}, ("x limit True", "text", "number")),
+        ({"strict": "yes"}, ("x strict 'yes'", "true or false")),
+        ({"checkpoint": [1.5, None]}, ("x checkpoint None", "text", "list")),
     ],
 )
-def test_a_wrong_key_or_value_of_a_table_is_refused(table: dict[str, Any], line: str) -> None:
-    with pytest.raises(OptionError, match=re.escape(line)):
+def test_a_wrong_key_or_value_of_a_table_is_refused(table: dict[str, Any], names: tuple[str, ...]) -> None:
+    with pytest.raises(OptionError, match=naming(*names)):
         parse_settings_table(table, "x", "pyproject.toml")
 
 

@@ -128,23 +128,21 @@ def test_a_subject_of_mmlu_is_meant_by_its_name_as_a_task_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "meant"),
     [
-        ("arc_chalenge", "no such benchmark or tag; did you mean arc_challenge?"),
-        ("arc", "no such benchmark or tag; did you mean arc_easy or arc_challenge?"),
-        ("gsm8k,-korea", "no such benchmark or tag; did you mean korean?"),
-        ("machine_learning", "no such benchmark or tag; did you mean mmlu_stem/machine_learning?"),
-        ("mmlu_stem/astro", "no such group in mmlu_stem; did you mean mmlu_stem/astronomy?"),
-        ("math/zzz", "no such group in math; there are math/Algebra (`touchstone benchmarks` shows them)"),
-        ("arc_easy/x", "no groups in arc_easy"),
-        ("zz*", "no such benchmark or tag; there are arc_easy, arc_challenge, mmlu_stem,"),
+        ("arc_chalenge", ("arc_challenge",)),
+        ("arc", ("arc_easy", "arc_challenge")),
+        ("gsm8k,-korea", ("korean",)),
+        ("machine_learning", ("mmlu_stem/machine_learning",)),
+        ("mmlu_stem/astro", ("mmlu_stem/astronomy",)),
+        ("math/zzz", ("math/Algebra", "`touchstone benchmarks`")),
+        ("arc_easy/x", ("no groups", "arc_easy")),
+        ("zz*", ("arc_easy, arc_challenge, mmlu_stem",)),
     ],
 )
-def test_a_wrong_name_says_what_was_probably_meant(text: str, said: str) -> None:
+def test_a_wrong_name_says_what_was_probably_meant(text: str, meant: tuple[str, ...]) -> None:
     line = TaskSelection.of([text]).unknown(KNOWN)
-    assert line is not None
-    assert line.startswith(f"invalid --eval-tasks {text.rpartition(',')[2]!r}: {said}")
-    assert "\n" not in line
+    assert naming(f"--eval-tasks {text.rpartition(',')[2]!r}", *meant).search(str(line))
 
 
 GROUPS = {"board": "arc_challenge 25-shot, gsm8k 5-shot", "all": "board, arc_easy", "math": "gsm8k"}
@@ -162,22 +160,19 @@ def test_the_name_of_a_group_of_benchmarks_stands_for_its_terms() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "names"),
     [
         (
             "arc_easy 5-shot,arc* 10-shot",
-            "invalid --eval-tasks 'arc_easy': arc_easy 5-shot and arc* 10-shot are two",
+            ("--eval-tasks 'arc_easy'", "arc_easy 5-shot", "arc* 10-shot"),
         ),
-        ("boord", "invalid --eval-tasks 'boord': no such benchmark or tag; did you mean board?"),
-        (
-            "arc_esy 5-shot",
-            "invalid --eval-tasks 'arc_esy 5-shot': no such benchmark or tag; did you mean arc_easy?",
-        ),
+        ("boord", ("--eval-tasks 'boord'", "board")),
+        ("arc_esy 5-shot", ("--eval-tasks 'arc_esy 5-shot'", "arc_easy")),
     ],
 )
-def test_a_run_has_one_number_of_shots_for_a_benchmark(text: str, said: str) -> None:
+def test_a_run_has_one_number_of_shots_for_a_benchmark(text: str, names: tuple[str, ...]) -> None:
     groups = {name: line for name, line in GROUPS.items() if name != "math"}
-    assert str(TaskSelection.of([text], groups).unknown(KNOWN)).startswith(said)
+    assert naming(*names).search(str(TaskSelection.of([text], groups).unknown(KNOWN)))
 
 
 def test_a_group_has_no_name_of_a_benchmark_or_tag() -> None:
@@ -289,17 +284,14 @@ def test_a_project_has_groups_of_its_own_which_may_name_others(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "names"),
     [
-        ("groups = 3", r"pyproject.toml: \[tool.touchstone.groups\] is 3; give a table"),
-        ("groups.a = ['x']", r"groups\] a is \['x'\]; expected a text such as"),
-        (
-            "groups.a = 'x,,y'",
-            r"invalid \[tool.touchstone.groups\] a 'x,,y': expected names, separated by commas",
-        ),
-        ("groups.a = 'b'\ngroups.b = 'a'", r"expected a group that does not name itself \(a -> b -> a\)"),
+        ("groups = 3", ("pyproject.toml", "[tool.touchstone.groups] is 3", "table")),
+        ("groups.a = ['x']", ("[tool.touchstone.groups] a", "['x']", "text")),
+        ("groups.a = 'x,,y'", ("[tool.touchstone.groups] a 'x,,y'", "commas")),
+        ("groups.a = 'b'\ngroups.b = 'a'", ("a -> b -> a",)),
     ],
 )
-def test_a_wrong_line_is_named(table: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match=said):
+def test_a_wrong_line_is_named(table: str, names: tuple[str, ...], tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=naming(*names)):
         of(f"[tool.touchstone]\n{table}\n", tmp_path)
