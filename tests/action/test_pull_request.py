@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.lines import missing
 from tests.support.project import ALONE
 from tests.support.runner import ACTION, Job, Runner
 from tests.support.toys import told
@@ -101,7 +103,7 @@ def test_a_pull_request_is_red_then_accepted_and_a_further_drop_is_red_again(
         assert words in head
     assert len(head.splitlines()) <= 10
     assert "](https://github.example/runs/1001/artifacts/1)" in worse.summary
-    assert "gh run download 1001 --name touchstone-results --dir results" in worse.summary
+    assert not missing(worse.summary, "gh run download 1001", "--name touchstone-results", "--dir results")
     artifact = repository.runner.artifacts / "touchstone-results"
     assert (artifact / run / "report.html").is_file()
 
@@ -119,10 +121,10 @@ def test_a_pull_request_is_red_then_accepted_and_a_further_drop_is_red_again(
     accepted = repository.job("pull_request", 100)
     assert accepted.code == 0, accepted.log
     assert "1 accepted" in accepted.summary
-    assert "half the data &#124; &#42;&#42;as agreed&#42;&#42;" in accepted.summary
+    assert "&#124; &#42;&#42;as agreed&#42;&#42;" in accepted.summary
     further = repository.job("pull_request", 70)
     assert further.code == 8, further.log
-    assert "0.3500 is worse than the 0.5000 that Ann accepted on" in further.log
+    assert not missing(further.log, "0.3500", "0.5000", "Ann")
 
     shutil.rmtree(repository.runner.cache)
     assert repository.job("pull_request", 70).code == 8
@@ -164,7 +166,7 @@ def test_arguments_that_are_not_whole_stop_the_job(repository: Repository, args:
     assert not list(repository.checkout.glob("results/*/run.json"))
     for place in (job.summary, repository.comment(), job.log):
         assert "args: " in place
-    assert "\n::error title=touchstone::exit code 4, and no results; args: " in f"\n{job.log}"
+    assert re.search("^::error title=touchstone::.*4, .*args: ", job.log, re.MULTILINE)
 
 
 def baselines(job: Job) -> str:
@@ -253,8 +255,8 @@ def test_the_project_decides_unless_an_input_does_and_what_nobody_knows_is_a_war
     unsure = repository.job("pull_request", 147, gate="plain")
     assert unsure.code == 0
     assert ":warning:" in unsure.summary
-    assert "\n::warning title=touchstone gate::gate passed: 1 inconclusive" in unsure.log
+    assert re.search("^::warning title=touchstone gate::.* 1 inconclusive", unsure.log, re.MULTILINE)
     part = repository.job("pull_request", 150, args=f"{QUIET} --eval-limit 4", gate="plain")
     assert part.code == 0
-    assert ":warning: **gate passed WITHOUT A COMPARISON" in part.summary
-    assert "\n::warning title=touchstone gate::gate passed WITHOUT A COMPARISON" in part.log
+    assert re.search(r":warning: .*WITHOUT A COMPARISON", part.summary)
+    assert re.search("^::warning title=.*WITHOUT A COMPARISON", part.log, re.MULTILINE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support import pages
+from tests.support.lines import missing
 from tests.support.pages import unpacked
 
 if TYPE_CHECKING:
@@ -156,7 +158,7 @@ def test_what_a_search_has_found_so_far_is_shown_while_it_goes(items: Items) -> 
     page.evaluate("(q) => update({q})", r"/(\w+ )+the total is \d+|number \d+1:/")
     drawn = page.evaluate("drawn")
     assert len(drawn) > 1
-    assert all("% of the texts so far" in note for note, _ in drawn[:-1])
+    assert all(re.search(r"\d+ %", note) for note, _ in drawn[:-1])
     assert drawn[-1][0] == ""
     found = [many for _, many in drawn]
     assert found == sorted(found)
@@ -190,7 +192,7 @@ def test_an_item_shows_its_question_answers_choices_programs_and_what_was_read(i
     page.goto(page.url.split("#")[0] + "#item=sums/2&on=sums")
     page.wait_for_selector("#item >> text=read out of the answer")
     shown = page.inner_text("#item")
-    assert "ended at a stop sequence, 61 tokens" in shown
+    assert not missing(shown, "stop sequence", "61 tokens")
     assert "flexible\nnothing" in shown
     page.goto(page.url.split("#")[0] + "#item=programs/2&on=programs")
     page.wait_for_selector("#item >> text=program 4 of 4")
@@ -296,7 +298,7 @@ def test_two_candidates_are_compared_with_flips_first_and_a_test_over_the_pairs(
     page.get_by_label("flipped, A → B").select_option("gained")
     settled(page, f"{gained} of 300 items")
     assert page.inner_text("#row-0 .verdict") == "✓ gained"
-    assert "These items were chosen by filters" in page.inner_text("#paired")
+    assert "chosen by filters" in page.inner_text("#paired")
 
 
 def test_side_by_side_marks_the_words_that_differ(items: Items) -> None:

@@ -241,7 +241,7 @@ def test_an_import_names_what_is_wrong_and_makes_the_rows_known_by_name(
     text = printed(capsys, "baseline", "import", "t.csv")
     assert not missing(text.splitlines()[0], 4, "t.csv", "results/saved/", "real_coref, ko_lambada")
     assert not missing(text, "plain/1536/checkpoint-390: score", "0.6152", "0.6119", "+0.33 points")
-    assert not missing(text, "1 row that cannot be", "line 6", "real1", "'66.0'")
+    assert not missing(text, "1 row that cannot be", "line 6", "real1: '66.0'", "from 0 to 1")
     assert "inconclusive  ko_lambada" in printed(capsys, "compare", "plain/390", "mixed/1188")
 
 

@@ -42,7 +42,7 @@ def test_a_run_that_is_named_twice_and_one_that_is_not_there_are_one_line(
 ) -> None:
     assert main(["report", "kept", "results/kept", "--open"]) == 4
     (line,) = capsys.readouterr().err.splitlines()
-    assert not missing(line, "kept, results/kept", "twice")
+    assert not missing(line, "kept, results/kept", "twice", "differ")
     assert main(["report", "kep", "--open"]) == 4
     assert "did you mean 'kept'?" in capsys.readouterr().err
     assert main(["report", "kept", "-o", "results"]) == 4

@@ -30,7 +30,7 @@ def test_what_is_asserted_is_the_score_and_a_failure_is_explained(project: Proje
     result.stdout.fnmatch_lines(["*test_sums.py ++-+ *", "  sums * passed 0.7500 *"])
     assert [record.scores["passed"] for record in project.records.values()] == [1.0, 1.0, 0.0, 1.0]
     message = project.records["sums/2"].message or ""
-    assert message.startswith("not 2\nassert 2 != 2")
+    assert message.splitlines()[:2] == ["not 2", "assert 2 != 2"]
 
 
 @pytest.mark.parametrize("line", ["raise AssertionError", "pytest.fail('no')"])
@@ -52,7 +52,7 @@ def test_skipped_items_and_expected_failures_do_not_count(project: Project, work
     result = project.run("--eval-limit", "4", "-n", workers)
     assert result.ret == 0
     result.assert_outcomes(passed=2, skipped=1, xfailed=1)
-    result.stdout.fnmatch_lines(["  sums * 1.0000 * 2/20 1 skipped, 1 xfailed"])
+    result.stdout.fnmatch_lines(["  sums *1.0000 *2/20 1 skipped, 1 xfailed"])
     (found,) = project.summary["results"]
     assert (found["scored"], found["skipped"], found["xfailed"], found["errors"]) == (2, 2, 1, 0)
     assert project.records["sums/2"].message == "known"
@@ -63,7 +63,7 @@ def test_items_marked_as_expected_to_fail_do_not_count_where_they_do(project: Pr
     result = project.run("--eval-limit", "4")
     assert result.ret == 0
     result.assert_outcomes(xfailed=1, xpassed=3)
-    result.stdout.fnmatch_lines(["  sums * 1.0000 * 3/20 1 xfailed"])
+    result.stdout.fnmatch_lines(["  sums *1.0000 *3/20 1 xfailed"])
     assert project.records["sums/2"].status == "xfailed"
 
 
@@ -71,7 +71,7 @@ def test_an_assertion_beside_another_primary_score_is_an_error_that_says_so(proj
     asserting(project, HOLDS_FOR_MOST, "return {'acc': 1.0}", declared=' primary="acc",')
     result = project.run("--eval-limit", "4")
     assert result.ret == 9
-    assert "only of a benchmark without another primary" in (project.records["sums/2"].message or "")
+    assert "without another primary" in (project.records["sums/2"].message or "")
 
 
 def test_an_assertion_before_anything_was_asked_is_no_score(project: Project) -> None:

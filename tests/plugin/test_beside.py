@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.support.lines import missing
 from tests.support.project import Project
 from tests.support.tiny import tiny_causal, trainer_state
 
@@ -22,8 +23,8 @@ def test_a_run_writes_beside_its_checkpoints_and_says_what_it_could_not_write(pr
     assert result.ret == 1
     text = str(result.stdout)
     assert "beside      runs/a/checkpoint-100_eval_results.json" in text
-    assert "beside      nothing for fake-causal: no path of yours" in text
-    assert "another program's file; move it away" in text
+    assert "nothing for fake-causal" in text
+    assert not missing(text, "another program's file", "move it away")
     assert theirs.read_text(encoding="utf-8") == '{"real1": 0.5}'
     row = json.loads((project.path / "runs/a/checkpoint-100_eval_results.json").read_text(encoding="utf-8"))
     assert (row["checkpoint"], row["checkpoint_info"]["epoch"]) == ("runs/a/checkpoint-100", 1.0)

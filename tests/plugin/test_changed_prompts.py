@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_touchstone.cli import main
+from tests.support.lines import missing
 from tests.support.project import BENCHMARK, Project
 from tests.support.tiny import tiny_causal
 
@@ -25,10 +26,7 @@ def test_the_gate_refuses_a_baseline_with_other_prompts_and_a_comparison_says_so
     edited(project, 'fewshot.text + example["q"]', 'fewshot.text + "Say: " + example["q"]')
     done = project.run("--gate", "--eval-run-id", "b")
     told = " ".join(done.stdout.str().split())
-    changed = (
-        "other prompts than the baseline's in 20 of 20 items: the benchmark has changed and kept its version"
-    )
-    assert f"is not comparable: {changed}; raise the version and score it again" in told
+    assert not missing(told, "is not comparable", "in 20 of 20 items", "raise the version", "score it again")
     assert done.ret == 9
     monkeypatch.chdir(project.path)
     capsys.readouterr()
@@ -41,7 +39,7 @@ def test_other_prompts_are_compared_where_that_is_allowed(project: Project) -> N
     edited(project, 'fewshot.text + example["q"]', 'fewshot.text + "Say: " + example["q"]')
     done = project.run("--gate", "--eval-baseline-allow", "prompts", "--eval-run-id", "b")
     told = " ".join(done.stdout.str().split())
-    assert "sums: other prompts than the baseline's in 20 of 20 items" in told
+    assert not missing(told, "sums: other prompts", "in 20 of 20 items")
     assert "is not comparable" not in told
     assert done.ret == 0
 
@@ -53,7 +51,7 @@ def test_of_several_baselines_those_with_other_prompts_are_left_out(project: Pro
     project.run("--eval-run-id", "b")
     done = project.run("--gate", "--eval-run-id", "c")
     told = " ".join(done.stdout.str().split())
-    assert f"sums: not compared, since they had other prompts: {llama.name} in a" in told
+    assert not missing(told, "sums: not compared", "other prompts", f"{llama.name} in a")
     assert done.ret == 0
 
 
@@ -78,5 +76,5 @@ def test_where_the_run_of_the_baseline_is_gone_an_edit_of_the_file_is_said(proje
     edited(project, 'fewshot.text + example["q"]', 'fewshot.text + "Say: " + example["q"]')
     done = project.run("--gate", "--eval-run-id", "b")
     told = " ".join(done.stdout.str().split())
-    assert "note sums: its file has changed and kept its version: raise it if that changes prompts" in told
+    assert not missing(told, "note sums: its file has", "raise it if that changes")
     assert done.ret == 0

@@ -14,6 +14,7 @@ from pytest_touchstone.core.requests import Loglikelihood, LoglikelihoodAnswer
 from pytest_touchstone.plugin.driver import Job, RunningBatch, TimeLimit
 from pytest_touchstone.results.journal import Journal, latest_records, read_journal
 from tests.plugin.test_driver import SPEC, CountingEngine
+from tests.support.lines import missing
 
 Project = Any
 
@@ -57,22 +58,19 @@ def test_a_file_gives_each_benchmark_its_options(project: Project) -> None:
     }
     configured(project, tasks)
     result = project.run("--eval-config", "c.json", "--eval-limit", "4", "-v")
-    result.stdout.fnmatch_lines(["--eval-config c.json: first, second (of 3)"])
+    result.stdout.fnmatch_lines(["--eval-config c.json: first, second*of 3)"])
     records = list(project.records.values())
     assert [record.benchmark for record in records] == ["second"] * 4 + ["first"] * 4
     assert {record.status for record in records[:4]} == {"timeout"}
-    assert (
-        records[0].message
-        == "benchmark second is past its timeout of 1e-06 s (--eval-config); it has no answer"
-    )
+    assert not missing(records[0].message or "", "second", "timeout of 1e-06 s", "--eval-config")
     assert {record.scores["shots"] for record in records[4:]} == {2}
     assert not any(record.exchanges for record in records)
     assert result.ret == 9
     (run,) = project.runs
     log = (run / "first.log").read_text().splitlines()
-    assert log[0] == "benchmark first, priority low, shots 2"
+    assert not missing(log[0], "first", "priority low", "shots 2")
     assert [line.partition(" s: ")[2] for line in log[1:5]] == ["shots 2"] * 4
-    assert log[5] == "result fake-causal first: shots 2.0000; 4 of 4 items"
+    assert not missing(log[5], "fake-causal first", "shots 2.0000", "4 of 4 items")
     assert "timeout fake-causal second/0 " in (run / "second.log").read_text()
     results = (run / "first_results.json").read_text()
     assert (project.path / "out" / f"first_{run.name}.json").read_text() == results
@@ -118,7 +116,7 @@ def test_a_metric_that_the_benchmark_lacks_is_refused(project: Project) -> None:
     configured(project, {"first": {"metrics": ["acc", "shot"]}})
     result = project.run("--eval-config", "c.json")
     assert result.ret == 4
-    result.stderr.fnmatch_lines(["*tasks.first: first has no metric 'shot'; did you mean 'shots'?*"])
+    result.stderr.fnmatch_lines(["*tasks.first: *'shot'; did you mean 'shots'?*"])
 
 
 def test_workers_share_what_a_file_asks(project: Project) -> None:
@@ -128,7 +126,7 @@ def test_workers_share_what_a_file_asks(project: Project) -> None:
     configured(project, {"first": {"output_path": "test_sums.py/x"}})
     result = project.run("--eval-config", "c.json")
     assert result.ret == 4
-    result.stderr.fnmatch_lines(["ERROR: c.json: tasks.first, output_path test_sums.py/x: *"])
+    result.stderr.fnmatch_lines(["ERROR: c.json: tasks.first, output_path test_sums.py/x:*"])
 
 
 class Clock(TimeLimit):
@@ -186,6 +184,6 @@ def test_entries_of_shipped_benchmarks_that_are_not_collected_are_checked_too(pr
     configured(project, {"first": {}, "gsm8k": {"metrics": ["bleu"]}})
     result = project.run("test_sums.py", "--eval-config", "c.json", "--eval-limit", "1")
     assert result.ret == 4
-    result.stderr.fnmatch_lines(["*c.json: tasks.gsm8k: gsm8k has no metric 'bleu'; there are exact_match_*"])
+    result.stderr.fnmatch_lines(["*c.json: tasks.gsm8k: *'bleu'; there are exact_match_*"])
     configured(project, {"first": {}, "gsm8k": {"metrics": ["exact_match"]}})
     assert project.run("test_sums.py", "--eval-config", "c.json", "--eval-limit", "1").ret == 0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.lines import missing
 from tests.support.project import Project
 from tests.support.tiny import tiny_causal
 
@@ -153,11 +154,8 @@ def test_a_benchmark_that_also_runs_programs_suits_the_same_checkpoints(project:
     )
     result = project.run("--co", "-q", "--eval-limit", "2", "--checkpoint", "fake:masked")
     found = [line for line in result.outlines if line.startswith(("test_sums", "deselected"))]
-    assert found == [
-        "deselected sums: asks Loglikelihood, which fake-masked (masked LM) cannot answer",
-        "test_sums.py::test_sums[fake-causal-sums/0]",
-        "test_sums.py::test_sums[fake-causal-sums/1]",
-    ]
+    assert found[1:] == [f"test_sums.py::test_sums[fake-causal-sums/{n}]" for n in range(2)]
+    assert not missing(found[0], "deselected sums", "Loglikelihood", "fake-masked (masked LM)")
 
 
 def test_parameters_of_ones_own_do_not_tear_units_apart(project: Project) -> None:
@@ -247,7 +245,7 @@ def test_fixtures_of_module_scope_are_shared_and_others_refused_at_collection(pr
     (project.path / "test_sums.py").write_text(fixture.replace("scope='module'", "scope='function'") + text)
     result = project.run()
     assert result.ret == 4
-    result.stderr.fnmatch_lines(["ERROR: benchmark sums: fixture 'bonus' is function-scoped*"])
+    result.stderr.fnmatch_lines(["ERROR: benchmark sums: fixture 'bonus' *"])
 
 
 def test_parametrized_module_fixtures_run_apart(project: Project) -> None:
@@ -306,7 +304,7 @@ def test_several_checkpoints_become_a_parameter_and_come_one_after_the_other(
 def test_two_kinds_of_checkpoint_each_get_what_they_can_answer(project: Project) -> None:
     result = project.run("--checkpoint", "fake:masked", "--eval-limit", "2")
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["*sums: asks Loglikelihood, which *masked* cannot answer*"])
+    result.stdout.fnmatch_lines(["*sums: *Loglikelihood*masked*"])
 
 
 def test_checkpoints_of_two_kinds_are_loaded_once_each(project: Project) -> None:
@@ -325,9 +323,9 @@ def test_checkpoints_of_two_kinds_are_loaded_once_each(project: Project) -> None
 def test_a_benchmark_the_checkpoint_cannot_answer_is_left_out_with_the_reason(project: Project) -> None:
     result = project.run(checkpoint="fake:masked")
     assert result.ret == 5
-    result.stdout.fnmatch_lines(["*sums: asks Loglikelihood, which *masked* cannot answer*"])
+    result.stdout.fnmatch_lines(["*sums: *Loglikelihood*masked*"])
     listed = project.run("--co", checkpoint="fake:masked")
-    listed.stdout.fnmatch_lines(["*deselected sums: asks Loglikelihood, which *"])
+    listed.stdout.fnmatch_lines(["*deselected sums: *Loglikelihood*"])
 
 
 def test_a_benchmark_whose_scorer_lacks_a_package_is_left_out_with_what_to_do(project: Project) -> None:
@@ -335,7 +333,7 @@ def test_a_benchmark_whose_scorer_lacks_a_package_is_left_out_with_what_to_do(pr
     text = text.replace('primary="acc"', 'primary="acc", needs={"no_such_package": "pip install it"}')
     (project.path / "test_sums.py").write_text(text)
     result = project.run("--co")
-    result.stdout.fnmatch_lines(["*deselected sums: needs the package no_such_package; pip install it"])
+    result.stdout.fnmatch_lines(["*deselected sums: *no_such_package; pip install it"])
 
 
 def test_few_shot_examples_are_the_same_whatever_is_selected(project: Project) -> None:

@@ -57,5 +57,5 @@ def test_a_disk_that_is_full_at_the_start_is_one_line(project: Project) -> None:
     )
     done = project.run(apart=True)
     assert done.ret == 4
-    done.stderr.fnmatch_lines(["ERROR: cannot write results/*: File too large; free some space*"])
+    done.stderr.fnmatch_lines(["ERROR: *results/*File too large;*space*"])
     assert "INTERNALERROR" not in str(done.stdout) + str(done.stderr)

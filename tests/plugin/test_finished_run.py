@@ -14,6 +14,7 @@ from pytest_touchstone.core.requests import Refusal
 from pytest_touchstone.reports.files import write_results
 from pytest_touchstone.results.journal import Journal
 from pytest_touchstone.results.summary import RESULT_COLUMNS, load_summary
+from tests.support.lines import missing
 from tests.support.places import ROOT
 from tests.support.runs import run as made_up
 from tests.support.summaries import sample
@@ -32,9 +33,7 @@ def test_a_run_is_found_by_path_by_id_and_as_the_last(tmp_path: Path) -> None:
     assert pytest_touchstone.load(tmp_path / "older").run_id == "older"
     assert pytest_touchstone.load("newer", output=tmp_path).directory == tmp_path / "newer"
     assert pytest_touchstone.load("last", output=tmp_path).run_id == "the_newest"
-    with pytest.raises(
-        pytest_touchstone.HarnessError, match=r"newr: no such run in .*; did you mean 'newer'\?"
-    ):
+    with pytest.raises(pytest_touchstone.HarnessError, match=r"newr: .*did you mean 'newer'\?"):
         pytest_touchstone.load("newr", output=tmp_path)
 
 
@@ -114,15 +113,14 @@ def test_problems_name_what_failed_and_the_table_says_so(tmp_path: Path) -> None
     write_results(replace(summary, results=results, failed_to_load=broken), tmp_path)
     run = pytest_touchstone.load(tmp_path)
     assert not run.valid
-    assert run.problems[:2] == (
-        "bad failed to load: no weights",
-        "real_coref of checkpoint-100 is not valid: 9 of 9 outputs ended",
-    )
+    assert not missing(run.problems[0], "bad", "no weights")
+    assert not missing(run.problems[1], "real_coref of checkpoint-100", "9 of 9 outputs ended")
     assert run.problems[2].startswith("error: evals/test_winogrande.py::test_winogrande[")
-    assert run.left_out == ("humaneval: asks Generate, which checkpoint-100 (causal LM) cannot answer",)
+    (left_out,) = run.left_out
+    assert not missing(left_out, "humaneval", "Generate", "checkpoint-100 (causal LM)")
     shown = repr(run)
     assert "NOT VALID" in shown
-    assert "5 problems, in .problems: bad failed to load: no weights" in shown
+    assert not missing(shown, "5 problems", ".problems", "no weights")
     assert "left out, in .left_out: humaneval" in shown
     assert "runs/bad" not in shown
     notebook = run._repr_markdown_()
@@ -140,7 +138,7 @@ def test_only_a_gate_that_was_asked_and_has_not_passed_is_a_problem(tmp_path: Pa
     fine = decision in ("passed", "shown")
     assert (run.valid, run.problems) == (fine, () if fine else ("the gate's line",))
     assert "NOT VALID" not in repr(run)
-    assert ("1 problem, in .problems: the gate's line" in repr(run)) is not fine
+    assert (not missing(repr(run), "1 problem, in .problems", "the gate's line")) is not fine
 
 
 def test_a_notebooks_table_escapes_what_names_have(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from pytest_touchstone.compare.gate.accepted import read_accepted, write_accepte
 from pytest_touchstone.core import disk
 from pytest_touchstone.core.disk import locked
 from tests.support.forking import python
+from tests.support.lines import missing
 from tests.support.mistakes import refused
 from tests.support.project import ALONE, Project, gate_of
 
@@ -57,15 +58,11 @@ def score(project: Project, skill: int, run_id: str, *arguments: str, **more: An
 def test_a_worse_checkpoint_is_8_the_first_and_a_better_one_pass(skilled: Project) -> None:
     first = score(skilled, 150, "first", "--gate")
     assert first.ret == 0
-    first.stdout.fnmatch_lines(["*gate passed: no baseline yet; this run is the first*"])
+    first.stdout.fnmatch_lines(["*gate passed: *first*"])
     worse = score(skilled, 120, "worse", "--gate")
     assert worse.ret == 8
     worse.stdout.fnmatch_lines(
-        [
-            "worse * skills acc *0.6000, -15.00 *",
-            "*baseline * of run first*0.7500*",
-            "gate failed (exit code 8): *",
-        ]
+        ["worse*skills acc*0.6000, -15.00 *", "*baseline *first*0.7500*", "gate failed (exit code 8):*"]
     )
     assert gate_of(skilled.path, "worse")["exit_code"] == 8
     better = score(skilled, 190, "better", "--gate")
@@ -100,10 +97,8 @@ def test_a_trial_run_makes_no_later_gate_fail_and_the_same_command_again_passes_
     score(skilled, 150, "trial", "--eval-limit", "2")
     first = score(skilled, 150, "first", "--gate")
     assert first.ret == 0
-    first.stdout.fnmatch_lines(
-        ["gate passed: no baseline yet on these items; this run is the first, and is saved"]
-    )
-    assert "in trial, 2 of 100 items" in gate_of(skilled.path, "first")["lines"][0]["notes"][0]
+    first.stdout.fnmatch_lines(["gate passed: *on these items; *first*"])
+    assert not missing(gate_of(skilled.path, "first")["lines"][0]["notes"][0], "in trial", "2 of 100 items")
     again = score(skilled, 150, "again", "--gate")
     assert again.ret == 0
     again.stdout.fnmatch_lines(["gate passed: 1 not worse"])
@@ -116,15 +111,11 @@ def test_an_item_that_is_left_out_leaves_nothing_to_compare_and_the_decision_say
     left_out = ("--deselect", "test_skills.py::test_skills[skills/7]")
     less = score(skilled, 150, "less", "--gate", *left_out)
     assert less.ret == 0
-    less.stdout.fnmatch_lines(
-        [
-            "not compared *",
-            "gate passed WITHOUT A COMPARISON: *NOTHING WAS COMPARED for skills acc (99 of 100 items)*",
-        ]
-    )
+    less.stdout.fnmatch_lines(["not compared *", "gate passed WITHOUT A COMPARISON: *"])
+    assert not missing(gate_of(skilled.path, "less")["text"], "skills acc", "99 of 100 items")
     again = score(skilled, 150, "again", "--gate", *left_out)
     assert again.ret == 0
-    again.stdout.fnmatch_lines(["gate passed: *only a part was asked of skills acc (99 of 100 items)"])
+    again.stdout.fnmatch_lines(["gate passed:*skills*99 of 100 items)"])
     named = score(skilled, 150, "named", "--gate", "--baseline", "first", *left_out)
     refused(named, "--baseline first, skills: ", "other items: 1 item missing here: skills/7;")
 
@@ -146,7 +137,7 @@ def test_an_item_that_ends_in_error_is_9_even_where_the_rest_is_worse(skilled: P
     path.write_text(path.read_text().replace("    return", "    assert example['n'] != 3\n    return"))
     result = score(skilled, 50, "broken", "--gate")
     assert result.ret == 9
-    assert "1 of 100 items ended in error" in gate_of(skilled.path, "broken")["text"]
+    assert not missing(gate_of(skilled.path, "broken")["text"], "1 of 100 items", "error")
 
 
 def test_items_that_the_benchmark_skips_are_no_part_of_it_if_the_baseline_skipped_them_too(
@@ -162,14 +153,14 @@ def test_items_that_the_benchmark_skips_are_no_part_of_it_if_the_baseline_skippe
     file.write_text(code.replace("):\n", skip.replace("3", "9"), 1))
     more = score(skilled, 150, "more", "--gate")
     assert more.ret == 9
-    assert "the result is not whole: 9 of 100 items were skipped" in gate_of(skilled.path, "more")["text"]
+    assert not missing(gate_of(skilled.path, "more")["text"], "not whole", "9 of 100 items", "skipped")
 
 
 def test_without_gate_a_baseline_only_shows_verdicts(skilled: Project) -> None:
     score(skilled, 150, "first")
     result = score(skilled, 100, "shown", "--baseline", "first")
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["worse *", "verdicts: 1 worse; --gate makes the exit code depend on them"])
+    result.stdout.fnmatch_lines(["worse *", "verdicts: 1 worse; --gate *"])
 
 
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=str)
@@ -194,14 +185,14 @@ def test_a_session_without_a_benchmark_passes_no_gate(skilled: Project) -> None:
     (skilled.path / "test_plain.py").write_text("def test_plain(): pass\n")
     result = score(skilled, 150, "plain", "--gate", "test_plain.py")
     assert result.ret == 9
-    result.stdout.fnmatch_lines(["gate not valid (exit code 9): no benchmark was run"])
+    result.stdout.fnmatch_lines(["*(exit code 9): no benchmark*"])
     assert score(skilled, 150, "listed", "--gate", "--co").ret == 0
 
 
 def test_a_checkpoint_that_no_benchmark_could_be_asked_of_passes_no_gate(skilled: Project) -> None:
     result = score(skilled, 150, "two", "--gate", "--checkpoint", "fake:masked")
     assert result.ret == 9
-    assert "no benchmark of this run could be asked of fake-masked" in gate_of(skilled.path, "two")["text"]
+    assert not missing(gate_of(skilled.path, "two")["text"], 9, "fake-masked")
 
 
 def test_a_configuration_in_pyproject_sets_floors_and_margins(skilled: Project) -> None:
@@ -212,9 +203,7 @@ def test_a_configuration_in_pyproject_sets_floors_and_margins(skilled: Project) 
     assert score(skilled, 140, "fine", "--gate").ret == 0
     low = score(skilled, 139, "low", "--gate")
     assert low.ret == 8
-    low.stdout.fnmatch_lines(
-        ["gate failed (exit code 8): skills acc misses its floor acc >= 0.7: it is 0.69"]
-    )
+    low.stdout.fnmatch_lines(["*exit code 8):*skills acc*0.7*0.69"])
     (skilled.path / "own.toml").write_text("[benchmarks.skills]\nmargin = 0.3\n")
     assert (
         score(skilled, 100, "wide", "--gate", "--baseline", "fine", "--eval-set", "gate_config=own.toml").ret
@@ -228,7 +217,7 @@ def test_a_benchmark_that_was_not_run_has_no_floor_kept(skilled: Project) -> Non
     (skilled.path / "g.toml").write_text("[benchmarks.others]\nfloors = ['acc >= 0.1']\n")
     result = score(skilled, 140, "some", "--gate", "--eval-set", "gate_config=g.toml", "test_skills.py")
     assert result.ret == 9
-    assert "it was not measured in this run" in gate_of(skilled.path, "some")["text"]
+    assert not missing(gate_of(skilled.path, "some")["text"], "others acc", "acc >= 0.1")
 
 
 def test_a_benchmark_that_the_baseline_has_and_the_run_has_not_is_said(skilled: Project) -> None:
@@ -236,7 +225,7 @@ def test_a_benchmark_that_the_baseline_has_and_the_run_has_not_is_said(skilled: 
     score(skilled, 140, "both")
     result = score(skilled, 140, "one", "--gate", "test_skills.py")
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["*the baseline has results of others, which this run did not ask*"])
+    result.stdout.fnmatch_lines(["*the baseline *results of others,*"])
 
 
 def test_workers_change_no_verdict(skilled: Project) -> None:
@@ -435,10 +424,8 @@ def test_a_named_baseline_is_set_shown_and_removed(
     assert main(["baseline", "rm", "second", "--format", "json"]) == 0
     capsys.readouterr()
     assert main(["baseline", "rm", "second"]) == 4
-    assert (
-        capsys.readouterr().err
-        == "touchstone: second: no baseline and no run of that name is saved in results/\n"
-    )
+    (line,) = capsys.readouterr().err.splitlines()
+    assert not missing(line, "second", "results/")
     assert main(["runs", "--format", "json"]) == 0
     assert [row["run"] for row in json.loads(capsys.readouterr().out)] == ["first", "second", "third"]
 
@@ -451,7 +438,7 @@ def test_a_refused_baseline_is_explained_once_and_the_decision_is_the_last_line(
     assert result.ret == 9
     text = " ".join("\n".join(result.outlines).split())
     assert text.count("--eval-baseline-allow prompts") == 1  # the remedy
-    assert text.count("gate not valid (exit code 9): skills acc: ") == 1
+    assert text.count("(exit code 9): skills acc: ") == 1
     assert " passed in " in text.partition("gate not valid")[0]
 
 
@@ -463,9 +450,9 @@ def test_a_plan_of_the_gate_is_shown_and_nothing_is_asked(skilled: Project) -> N
         [
             "*= dry run =*",
             "*= plan of the gate =*",
-            "plan  against best, margin 1 point, alpha 0.05",
+            "plan *best, margin 1 point, *0.05",
             "skills acc * 100 *",
-            "from *skills: assumed: * % of the items flip, *",
+            "from *skills: assumed: *%*",
         ]
     )
     assert sorted(one.name for one in (skilled.path / "results").iterdir() if one.is_dir()) == [
@@ -497,15 +484,11 @@ def test_a_drop_is_accepted_with_a_reason_and_a_mistake_is_one_line(
         assert main(["accept", *words]) == 4
         assert said in refused_line(capsys)
     assert main(["accept", "new", "--benchmark", "skills", *why]) == 0
-    assert "accepted from 0.7500 to 0.5000 by " in capsys.readouterr().out
+    assert not missing(capsys.readouterr().out, "0.7500 to 0.5000")
     again = score(skilled, 100, "again", "--gate")
     assert again.ret == 0
     again.stdout.fnmatch_lines(
-        [
-            "accepted * skills acc *0.5000*",
-            "*: accepted from 0.7500 to 0.5000 by *",
-            "gate passed: 1 accepted",
-        ]
+        ["accepted *skills acc *0.5000*", "*: *0.7500 to 0.5000 by *", "gate passed: 1 accepted"]
     )
     (skilled.path / "touchstone-accepted.json").write_text("{")
     assert main(["accept", "new", "--benchmark", "skills", *why]) == 4

@@ -30,7 +30,7 @@ def test_the_later_step_passes_the_earlier_is_gated_out_by_real_at_1_and_one_ite
     assert [line["verdict"] for line in gate_of(pytester.path, "late")["lines"]] == ["better"]
     worse = step(pytester, EARLY, "early")
     assert worse.ret == 8
-    worse.stdout.fnmatch_lines(["gate failed (exit code 8): real_coref real@1 is worse (-*"])
+    worse.stdout.fnmatch_lines(["gate failed (exit code 8):*"])
     (line,) = gate_of(pytester.path, "early")["lines"]
     assert (line["benchmark"], line["metric"], line["verdict"]) == ("real_coref", "real@1", "worse")
     assert line["against"]["checkpoint"] == "checkpoint-1200"

@@ -176,9 +176,8 @@ def test_items_whose_row_or_question_has_changed_are_not_scored_again(
     project.run()
     data = project.path / "data" / "sums" / "test.jsonl"
     data.write_text(data.read_text().replace('"n": 4,', '"n": 44,'))
-    assert [why for _, why in rescored(project, capsys)["unscored"]] == [
-        "its row is not in the data any more, or has changed"
-    ]
+    ((_, why),) = rescored(project, capsys)["unscored"]
+    assert "not in the data" in why
     assert main(["score", str(project.runs[0]), "-o", "again.csv"]) == 0
     assert ",19,20,false," in Path("again.csv").read_text()
     text = (project.path / "test_sums.py").read_text()

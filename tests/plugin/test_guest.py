@@ -68,12 +68,9 @@ def test_nothing_of_ours_is_imported_but_the_plugin(
     # A fork has imported much before.
     result = pytester.run(sys.executable, "-m", "pytest", *ALONE, "-rP", *arguments)
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "MODULES ['pytest_touchstone', 'pytest_touchstone.plugin'] False gc True 0",
-            "AT THE END ['pytest_touchstone', 'pytest_touchstone.plugin']",
-        ]
-    )
+    ours = "['pytest_touchstone', 'pytest_touchstone.plugin']"
+    assert f"MODULES {ours} False gc True 0" in result.outlines
+    assert f"AT THE END {ours}" in result.outlines
 
 
 def test_a_wrong_option_is_said_before_anything_runs_once_there_is_a_benchmark(
@@ -335,5 +332,5 @@ def test_a_package_that_is_missing_is_one_line(
     result = anew(pytester, *(word for path in checkpoints for word in ("--checkpoint", path)))
     assert result.ret == 4
     (line,) = filter(None, result.errlines)
-    assert f"cannot be loaded: No module named '{package}'" in line
+    assert f"No module named '{package}'" in line
     assert "Traceback" not in str(result.stdout)

@@ -10,6 +10,7 @@ import pytest
 
 from pytest_touchstone.core.requests import Generate, LoglikelihoodAnswer, Turn
 from pytest_touchstone.plugin.item_errors import assertion_message, hint, place_of
+from tests.support.lines import missing
 
 BENCHMARK = """
 from pytest_touchstone import Loglikelihood, Shots, benchmark
@@ -43,13 +44,13 @@ def test_the_same_error_of_many_items_is_one_block(pytester: pytest.Pytester, wo
     assert done.ret == 9
     text = done.stdout.str()
     assert text.count("E       KeyError: 'anser'") == 1
-    assert text.count("the row has the fields question, answer; did you mean 'answer'?") >= 1
-    assert len(re.findall(r"^_+ test_b.py::test_b\[b/\d+\] and 29 more _+$", text, re.MULTILINE)) == 1
+    assert not missing(text, "question, answer", "did you mean 'answer'?")
+    assert len(re.findall(r"^_+ test_b.py::test_b\[b/\d+\] .*\b29 more _+$", text, re.MULTILINE)) == 1
     assert "short test summary" not in text  # the report names each error with its first item
     assert len(re.findall(r"30 items, first\s+test_b.py::test_b\[b/\d+\]:\s+KeyErr", text)) == 1
     done.assert_outcomes(failed=30)
     (log,) = pytester.path.glob("results/*/details/errors.log")
-    assert log.read_text().count("KeyError: 'anser'; the row has the fields") == 30
+    assert log.read_text().count("KeyError: 'anser'; ") == 30
 
 
 def test_errors_of_other_lines_and_types_are_blocks_of_their_own(pytester: pytest.Pytester) -> None:
@@ -62,7 +63,7 @@ def test_errors_of_other_lines_and_types_are_blocks_of_their_own(pytester: pytes
 def test_a_fixture_that_fails_is_one_block(pytester: pytest.Pytester) -> None:
     done = run(pytester, "", fixture="broken")
     assert done.stdout.str().count("OSError: no such grammar") <= 4
-    done.stdout.fnmatch_lines(["*ERROR at setup of test_b.py::test_b?b/0? and 29 more *"])
+    done.stdout.fnmatch_lines(["*ERROR *test_b.py::test_b?b/0? *29 more *"])
     done.assert_outcomes(errors=30)
 
 
@@ -73,10 +74,8 @@ def test_twice_verbose_shows_every_error_whole(pytester: pytest.Pytester) -> Non
 
 def test_a_broken_contract_is_one_line_with_the_place_of_the_function(pytester: pytest.Pytester) -> None:
     done = run(pytester, "return 3", "--eval-limit", "2")
-    done.stdout.fnmatch_lines(
-        ["test_b.py:12: benchmark b (b/0) returned 3 of type int; return a dict of scores*"]
-    )
-    done.stdout.fnmatch_lines(["error*2 items, first test_b.py::test_b?b/0?: benchmark b returned 3 of*"])
+    done.stdout.fnmatch_lines(["test_b.py:12: benchmark b (b/0)*3*int;*dict*"])
+    done.stdout.fnmatch_lines(["error*2 items, *test_b.py::test_b?b/0?:*returned 3*"])
 
 
 def raised(function: object) -> BaseException:
@@ -125,7 +124,7 @@ def test_a_hint_tells_what_there_is(error: BaseException, words: str) -> None:
 
 def test_an_explanation_names_methods_without_their_addresses() -> None:
     told = assertion_message(AssertionError(f"assert 'x' in 'y'\n +  where 'y' = {'Y'.lower!r}()"))
-    assert told == "assert 'x' in 'y'\n +  where 'y' = lower()"
+    assert told.partition("\n") == ("assert 'x' in 'y'", "\n", " +  where 'y' = lower()")
 
 
 def test_the_place_of_an_error_is_the_last_in_the_projects_files() -> None:
@@ -151,7 +150,7 @@ def test_a_declaration_without_a_version_is_one_line(pytester: pytest.Pytester) 
     pytester.makepyfile(test_b=BENCHMARK.format(body="pass", arguments="").replace("version=1, ", ""))
     done = pytester.runpytest("--checkpoint", "fake:causal", "-p", "no:cacheprovider")
     assert done.ret == 4
-    done.stderr.fnmatch_lines(["ERROR: test_b.py:*: benchmark 'b': no version; write version=1"])
+    done.stderr.fnmatch_lines(["ERROR: test_b.py:*: benchmark 'b': *version=1"])
     assert "Traceback" not in done.stdout.str()
 
 

@@ -11,6 +11,7 @@ from transformers import AutoTokenizer
 
 from pytest_touchstone.engines.judging import ask_verdicts
 from pytest_touchstone.engines.transformers import TransformersFactory
+from tests.support.lines import missing
 from tests.support.model_server import serving
 from tests.support.project import Project
 from tests.support.tiny import tiny_causal
@@ -59,7 +60,7 @@ def newest(project: Project) -> Path:
 def test_a_benchmark_that_asks_a_judge_does_not_begin_without_one(judged: Project) -> None:
     done = judged.run()
     assert done.ret == 4
-    done.stderr.fnmatch_lines(["ERROR: judged: asks a judge; give --eval-judge PATH|URL*"])
+    done.stderr.fnmatch_lines(["ERROR: judged: *--eval-judge PATH|URL*"])
     assert not judged.runs
 
 
@@ -81,7 +82,7 @@ def test_plain(example):
     )
     done = judged.run(*workers)
     assert done.ret == 0
-    done.stdout.fnmatch_lines(["*judged: asks a judge; give --eval-judge PATH|URL*"])
+    done.stdout.fnmatch_lines(["*judged: *--eval-judge PATH|URL*"])
     assert [result["benchmark"] for result in summary(newest(judged))["results"]] == ["plain"]
 
 
@@ -103,7 +104,7 @@ def test_the_judge_is_named_and_its_verdicts_are_kept(judged: Project) -> None:
     done = judged.run("--eval-judge", "fake:causal")
     assert done.ret == 0
     told = " ".join(done.stdout.str().split())
-    assert "18 verdicts asked, 0 not given; fake-causal judges its own answers" in told
+    assert not missing(told, "18 verdicts asked", "0 not given", "fake-causal judges its own")
     exchanges = judged.records["judged/0"].exchanges
     assert [one["kind"] for one in exchanges] == ["Generate", "Judge", "Generate", "Judge", "Judge"]
     assert exchanges[1]["answer"]["verdict"] in ("yes", "no")
@@ -123,7 +124,7 @@ def test_results_of_another_judge_or_another_question_are_not_compared(judged: P
     for other in ("b", "c"):
         done = judged.pytester.run("touchstone", "compare", "a", other)
         assert done.ret == 4
-        done.stderr.fnmatch_lines(["*cannot be compared: judged_by * by likelihood, asked * and *"])
+        done.stderr.fnmatch_lines(["*compared: judged_by*by likelihood,*and*"])
     done = judged.run(
         "--eval-judge", "fake:causal", "--gate", "--baseline", "results/b", "--eval-run-id", "d"
     )
@@ -188,7 +189,7 @@ def test_a_server_that_scores_nothing_writes_its_verdicts(judged: Project, whole
         server.silent = True
         done = judged.run("--eval-judge", f"{server.url}/v1", "--eval-set", "judge_tokens=2")
     told = " ".join(done.stdout.str().split())
-    assert "18 verdicts asked, 18 not given; 18 verdicts cut at the limit of tokens: raise" in told
+    assert not missing(told, "18 verdicts asked", "18 not given", "18 verdicts cut", "raise")
     record = judged.records["judged/0"]
     assert record.exchanges[1]["answer"] == {
         "verdict": None,

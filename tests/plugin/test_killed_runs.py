@@ -60,5 +60,5 @@ def test_items_that_were_in_flight_twice_run_alone_and_after_two_more_kills_not_
     (lost,) = (one for one in read_journal(killable.path / "results" / "h") if one.status != "scored")
     assert lost.example == "sums/30"
     assert not (killable.path / "results" / "h" / "details" / "in-flight-main.json").exists()
-    assert "was killed 4 times while it computed nothing but this item" in str(lost.message)
+    assert "killed 4 times" in str(lost.message)
     result.stdout.fnmatch_lines(["*sums/30*"])

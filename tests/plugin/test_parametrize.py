@@ -10,6 +10,7 @@ import pytest
 
 from pytest_touchstone.cli import main
 from tests.support.forking import python
+from tests.support.lines import missing
 from tests.support.project import Project
 
 STYLED = """
@@ -117,7 +118,7 @@ def test_two_combinations_of_one_name_are_refused(project: Project) -> None:
     styled(project, mark)
     result = project.run()
     assert result.ret == 4
-    result.stderr.fnmatch_lines(["ERROR: two combinations of parameters are both named styled[[]a_b[]]; *"])
+    result.stderr.fnmatch_lines(["ERROR: two combinations *styled[[]a_b[]]; *"])
 
 
 @pytest.mark.parametrize(
@@ -153,9 +154,7 @@ def test_a_gate_judges_each_by_the_bounds_of_its_own_or_of_the_benchmark(project
     (project.path / "g.toml").write_text('baseline = "none"\n[benchmarks.styled]\nfloors = ["acc >= 0.28"]\n')
     low = project.run("--gate", "--eval-set", "gate_config=g.toml", "--eval-run-id", "one")
     assert low.ret == 8
-    low.stdout.fnmatch_lines(
-        ["gate failed (exit code 8): styled[[]terse[]] acc misses its floor acc >= 0.28: *"]
-    )
+    low.stdout.fnmatch_lines(["*exit code 8): styled[[]terse[]] acc*0.28:*"])
     with (project.path / "g.toml").open("a") as file:
         file.write('[benchmarks."styled[terse]"]\nfloors = ["acc >= 0.2"]\n')
     assert project.run("--gate", "--eval-set", "gate_config=g.toml", "--eval-run-id", "two").ret == 0
@@ -193,7 +192,7 @@ def test_scoring_again_leaves_out_what_only_pytest_can_give(
     (run,) = project.runs
     capsys.readouterr()
     assert main(["score", str(run)]) == 0
-    assert "0 with another verdict, 4 not scored again" in capsys.readouterr().out
+    assert not missing(capsys.readouterr().out, "0 with another verdict", "4 not scored again")
 
 
 MARKED = """

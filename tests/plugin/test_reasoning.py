@@ -15,6 +15,7 @@ from pytest_touchstone.core.requests import Generate, Generated
 from pytest_touchstone.engines import fake
 from pytest_touchstone.results.journal import latest_records, read_journal
 from pytest_touchstone.results.records import Record
+from tests.support.lines import missing
 from tests.support.project import ALONE, Project
 
 TRACE = 'Question: is it #### 7, \\boxed{8} or "(B)"?\n\nThe answer is 9.\n```python\nassert False\n```\n'
@@ -122,9 +123,7 @@ def test_a_mark_in_an_answer_that_nobody_asked_for_is_a_note(
     done = says.run("--eval-set=think_end=off")
     (result,) = says.summary["results"]
     assert (result["reasoned"], result["traces_seen"]) == (0, 20)
-    assert "a reasoning seems to stand in 20 of 20 texts, and is scored with them" in " ".join(
-        done.stdout.str().split()
-    )
+    assert not missing(done.stdout.str(), "reasoning seems", "20 of 20 texts")
 
 
 def test_a_mark_of_ones_own_is_named_and_runs_with_other_marks_are_not_compared(

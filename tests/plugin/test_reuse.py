@@ -238,9 +238,7 @@ def test_a_damaged_record_is_named_and_asked_again(project: Project) -> None:
     journal.write_text(re.sub(r'"acc":[01]', '"acc":9', whole, count=1))
     again = run(project)
     assert again.ret == 0
-    again.stdout.fnmatch_lines(
-        ["1 record of earlier runs not reused, such as *items-main.jsonl, line 1: damaged*"]
-    )
+    again.stdout.fnmatch_lines(["1 record*reused,*items-main.jsonl, line 1: damaged*"])
     assert sum(reused(project).values()) == len(before) - 1
     assert {key: one.scores["acc"] for key, one in records(newest(project)).items()} == {
         key: one.scores["acc"] for key, one in before.items()

@@ -186,7 +186,7 @@ def test_a_run_without_texts_says_that_samples_have_no_effect(project: Project) 
     project.write()
     done = project.run("--eval-samples", "4")
     assert done.ret == 0
-    done.stdout.fnmatch_lines(["samples *--eval-samples 4 has no effect: no benchmark of this run asks for*"])
+    done.stdout.fnmatch_lines(["samples*--eval-samples 4 has no effect*"])
 
 
 def test_of_a_benchmark_that_asserts_the_score_is_the_share_of_answers_that_hold(project: Project) -> None:

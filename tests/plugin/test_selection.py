@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from tests.support.lines import missing
 from tests.support.mistakes import refused
 from tests.support.project import Project
 
@@ -151,7 +152,7 @@ def test_a_benchmark_that_cannot_give_the_shots_is_left_out_unless_it_is_the_onl
 
 def test_what_stands_for_an_unknown_example_is_no_selected_item(project: Project) -> None:
     strange(project, "no data")
-    project.run().stdout.fnmatch_lines(["collected 21 items / 1 deselected / 20 selected"])
+    project.run().stdout.fnmatch_lines(["collected 21*1 deselected*20 selected"])
 
 
 def test_plain_tests_are_not_troubled_by_a_benchmark_beside_them(project: Project) -> None:
@@ -170,7 +171,6 @@ def test_a_selection_of_nothing_is_one_line_with_the_nearest_names(project: Proj
     result = project.run("-k", "finne/3 and not slow", "-n", workers)
     assert result.ret == 5
     (line,) = [line for line in result.outlines if "exit code" in line]
-    assert line == (
-        "nothing selected (exit code 5): none of 2 benchmarks matches -k 'finne/3 and not slow'; nearest: fine"
-    )
+    assert line.endswith("; nearest: fine")
+    assert not missing(line, "exit code 5", "2 benchmarks", "-k 'finne/3 and not slow'")
     assert not (project.path / "results").exists()

@@ -69,12 +69,10 @@ def test_a_run_folder_is_evaluated_in_one_command_by_step(
 def test_steps_that_are_not_there_are_one_line(project: Project, runs: Path) -> None:
     result = project.run("--eval-steps", "5", checkpoint="runs/a")
     assert result.ret == 4
-    result.stderr.fnmatch_lines(
-        ["ERROR: --eval-steps 5: no checkpoint of these steps; there are 100, 200, 1000"]
-    )
+    result.stderr.fnmatch_lines(["ERROR: --eval-steps 5: *100, 200, 1000"])
     wrong = project.run("--eval-steps", "x", checkpoint="runs/a")
     assert wrong.ret == 4
-    wrong.stderr.fnmatch_lines(["ERROR: invalid --eval-steps 'x': expected START:STOP:STEP or a list *"])
+    wrong.stderr.fnmatch_lines(["ERROR: *--eval-steps 'x': *START:STOP:STEP *"])
 
 
 def check_not_recognised(project: Project, result: pytest.RunResult, name: str) -> None:
@@ -145,9 +143,7 @@ def test_where_none_can_be_loaded_the_run_ends_in_one_line(
         unloadable(folder)
     result = project.run("-n", workers, checkpoint="runs/a")
     assert result.ret == 4
-    result.stderr.fnmatch_lines(
-        ["ERROR: none of the 3 checkpoints can be used: (1) runs/a/*; (2) runs/a/*; (3) runs/a/*"]
-    )
+    result.stderr.fnmatch_lines(["ERROR: *3 checkpoints *: (1)*runs/a/*(2)*runs/a/*(3)*runs/a/*"])
 
 
 def test_a_single_one_that_cannot_be_loaded_is_one_line(project: Project, runs: Path) -> None:
@@ -160,7 +156,7 @@ def test_a_single_one_that_cannot_be_loaded_is_one_line(project: Project, runs: 
 def test_what_is_broken_is_said_when_items_are_only_collected(project: Project, runs: Path) -> None:
     (runs / "checkpoint-200" / "config.json").write_text("{")
     result = project.run("--co", "-q", checkpoint="runs/a")
-    result.stdout.fnmatch_lines(["failed to load checkpoint-200: runs/a/checkpoint-200/config.json: *"])
+    result.stdout.fnmatch_lines(["failed to load checkpoint-200: runs/a/checkpoint-200/config.json:*"])
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.engines.http import engine, managed_servers
+from tests.support.lines import missing
 from tests.support.model_server import ModelServer, gone, install, serving, starts
 from tests.support.project import Project
 
@@ -74,7 +75,7 @@ def test_answers_that_change_meanwhile_are_not_valid(project: Project, whole: Pa
     with serving(whole, wanders=30) as server:
         done = run(project, server, "--eval-strict")
     (result,) = summary(project)["results"]
-    assert result["invalid"].startswith("the server answers otherwise than at the beginning: a known text")
+    assert "a known text" in result["invalid"]
     assert done.ret == 9
     done.stdout.fnmatch_lines(["*sums*NOT VALID*"])
 
@@ -92,20 +93,20 @@ def test_what_a_server_cannot_answer_is_left_out_before_the_first_item(project: 
     with serving(whole, style="llama.cpp", silent=True) as server:
         listed = run(project, server, "--co", "-q")
         told = " ".join(listed.stdout.str().split())
-        assert "deselected sums: asks Loglikelihood, which tiny cannot answer; llama.cpp ignores echo" in told
+        assert not missing(told, "deselected sums", "Loglikelihood", "llama.cpp ignores echo")
         done = run(project, server)
     assert done.ret == 0
     (result,) = summary(project)["results"]
     assert (result["name"], result["unanswered"], result["answered"]["n"]) == ("says", 20, 0)
     told = " ".join(done.stdout.str().split())
-    assert "says: no answer (limit) in 20 of 20 outputs" in told
-    assert "acc 0.0000 over all 20 items, none over the 0 with an answer" in told
+    assert not missing(told, "no answer (limit)", "20 of 20 outputs")
+    assert not missing(told, "acc 0.0000 over", "all 20 items", "none over the 0")
 
 
 def test_an_option_of_served_models_without_one_is_a_mistake(project: Project) -> None:
     done = project.run("--eval-set", "model_name=x")
     assert done.ret == 4
-    done.stderr.fnmatch_lines(["*--eval-set model_name=x: no checkpoint of this run is a served model*"])
+    done.stderr.fnmatch_lines(["*--eval-set model_name=x: *served*"])
 
 
 @pytest.mark.slow
@@ -125,7 +126,7 @@ def test_a_server_that_goes_away_ends_the_run_and_the_same_command_goes_on(
     with serving(whole, dies=30) as server:
         done = run(project, server, *how)
         assert done.ret == 2
-        assert "what is done is kept, and the same command goes on from there" in done.stdout.str()
+        assert "the same command goes on" in done.stdout.str()
         (result,) = summary(project)["results"]
         assert result["errors"] == 0
         assert 0 < result["scored"] < 20
@@ -153,7 +154,7 @@ def test_a_run_starts_its_server_and_ends_it(
     (project.path / "model").mkdir()
     done = project.run("--eval-set", "server_args=--seed 7", checkpoint="vllm:model")
     assert done.ret == 0
-    done.stdout.fnmatch_lines(["vllm is starting; its log: *.log"])
+    done.stdout.fnmatch_lines(["vllm is starting; *.log"])
     (start,) = starts(notes)
     assert start["arguments"][-2:] == ["--seed", "7"]
     assert gone(start["pids"], 0)
@@ -163,9 +164,7 @@ def test_a_run_starts_its_server_and_ends_it(
     assert "loading the model" in log.read_text(encoding="utf-8")
     mistaken = project.run("--eval-set", "server_args=--seed 7")
     assert mistaken.ret == 4
-    mistaken.stderr.fnmatch_lines(
-        ["*--eval-set server_args=--seed 7: no checkpoint of this run is at a server*"]
-    )
+    mistaken.stderr.fnmatch_lines(["*--eval-set server_args=--seed 7: *server*"])
 
 
 @pytest.mark.slow

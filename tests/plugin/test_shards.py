@@ -18,6 +18,7 @@ from pytest_touchstone.cli import main
 from pytest_touchstone.core.files import with_checksum
 from pytest_touchstone.plugin.shards import ShardAssignment, assign_shards
 from pytest_touchstone.results.journal import latest_records, read_journal
+from tests.support.lines import missing
 from tests.support.project import Project
 from tests.support.tiny import tiny_causal
 
@@ -85,13 +86,13 @@ def test_merged_shards_are_the_same_run_with_the_same_verdict(
     for number in "321":
         done = rows.run("--eval-shard", f"{number}/3", "--eval-run-id", "night")
         assert done.ret == 0
-        done.stdout.re_match_lines([rf"shard {number}/3: \d+ of 80 items, 3\d\.\d% of the cost"])
+        done.stdout.re_match_lines([rf"shard {number}/3: \d+ of 80 items, 3\d\.\d%"])
         done.stdout.re_match_lines([r"next +touchstone merge results"])
     assert not (rows.path / "results" / "saved").exists()  # parts are nobody's baseline
     capsys.readouterr()
     code, found = merged(rows)
     assert code == 0
-    assert "merged      3 shards, 80 of 80 items" in capsys.readouterr().out
+    assert not missing(capsys.readouterr().out, "3 shards", "80 of 80 items")
     assert rows.run("--eval-run-id", "one", "--eval-no-cache").ret == 0
     one = json.loads((rows.path / "results" / "one" / "summary.json").read_text(encoding="utf-8"))
     assert plain(found) == plain(one)
@@ -136,7 +137,7 @@ def test_a_shard_that_is_not_there_or_not_done_is_named_until_it_is(
     capsys.readouterr()
     code, found = merged(rows)
     assert code == 0
-    assert "double      5 items scored in two shards, alike" in capsys.readouterr().out  # a fake has no cache
+    assert not missing(capsys.readouterr().out, "double 5 items", "alike")  # a fake has no cache
     assert found["totals"]["scored"] == 80
     before = {path.name: path.read_bytes() for path in (rows.path / "results" / "whole").glob("*.js*")}
     assert merged(rows)[0] == 0
@@ -178,9 +179,9 @@ def test_shards_of_other_questions_are_refused_by_name(
     path.write_text(good, encoding="utf-8")
     rows.run("--eval-run-id", "plain")
     assert main(["merge", "results/plain"]) == 4
-    assert "results/plain is a run, but no shard" in capsys.readouterr().err
+    assert not missing(capsys.readouterr().err, "results/plain", "no shard")
     assert main(["merge", "results", "-o", "results/plain"]) == 4
-    assert "exists, and is no merged run" in capsys.readouterr().err
+    assert not missing(capsys.readouterr().err, "results/plain", "no merged run")
     left = Path("results/left/details/.run.json.1.2.tmp")  # by a merge that was killed before its manifest
     left.parent.mkdir(parents=True)
     left.write_text("{")
@@ -205,8 +206,8 @@ def test_scores_that_differ_between_shards_are_reported(
     journal.write_bytes(b"".join([with_checksum(json.dumps(other)[:-1].encode()), *lines[1:]]))
     assert merged(rows)[0] == 9
     told = capsys.readouterr().out
-    assert "double      79 items scored in two shards, alike" in told
-    assert "differing   1 item scored otherwise in another shard; the later score stays" in told
+    assert not missing(told, "double 79 items", "alike")
+    assert not missing(told, "differing 1 item", "later score stays")
     assert other["item"] in told
 
 

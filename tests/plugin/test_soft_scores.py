@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_touchstone.results.summary import load_summary
+from tests.support.lines import missing
 from tests.support.toys import score, told
 
 BENCHMARK = """
@@ -49,13 +50,10 @@ def test_files_have_soft_scores_and_a_report_of_one_screen_has_not(
 
     by_bits = score(pytester, 0, "bits", "--gate", "--eval-set", "gate_metric=bits_per_byte")
     assert by_bits.returncode == 0, by_bits.stdout
-    assert "margin 0.01 bits of bits_per_byte, alpha" in by_bits.stdout
+    assert "margin 0.01 bits of bits_per_byte," in by_bits.stdout
     by_odds = score(pytester, 0, "odds", "--gate", "--eval-set", "gate_metric=log_odds")
     assert by_odds.returncode == 4
-    assert (
-        "picks log_odds is in nats, for which there is no margin; give one: margin"
-        in by_odds.stderr + by_odds.stdout
-    )
+    assert not missing(by_odds.stderr + by_odds.stdout, "picks log_odds", "nats", "give one: margin")
     assert not (project / "results/odds/summary.json").exists()
 
     # By another temperature p_right is another measure, which the stored answers give too; the soft score has none.

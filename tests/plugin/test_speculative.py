@@ -29,7 +29,7 @@ def test_lengths_accuracy_and_metadata_of_a_model_with_several_heads_are_in_the_
     assert "epoch" in shown
     assert "validation loss" in shown
     assert "speculative decoding for" in shown
-    assert "heads 1 to 3 right in" in shown
+    assert "heads 1 to 3" in shown
     (folder,) = project.runs
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     (cost,) = summary["effort"]

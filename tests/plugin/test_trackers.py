@@ -16,6 +16,7 @@ from pytest_touchstone.reports.trackers.mlflow import MLflow
 from pytest_touchstone.results.summary import load_summary
 from tests.support import runs
 from tests.support.forking import python
+from tests.support.lines import missing
 from tests.support.mlflow_server import free_port, sent_to, stub
 from tests.support.project import Project
 from tests.support.wandb_files import kept_in, offline
@@ -74,7 +75,7 @@ def test_a_server_that_is_down_wrong_or_silent_costs_one_line(
         monkeypatch.setenv("MLFLOW_TRACKING_URI", nobody if status == 0 else address)
         hook = TrackerReporter(MLflow(), 60 if status is not None else 8)
         text = hook.pytest_touchstone_run_finished(load_summary(folder))
-    assert text.startswith("warning: MLflow does not have all of this run: ")
+    assert text.startswith("warning: MLflow ")
     assert why in text
     assert f"`touchstone export {folder} --format mlflow` sends" in text
     assert "\n" not in text
@@ -102,7 +103,7 @@ def test_a_run_goes_on_when_its_tracker_is_down_and_is_sent_later(
     result = project.run("--eval-set", "mlflow_experiment=later")
     assert result.ret == 0
     assert len(project.records) == 20
-    assert str(result.stdout).count("warning: MLflow does not have all of this run") == 1
+    assert str(result.stdout).count("warning: MLflow ") == 1
     monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
     capsys.readouterr()
     assert main(["export", "last", "--format", "mlflow"]) == 0
@@ -121,9 +122,9 @@ def test_what_was_sent_is_sent_once_and_what_is_lacking_is_completed(
     (tasks,) = (one for name, one in sent_to(tracked, "twice").items() if "winogrande" in name)
     tracked.delete_run(tasks.info.run_id)  # somebody deleted one, and it comes again; nothing else does
     assert main(words) == 0
-    assert capsys.readouterr().out.startswith("MLflow: 1 run (2 were there), ")
+    assert not missing(capsys.readouterr().out, "MLflow: 1 run", "2 were there")
     assert main(words) == 0
-    assert capsys.readouterr().out.startswith("MLflow: nothing to send: all 3 runs of it are in ")
+    assert not missing(capsys.readouterr().out, "MLflow: nothing to send", "3 runs")
     for one in sent_to(tracked, "twice").values():
         for name in one.data.metrics:
             assert len(tracked.get_metric_history(one.info.run_id, name)) == 1
@@ -136,7 +137,7 @@ def test_a_key_of_the_environment_reaches_no_parameter_tag_or_file(
     folder = runs.run(tmp_path, "secret", f"runs-{SECRET}", when=8)
     monkeypatch.setenv("SOME_API_KEY", SECRET)
     assert main(["export", str(folder), "--format", "mlflow", "--project", "secret"]) == 0
-    assert "left out: report.html (the run's texts hold the value of SOME_API_KEY)" in capsys.readouterr().out
+    assert not missing(capsys.readouterr().out, "left out: report.html", "SOME_API_KEY")
     for one in sent_to(tracked, "secret").values():
         assert SECRET not in f"{one.info.run_name} {one.data.params} {one.data.tags} {one.data.metrics}"
         for path in tracked.list_artifacts(one.info.run_id):
@@ -175,13 +176,13 @@ def test_a_series_is_one_curve_and_its_results_are_runs_below_the_parent(
 def test_a_result_that_is_not_valid_is_sent_and_marked(tmp_path: Path, tracked: Any) -> None:
     folder = runs.run(tmp_path, "invalid", "checkpoint-10", when=10)
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    summary["results"][0]["invalid"] = "9 of 24 outputs were cut off"
+    summary["results"][0]["invalid"] = "cut off"
     (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
     assert main(["export", str(folder), "--format", "mlflow", "--project", "invalid"]) == 0
     found = sent_to(tracked, "invalid")
     wrong = found[f"eval_{summary['results'][0]['name']}_checkpoint-10"]
     assert (wrong.info.status, wrong.data.tags["valid"]) == ("FAILED", "false")
-    assert wrong.data.tags["mlflow.note.content"] == "**NOT VALID**: 9 of 24 outputs were cut off"
+    assert wrong.data.tags["mlflow.note.content"] == "**NOT VALID**: cut off"
     assert wrong.data.metrics["acc"] == summary["results"][0]["metrics"]["acc"]["value"]
     assert found["touchstone invalid"].info.status == "FAILED"
 
@@ -217,7 +218,7 @@ def test_a_study_of_an_experiment_has_our_results_and_those_of_another_script_an
 def test_what_is_written_offline_for_weights_and_biases_is_there_once_and_has_no_key(tmp_path: Path) -> None:
     folder = runs.run(tmp_path, "offline", f"runs-{SECRET}", "checkpoint-20", when=11)
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    summary["results"][0]["invalid"] = "9 of 24 outputs were cut off"
+    summary["results"][0]["invalid"] = "cut off"
     (folder / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
     command = [
         python(),
@@ -236,9 +237,9 @@ def test_what_is_written_offline_for_weights_and_biases_is_there_once_and_has_no
     )
     kept = kept_in(tmp_path / "wandb")
     assert first.startswith(f"Weights & Biases: {len(kept)} runs, ")
-    assert second.startswith(f"Weights & Biases: nothing to send: all {len(kept)} runs of it are in ")
+    assert not missing(second, "Weights & Biases: nothing to send", f"{len(kept)} runs")
     wrong = kept[f"eval_{summary['results'][0]['name']}_runs-[SOME_API_KEY]"]
-    assert (wrong.exit_code, wrong.notes) == (1, "NOT VALID: 9 of 24 outputs were cut off")
+    assert (wrong.exit_code, wrong.notes) == (1, "NOT VALID: cut off")
     assert "valid:false" in wrong.tags
     assert wrong.points[100]["acc"] == summary["results"][0]["metrics"]["acc"]["value"]
     right = kept[f"eval_{summary['results'][0]['name']}_checkpoint-20"]

@@ -141,6 +141,7 @@ def test_the_error_log_names_each_fault_with_its_message(tmp_path):
     write_results(sample(1), tmp_path)
     log = (tmp_path / "details" / "errors.log").read_text()
     assert "timeout  evals/test_winogrande.py::test_winogrande[checkpoint-100-winogrande/2]\n" in log
+    assert "    RequestError: " in log
     assert "two masks\n    more [/b]\n" in log
 
 

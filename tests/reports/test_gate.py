@@ -76,7 +76,8 @@ def test_the_page_has_the_gate_with_names_escaped() -> None:
 def test_markdown_has_the_decision_the_verdicts_and_the_scores() -> None:
     text = ci.markdown_page(summary())
     assert re.search(r":x: \*\*gate failed .*8\): winogrande acc", text)
-    assert "| **worse** | new |" in text
+    (row,) = [line for line in text.splitlines() if line.startswith("| **worse** | new |")]
+    assert not missing(row, "winogrande acc", "0.3750")
     assert re.search(r"\*\*checkpoint-100 .*\n\n.*\n.*\n\| winogrande 5-shot \|", text)
 
 
@@ -120,6 +121,7 @@ def test_github_is_told_of_every_line_that_fails_and_of_the_decision() -> None:
     first, last = ci.gate_commands(summary())
     assert first.startswith("::error title=new%3A winogrande acc worse::-1")
     assert last.startswith("::error title=touchstone gate::gate failed")
+    assert "(exit code 8)" in last
     (only,) = ci.gate_commands(summary(best=0))
     assert only.startswith("::notice title=touchstone gate::gate passed")
     (shown,) = ci.gate_commands(summary(mode=None))
@@ -228,7 +230,7 @@ def test_a_short_report_shows_each_comparison_and_names_what_is_new_in_one_line(
         "pooled",
     ]
     (first,) = [line for line in lines if line.startswith("first ")]
-    assert not missing(first, 6, "new0 acc, new1 acc", "3 more")
+    assert not missing(first, 6, "new0 acc, new1 acc, new2", "3 more")
     assert not missing(lines[-1], 8, "b00 acc")
     assert sum("baseline old" in line for line in lines) == 1  # of the line that fails
     assert sum("baseline old" in line for line in told(verdicts(5, new=6), details=True)) == 6
@@ -238,5 +240,5 @@ def test_of_very_many_comparisons_those_that_pass_share_a_line() -> None:
     lines = told(verdicts(30))
     assert lines[1].startswith("worse      b00 acc")
     (passed,) = [line for line in lines if line.startswith("not worse")]
-    assert not missing(passed, 30, "b01 acc, b02 acc", "27 more")
+    assert not missing(passed, 30, "b01 acc, b02 acc, b03", "27 more")
     assert sum(line.startswith("not worse") for line in told(verdicts(30), details=True)) == 30

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.installed import install, touchstone
+from tests.support.lines import missing
 
 CODE = """
 from pytest_touchstone.cli.command import Command, Output, add_output
@@ -38,7 +39,7 @@ def test_an_installed_command_is_listed_and_prints_text_json_and_markdown(
     tmp_path: Path, packages: Path
 ) -> None:
     told = touchstone("--help", cwd=tmp_path, packages=packages)
-    assert re.search(r"^    count +the length of a word$", told.stdout, re.MULTILINE)
+    assert re.search(r"^    count +the length", told.stdout, re.MULTILINE)
     for extra, printed in (
         ((), "four: 4\n"),
         (
@@ -58,14 +59,14 @@ def test_an_installed_command_is_listed_and_prints_text_json_and_markdown(
 def test_its_mistakes_are_one_line_and_exit_code_4(tmp_path: Path, packages: Path) -> None:
     found = touchstone("count", "wrong", cwd=tmp_path, packages=packages)
     assert (found.returncode, found.stdout) == (4, "")
-    assert found.stderr == "touchstone: 'wrong' is no word; give another\n"
+    (line,) = found.stderr.splitlines()
+    assert "'wrong'" in line
 
 
 def test_a_command_that_cannot_be_loaded_is_named_and_stops_no_command_of_ours(tmp_path: Path) -> None:
     packages = install(tmp_path / "p", "broken", "import nowhere", {"touchstone.commands": "COMMAND"})
     found = touchstone("nonsense", cwd=tmp_path, packages=packages)
     assert found.returncode == 4
-    assert found.stderr == (
-        "touchstone: command broken (broken:COMMAND): ModuleNotFoundError: No module named 'nowhere'\n"
-    )
+    (line,) = found.stderr.splitlines()
+    assert not missing(line, "command broken", "broken:COMMAND", "ModuleNotFoundError", "'nowhere'")
     assert touchstone("runs", cwd=tmp_path, packages=packages).stdout == "no runs in results/\n"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.installed import install_package, run_pytest, touchstone
+from tests.support.lines import missing
 
 BENCHMARK = """
 from pytest_touchstone import Generate, benchmark
@@ -50,7 +51,7 @@ def test_an_installed_engine_answers_a_benchmark(project: Path) -> None:
         (result,) = summary(project)["results"]
         assert (result["metrics"]["exact_match"]["value"], result.get("reused", 0)) == (0.75, 0)
         told = " ".join(done.stdout.split())
-        assert "answers: no fingerprint from its engine, so no answer is taken from the cache" in told
+        assert not missing(told, "no fingerprint from its engine", "cache")
         for path in (project / "results").glob("*/summary.json"):
             path.rename(path.with_name("first.json"))
 
@@ -62,14 +63,11 @@ def test_show_knows_it_and_a_mistake_lists_what_it_takes(project: Path) -> None:
     assert "answers            Generate" in shown.stdout
     assert "dict:FILE.json" in touchstone("checkpoint", "show", "dict:nowhere.json", **where).stderr
     wrong = touchstone("checkpoint", "show", "dict:answers.json?defualt=1", **where)
-    assert "no option 'defualt'; default: the text where the table has none" in wrong.stderr
+    assert not missing(wrong.stderr, "no option 'defualt'", "default:")
     unknown = touchstone("checkpoint", "show", "dcit:answers.json", **where)
-    assert (
-        unknown.returncode,
-        "dict:, fake:, http://, https://, hub:, llama-server:, sglang:, vllm:" in unknown.stderr,
-    ) == (
-        4,
-        True,
+    assert unknown.returncode == 4
+    assert not missing(
+        unknown.stderr, "dict:, fake:, http://, https://, hub:", "llama-server:, sglang:, vllm:"
     )
 
 
@@ -89,7 +87,7 @@ def test_a_package_that_cannot_be_loaded_is_named_in_one_line(project: Path) -> 
     (project / "site" / "dict_engine.py").write_text("import nothing_of_that_name", encoding="utf-8")
     done = touchstone("checkpoint", "show", "dict:answers.json", packages=project / "site", cwd=project)
     assert done.returncode == 4
-    assert "plug-in dict (dict_engine:DictFactory, group touchstone.engines): cannot be loaded" in done.stderr
+    assert not missing(done.stderr, "dict_engine:DictFactory", "touchstone.engines", "cannot be loaded")
     assert done.stderr.count("\n") == 1
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.installed import install, run_python, touchstone
+from tests.support.lines import missing
 
 CODE = '''
 from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults, published
@@ -56,7 +57,7 @@ def test_an_installed_format_is_compared_and_imported(tmp_path: Path, packages: 
     [pair] = json.loads(found.stdout)["pairs"]
     assert (pair["improvements"], pair["benchmarks"][0]["points"]) == (["quiz"], pytest.approx(10))
     found = touchstone("baseline", "import", "new.scores", cwd=tmp_path, packages=packages)
-    assert found.stdout == "1 checkpoint of new.scores imported into results/saved/: quiz\n  new\n"
+    assert not missing(found.stdout, "1 checkpoint of new.scores", "results/saved/: quiz new")
     of_folder = touchstone("compare", ".", cwd=tmp_path, packages=packages)
     assert "quiz" in of_folder.stdout, of_folder.stderr
 
@@ -65,7 +66,7 @@ def test_without_the_package_the_file_is_refused_in_one_line(tmp_path: Path) -> 
     (tmp_path / "old.scores").write_text("old\nquiz 0.50 1000\n")
     found = touchstone("compare", "old.scores", "old.scores", cwd=tmp_path)
     assert found.returncode == 4
-    assert found.stderr.endswith("no results file; give a .csv, .json or .md file, or the folder of a run\n")
+    assert not missing(found.stderr, "old.scores", ".csv, .json or .md")
 
 
 def test_a_run_writes_an_installed_format(tmp_path: Path, packages: Path) -> None:

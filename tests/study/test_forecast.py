@@ -27,6 +27,7 @@ def shown(study: Study, at: float | None = None) -> str:
 def test_a_single_curve_has_its_forecast_in_a_sentence() -> None:
     section = known(forecast_section(of_totals({"a": SIX})))
     assert not missing(section.line, "first 4 of 6 checkpoints", "42.00 % at epoch 6")
+    assert "between 37." in section.line
     assert section.line.endswith("; known: 41.90 %")
 
 
