@@ -33,8 +33,8 @@ class ArcRow(TypedDict):
 
 
 def arc_row(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with its choices nested in the question, as the authors published it; the Hub's form has them side by
-    side."""
+    """Return the row with its choices nested in the question, as the authors published it; the Hub's form has them side
+    by side."""
     if not isinstance(row["question"], str):
         return row
     texts, labels = row["choices"]["text"], row["choices"]["label"]
@@ -43,17 +43,17 @@ def arc_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def arc_prompt(row: ArcRow) -> str:
-    """The question; the choices are not listed."""
+    """Return the question; the choices are not listed."""
     return f"Question: {row['question']['stem']}\nAnswer:"
 
 
 def arc_gold(row: ArcRow) -> int:
-    """The index of the right answer, found by its label."""
+    """Return the index of the right answer, found by its label."""
     return [choice["label"] for choice in row["question"]["choices"]].index(row["answerKey"])
 
 
 def arc_shot(row: ArcRow) -> str:
-    """The question with its right answer."""
+    """Return the question with its right answer."""
     return f"{arc_prompt(row)} {row['question']['choices'][arc_gold(row)]['text']}"
 
 

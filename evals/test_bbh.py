@@ -7,7 +7,7 @@ from pytest_touchstone.metrics.bbh import BBH, BBH_HUB, BBH_PAPER, ROWS, BbhRow,
 
 
 def prompt(row: BbhRow) -> str:
-    """The question, and the beginning of a chain of thought."""
+    """Return the question, and the beginning of a chain of thought."""
     return f"Q: {row['input']}\nA: Let's think step by step.\n"
 
 

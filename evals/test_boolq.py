@@ -23,15 +23,15 @@ class BoolqRow(TypedDict):
 
 
 def boolq_row(row: dict[str, Any]) -> dict[str, Any]:
-    """The row as SuperGLUE has it: the title before the passage, 0 or 1 for the answer. The authors' own rows have
-    ``title`` and ``answer``."""
+    """Return the row as SuperGLUE has it: the title before the passage, 0 or 1 for the answer. The authors' own rows
+    have ``title`` and ``answer``."""
     if "title" in row:
         row = {**row, "passage": f"{row['title']} -- {row['passage']}", "label": int(row["answer"])}
     return with_passage_hash(row)
 
 
 def prompt(row: BoolqRow) -> str:
-    """The passage and the question."""
+    """Return the passage and the question."""
     return f"{row['passage']}\nQuestion: {row['question']}?\nAnswer:"
 
 

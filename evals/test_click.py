@@ -49,7 +49,7 @@ class ClickRow(TypedDict):
 
 
 def click_row(row: dict[str, Any]) -> ClickRow:
-    """The row of the Hub as it is asked: four answers are listed, though rows of the CSAT have a fifth letter.
+    """Return the row of the Hub as it is asked: four answers are listed, though rows of the CSAT have a fifth letter.
 
     Raises ``ValueError`` for an answer that is none of the choices, or an id that tells no category.
     """
@@ -68,7 +68,8 @@ def click_row(row: dict[str, Any]) -> ClickRow:
 
 
 def click_category(row: dict[str, Any]) -> str | None:
-    """The first of the eleven categories that the row's id fits; None where it fits none, and the row is not asked."""
+    """Return the first of the eleven categories that the row's id fits; None where it fits none, and the row is not
+    asked."""
     name = str(row["id"])
     for word in CLICK_CULTURE:
         if word in name.lower():
@@ -98,7 +99,7 @@ def _language(name: str, question: str) -> str | None:
 
 
 def _last_number(name: str) -> int:
-    """The number of a question, at the end of its id; 0 where there is none."""
+    """Return the number of a question, at the end of its id; 0 where there is none."""
     last = name.rpartition("_")[2]
     return int(last) if last.isdecimal() else 0
 

@@ -20,7 +20,7 @@ LETTERS = "ABCDE"
 
 
 def prompt(row: Row) -> str:
-    """The question, its answers with their letters, and "Answer:"."""
+    """Return the question, its answers with their letters, and "Answer:"."""
     return "\n".join(
         [f"Question: {row['question'].strip()}", *format_lettered_options(row["choices"]["text"]), "Answer:"]
     )

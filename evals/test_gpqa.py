@@ -22,7 +22,7 @@ class Row(TypedDict):
 
 
 def row(published: dict[str, Any]) -> dict[str, Any]:
-    """The row with its answers in an order of their own, drawn by the question's hash; a missing one is a space."""
+    """Return the row with its answers in an order drawn by the question's hash; a missing one is a space."""
     question, texts = published["Question"], [published[name] for name in ANSWERS]
     listed = [" " if t is None else t.strip().replace(" [title]", ". ").replace("  ", " ") for t in texts]
     order = sorted(range(4), key=lambda n: hashlib.sha256(f"{question}\0{n}".encode()).digest())

@@ -16,7 +16,7 @@ class Row(TypedDict):
 
 
 def prompt(row: Row) -> str:
-    """The question."""
+    """Return the question."""
     return f"Question: {row['question']}\nAnswer:"
 
 

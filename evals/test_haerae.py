@@ -20,7 +20,7 @@ class HaeraeRow(TypedDict):
 
 
 def haerae_part(name: str) -> dict[str, Any]:
-    """The declaration of one of the five parts, by its name on the Hub."""
+    """Return the declaration of one of the five parts, by its name on the Hub."""
     return {
         "version": 1,
         "data": Dataset("HAERAE-HUB/HAE_RAE_BENCH", name, split="test", local=f"haerae/{name}"),

@@ -23,7 +23,7 @@ class HellaswagRow(TypedDict):
 
 
 def without_marks(text: str) -> str:
-    """The text without the marks that WikiHow's articles left in it."""
+    """Return the text without the marks that WikiHow's articles left in it."""
     text = text.strip().replace(" [title]", ". ")
     return re.sub(r"\[.*?\]", "", text).replace("  ", " ")
 
@@ -34,7 +34,7 @@ def hellaswag_query(scene: HellaswagRow) -> str:
 
 
 def hellaswag_shot(scene: HellaswagRow) -> str:
-    """The description with its right ending."""
+    """Return the description with its right ending."""
     return f"{hellaswag_query(scene)} {without_marks(scene['endings'][scene['label']])}"
 
 

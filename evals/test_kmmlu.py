@@ -86,18 +86,18 @@ class KmmluRow(TypedDict):
 
 
 def kmmlu_row(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with its answers as texts: of a subject whose answers are all numbers, the Hub has numbers."""
+    """Return the row with its answers as texts: of a subject whose answers are all numbers, the Hub has numbers."""
     return {**row, **{letter: str(row[letter]) for letter in LETTERS}}
 
 
 def kmmlu_prompt(row: KmmluRow) -> str:
-    """The question stripped, its answers with their letters, and "정답" (answer) with a wide colon."""
+    """Return the question stripped, its answers with their letters, and "정답" (answer) with a wide colon."""
     listed = (f"{letter}. {row[letter]}" for letter in ("A", "B", "C", "D"))
     return "\n".join([row["question"].strip(), *listed, "정답："])
 
 
 def kmmlu_scores(row: KmmluRow) -> tuple[str, ...]:
-    """The names of the scores that a row counts for: that of all, and its group's where it has one."""
+    """Return the names of the scores that a row counts for: that of all, and its group's where it has one."""
     group = _GROUP_OF.get(row["file"])
     return ("acc",) if group is None else ("acc", f"acc_{group}")
 

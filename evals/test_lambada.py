@@ -24,7 +24,7 @@ class Passage(TypedDict):
 
 
 def context_and_word(passage: Passage) -> tuple[str, str]:
-    """The text before the last single space, and the word after it (a newline does not separate words)."""
+    """Return the text before the last single space, and the word after it (a newline does not separate words)."""
     context, _, word = passage["text"].rpartition(" ")
     return context, word
 

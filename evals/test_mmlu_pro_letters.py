@@ -10,7 +10,7 @@ from pytest_touchstone.metrics.mmlu import MMLU_PRO, MMLU_PRO_CATEGORIES, MMLU_P
 
 
 def letter_prompt(row: MmluProRow) -> str:
-    """The question, its answers with their letters, and "Answer:"; nothing is stripped."""
+    """Return the question, its answers with their letters, and "Answer:"; nothing is stripped."""
     return "\n".join([row["question"], *format_lettered_options(row["options"]), "Answer:"])
 
 

@@ -17,7 +17,7 @@ class Row(TypedDict):
 
 
 def gold(row: Row) -> int:
-    """The index of the right answer."""
+    """Return the index of the right answer."""
     return row["choices"]["label"].index(row["answerKey"].strip())
 
 

@@ -20,12 +20,12 @@ class Goal(TypedDict):
 
 
 def prompt(row: Goal) -> str:
-    """The goal."""
+    """Return the goal."""
     return f"Question: {row['goal']}\nAnswer:"
 
 
 def ways(row: Goal) -> tuple[str, str]:
-    """The two ways."""
+    """Return the two ways."""
     return row["sol1"], row["sol2"]
 
 

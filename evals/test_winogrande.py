@@ -20,13 +20,13 @@ class WinograndeRow(TypedDict):
 
 
 def around_blank(row: WinograndeRow) -> tuple[str, str]:
-    """The text before the first blank as it stands, and the text after it, stripped."""
+    """Return the text before the first blank as it stands, and the text after it, stripped."""
     blank = row["sentence"].index("_")
     return row["sentence"][:blank], row["sentence"][blank + 1 :].strip()
 
 
 def filled(row: WinograndeRow) -> str:
-    """The sentence with the right option in place of the blank."""
+    """Return the sentence with the right option in place of the blank."""
     before, after = around_blank(row)
     return before + (row["option1"] if row["answer"] == "1" else row["option2"]) + " " + after
 

@@ -1,4 +1,4 @@
-"""This harness as a whole process: ``pytest evals/...`` on a checkpoint, and the contents of its journal."""
+"""The harness as a whole process: ``pytest evals/...`` on a checkpoint, and the contents of its journal."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def show(title: str, found: list[dict[str, Any]]) -> None:
 def differences(
     files: Files, mine: tuple[str, list[Verdict]], others: tuple[str, list[Verdict]]
 ) -> Iterator[dict[str, Any]]:
-    """The samples that the two judge differently, with their programs."""
+    """Yield the samples that the two judge differently, with their programs."""
     (name, its), (other_name, theirs) = mine, others
     for (task, program), one, other in zip(files.sources, its, theirs, strict=True):
         if one != other:
@@ -197,7 +197,7 @@ def _worded(name: str, verdict: Verdict) -> str:
 
 
 def said(files: Files, published: list[Path], evalplus: list[Verdict]) -> list[Verdict]:
-    """The published verdicts, in the order of the samples.
+    """Return the published verdicts, in the order of the samples.
 
     What was not published of a sample, the verdict on all inputs, is taken to be EvalPlus's.
     """
@@ -212,7 +212,7 @@ def said(files: Files, published: list[Path], evalplus: list[Verdict]) -> list[V
 
 
 def _published(path: Path) -> list[dict[str, Any]]:
-    """The results of a file, one of each sample."""
+    """Return the results of a file, one of each sample."""
     if path.suffix == ".jsonl":
         return [line.data for line in read_lines(path)]
     results = json.loads(path.read_text(encoding="utf-8"))["eval"]
@@ -220,7 +220,7 @@ def _published(path: Path) -> list[dict[str, Any]]:
 
 
 def _text(sample: dict[str, Any]) -> str:
-    """The part of its program that a sample has."""
+    """Return the part of its program that a sample has."""
     text: str = sample["solution"] if "solution" in sample else sample["completion"]
     return text
 
@@ -260,7 +260,7 @@ def written(folder: Path, options: argparse.Namespace) -> Files:
 
 
 def _programs(row: dict[str, Any], copies: int, wrong: int) -> Iterator[tuple[str, str]]:
-    """The canonical solution so many times, and so many programs that are nearly it."""
+    """Yield ``copies`` of the canonical solution, and ``wrong`` programs that are nearly it."""
     right = row["prompt"] + row["canonical_solution"]
     for number in range(copies):
         yield row["task_id"], f"{right}\n# copy {number}\n"

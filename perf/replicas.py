@@ -96,7 +96,7 @@ def _compared(folder: Path, options: argparse.Namespace, sides: dict[str, str]) 
 
 
 def measure_items(folder: Path, options: argparse.Namespace) -> Any:
-    """The fake checkpoint's items through two actors, and as many in this process."""
+    """Return the time for items through two actors, and in this process."""
     write(folder, options.items)
     rows, found = [], {}
     for name, engine in (("two actors", ["--eval-engine", "ray:2"]), ("in process", [])):
@@ -131,7 +131,7 @@ def measure_items(folder: Path, options: argparse.Namespace) -> Any:
 
 
 def measure_costs(folder: Path, options: argparse.Namespace) -> Any:
-    """A unit's and an item's cost, and that of loading."""
+    """Return a unit's and an item's cost, and that of loading."""
     from tests.support.tiny import tiny_causal
 
     model = tiny_causal(
@@ -218,7 +218,7 @@ def _requests(kind: str, count: int) -> list[Any]:
 
 
 def answer(model: str, engine: str, kind: str, count: str) -> dict[str, Any]:
-    """The seconds of answering, and the CPU of this process and its actors."""
+    """Return the seconds of answering, and the CPU of this process and its actors."""
     opened = _engine(model, engine)
     opened.answer(_requests(kind, 64))
     if engine != "-":
@@ -232,7 +232,7 @@ def answer(model: str, engine: str, kind: str, count: str) -> dict[str, Any]:
 
 
 def session(*words: str) -> dict[str, Any]:
-    """A run of pytest in this process, its own CPU and its peak memory."""
+    """Return a run of pytest in this process, its own CPU and its peak memory."""
     import pytest
 
     if "ray:2" in words:
@@ -272,7 +272,7 @@ def unit() -> dict[str, Any]:
 
 
 def batches(folder: str) -> dict[str, Any]:
-    """The driver's CPU for an item of a batch: to start it, and from its answer to its line in the journal."""
+    """Yield the driver's CPU for an item of a batch: to start it, and from its answer to its line in the journal."""
     from pytest_touchstone.checkpoints.resolve import find_checkpoints
     from pytest_touchstone.core.benchmark import Benchmark, Dataset
     from pytest_touchstone.core.dataset import Example
@@ -316,7 +316,7 @@ def batches(folder: str) -> dict[str, Any]:
 
 
 def load(model: str) -> dict[str, Any]:
-    """The second loading of a checkpoint, by which its file is in the system's cache."""
+    """Time the second loading of a checkpoint, when its file is in the system's cache."""
     _engine(model, "-").close()
     began, cpu = time.perf_counter(), time.process_time()
     _engine(model, "-")

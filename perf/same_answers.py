@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def compared(options: argparse.Namespace, folder: Path, sandbox: Sandbox) -> list[Any]:
-    """The line of each task whose rows are there."""
+    """Return the line of each task whose rows are there."""
     data = recorder.data_folder(options.data, folder / "data")
     KITS.update({kit.spec.name: kit for kit in kits_of(data)})
     wanted = [
@@ -115,7 +115,7 @@ def scored(one: Wanted, data: Path, texts: dict[str, str], sandbox: Sandbox) -> 
 def answered(
     kit: Kit, example: Example, request: Request, texts: dict[str, str]
 ) -> GenerateAnswer | LoglikelihoodAnswer:
-    """The answer to a request; the same text where two rows ask the same."""
+    """Return the answer to a request; the same text where two rows ask the same."""
     if isinstance(request, Loglikelihood):
         return LoglikelihoodAnswer(*made_up(request.context, request.continuation), tokens=1)
     assert isinstance(request, Generate)
@@ -125,7 +125,7 @@ def answered(
 
 
 def text_for(kit: Kit, example: Example, number: int) -> str:
-    """A text in one of the ``FORMS``; of a row that has no right text, made of its prompt."""
+    """Return a text in one of the ``FORMS``; of a row that has no right text, made of its prompt."""
     right = TEXT[kit.spec.name](example.row) if kit.spec.name in TEXT else str(example.row["prompt"])
     return FORMS[number % len(FORMS)](right, text_of_another(kit, example))
 

@@ -110,7 +110,7 @@ def main() -> None:
 
 
 def compared(wanted: Sequence[Wanted], options: argparse.Namespace, folder: Path) -> Iterator[Row]:
-    """The line of each set whose rows are there."""
+    """Yield the line of each set whose rows are there."""
     data = recorder.data_folder(options.data, folder / "data")
     there = recorder.asked_of(options.data)
     KITS.update({kit.spec.name: kit for kit in kits_of(data)})
@@ -128,7 +128,7 @@ def compared(wanted: Sequence[Wanted], options: argparse.Namespace, folder: Path
 
 
 def kits_of(data: Path) -> tuple[Any, ...]:
-    """The benchmarks whose rows are in the folder."""
+    """Return the benchmarks whose rows are in the folder."""
     from tests.conformance.kit import kits
 
     return kits(str(data))
@@ -137,7 +137,7 @@ def kits_of(data: Path) -> tuple[Any, ...]:
 def reference(
     wanted: Sequence[Wanted], options: argparse.Namespace, folder: Path, data: Path, model: Path
 ) -> dict[str, list[dict[str, Any]]]:
-    """The reference's answers, by task and document."""
+    """Return the reference's answers, by task and document."""
     model_of = {"model": str(model), "threads": our_side.threads()}
     return run_reference(options.lm_eval_python, folder, data, wanted, model_of)
 
@@ -166,7 +166,7 @@ def run_reference(
 
 
 def _prompts(one: Wanted, data: Path) -> Iterator[tuple[str, str]]:
-    """The hash of what we ask about each row."""
+    """Return the hash of what we ask about each row."""
     return ours(KITS[one.name.partition("/")[0]], one.name, str(one.shots), data)
 
 
@@ -209,8 +209,8 @@ def told(
 
 
 def judge(theirs: dict[str, Any], sandbox: Sandbox) -> dict[str, Any]:
-    """The reference's answer with the verdict on its program, which its own judge, a file of the Hub's, never saw:
-    that program and those tests run in the sandbox."""
+    """Return the reference's answer with the verdict on its program, which its own judge, a file of the Hub's, never
+    saw: that program and those tests run in the sandbox."""
     if "program" not in theirs:
         return theirs
     program, tests = theirs["program"]
@@ -219,7 +219,7 @@ def judge(theirs: dict[str, Any], sandbox: Sandbox) -> dict[str, Any]:
 
 
 def line(one: Wanted, theirs: Sequence[dict[str, Any]], mine: Sequence[dict[str, Any]]) -> Row:
-    """The line of the table: the number of items on which both agree, in each respect."""
+    """Return the line of the table: the number of items on which both agree, in each respect."""
     pairs = list(zip(theirs, mine, strict=True))
     farthest = [_farthest(other["answers"], found["answers"]) for other, found in pairs]
     values = [list(_metrics(other["metrics"], found["scores"])) for other, found in pairs]
@@ -248,7 +248,7 @@ def line(one: Wanted, theirs: Sequence[dict[str, Any]], mine: Sequence[dict[str,
 def _differences(
     other: dict[str, Any], found: dict[str, Any], far: float, values: Sequence[tuple[str, float, float]]
 ) -> Iterator[str]:
-    """The differences of an item, one sentence each."""
+    """Yield the differences of an item, one sentence each."""
     row = found["row"]
     if other["asked"] != found["asked"]:
         yield f"{row}: another prompt"
@@ -260,7 +260,7 @@ def _differences(
 
 
 def _farthest(theirs: Sequence[Any], mine: Sequence[Any]) -> float:
-    """The largest distance of log-probabilities; of texts 0 or infinity."""
+    """Return the largest distance of log-probabilities; of texts 0 or infinity."""
     if len(theirs) != len(mine):
         return math.inf
     if isinstance(mine[0], str):

@@ -41,18 +41,18 @@ def main() -> None:
 
 
 def key_of(*asked: str) -> str:
-    """The hash under which an answer stands."""
+    """Return the hash under which an answer stands."""
     return hashlib.sha256("\0".join(asked).encode()).hexdigest()[:16]
 
 
 def made_up(context: str, continuation: str) -> tuple[float, bool]:
-    """A log-probability, of few so that some are equal, and whether it is that of the most probable text."""
+    """Return a log-probability, of few so that some are equal, and whether it is that of the most probable text."""
     number = int(key_of(context, continuation), 16)
     return -1.0 - number % 24 / 2, number % 3 == 0
 
 
 def _told(texts: dict[str, str]) -> Any:
-    """A model of the reference's that gives the texts and the log-probabilities that both sides are given."""
+    """Return a model of the reference's that gives the texts and the log-probabilities that both sides are given."""
     from lm_eval.api.model import LM
 
     class Told(LM):  # type: ignore[misc]
@@ -116,7 +116,7 @@ def _asked(recorder: Any, model: Any, data: Path, one: dict[str, Any]) -> list[d
 
 
 def _program(sample: dict[str, Any]) -> dict[str, Any]:
-    """The program that the reference would have run, and its tests, of a task that runs programs."""
+    """Return the program that the reference would have run, and its tests, of a task that runs programs."""
     if not any(name.startswith("pass") for name in sample["metrics"]):
         return {}
     first = sample["filtered_resps"][0]

@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def rows_of(files: Iterable[Path]) -> list[Row]:
-    """The rows of the files, in their order; of rows with one name the last."""
+    """Return the rows of the files, in their order; of rows with one name the last."""
     found = {}
     for file in files:
         for row in json.loads(file.read_text(encoding="utf-8")):
@@ -89,7 +89,7 @@ def rows_of(files: Iterable[Path]) -> list[Row]:
 
 
 def by_benchmark(rows: Iterable[Row]) -> list[Row]:
-    """The rows with those of one benchmark as one, which says of how many tasks it is."""
+    """Return the rows with those of one benchmark as one, which says of how many tasks it is."""
     found: dict[tuple[str, int], list[Row]] = {}
     for row in rows:
         found.setdefault((row.name.partition("/")[0], row.shots), []).append(row)
@@ -115,7 +115,7 @@ def _together(name: str, rows: Sequence[Row]) -> Row:
 
 
 def _mean(rows: Sequence[Row], metric: str, side: int) -> float:
-    """The mean over all items."""
+    """Return the mean over all items."""
     return sum(row.means[metric][side] * row.items for row in rows) / sum(row.items for row in rows)
 
 

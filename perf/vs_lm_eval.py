@@ -1,4 +1,4 @@
-"""This harness against lm-evaluation-harness: whole processes on the same rows, examples, model and dtype.
+"""The harness against lm-evaluation-harness: whole processes on the same rows, examples, model and dtype.
 
     python -m perf vs_lm_eval --benchmark arc_easy --data DIR --limit 200 --shots 5 \\
         --lm-eval-python PYTHON

@@ -42,7 +42,7 @@ class Rates(NamedTuple):
 
 
 def shares(classes: int) -> np.ndarray:
-    """The share of each class; the last is the rare one."""
+    """Return the share of each class; the last is the rare one."""
     return np.array([(1 - RARE) / (classes - 1)] * (classes - 1) + [RARE])
 
 
@@ -55,7 +55,7 @@ def true_f1(classes: int, right: tuple[float, float]) -> float:
 
 
 def otherwise(classes: int) -> tuple[float, float]:
-    """The chances that give the same macro F1 with 0.9 for the rare class."""
+    """Return the chances that give the same macro F1 with 0.9 for the rare class."""
     same = true_f1(classes, ALIKE)
     return brentq(lambda chance: true_f1(classes, (chance, 0.9)) - same, 0.5, 1.0), 0.9
 
@@ -63,7 +63,7 @@ def otherwise(classes: int) -> tuple[float, float]:
 def pair(
     classes: int, items: int, new: tuple[float, float], generator: np.random.Generator
 ) -> tuple[list[tuple[float, int, int]], list[tuple[float, int, int]]]:
-    """The items of two runs: score, right and chosen class."""
+    """Return the items of two runs: score, right and chosen class."""
     right = generator.choice(classes, items, p=shares(classes))
     wrong = (right + generator.integers(1, classes, items)) % classes
     first, second = generator.random((2, items))
@@ -76,7 +76,7 @@ def pair(
 
 
 def rates(classes: int, items: int, new: tuple[float, float], pairs: int, seed: int) -> Rates:
-    """The rates of a gate of one benchmark over so many pairs."""
+    """Return the rates of a gate of one benchmark over several pairs."""
     generator = np.random.default_rng(seed)
     found = []
     for _ in range(pairs):
@@ -89,7 +89,7 @@ def rates(classes: int, items: int, new: tuple[float, float], pairs: int, seed: 
 
 
 def rates_of(found: Sequence[Comparison], true: float) -> Rates:
-    """The rates of these comparisons, whose true difference is the same."""
+    """Return the rates of these comparisons, whose true difference is the same."""
 
     def share(kept: Sequence[bool]) -> float:
         return float(np.mean(kept))
@@ -105,7 +105,7 @@ def rates_of(found: Sequence[Comparison], true: float) -> Rates:
 
 
 def main() -> None:
-    """Prints the rates by number of classes and items, and by kind of pair, in per cent."""
+    """Print the rates by number of classes and items, and by kind of pair, in per cent."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--pairs", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)

@@ -44,7 +44,7 @@ class Rates:
 
 
 def bests(runs: int, seed: int, truth: Truth, items: int) -> Rates:
-    """The best of trainings, whose checkpoints have the accuracies that ``truth`` draws."""
+    """Return the best of trainings, whose checkpoints have the accuracies that ``truth`` draws."""
     generator = np.random.default_rng(seed)
     found = []
     for _ in range(runs):
@@ -93,7 +93,7 @@ def simulations(runs: int, seed: int) -> Mapping[str, Callable[[], Rates]]:
 
 
 def main() -> None:
-    """Prints a row for each kind of training."""
+    """Print a row for each kind of training."""
     chosen = choose(__doc__ or "", simulations)
     heads = ("plain", "cover", "high", "after", "below")
     print(f"{'':20}{'runs':>6}" + "".join(f"{head:>9}" for head in heads))

@@ -136,7 +136,7 @@ def _flipping(
 
 
 def ours(suite: Suite, *, pooled: bool = False) -> Answer:
-    """The shipped gate."""
+    """Return the shipped gate."""
     gate = gate_of(suite.new, suite.earlier, replace(PLAIN, pooled=pooled))
     if failed(gate):
         return "fails"
@@ -188,7 +188,7 @@ def z_test(suite: Suite) -> Answer:
 
 
 def a_point(suite: Suite) -> Answer:
-    """A measured drop of more than a point fails."""
+    """Return "fails" for a measured drop of more than a point."""
     dropped = any(old.mean() - new.mean() > 0.01 + 1e-9 for old, new in suite.pairs)
     return "fails" if dropped else "passes"
 
@@ -237,7 +237,7 @@ def simulations(runs: int, seed: int) -> dict[str, Callable[[], dict[str, dict[A
 
 
 def main() -> None:
-    """Prints, by suite and rule, the shares of suites that fail, and of those that cannot be told."""
+    """Print, by suite and rule, the shares of suites that fail, and of those that are inconclusive."""
     chosen = choose(__doc__ or "", simulations)
     print(f"{'fails (cannot tell)':32}{'suites':>8}" + "".join(f"{name:>18}" for name in RULES))
     for name, simulation in chosen.items():

@@ -32,7 +32,7 @@ FLIPS: Final = 0.15
 
 
 def pairs(n: int, drop: float, flips: float) -> np.ndarray:
-    """The chance of each number of gained (rows) and lost (columns) items of n."""
+    """Return the chance of each number of gained (rows) and lost (columns) items of n."""
     most = math.ceil(n * flips + 9 * math.sqrt(n * flips) + 20)
     gained, lost = np.meshgrid(np.arange(most), np.arange(most), indexing="ij")
     same = np.maximum(0, n - gained - lost)
@@ -46,7 +46,7 @@ def pairs(n: int, drop: float, flips: float) -> np.ndarray:
 
 
 def at_end(n: int, drops: Sequence[float], flips: float) -> float:
-    """The chance that a gate of benchmarks of n items with these true drops fails."""
+    """Return the chance that a gate of benchmarks of n items with these true drops fails."""
     family = len(drops)
     steps = [ALPHA / rank * (1 - 1e-9) for rank in range(family, 0, -1)]
     parts = [_by_step(n, drop, flips, steps) for drop in drops]
@@ -62,7 +62,7 @@ def at_end(n: int, drops: Sequence[float], flips: float) -> float:
 
 
 def _by_step(n: int, drop: float, flips: float, steps: Sequence[float]) -> dict[tuple[float, bool], float]:
-    """The chance of each of Holm's steps that p reaches, and of a loss beyond the margin."""
+    """Return the chance of each of Holm's steps that p reaches, and of a loss beyond the margin."""
     found: dict[tuple[float, bool], float] = {}
     chances = pairs(n, drop, flips)
     for gained, lost in np.argwhere(chances > LEAST).tolist():
@@ -73,7 +73,8 @@ def _by_step(n: int, drop: float, flips: float, steps: Sequence[float]) -> dict[
 
 
 def with_analyses(n: int, drop: float, flips: float, family: int) -> tuple[float, float]:
-    """The chance that interim analyses call a benchmark of a plain gate worse, and the mean share of items asked."""
+    """Return the chance that interim analyses call a benchmark of a plain gate worse, and the mean share of items
+    asked."""
     plan = plan_analyses(cut([None] * n), family=family)
     state, worse, asked, before = np.ones((1, 1)), 0.0, 0.0, 0
     for number, (items, level) in enumerate(zip(plan.analyses, plan.levels, strict=True)):
@@ -90,14 +91,14 @@ def with_analyses(n: int, drop: float, flips: float, family: int) -> tuple[float
 
 
 def _added(state: np.ndarray, more: np.ndarray) -> np.ndarray:
-    """The chances of the sums of two independent pairs of counts."""
+    """Return the chances of the sums of two independent pairs of counts."""
     shape = [a + b - 1 for a, b in zip(state.shape, more.shape, strict=True)]
     found: np.ndarray = np.fft.irfft2(np.fft.rfft2(state, shape) * np.fft.rfft2(more, shape), shape)
     return np.where(found > LEAST, found, 0.0)
 
 
 def main() -> None:
-    """Prints the exact shares."""
+    """Print the exact shares."""
     print(f"{'3 benchmarks of 2400 items':34}{'fails':>9}{'at the end':>12}{'saved':>8}")
     for name, drops in (
         ("no drop", (0.0, 0.0, 0.0)),

@@ -53,7 +53,7 @@ class Rates(NamedTuple):
 
 
 def drift(places: Sequence[float], values: Sequence[float], at: float) -> Forecast | None:
-    """The random walk with the mean change so far, whose variance is that around it."""
+    """Return the random walk with the mean change so far, whose variance is that around it."""
     along, moved = np.diff(places), np.diff(values)
     slope = moved.sum() / along.sum()
     ahead, freedom = at - places[-1], len(moved) - 1
@@ -64,7 +64,7 @@ def drift(places: Sequence[float], values: Sequence[float], at: float) -> Foreca
 
 
 def line(form: Callable[[np.ndarray], np.ndarray]) -> Rule:
-    """The rule of a line in a function of the place."""
+    """Return the rule of a line in a function of the place."""
 
     def rule(places: Sequence[float], values: Sequence[float], at: float) -> Forecast | None:
         known = np.column_stack([np.ones(len(places)), form(np.asarray(places, dtype=float))])
@@ -90,7 +90,7 @@ RULES: Final[Mapping[str, Rule]] = {
 
 
 def rates(rule: Rule, wanted: Iterable[Wanted]) -> Rates:
-    """What a rule makes of what is wanted."""
+    """Return the rates of a rule's forecasts."""
     found = [
         (made.low <= one.known <= made.high, 100 * (made.high - made.low), 100 * (made.value - one.known))
         for one in wanted
@@ -103,7 +103,7 @@ def rates(rule: Rule, wanted: Iterable[Wanted]) -> Rates:
 
 
 def end_of(places: Sequence[float], values: Sequence[float]) -> Wanted:
-    """The last value, from the first two thirds."""
+    """Return the last value, from the first two thirds."""
     count = max(FORECAST_LEAST, math.ceil(2 * len(values) / 3))
     return Wanted(places[:count], values[:count], places[-1], values[-1])
 
@@ -118,7 +118,7 @@ def all_of(places: Sequence[float], values: Sequence[float]) -> list[Wanted]:
 
 
 def of_tables(tables: Sequence[str]) -> dict[str, list[Wanted]]:
-    """What the curves of these tables or runs give."""
+    """Return the ends of the curves of these tables or runs."""
     study = load_study(tables, output=Path())
     curves = [
         (
@@ -135,7 +135,7 @@ def of_tables(tables: Sequence[str]) -> dict[str, list[Wanted]]:
 
 
 def simulated(runs: int, seed: int) -> dict[str, list[Wanted]]:
-    """The ends of simulated curves."""
+    """Return the ends of simulated curves."""
     generator = np.random.default_rng(seed)
     shapes: dict[str, Callable[[np.ndarray], np.ndarray]] = {
         "level": lambda t: 0.6 + 0 * t,
@@ -156,7 +156,7 @@ def simulated(runs: int, seed: int) -> dict[str, list[Wanted]]:
 
 
 def main() -> None:
-    """Prints a row for each kind of curve."""
+    """Print a row for each kind of curve."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

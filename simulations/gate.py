@@ -90,7 +90,7 @@ def same_twice(
 
 
 def same_twice_with_texts(runs: int, seed: int) -> Iterator[GateResult]:
-    """The same where each result's luck is partly that of a text of up to three items."""
+    """Yield pairs without a change, where part of each result's luck is that of a text of up to three items."""
     generator = np.random.default_rng(seed)
     prepared = []
     for place, (n, accuracy) in enumerate(zip(SIZES, ACCURACIES, strict=True)):
@@ -135,7 +135,7 @@ def flipping(
 
 
 def rates(gates: Iterator[GateResult]) -> Rates:
-    """The outcomes of the gates, by the product's rule and by the two that correct nothing."""
+    """Return the outcomes of the gates, by the product's rule and by the two that correct nothing."""
     failures, limit, alone = [], [], []
     for gate in gates:
         failures.append(failed(gate))
@@ -185,7 +185,7 @@ def simulations(runs: int, seed: int) -> Mapping[str, Callable[[], Rates]]:
 
 
 def main() -> None:
-    """Prints the shares of gates that fail."""
+    """Print the shares of gates that fail."""
     chosen = choose(__doc__ or "", simulations)
     print(f"{'':28}{'runs':>6}{'fails':>9}{'uncorrected limit':>20}{'uncorrected p':>16}")
     for name, simulation in chosen.items():
@@ -199,7 +199,7 @@ def main() -> None:
 def choose(
     text: str, simulations_: Callable[[int, int], Mapping[str, Callable[[], T]]]
 ) -> dict[str, Callable[[], T]]:
-    """The simulations that the command line asks for."""
+    """Return the simulations that the command line asks for."""
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)

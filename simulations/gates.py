@@ -49,7 +49,7 @@ class Bench:
         return Declaration(name=self.name, version=1, primary=METRIC, dataset=dataset)
 
     def items(self, right: np.ndarray | Mapping[str, np.ndarray]) -> ItemScores:
-        """The saved items of a result: right or wrong for each, or several scores by name."""
+        """Return the saved items of a result: right or wrong for each, or several scores by name."""
         scores = right if isinstance(right, Mapping) else {METRIC: right}
         return ItemScores(
             examples=self.examples,
@@ -67,8 +67,8 @@ class Bench:
         began: float = 0.0,
         asked: int | None = None,
     ) -> BenchmarkScores:
-        """A result of a checkpoint, whose name is its fingerprint, with the scores of ``items``; ``asked``: the number
-        of items asked, if not all."""
+        """Return a result of a checkpoint, whose name is its fingerprint, with the scores of ``items``; ``asked``: the
+        number of items asked, if not all."""
         items = self.items(right)
         asked = self.n if asked is None else asked
         return BenchmarkScores(_saved(self, items, checkpoint, began, asked), items)
@@ -97,13 +97,13 @@ def _metric(name: str, column: Sequence[float | None], asked: int) -> Metric:
 
 
 def manifest_of(checkpoint: str, began: float) -> dict[str, Any]:
-    """The manifest of a run of a checkpoint, as far as results depend on it."""
+    """Return the manifest of a run of a checkpoint, as far as results depend on it."""
     row = {"name": checkpoint, "fingerprint": checkpoint.encode().hex()}
     return {"began": began, "checkpoints": [row]}
 
 
 def source_of(earlier: Sequence[BenchmarkScores]) -> BaselineSource:
-    """The saved results of a folder, as ``--baseline best`` has them."""
+    """Return the saved results of a folder, as ``--baseline best`` has them."""
     items = {id(one.saved): one.items for one in earlier}
     return BaselineSource(
         name="best",
@@ -119,7 +119,7 @@ def gate_of(
     plan: GateConfig = PLAIN,
     early: Mapping[tuple[str, str], EarlyVerdict] | None = None,
 ) -> GateResult:
-    """The decision of ``pytest --gate`` on these results."""
+    """Return the decision of ``pytest --gate`` on these results."""
     return decide(cases_of(new, []), source_of(earlier), plan, early or {})
 
 

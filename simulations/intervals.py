@@ -46,7 +46,7 @@ class Coverage:
 
 
 def coverage(true: float, estimates: Iterator[Estimate]) -> Coverage:
-    """The outcomes of intervals for this true value."""
+    """Return the outcomes of intervals for this true value."""
     found = [(one.low, one.high) for one in estimates if one.low is not None and one.high is not None]
     low, high = np.array(found).T
     below, above = float(np.mean(high < true)), float(np.mean(low > true))
@@ -167,7 +167,7 @@ def simulations(runs: int, seed: int) -> Mapping[str, Callable[[], Coverage]]:
 
 
 def main() -> None:
-    """Prints the coverage."""
+    """Print the coverage."""
     chosen = choose(__doc__ or "", simulations)
     print(f"{'':48}{'runs':>6}{'covered':>9}{'below':>8}{'above':>8}{'width':>8}")
     for name, simulation in chosen.items():

@@ -105,8 +105,8 @@ def checked(
     drops: Sequence[float],
     composite: tuple[Design, float] | None = None,
 ) -> list[Checked]:
-    """The predictions about the first benchmark and about all of them, with what the gates did; ``composite`` is the
-    design of a sum of them, and what it loses."""
+    """Return the predictions about the first benchmark and about all of them, with what the gates did; ``composite`` is
+    the design of a sum of them, and what it loses."""
     worse, calm, fails, pooled, sums = [], [], [], [], []
     for gate in found:
         first = gate.lines[0]
@@ -135,7 +135,7 @@ def checked(
 
 
 def check(runs: int, seed: int, sizes: Sequence[int], flips: float, drops: Sequence[float]) -> list[Checked]:
-    """The same for benchmarks with right and wrong answers."""
+    """Compare predictions with gates for benchmarks of right and wrong answers."""
     designs = [binary_design(n, flips) for n in sizes]
     return checked(gates(runs, seed, sizes, flips, drops), designs, drops)
 
@@ -143,7 +143,7 @@ def check(runs: int, seed: int, sizes: Sequence[int], flips: float, drops: Seque
 def check_composite(
     runs: int, seed: int, sizes: Sequence[int], flips: float, drops: Sequence[float]
 ) -> list[Checked]:
-    """The same with a composite of all benchmarks with equal weights."""
+    """Compare predictions with gates for a composite of all benchmarks with equal weights."""
     share = 1 / len(sizes)
     made = Composite("sum", tuple(Part(share, bench.name, METRIC) for bench in benches(sizes)))
     designs = [binary_design(n, flips) for n in sizes]
@@ -153,7 +153,10 @@ def check_composite(
 
 
 def check_best(runs: int, seed: int, n: int, accuracy: float, drop: float) -> list[Checked]:
-    """The same against the best of 11; the share of flips is that of two results with equal chances."""
+    """Compare predictions with gates against the best of 11.
+
+    The share of flips is that of two results with equal chances.
+    """
     easy = chances(accuracy, n, np.random.default_rng(seed))
     design = binary_design(n, float(2 * np.mean(easy * (1 - easy))))
     return checked(against_best(runs, seed, n, accuracy, drop), [design], [drop])
@@ -183,7 +186,7 @@ def simulations(runs: int, seed: int) -> Mapping[str, Callable[[], list[Checked]
 
 
 def main() -> None:
-    """Prints each chance as predicted and as measured."""
+    """Print each chance as predicted and as measured."""
     chosen = choose(__doc__ or "", simulations)
     print(f"{'':32}{'':10}{'gates':>7}{'predicted':>11}{'measured':>10}{'z':>7}")
     for name, simulation in chosen.items():

@@ -81,7 +81,7 @@ def gates(
 
 
 def _first(gate: GateResult) -> tuple[str, float, float]:
-    """The checkpoint that is the first benchmark's baseline, its value, and what is left of it."""
+    """Return the checkpoint that is the first benchmark's baseline, its value, and what is left of it."""
     line = gate.lines[0]
     measured, shrunk = line.as_measured.baseline, line.comparison.baseline
     assert line.against is not None
@@ -101,7 +101,8 @@ def _fails_plainly(values: Sequence[np.ndarray]) -> bool:
 
 
 def moved(base: np.ndarray, shifts: np.ndarray) -> np.ndarray:
-    """The items' chances with their mean moved by each shift: towards 1 or 0 in proportion to what is left there."""
+    """Return the items' chances with their mean moved by each shift: towards 1 or 0 in proportion to what is left
+    there."""
     up, down = shifts / (1 - base.mean()), shifts / base.mean()
     found: np.ndarray = np.where(shifts >= 0, base + up * (1 - base), base + down * base)
     return found
@@ -122,7 +123,7 @@ def simulations(runs: int, seed: int) -> Mapping[str, Callable[[], Rates]]:
 
 
 def main() -> None:
-    """Prints the shares of gates that fail, and what shrinking does to the best."""
+    """Print the shares of gates that fail, and what shrinking does to the best."""
     chosen = choose(__doc__ or "", simulations)
     print(f"{'':22}{'runs':>6}{'fails':>9}{'plain':>9}{'best above truth':>18}{'after shrinking':>17}")
     for name, simulation in chosen.items():

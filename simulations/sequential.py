@@ -71,7 +71,7 @@ class Asked:
         ]
 
     def answered(self, right: np.ndarray) -> list[Record]:
-        """The records of a run, in the order in which it asks."""
+        """Return the records of a run, in the order in which it asks."""
         return [
             records[which] for records, which in zip(self.records, right[self.order].tolist(), strict=True)
         ]
@@ -159,7 +159,7 @@ def both(
     plan: GateConfig,
     directory: RunDirectory,
 ) -> tuple[GateResult, GateResult, int]:
-    """The gate with interim analyses and the one of all items, and the number of items that the first asked."""
+    """Return the gate with interim analyses and the one of all items, and the number of items that the first asked."""
     earlier = [
         one.bench.result(old, f"old {place}", began=-place)
         for one, (olds, _) in zip(asked, pairs, strict=True)
@@ -207,7 +207,7 @@ def simulations(runs: int, seed: int) -> Mapping[str, Callable[[], Rates]]:
 
 
 def main() -> None:
-    """Prints errors and savings."""
+    """Print errors and savings."""
     chosen = choose(__doc__ or "", simulations)
     print(f"{'':32}{'runs':>6}{'fails':>9}{'at the end':>12}{'saved':>8}{'not worse':>11}{'at the end':>12}")
     for name, simulation in chosen.items():

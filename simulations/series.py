@@ -121,7 +121,7 @@ def _matrix(right: Sequence[np.ndarray], totals: bool) -> SeriesComparison:
 
 
 def study_of(right: Sequence[np.ndarray], totals: bool) -> Study:
-    """The study of series of right and wrong answers, a row for each checkpoint."""
+    """Return the study of series of right and wrong answers, a row for each checkpoint."""
     found = []
     for place, rows in enumerate(right):
         for number, row in enumerate(rows, start=1):
@@ -174,7 +174,7 @@ def simulations(runs: int, seed: int) -> Mapping[str, Callable[[], Mapping[str, 
 
 
 def main() -> None:
-    """Prints the shares of studies."""
+    """Print the shares of studies."""
     chosen = choose(__doc__ or "", simulations)
     print(f"{'':24}{'':14}{'runs':>6}{'wrong':>9}{'plain':>9}{'found':>9}")
     for name, simulation in chosen.items():

@@ -80,7 +80,7 @@ def lognormal(unmoved: float, scale: float, generator: Generator, n: int) -> np.
 
 
 def normal(spread: float, generator: Generator, n: int) -> np.ndarray:
-    """Normal differences."""
+    """Return normal differences."""
     return spread * generator.standard_normal(n)
 
 
@@ -119,7 +119,7 @@ def simulations(runs: int, seed: int) -> Mapping[str, Callable[[], Shares]]:
 
 
 def main() -> None:
-    """Prints the shares."""
+    """Print the shares."""
     chosen = choose(__doc__ or "", simulations)
     print(f"{'':36}{'runs':>6}{'worse':>9}{'better':>9}{'worse by t':>12}")
     for name, simulation in chosen.items():

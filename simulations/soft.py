@@ -37,15 +37,15 @@ Z: Final = 1.96
 
 
 def soft(suite: Suite) -> Answer:
-    """The shipped gate by the soft score and accuracy together."""
+    """Return the shipped gate by the soft score and accuracy together."""
     gate = gate_of(suite.new, suite.earlier, SOFT)
     unsure = any(line.comparison.verdict == "inconclusive" for line in gate.lines)
     return "fails" if failed(gate) else "cannot tell" if unsure else "passes"
 
 
 def fixed(suite: Suite) -> Answer:
-    """A number written once: two points below the true level, which is that of the start on all items, or of both where
-    they are to be equal. SGLang's nightly tests allow as much (``test_nightly_math_eval.py``)."""
+    """Return a number written once: two points below the true level, which is that of the start on all items, or of
+    both where they are to be equal. SGLang's nightly tests allow as much (``test_nightly_math_eval.py``)."""
     (task,) = suite.tasks
     return "fails" if suite.pairs[0][1].mean() < task.accuracy - 0.02 else "passes"
 
@@ -78,12 +78,12 @@ class Pair:
         return "worse" if z < -Z else "better" if z > Z else "same"
 
     def rescaled(self) -> Pair:
-        """The start, and the start with flatter log-probabilities."""
+        """Return the start, and the start with flatter log-probabilities."""
         start, margins = self.hard[0], self.margins[0]
         return Pair(self.name, np.array([start, start]), np.array([margins, margins / 1.5]))
 
     def drawn(self, items: int, equal: bool, generator: np.random.Generator) -> Suite:
-        """A suite of so many of the items, with the checkpoints of each tossed where they are to be equal."""
+        """Return a suite of some of the items, with the checkpoints of each tossed if they are to be equal."""
         chosen = generator.choice(self.hard.shape[1], items, replace=False)
         hard, margins = self.hard[:, chosen], self.margins[:, chosen]
         if equal:
@@ -103,7 +103,7 @@ class Pair:
 def pairs_of(
     start: Mapping[str, BenchmarkScores], other: Mapping[str, BenchmarkScores], name: str
 ) -> Iterator[Pair]:
-    """The pairs of the benchmarks that both have with soft scores; raises nothing for those that lack them."""
+    """Yield the pairs of the benchmarks that both have with soft scores."""
     for benchmark in start.keys() & other.keys():
         old, new = start[benchmark], other[benchmark]
         if LOGPROB_MARGIN in old.items.scores and LOGPROB_MARGIN in new.items.scores:
@@ -127,12 +127,12 @@ def rates(
 
 
 def entries(folder: Path) -> dict[str, Mapping[str, BenchmarkScores]]:
-    """The results of a run's checkpoints, by name."""
+    """Return the results of a run's checkpoints, by name."""
     return {one.name: one.entries for one in read_file(folder, {}).candidates}
 
 
 def main() -> None:
-    """Prints, by kind of pair, number of items and rule, the shares of gates that fail, and that cannot tell."""
+    """Print, by kind of pair, number of items and rule, the shares of gates that fail, and that cannot tell."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("start", type=Path)
     parser.add_argument("runs", type=Path, nargs="+")

@@ -32,8 +32,10 @@ class ShownAnswer:
 
 
 def shown_answers(entry: BenchmarkScores, metric: str, examples: Iterable[str]) -> dict[str, ShownAnswer]:
-    """The known facts of these items by id; nothing where the answers were not kept. Raises ``HarnessError`` where
-    they cannot be read."""
+    """Return the answers to these items by id, or nothing if no answers were kept.
+
+    Raises ``HarnessError`` if they cannot be read.
+    """
     wanted = set(examples)
     if entry.answers is None or not wanted:
         return {}
@@ -49,9 +51,9 @@ def shown_answers(entry: BenchmarkScores, metric: str, examples: Iterable[str]) 
 
 
 def first_exchanges(entry: BenchmarkScores) -> list[dict[str, Any]]:
-    """The requests and answers of an item of the benchmark in a run's journal; none where they were not kept.
+    """Return the requests and answers of one item from a run's journal; none if not kept.
 
-    Raises ``HarnessError`` where the journal cannot be read.
+    Raises ``HarnessError`` if the journal cannot be read.
     """
     if entry.answers is None or not entry.answers.is_dir():
         return []
@@ -62,7 +64,7 @@ def first_exchanges(entry: BenchmarkScores) -> list[dict[str, Any]]:
 
 
 def _of_known_form(view: Callable[..., ShownAnswer], *item: Any) -> ShownAnswer:
-    """The view of an item; nothing where its form is not that of a known release."""
+    """Return the view of a sample; empty if its layout is not that of a supported release."""
     try:
         return view(*item)
     except (TypeError, ValueError, IndexError, KeyError):
@@ -73,7 +75,7 @@ def _of_known_form(view: Callable[..., ShownAnswer], *item: Any) -> ShownAnswer:
 
 
 def _place_of(entry: BenchmarkScores) -> dict[str, list[str]]:
-    """The fields of a journal's records that are this result's; of a group, the whole benchmark's."""
+    """Return the fields that select this result's records in a journal; of a group, the whole benchmark's."""
     return {
         "benchmark": [entry.saved.benchmark.partition("/")[0]],
         "checkpoint": [entry.saved.checkpoint],
@@ -94,7 +96,7 @@ def read_records(entry: BenchmarkScores, wanted: set[str] | None = None) -> list
 
 
 def shown_record(record: Record, metric: str) -> ShownAnswer:
-    """Return the item as ``results.asked`` has it, in a question and an answer."""
+    """Return the question and the answer of a record."""
     details = record.told or {}
     right = is_right(record.scores.get(metric))
     asked = questions_of(record, metric, right, lambda *_: details.get("right"), [])
@@ -147,5 +149,5 @@ def _sample(data: Mapping[str, Any], metric: str) -> ShownAnswer:
 
 
 def _values(container: Any) -> Iterator[Any]:
-    """The values of a list, or of an object in its order, as releases write one or the other."""
+    """Yield the values of a list, or of an object in its order; releases write either."""
     return iter(container.values() if isinstance(container, Mapping) else container)

@@ -78,8 +78,10 @@ def series_and_step_from_path(path: str) -> dict[str, Any]:
 
 
 def series_and_step_from_file(path: Path, series: str) -> dict[str, Any]:
-    """The same by the name of a file of results that ends in a step (``model_step1000_results.json``); nothing where
-    the model's name is that of a step itself, which is of no known training."""
+    """Return the series and the step that end a results file's name (``model_step1000_results.json``).
+
+    Empty if ``series``, the model's own name, is only a step: its training is unknown then.
+    """
     named = _STEP_OF_FILE.fullmatch(path.stem)
     return {"series": series, "step": int(named[1])} if named and step_in_name(series) is None else {}
 
@@ -112,8 +114,11 @@ def result_from_totals(
     of: int | None = None,
     mark: str | None = None,
 ) -> StoredResult:
-    """A benchmark's entry from totals alone; the fingerprint is made of file and name, so that no two rows of
-    any files share one. Raises ``DataError`` for a standard error below 0."""
+    """Return the result of a benchmark from its totals alone.
+
+    The fingerprint is derived from the file and the name, so that rows of different files never share one. Raises
+    ``DataError`` for a standard error below 0.
+    """
     if wrong := [metric for metric in metrics.values() if metric.stderr is not None and metric.stderr < 0]:
         raise DataError(
             f"{source.file}, {benchmark} {wrong[0].name}: a standard error of {wrong[0].stderr:g}; none is below 0"

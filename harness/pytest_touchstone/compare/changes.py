@@ -102,8 +102,10 @@ class _BestSoFar(NamedTuple):
 def changes_of(
     results: Iterable[StoredResult], earlier: Sequence[StoredResult], named: Sequence[StoredResult] = ()
 ) -> list[BestSoFarChange]:
-    """The changes of every metric and composite of a run, where there is anything to compare with. ``named`` are
-    results of somebody's file, which stand for the best so far of their benchmarks."""
+    """Return the change of every metric and composite of a run that has an earlier result.
+
+    ``named`` are results of a file that the user gave; they replace the best so far of their benchmarks.
+    """
     mine: dict[str, dict[str, StoredResult]] = {}
     for saved in results:
         if saved.complete:

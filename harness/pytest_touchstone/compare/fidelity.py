@@ -254,5 +254,5 @@ def _measured(sides: Sequence[Side], path: Path, documents: Sequence[str]) -> Fi
 
 
 def _exactly(value: float) -> Estimate:
-    """The estimate where no token differs: two models that compute alike do so on any text."""
+    """Return the estimate for models that differ in no token: equal computation is equal on any text."""
     return Estimate(value, value, value, 0.0, "no token differs")

@@ -79,7 +79,7 @@ def talking(patience: Mapping[str, str], address: Callable[[], str]) -> Iterator
 
 @contextmanager
 def client() -> Iterator[Any]:
-    """An ``MlflowClient``; raises ``TrackerError`` where it is missing, and for all that goes wrong with it."""
+    """Open an ``MlflowClient``; raises ``TrackerError`` if MLflow is missing or any call fails."""
     if (lacking := missing()) is not None:
         raise TrackerError(lacking)
     address = without_password(os.environ.get(ADDRESS, "MLflow"))

@@ -39,12 +39,12 @@ class Run:
 
 @pytest.hookspec
 def pytest_touchstone_run_started(run: Run) -> None:
-    """Called when everything is collected, before an item is asked."""
+    """Follow the start of a run, when everything is collected and no item has been asked."""
 
 
 @pytest.hookspec
 def pytest_touchstone_item_finished(record: Any) -> None:
-    """Called for every item with its ``results.records.Record``: scores, or why there are none.
+    """Follow an item with its ``results.records.Record``: scores, or the reason why there are none.
 
     Called once per item, those of earlier runs and lost ones included; records come without requests and answers.
     """
@@ -52,12 +52,12 @@ def pytest_touchstone_item_finished(record: Any) -> None:
 
 @pytest.hookspec
 def pytest_touchstone_checkpoint_finished(summary: Any) -> None:
-    """Called when the last item of a checkpoint is reported, with a ``results.summary.Summary`` of it alone."""
+    """Follow a checkpoint's last item, with a ``results.summary.Summary`` of this checkpoint alone."""
 
 
 @pytest.hookspec
 def pytest_touchstone_run_finished(summary: Any) -> str | None:
-    """Called at the end with the ``results.summary.Summary``; a text that is returned is shown below it."""
+    """Follow the end of a run with its ``results.summary.Summary``; a returned text is shown below it."""
 
 
 @pytest.hookspec

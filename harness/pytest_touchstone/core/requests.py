@@ -120,7 +120,7 @@ class Generate:
         turns_stop: Sequence[str] | None = None,
         turns_max_new_tokens: int | None = None,
     ) -> None:
-        """Takes the fields in the forms that people write; their own types are narrower."""
+        """Accept the fields in the types that people write; those of the fields are narrower."""
         if isinstance(prompt, (list, tuple, Mapping)):
             raise BenchmarkError(
                 f"Generate: prompt is {_shown(prompt)}; give text, and a conversation as turns"

@@ -154,7 +154,7 @@ class _Kappa(NamedTuple):
         return (self.same - self.chance) / (1 - self.chance)
 
     def influence(self, label: int, verdict: int) -> float:
-        """What one item of this kind moves kappa by, times their number."""
+        """Return the change of kappa by one item of this kind, times the number of items."""
         rest = 1 - self.chance
         shares = self.given.get(label, 0.0) + self.labels.get(verdict, 0.0)
         return ((label == verdict) - self.same) / rest - (1 - self.same) * (

@@ -145,7 +145,7 @@ def _form(function: Callable[..., Any], spec: Benchmark, solution: Solution, for
 
 
 def _ask_bits(solution: Solution, row: Any, prompt: str) -> Scores:
-    """The published solution by its likelihood after the benchmark's prompt; nothing is generated.
+    """Score the published solution by its likelihood after the benchmark's prompt; nothing is generated.
 
     - ``bits_per_byte`` (primary): bits that the solution costs per UTF-8 byte, without the space before it; the mean
       over the rows. Lower is better.
@@ -160,8 +160,9 @@ def _ask_bits(solution: Solution, row: Any, prompt: str) -> Scores:
 
 
 def _ask_final(solution: Solution, row: Any, prompt: str) -> Scores:
-    """The right final answer against wrong ones by their likelihood, after the benchmark's prompt and the published
-    reasoning; nothing is generated. Rows whose answer is no whole number are left out.
+    """Score the right final answer against wrong ones by their likelihood; nothing is generated.
+
+    They follow the benchmark's prompt and the published reasoning. Rows whose answer is not an integer are left out.
 
     The wrong ones are four numbers: the first of n + 1, n - 1, 2 n, 10 n, n + 2, n - 2, n + 3 that differ from the
     right n and from each other.
@@ -169,8 +170,8 @@ def _ask_final(solution: Solution, row: Any, prompt: str) -> Scores:
     - ``acc`` (primary): the right answer has the highest summed log-probability; chance is 0.2.
     - ``acc_norm``, ``acc_bytes``, ``acc_tokens``, ``bits_per_byte``: as in other choices by likelihood.
 
-    It asks whether the reasoning is followed to its end, and not whether it is found: the published steps often
-    say the answer. Not comparable with the benchmark's own score.
+    It asks whether the reasoning is followed to its end, and not whether it is found: the published steps often say the
+    answer. Not comparable with the benchmark's own score.
     """
     final = solution.final(row) if solution.final is not None else None
     if final is None:

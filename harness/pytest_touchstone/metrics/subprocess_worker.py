@@ -166,7 +166,7 @@ def serve(warm: Callable[[], None], answer: Callable[[Any], Any]) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """This process's environment, changed so that Python finds this very copy of the package.
+    """Return this process's environment, changed so that Python imports this copy of the package.
 
     A folder of installed packages is left out: it is found anyway, and must not come before the standard library.
     """

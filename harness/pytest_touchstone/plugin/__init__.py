@@ -305,18 +305,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def checkpoint(touchstone_checkpoint: CheckpointInfo) -> CheckpointInfo:
-    """The checkpoint under test, one of those that --checkpoint names: the test runs once per checkpoint."""
+    """Return a checkpoint under test; a test that takes it runs once per checkpoint of --checkpoint."""
     return touchstone_checkpoint
 
 
 def model_engine(touchstone_checkpoint: CheckpointInfo, pytestconfig: pytest.Config) -> Engine:
-    """The loaded model of the checkpoint under test: the test runs once per --checkpoint."""
+    """Return the loaded model of a checkpoint; a test that takes it runs once per checkpoint of --checkpoint."""
     return _session(pytestconfig).engine(touchstone_checkpoint)
 
 
 @pytest.fixture(scope="session")
 def touchstone_checkpoint() -> None:
-    """The parameter of benchmarks and of both fixtures."""
+    """Provide the parameter of benchmarks and of both fixtures."""
     pytest.skip(NO_CHECKPOINT)
 
 

@@ -452,7 +452,7 @@ def _examples(
 
 
 def _selected_examples(spec: Benchmark, dataset: DatasetRows, collection: Collection) -> list[Example]:
-    """The examples that are left by --eval-limit and --eval-tasks."""
+    """Return the examples that --eval-limit and --eval-tasks select."""
     settings, tasks, own_limit = collection.settings, collection.tasks, collection.asking(spec).limit
     limit = settings.limit if own_limit is None else None if isinstance(own_limit, str) else own_limit
     first = apply_limit(subsample(spec, dataset.examples, settings.seed), limit)

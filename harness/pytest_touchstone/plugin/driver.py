@@ -161,7 +161,7 @@ class Recorder(Protocol):
         """Write a record."""
 
     def sync(self, *, every: float = 0.0) -> None:
-        """Called when an item or a batch is done."""
+        """Flush the journal; called after each item or batch."""
 
 
 class RunningBatch:

@@ -160,7 +160,7 @@ class GateSession:
             raise GateError(f"--baseline: cannot read {error.filename}: {error.strerror}") from None
 
     def source(self) -> BaselineSource:
-        """The source of the baselines, as it stands now."""
+        """Open the source of the baselines in its current state."""
         assert self.plan is not None
         return self._opened(self.plan.baseline)
 
@@ -269,7 +269,7 @@ class GateSession:
         schedules: Mapping[Series, InterimSchedule],
         declarations: Mapping[str, Declaration],
     ) -> SequentialMonitor:
-        """A function that follows the run's journal and says which items are no longer needed."""
+        """Return the monitor that follows the run's journal and names the items that are no longer needed."""
         assert self.plan is not None
         return SequentialMonitor(directory, schedules, declarations, self.source(), self.plan)
 

@@ -27,7 +27,15 @@ class PlainStream:
     """A text stream in front of another, ``stream``. ``colours``: those of a terminal pass."""
 
     def __init__(self, stream: TextIO, *, colours: bool, controls: bool, log: bool) -> None:
-        """``controls`` pass where another plug-in draws on the terminal; ``log``: lines may be commands."""
+        """Wrap a stream.
+
+        Args:
+            stream: Where the text is written.
+            colours: Whether colours of a terminal pass.
+            controls: Whether control characters pass, as where another plug-in draws on the terminal.
+            log: Whether the stream is a CI log, where a line may be a command.
+
+        """
         self.stream = stream
         self._colours, self._controls, self._log = colours, controls, log
         self._line = ""

@@ -75,9 +75,9 @@ class Replay:
     """The items of one run, and its benchmarks with their data, loaded once each."""
 
     def __init__(self, folder: Path, *, data: str | None = None, root: Path | None = None) -> None:
-        """``data`` and ``root`` replace the data folder and the project's folder that the run had.
+        """Open a run's folder; ``data`` and ``root`` replace the run's data folder and project folder.
 
-        Raises ``DataError`` where the folder is none of a run.
+        Raises ``DataError`` if the folder is not that of a run.
         """
         self._directory = RunDirectory(folder)
         manifest = self._directory.read_manifest()

@@ -239,7 +239,7 @@ class CandidateRuns:
         return squares
 
     def luck(self, rival: float = 0.0) -> float:
-        """The part of the measured maximum that is luck.
+        """Return the selection bias: the part of the measured maximum that is due to chance.
 
         What all runs and their ``rival`` share (the items) has mean 0 and only blurs the maximum of the draws, so its
         mean there is taken off; ``rival`` is the mean of the rival's own draws.
@@ -420,7 +420,7 @@ class GroupedBests:
         self._known: dict[tuple[int, int], CandidateRuns] = {}
 
     def luck(self, group: int) -> float | None:
-        """The part of a group's measured best that is luck; None where nothing is known of its noise."""
+        """Return the selection bias of a group's measured best; None if its noise is unknown."""
         if self._units[group] < 2:
             return None
         return self._runs(group, self._units[group]).luck() if len(self._groups[group]) > 1 else 0.0

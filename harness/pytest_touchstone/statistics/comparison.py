@@ -13,8 +13,10 @@ TINY: Final = 1e-9
 
 
 def fixed(value: float, digits: int, whole: float = 1.0) -> str:
-    """The value with so many digits after the point. What is not quite ``whole`` is not rounded to it, nor is what is
-    not quite 0; 0 has no sign."""
+    """Return the value with this number of digits after the point; 0 has no sign.
+
+    A value that is not quite ``whole`` is not rounded to it, nor is one that is not quite 0.
+    """
     text = f"{value:.{digits}f}"
     if float(text) == 0:
         return f"{value:.1g}" if abs(value) > TINY else f"{0:.{digits}f}"
@@ -24,15 +26,17 @@ def fixed(value: float, digits: int, whole: float = 1.0) -> str:
 
 
 class MetricUnit(NamedTuple):
-    """A unit by its name, empty for a metric that names none: a difference is told times ``factor``, with so many
-    ``digits`` after the point."""
+    """The unit of a metric, with an empty name if it has none.
+
+    A difference is shown times ``factor``, with ``digits`` after the point.
+    """
 
     name: str
     factor: float = 1.0
     digits: int = 4
 
     def moved(self, difference: float | None) -> str:
-        """The difference with its sign: ``-1.37``; ``-`` for None."""
+        """Return the difference with its sign: ``-1.37``; ``-`` for None."""
         if difference is None:
             return "-"
         number = self.factor * difference
@@ -41,11 +45,11 @@ class MetricUnit(NamedTuple):
         return f"{round(number, self.digits) or 0.0:+.{self.digits}f}"  # no -0.00
 
     def told(self, difference: float | None) -> str:
-        """The same with the unit: ``-1.37 points``, ``+0.0123 bits``."""
+        """Return the difference with its sign and unit: ``-1.37 points``, ``+0.0123 bits``."""
         return self._named(self.moved(difference))
 
     def size(self, size: float) -> str:
-        """A size without a sign: ``1 point``, ``2.5 points``, ``0.01 bits``."""
+        """Return a size with its unit and no sign: ``1 point``, ``2.5 points``, ``0.01 bits``."""
         number = f"{self.factor * size:g}"
         return "1 point" if (number, self.name) == ("1", POINTS.name) else self._named(number)
 
@@ -57,7 +61,7 @@ POINTS: Final = MetricUnit("points", 100.0, 2)
 
 
 def unit_of(name: str, *, share: bool) -> MetricUnit:
-    """The unit of a metric that names this one, or none; ``share``: its values may be shares of 1."""
+    """Return the unit of this name; with ``share``, a fraction of 1 is shown in points."""
     return POINTS if share and name in ("", POINTS.name) else MetricUnit(name)
 
 

@@ -227,20 +227,25 @@ def totals_of_units(scores: np.ndarray, clusters: Clusters | None) -> tuple[np.n
 
 
 class NoiseDraws(NamedTuple):
-    """Draws of noise: ``values`` has a row for each run; ``lengths`` are those of the vectors of so many
-    ``dimensions`` that the draws were made of."""
+    """Draws of noise, with a row of ``values`` for each run.
+
+    ``lengths`` are those of the vectors that the draws were made from, which have this number of ``dimensions``.
+    """
 
     values: np.ndarray
     lengths: np.ndarray
     dimensions: int
 
     def of(self, indices: Sequence[int], sign: int = 1) -> NoiseDraws:
-        """The same draws of some runs, turned round with a ``sign`` of -1."""
+        """Return the draws of some runs, with their sign changed if ``sign`` is -1."""
         return self._replace(values=sign * self.values[list(indices)])
 
     def tail(self, statistics: np.ndarray, bound: float, units: int) -> float:
-        """The chance that a statistic is at least ``bound``, which is above 0. ``statistics`` are those of the draws;
-        twice the noise makes each twice as large. Its covariance was estimated from so many ``units``."""
+        """Return the chance that a statistic is at least ``bound``, which is above 0.
+
+        ``statistics`` are those of the draws; twice the noise makes each twice as large. The covariance of the noise
+        was estimated from ``units`` items or clusters.
+        """
         import numpy as np
         from scipy.special import fdtrc
 

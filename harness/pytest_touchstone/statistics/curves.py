@@ -108,8 +108,10 @@ def trend(
 def steadiness(
     means: Sequence[float], noise: MeanCovariance, sample: NoiseDraws | None = None, level: float = LEVEL
 ) -> Steadiness | None:
-    """The steadiness of at least three means, in the order given; ``sample`` are draws of the noise, if there are any
-    yet. None for fewer, and where nothing varies."""
+    """Return the steadiness of at least three means, in the order given.
+
+    ``sample`` are draws of the noise, if there are any yet. None for fewer means, and if nothing varies.
+    """
     import numpy as np
 
     if len(means) < 3:
@@ -142,8 +144,10 @@ class Forecast(NamedTuple):
 def forecast(
     places: Sequence[float], values: Sequence[float], at: float, level: float = LEVEL
 ) -> Forecast | None:
-    """The forecast of four values or more, in the order of their places, for a place after the last one; None for
-    fewer, for another place, and where nothing has changed."""
+    """Return a forecast for a place after the last one, from at least four values.
+
+    ``places`` rise. None for fewer values, for another place, and if nothing has changed.
+    """
     moved = math.fsum((after - before) ** 2 for before, after in pairwise(values))
     if len(values) < FORECAST_LEAST or not moved or not places[0] < places[-1] < at:
         return None

@@ -140,7 +140,7 @@ def _tail(steps: np.ndarray, point: float) -> float:
 
 
 def _quantile(steps: np.ndarray, tail: float) -> float:
-    """The place beyond which the same sum lies with this chance."""
+    """Return the point that the sum of ``_tail`` exceeds with this chance."""
     import numpy as np
     from scipy.special import ndtri
 
@@ -152,7 +152,10 @@ def _quantile(steps: np.ndarray, tail: float) -> float:
 
 
 def _tilt(scaled: np.ndarray, wanted: float, function: Callable[[np.ndarray, float], float]) -> float:
-    """The exponential tilt at which a function that rises with it has the value, or the end of the range next to it."""
+    """Return the exponential tilt at which an increasing function has the wanted value.
+
+    If it lies outside the range, the nearer end of the range is returned.
+    """
     from scipy.optimize import brentq
 
     low = -_EDGE / max(-float(scaled[0]), 1 / _FAR)
@@ -165,12 +168,15 @@ def _tilt(scaled: np.ndarray, wanted: float, function: Callable[[np.ndarray, flo
 
 
 def _place(scaled: np.ndarray, tilt: float) -> float:
-    """The mean of the sum under the tilt, the first derivative of its cumulants; the sum itself has mean 0."""
+    """Return the mean of the sum under the tilt, the first derivative of its cumulants.
+
+    Without a tilt, the sum has mean 0.
+    """
     return float((scaled * (tilt * scaled) / (1 - tilt * scaled)).sum())
 
 
 def _r_star(scaled: np.ndarray, tilt: float) -> float:
-    """The normal number that has the same chance beyond it as the place of the tilt; of a sum with variance 1."""
+    """Return the normal quantile with the same upper tail as the tilted mean of a sum of variance 1."""
     import numpy as np
 
     if abs(tilt) < _NEAR:

@@ -367,7 +367,10 @@ def changed_by_chance(before: Sequence[float], after: Sequence[float], samples: 
 
 @lru_cache(maxsize=1024)
 def _changed_by_lot(right: int, samples: int) -> float:
-    """The chance that just one of two runs has most samples right, where both together have so many."""
+    """Return the chance that exactly one of two runs has most samples right.
+
+    ``right`` is the number of right samples of both together, ``samples`` that of all samples of each.
+    """
     ways = [
         math.comb(right, first_right) * math.comb(2 * samples - right, samples - first_right)
         for first_right in range(max(0, right - samples), min(samples, right) + 1)

@@ -116,7 +116,7 @@ def pooled_design(designs: Sequence[Design]) -> Design:
 
 
 def composite_design(designs: Sequence[Design]) -> Design:
-    """The design of a sum over several benchmarks, each of which has the spread of an item's weighted difference.
+    """Return the design of a sum over benchmarks, each with the spread of its weighted differences.
 
     Its items are those of all of them: with more of each in the same proportions, errors shrink alike.
     """
@@ -193,7 +193,7 @@ def items_for_drop(
 
 
 def _fewest(design: Design, power_of: Callable[[Design], float], power: float) -> int | None:
-    """The number of items from which the chance is large enough, to three digits."""
+    """Return the smallest number of items with this power, to three digits; None if above ``MOST_ITEMS``."""
     high = 8
     while power_of(replace(design, items=high)) < power:
         high *= 2
@@ -213,12 +213,12 @@ def _error(design: Design, drop: float) -> float:
 
 
 def _chance_beyond(distance: float, error: float) -> float:
-    """The chance that a normal error leaves a distance above 0."""
+    """Return the chance that a distance plus a normal error is above 0."""
     return _NORMAL.cdf(distance / error) if error else float(distance > 0)
 
 
 def _gaffke_width(design: Design, error: float, drop: float, level: float) -> float:
-    """How far Gaffke's interval of graded scores reaches from a measured drop toward 0."""
+    """Return how far Gaffke's interval of graded scores reaches from a measured drop toward 0."""
     n = max(2.0, design.effective)
     bound = design.spread * math.sqrt(2 * math.log(2 * n))
     if design.bounded:
@@ -229,7 +229,7 @@ def _gaffke_width(design: Design, error: float, drop: float, level: float) -> fl
 
 @functools.lru_cache(maxsize=4096)
 def _width_of_units(units: int, error: float, further: float, level: float) -> float:
-    """The same of a mean with this standard error, from so many units."""
+    """Return the width of Gaffke's interval for a mean of ``units`` with this standard error."""
     import numpy as np
 
     steps = np.where(np.arange(units) % 2, error, -error) / math.sqrt(units)
@@ -243,7 +243,10 @@ def _width_of_units(units: int, error: float, further: float, level: float) -> f
 def chance_not_worse(
     design: Design, *, drop: float = 0.0, margin: float = MARGIN, alpha: float = ALPHA
 ) -> float:
-    """The chance that a loss of more than the margin is ruled out, where the true one is ``drop``."""
+    """Return the chance to find a checkpoint not worse, if its true loss is ``drop``.
+
+    That is to show that it loses at most the margin.
+    """
     error = _error(design, drop)
     if design.flips is None:
         width = _gaffke_width(design, error, drop, 1 - alpha)

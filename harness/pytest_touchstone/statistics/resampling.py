@@ -168,11 +168,11 @@ class _Kinds(NamedTuple):
     kind: list[int]
 
     def of(self, statistic: Statistic, run: int, counts: np.ndarray) -> np.ndarray:
-        """The values of a run of which each draw has so many units of each kind."""
+        """Return the statistic of a run in each draw, with ``counts`` units of each kind."""
         return statistic(self.records[run], self.clusters, counts[:, self.kind])
 
     def of_both(self, statistic: Statistic, counts: np.ndarray) -> np.ndarray:
-        """The values of so many units of the first run, and of the last one for the rest of each kind."""
+        """Return the statistic of ``counts`` units from the first run and the rest of each kind from the last."""
         import numpy as np
 
         others = [None if cluster is None else f"{cluster}, other run" for cluster in self.clusters or ()]

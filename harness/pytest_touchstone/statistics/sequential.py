@@ -87,8 +87,11 @@ def upper_boundaries(fractions: Sequence[float], alpha: float) -> Boundaries:
 
 
 def two_boundaries(fractions: Sequence[float], alpha: float, beta: float) -> Boundaries:
-    """The limits of a one-sided test of level ``alpha`` that gives up where a drift found with power
-    1 - ``beta`` has become unlikely; at the last analysis both meet."""
+    """Return the boundaries of a one-sided test of level ``alpha`` with a futility boundary.
+
+    It gives up if a drift that is found with power 1 - ``beta`` has become unlikely; at the last analysis both
+    boundaries meet.
+    """
     upper = upper_boundaries(fractions, alpha).upper
     least = _NORMAL.inv_cdf(1 - alpha) + _NORMAL.inv_cdf(1 - beta)
 
@@ -101,7 +104,7 @@ def two_boundaries(fractions: Sequence[float], alpha: float, beta: float) -> Bou
 def _lower(
     fractions: Sequence[float], upper: Sequence[float], beta: float, drift: float
 ) -> tuple[list[float], float]:
-    """The lower limits of all analyses but the last, and the chance missed at that one beyond the plan."""
+    """Return the lower boundaries of all analyses but the last, and the excess of the error missed there."""
     path, boundaries, steps = _Path(drift), list[float](), _steps(fractions, beta)
     for fraction, high, new in zip(fractions[:-1], upper, steps, strict=False):
         boundaries.append(path.advance_lower(fraction, high, new))
@@ -132,7 +135,7 @@ class _Path:
         self.mass: np.ndarray | None = None  # density times weight
 
     def advance_upper(self, fraction: float, chance: float) -> float:
-        """The limit that is crossed with this chance at the next analysis."""
+        """Return the limit that is crossed with this chance at the next analysis."""
         if chance <= 0:  # so early that the part to be spent is too small for a float
             return _FAR
         limit = _root(lambda z: self._tail(fraction, z, 1.0) - chance, -_FAR, _FAR)
@@ -140,7 +143,7 @@ class _Path:
         return limit
 
     def advance_lower(self, fraction: float, high: float, chance: float) -> float:
-        """The limit under which this chance lies at the next analysis, at most ``high``."""
+        """Return the limit below which this chance lies at the next analysis, at most ``high``."""
         if self.under(fraction, high) <= chance:
             limit = high
         elif self.under(fraction, -_FAR) >= chance:
@@ -151,7 +154,7 @@ class _Path:
         return limit
 
     def under(self, fraction: float, z: float) -> float:
-        """The chance of lying below the limit at the next analysis."""
+        """Return the chance of lying below the limit at the next analysis."""
         return self._tail(fraction, z, -1.0)
 
     def _tail(self, fraction: float, z: float, side: float) -> float:
@@ -283,10 +286,18 @@ def _limits(fractions: tuple[float, ...], alpha: float, beta: float | None) -> B
 def decide_at(
     plan: AnalysisPlan, analysis: int, comparison: Comparison, measured: Comparison | None = None
 ) -> EarlyStop | None:
-    """The decision of an interim analysis (by number, from 0) on the comparison of all items so far; None: go on.
-    ``measured`` is the one that does not allow for the choice of a baseline, if another: what is given up goes by it.
+    """Return the decision of an interim analysis on all items so far; None: go on.
 
-    The comparison's interval must have the level ``plan.levels[analysis]``; raises ``ValueError`` for any other.
+    Args:
+        plan: The analyses and their boundaries.
+        analysis: Its index, from 0.
+        comparison: The comparison of all items so far, with an interval of level ``plan.levels[analysis]``.
+        measured: The comparison without a correction for the choice of the baseline, if there is one; it
+            decides futility.
+
+    Raises:
+        ValueError: If the interval has another level.
+
     """
     if comparison.low is not None and abs(comparison.level - plan.levels[analysis]) > 1e-9:
         raise ValueError(

@@ -79,7 +79,7 @@ class WritableFormat(Protocol):
 
 
 def read_json(path: Path) -> tuple[ResultSource, Any]:
-    """The file and its content; raises ``DataError`` where that is not JSON."""
+    """Return the file and its JSON content; raises ``DataError`` if it is not JSON."""
     source, data = source_of(path)
     try:
         return source, parse_json(data)

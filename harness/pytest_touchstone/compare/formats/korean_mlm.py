@@ -131,9 +131,10 @@ def read_row(
     sizes: Mapping[str, int],
     alone: bool = False,
 ) -> tuple[CheckpointResults, tuple[Contradiction, ...]]:
-    """The candidate of a row, and the composites in it that contradict their formula. ``sizes`` are the numbers of
-    items by benchmark where the row does not say. A row that stands ``alone`` in its file, and names no series, may be
-    of any training: a step in its name is no place in one.
+    """Return the candidate of a row, and its composites that contradict their formula.
+
+    ``sizes`` are the numbers of items by benchmark, for rows without them. If a row is ``alone`` in its file and names
+    no series, a step in its name is not read as a step of a training.
 
     Raises ``WrongValueError`` for a wrong value, and for a row without any result.
     """
@@ -178,7 +179,7 @@ def row_name(fields: Mapping[str, Any]) -> str:
 
 
 def number(column: str, value: object) -> float | None:
-    """The number in a field, None for an empty one; raises ``WrongValueError`` for anything but a finite number."""
+    """Return the number in a field, None if it is empty; raises ``WrongValueError`` unless it is finite."""
     text = value.strip() if isinstance(value, str) else None
     if value is None or text == "":
         return None
@@ -192,7 +193,7 @@ def number(column: str, value: object) -> float | None:
 
 
 def share(column: str, value: object) -> float | None:
-    """The same for a share."""
+    """Return the proportion in a field, written as a fraction or in per cent; None if it is empty."""
     found = number(column, value)
     if found is not None and not 0 <= found <= 1:
         raise WrongValueError(
@@ -202,7 +203,7 @@ def share(column: str, value: object) -> float | None:
 
 
 def whole(column: str, value: object, least: int = 0) -> int | None:
-    """The same for a whole number from ``least`` up."""
+    """Return the integer in a field, at least ``least``; None if it is empty."""
     found = number(column, value)
     if found is not None and (found != int(found) or found < least):
         raise WrongValueError(column, value, f"give a whole number from {least} up")
@@ -221,12 +222,12 @@ def _about(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _step(fields: Mapping[str, Any]) -> Any:
-    """The step fields of a row; an empty field says nothing."""
+    """Return the training step of a row; empty fields are ignored."""
     return step_of_row({name: value for name, value in fields.items() if value not in (None, "")})
 
 
 def _metrics(fields: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, dict[str, Metric]]:
-    """The metrics by benchmark, the primary one first."""
+    """Return the metrics by benchmark, the primary one first."""
     found: dict[str, dict[str, Metric]] = {}
     for key, benchmark, metric, _ in COLUMNS:
         value = share(key, fields.get(key))
@@ -265,7 +266,7 @@ def _contradictions(
 
 
 def _rounding(written: object) -> float:
-    """The largest rounding error of the number as it is written: half a unit of its last decimal."""
+    """Return the largest rounding error of a number as written: half a unit of its last decimal."""
     text = str(written).strip()
     match = re.fullmatch(r"[-+]?\d*\.?(\d*)(%?)", text)
     if match is None:
@@ -274,7 +275,7 @@ def _rounding(written: object) -> float:
 
 
 def read_objects(path: Path, sizes: Mapping[str, int]) -> ResultTable:
-    """The checkpoints of such a file; ``BadRow.line`` is the place in its list."""
+    """Return the checkpoints in a JSON file; ``BadRow.line`` is the number in its list."""
     source, content = read_json(path)
     objects = _rows_of(content)
     table = _result_table(enumerate(objects, start=1), source, sizes, alone=len(objects) == 1)
@@ -569,7 +570,7 @@ def best(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """The rows as CSV with a header, one line per checkpoint; empty fields where not measured."""
+    """Return the rows as CSV with a header, one line per checkpoint; unmeasured fields are empty."""
     first = ("checkpoint", "global_step", "epoch", "seq_len")
     names = [*first, *(key for key in rows[0] if key not in (*first, "checkpoint_info", "schema"))]
     return csv_text([names, *([{**row["checkpoint_info"], **row}[name] for name in names] for row in rows)])

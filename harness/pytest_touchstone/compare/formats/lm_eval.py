@@ -71,14 +71,14 @@ class LmEvalFormat:
 
 
 def benchmark_name(task: str) -> str:
-    """The task by this harness's name, where it has the same one."""
+    """Return this harness's name for a task, or the task's own if it has no other."""
     if task.startswith(_OLD_MMLU):
         return f"mmlu_{task.removeprefix(_OLD_MMLU)}"
     return OURS.get(task, task)
 
 
 def read_lm_eval(path: Path, sizes: Mapping[str, int]) -> CheckpointResults:
-    """The candidate of a results file. Raises ``DataError`` naming what cannot be read."""
+    """Return the candidate of a results file. Raises ``DataError`` naming what cannot be read."""
     source, content = read_json(path)
     results = newest(content["results"])
     content = {**content, "results": results}
@@ -113,7 +113,7 @@ def read_lm_eval(path: Path, sizes: Mapping[str, int]) -> CheckpointResults:
 
 
 def _by_benchmark(content: Mapping[str, Any]) -> dict[str, Any]:
-    """The results by this harness's names of benchmarks, as ``task_json`` has them."""
+    """Return the results by this harness's benchmark names, in the layout of ``task_json``."""
     results, directions, aggregations = {}, {}, {}
     for task, values in content["results"].items():
         name = benchmark_name(task)
@@ -127,7 +127,7 @@ def _by_benchmark(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _wholes(content: Mapping[str, Any]) -> set[str]:
-    """The tasks whose items are those of others in the file: groups and averages."""
+    """Return the tasks whose items belong to other tasks of the file: groups and averages."""
     results, parts = content["results"], table_of(content.get("group_subtasks"))
     found = {task for task in results if any(part in results for part in _names(parts.get(task)))}
     groups = table_of(content.get("groups")).keys() & results.keys()
@@ -144,8 +144,10 @@ _FUNCTION: Final = re.compile(r"\s*def (\w+)")
 
 
 def _made_by(config: Any) -> dict[str, str]:
-    """The names of the aggregations that a task's configuration gives to metrics that are no means; a function has its
-    source there."""
+    """Return the aggregations of a task's metrics that are not means, by metric.
+
+    For an aggregation given as a function, the file has its source, from which the name is taken.
+    """
     rows = table_of(config).get("metric_list")
     given = {
         str(row.get("metric")): str(row["aggregation"])
@@ -160,7 +162,7 @@ def _made_by(config: Any) -> dict[str, str]:
 
 
 def _samples_beside(path: Path, task: str) -> Path | None:
-    """The samples of the same date as the results, where they were kept."""
+    """Return the samples file with the same date as the results, if it was kept."""
     date = _DATE.search(path.stem)
     if date is None:
         return None
@@ -170,7 +172,10 @@ def _samples_beside(path: Path, task: str) -> Path | None:
 
 
 def _items(path: Path, benchmark: str, names: Container[str], found: TaskMetrics) -> ItemScores:
-    """The scores of a file of samples, in order of the ids; ``names`` are the metrics of the task as ``found``."""
+    """Return the scores in a file of samples, in order of the ids.
+
+    ``names`` are the metrics of the task, ``found`` their totals in the results file.
+    """
     rows: dict[str, str] = {}
     scores: dict[str, dict[str, float]] = {}
     for line in read_lines(path):
@@ -206,7 +211,7 @@ def samples_of(path: Path, benchmark: str) -> Iterator[tuple[str, Mapping[str, A
 
 
 def _example(line: RawRow) -> str:
-    """The number or name of a sample's document; raises ``DataError`` where it has none."""
+    """Return the id of a sample's document; raises ``DataError`` if it has none."""
     found = line.data.get("doc_id")
     if isinstance(found, bool) or not isinstance(found, (int, str)):
         raise DataError(f"{line.path}, row {line.number}: doc_id is {found!r}; samples have a number there")
@@ -214,8 +219,10 @@ def _example(line: RawRow) -> str:
 
 
 def _numbers(data: Mapping[str, Any], known: Container[str]) -> list[str]:
-    """The metrics of a sample that does not list them: those of its task, which may be written as integers or truth
-    values, and fields with a fraction."""
+    """Return the metrics of a sample that does not list them.
+
+    These are the task's metrics, also where written as integers or booleans, and all fields with a fraction.
+    """
     return [
         name
         for name, value in data.items()
@@ -228,7 +235,7 @@ def _names(value: object) -> list[str]:
 
 
 def _conditions(content: Mapping[str, Any], task: str) -> dict[str, Any]:
-    """The known conditions of the task, by the names that saved results use."""
+    """Return the known conditions of the task, by the names that saved results use."""
     config = table_of(content.get("config"))
     found = {
         "version": table_of(content.get("versions")).get(task),
@@ -242,7 +249,10 @@ def _conditions(content: Mapping[str, Any], task: str) -> dict[str, Any]:
 
 
 def _shots(content: Mapping[str, Any], task: str) -> int | None:
-    """The number of examples; a run of several tasks may give a list with one for each, in their order."""
+    """Return the number of few-shot examples.
+
+    A run of several tasks may give a list with one number for each, in the order of the tasks.
+    """
     given = table_of(content.get("n-shot")).get(task, table_of(content.get("config")).get("num_fewshot"))
     tasks = list(content["results"])
     if isinstance(given, list):
@@ -251,14 +261,17 @@ def _shots(content: Mapping[str, Any], task: str) -> int | None:
 
 
 def _arguments(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The arguments of the model, by name."""
+    """Return the model's arguments by name."""
     given = table_of(content.get("config")).get("model_args") or ""
     return given if isinstance(given, Mapping) else dict(re.findall(r"(?:^|,)\s*(\w+)=([^,]*)", str(given)))
 
 
 def _about(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
-    """The place in a training that the model's path tells, or its revision (``step143000``); else its argument
-    ``iteration``, or the name of the file."""
+    """Return the series and the step of a training.
+
+    They come from the model's path or its revision (``step143000``), else from its argument ``iteration``, else from
+    the file's name.
+    """
     given = _arguments(content)
     name, revision = str(given.get("peft") or given.get("pretrained") or ""), str(given.get("revision") or "")
     if told := series_and_step_from_path(f"{name}/{revision}") or series_and_step_from_path(name):
@@ -271,7 +284,7 @@ def _about(content: Mapping[str, Any], path: Path) -> dict[str, Any]:
 
 
 def _model(content: Mapping[str, Any]) -> str | None:
-    """The model that was scored: its name or path, its revision, and its adapter."""
+    """Return the model that was scored: its name or path, its revision, and its adapter."""
     given = _arguments(content)
     name = (
         content.get("model_name")

@@ -40,7 +40,10 @@ class RunFolder:
 
 
 def read_run(folder: Path) -> list[CheckpointResults]:
-    """The checkpoints of a run, in its order. Raises ``HarnessError`` where summary or journal cannot be read."""
+    """Return the checkpoints of a run, in its order.
+
+    Raises ``HarnessError`` if its summary or journal cannot be read.
+    """
     summary = load_summary(folder)
     found = read_scores(folder, extra_facts_of(summary))
     entries = results_with_items(summary, {place: one.items for place, one in found.items()})
@@ -48,7 +51,7 @@ def read_run(folder: Path) -> list[CheckpointResults]:
 
 
 def candidates_of(summary: Summary, records: Iterable[Record], folder: Path) -> list[CheckpointResults]:
-    """The checkpoints of a run by its summary and records, one record per item."""
+    """Return the checkpoints of a run from its summary and its records, one record per item."""
     return _candidates(summary, results_from_records(summary, records), folder)
 
 
@@ -82,8 +85,10 @@ def composite_metric(row: Mapping[str, Any]) -> Metric:
 
 
 def about(info: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a checkpoint's row that are shown beside its name. Without a step of the trainer's the one in the
-    name of its folder counts (``checkpoint-300``)."""
+    """Return the fields of a checkpoint's row that are shown beside its name.
+
+    The step is the trainer's, else the one in the folder's name (``checkpoint-300``).
+    """
     step = step_of_row(info)
     given = {
         "series": info.get("series"),
@@ -95,6 +100,9 @@ def about(info: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def answers_of(saved: StoredResult) -> Path | None:
-    """The run's folder of a saved result, or the file of samples of an imported one, while it is there."""
+    """Return where the answers of a saved result are, if they still exist.
+
+    That is the run's folder, or the samples file of an imported result.
+    """
     place = Path(saved.directory)
     return place if saved.directory and place.exists() else None

@@ -76,12 +76,12 @@ class TaskFile:
 
 
 def table_of(value: object) -> Mapping[str, Any]:
-    """The value where it is an object, else an empty one."""
+    """Return the value if it is an object, else an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 
 def newest(results: Mapping[str, Any]) -> dict[str, Any]:
-    """The results by task; of those that are nested by the date of a run, the newest run's."""
+    """Return the results by task; of results nested by date, those of the newest run."""
     found = dict(results)
     for task, values in results.items():
         if values and all(_DATED.match(key) and isinstance(one, Mapping) for key, one in values.items()):
@@ -90,7 +90,7 @@ def newest(results: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def averages(results: Iterable[str]) -> set[str]:
-    """The tasks that are averages by their names, such as ``all`` and ``mmlu:_average``, of others in the file."""
+    """Return the tasks that are averages of others by their names, such as ``all`` and ``mmlu:_average``."""
     names = list(results)
     found = {name for name in names if _AVERAGE.fullmatch(name)}
     return found if len(found) < len(names) else set()
@@ -106,7 +106,7 @@ def is_task_file(content: object) -> TypeGuard[Mapping[str, Any]]:
 
 
 def read_task_file(path: Path, sizes: Mapping[str, int]) -> CheckpointResults:
-    """The candidate of a file by task. Raises ``DataError`` naming a value that is no number."""
+    """Return the candidate of a file by task. Raises ``DataError`` for a value that is not a number."""
     source, content = read_json(path)
     return read_tasks(content, path, source, sizes)
 
@@ -114,7 +114,7 @@ def read_task_file(path: Path, sizes: Mapping[str, int]) -> CheckpointResults:
 def read_tasks(
     content: Mapping[str, Any], path: Path, source: ResultSource, sizes: Mapping[str, int]
 ) -> CheckpointResults:
-    """The candidate of the content of such a file. Raises as ``read_task_file``."""
+    """Return the candidate of the content of a file by task. Raises as ``read_task_file``."""
     results = newest(content["results"])
     content = {**content, "results": results}
     name = str(content.get("model") or file_stem(path))
@@ -133,7 +133,7 @@ def metrics_by_task(
     wholes: Container[str],
     scales: Scales | None,
 ) -> dict[str, TaskMetrics]:
-    """The metrics of all tasks but ``wholes``. Raises ``DataError`` naming a value that is no number."""
+    """Return the metrics of all tasks but ``wholes``. Raises ``DataError`` for a value that is not a number."""
     aggregations = table_of(content.get("aggregation"))
     return {
         task: metrics_of(
@@ -160,7 +160,7 @@ def candidate_of_tasks(
     about: Mapping[str, Any],
     conditions: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> CheckpointResults:
-    """The candidate of these metrics; ``wholes`` names the parts of tasks that are left out."""
+    """Return the candidate with these metrics; ``wholes`` names the parts of each task that is left out."""
     file, results = source.file, content["results"]
     notes = [f"{file}: {task} is left out, {wholes[task]} are compared" for task in results if task in wholes]
     notes += metric_notes(file, metrics)
@@ -190,7 +190,7 @@ def candidate_of_tasks(
 
 
 def _about(info: Mapping[str, Any]) -> dict[str, Any]:
-    """The known facts of the checkpoint, as far as they are of the right kind."""
+    """Return the facts about a checkpoint that have the right type."""
     return {
         name: value
         for name, value in about(info).items()
@@ -199,7 +199,7 @@ def _about(info: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _declared(directions: Mapping[str, Any], found: TaskMetrics) -> dict[str, dict[str, Any]]:
-    """The aggregations of metrics that the file declares lower-is-better."""
+    """Return the aggregations of the metrics that the file declares lower-is-better."""
     lower = [name for name in found.metrics if directions.get(name) is False]
     return {
         name: mean(name, higher_is_better=False).plain() | found.aggregate.get(name, {}) for name in lower
@@ -207,12 +207,12 @@ def _declared(directions: Mapping[str, Any], found: TaskMetrics) -> dict[str, di
 
 
 def file_stem(path: Path) -> str:
-    """The file's name without the ending that all result files have."""
+    """Return the file's name without the suffix that all result files share."""
     return re.sub("(_eval)?_results$", "", path.stem)
 
 
 def _wholes(results: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """The tasks whose items are those of several other tasks together, with words for these."""
+    """Return the tasks whose items belong to several other tasks, with a description of these."""
     found = dict.fromkeys(averages(results), "the others")
     for task, values in results.items():
         stem = "mmlu" if task.startswith("mmlu") else task
@@ -231,7 +231,7 @@ def _wholes(results: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 
 
 def by_task(summary: Summary, checkpoint: str) -> dict[str, Any]:
-    """The results of one checkpoint in this form."""
+    """Return the results of one checkpoint in the layout of a file by task."""
     own = [result for result in summary.results if result.checkpoint == checkpoint]
     lower = {task_name(one): names for one in own if (names := _lower(summary, one))}
     other = {task_name(one): kinds for one in own if (kinds := _no_means(summary, one))}
@@ -246,13 +246,13 @@ def by_task(summary: Summary, checkpoint: str) -> dict[str, Any]:
 
 
 def _lower(summary: Summary, result: Result) -> dict[str, bool]:
-    """The metrics that are better when lower; readers know perplexities by their names."""
+    """Return the lower-is-better metrics but perplexities, which readers know by name."""
     ways = _ways(summary, result)
     return {name: False for name, how in ways.items() if not how.higher_is_better and how.by != "perplexity"}
 
 
 def _no_means(summary: Summary, result: Result) -> dict[str, str]:
-    """The names of the aggregations of metrics that no score's mean tells."""
+    """Return the names of the aggregations that are not means of the items' scores."""
     return {name: how.by for name, how in _ways(summary, result).items() if how.is_corpus_level}
 
 

@@ -63,9 +63,10 @@ class Written(NamedTuple):
 
 
 def divisor_of(one: Written, *, mixed: bool = False, lm_eval: bool = False) -> int | None:
-    """The number that makes a share of the value, 1 or 100; 1 for a metric of another kind that is at most 1.
+    """Return what to divide a value by for a fraction of 1: 1 or 100; None if the scale is unknown.
 
-    ``mixed``: the same metric is above 1 in another task of the file. None where the scale is not known.
+    A metric of another kind that is at most 1 gives 1. ``mixed``: the same metric is above 1 in another task of the
+    file.
     """
     name, value = one.name, abs(one.value)
     if not (_SHARES.fullmatch(name) or _TEXTS.fullmatch(name)):
@@ -81,7 +82,7 @@ def divisor_of(one: Written, *, mixed: bool = False, lm_eval: bool = False) -> i
 
 
 def mixed_names(found: Iterable[Written]) -> frozenset[str]:
-    """The metrics that are above 1 in some task, SQuAD's own scores aside."""
+    """Return the metrics that are above 1 in some task, apart from SQuAD's own scores."""
     return frozenset(one.name for one in found if one.value > 1 and not _is_squad(one))
 
 
@@ -151,8 +152,11 @@ class Scales(NamedTuple):
 
 
 def primary_of(task: str, metrics: Collection[str]) -> str:
-    """The metric by which a task is judged: of several scorers the one that judges this harness's own benchmark. A
-    filter that only takes programs out of a text (``pass@1_create_test``) makes no other scorer."""
+    """Return the primary metric of a task.
+
+    Of several scorers it is the one that this harness uses for the benchmark. A filter that only extracts programs from
+    a text (``pass@1_create_test``) is not another scorer.
+    """
     own = next((scorers for family, scorers in _FAMILIES if _is_of(task, family)), ())
     wanted = (*own, *_USUAL)
     plain = {_unfiltered(name): name for name in reversed([*metrics])} | {name: name for name in metrics}
@@ -171,7 +175,7 @@ def _unfiltered(name: str) -> str:
 
 
 def metric_name(key: str) -> str:
-    """A key of a results file by this harness's names, such as ``acc_stderr`` for ``acc_stderr,none``."""
+    """Return this harness's name for a key of a results file: ``acc_stderr`` for ``acc_stderr,none``."""
     name, _, filtered = key.removesuffix(_STDERR).partition(",")
     metric = name.removesuffix(_STDERR)
     return f"{filtered_metric(metric, filtered or 'none')}{_STDERR if key.endswith(_STDERR) or metric != name else ''}"
@@ -187,10 +191,20 @@ def metrics_of(
     scales: Scales | None = None,
     made_by: Mapping[str, str] = MappingProxyType({}),
 ) -> TaskMetrics:
-    """The metrics of one task; values that are not numbers are left out. ``n`` is the number of items that the file
-    gives, ``default`` stands in for it. Without ``scales`` values are taken as they are. ``made_by`` names the
-    aggregations of those that are no means. Raises ``DataError`` where
-    ``n`` is none.
+    """Return the metrics of one task, without the values that are not numbers.
+
+    Args:
+        values: The task's fields in the file.
+        where: The file and task, for messages.
+        task: The task's name, by which some scales are known.
+        n: The number of items in the file.
+        default: The number of items if the file has none.
+        scales: What is known about the scales in the file. None: values are used as written.
+        made_by: The aggregations that are not means, by metric.
+
+    Raises:
+        DataError: If ``n`` is not a number of items.
+
     """
     items = _count(n, where) or default or 0
     metrics: dict[str, Metric] = {}
@@ -234,14 +248,14 @@ def _ignored(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def scales_of(results: Mapping[str, Mapping[str, Any]], *, lm_eval: bool = False) -> Scales:
-    """The known facts of the scales of a file of somebody else's."""
+    """Return what is known about the scales of another program's file."""
     return Scales(
         mixed_names(one for task, values in results.items() for _, one in written(task, values)), lm_eval
     )
 
 
 def metric_notes(file: str, found: Mapping[str, TaskMetrics]) -> list[str]:
-    """Notes on the scales of a file's metrics, and on fields that are not understood, by task."""
+    """Return notes by task on the scales of a file's metrics, and on fields that are not understood."""
     texts = {
         "written in per cent, taken as shares": {task: one.per_cent for task, one in found.items()},
         "left out, as neither a share nor surely in per cent": {

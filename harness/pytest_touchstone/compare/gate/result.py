@@ -107,7 +107,7 @@ def lines_from_json(plain: Mapping[str, Any], key: str = "lines") -> list[Benchm
 
 
 def shown_lines(plain: Mapping[str, Any]) -> list[BenchmarkComparison]:
-    """The lines of the plain form, the most pressing first, then those about all items that are not among them."""
+    """Return the lines of the plain form, the most urgent first, then pooled lines not among them."""
     lines = lines_from_json(plain)
     return [*ordered(tuple(lines)), *(line for line in lines_from_json(plain, "pooled") if line not in lines)]
 

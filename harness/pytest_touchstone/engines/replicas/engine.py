@@ -195,7 +195,7 @@ class Replicas:
     """
 
     def __init__(self, settings: ModelSettings, target: RayTarget, kind: type[Replica] = Replica) -> None:
-        """Raises ``CheckpointError`` where there is no Ray, or no cluster at the address."""
+        """Start the replicas; raises ``CheckpointError`` if Ray or a cluster at the address is missing."""
         self._ray = start(target)
         share = share_of(self._ray, settings, target)
         self._needs = share.needs

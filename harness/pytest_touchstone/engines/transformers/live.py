@@ -292,7 +292,7 @@ class FirstProcess:
     """Broadcasts results of the first process of a distributed training; the others wait without limit."""
 
     def __init__(self) -> None:
-        """Called by all of them."""
+        """Create a group for the broadcasts; every process must call it."""
         from torch import distributed
 
         several = (

@@ -462,11 +462,11 @@ class StoredTensor:
         self.dtype: torch.dtype = getattr(torch, _TYPES[tensor.dtype])
 
     def dim(self) -> int:
-        """The number of its sides."""
+        """Return the number of dimensions."""
         return len(self.shape)
 
     def __getitem__(self, _: EllipsisType) -> torch.Tensor:
-        """The whole tensor, on the CPU."""
+        """Return the whole tensor, on the CPU."""
         import torch
 
         if not self._tensor.parts:

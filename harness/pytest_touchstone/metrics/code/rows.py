@@ -248,7 +248,7 @@ def _published_tests(row: Mapping[str, Any]) -> list[Any]:
 
 
 def _parse_tests(tests: Any) -> Any:
-    """Tests out of their text: data of any form, or the source of tests that call a function."""
+    """Parse tests from their text: data of any form, or the source of tests that call a function."""
     if isinstance(tests, str):
         try:
             tests = json.loads(tests)

@@ -1,4 +1,4 @@
-"""This machine's processor: its instructions, what computes faster on it, and half precision that it does not multiply.
+"""The CPU: its instructions, what computes faster on it, and half precision that it does not multiply.
 
 Many processors do not multiply bfloat16 or float16 numbers: on a CPU without ``avx512_bf16`` or ``amx_bf16``, torch's
 products of bfloat16 numbers took ten times as long as those of float32 (docs/number-types.md). There, products and
