@@ -41,19 +41,19 @@ WORSE_RUNNING: Final = "eval_worse_running"
 
 
 class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
-    """Scores the model every so many steps, logs the values, and may stop the training.
+    """Scores the model every ``every`` steps, logs the values, and may stop the training.
 
-    ``tasks``, ``benchmarks`` and ``settings`` (``limit=200``) are those of ``pytest_touchstone.evaluate``. ``every``:
-    steps between two scorings; the last step is scored, too.
+    ``tasks``, ``benchmarks`` and ``settings`` (``limit=200``) are those of ``pytest_touchstone.evaluate``. The last
+    step is scored, too.
 
-    ``stop_after``: the training ends after so many verdicts running that the model is worse than the best so far, by
-    the gate. ``output`` is the folder of the runs (default: ``results`` in the trainer's ``output_dir``), ``tokenizer``
-    that of the model where the trainer has none.
+    ``stop_after`` is a number of consecutive verdicts "worse" against the best so far, after which the training ends.
+    ``output`` is the folder of the runs (default: ``results`` in the trainer's ``output_dir``), ``tokenizer`` that of
+    the model if the trainer has none.
 
     The trainer's log gets ``eval_BENCHMARK_METRIC`` of each benchmark and composite with the ends of its 95 % interval
     (``..._low``, ``..._high``), and ``eval_worse_running``. ``metric_for_best_model`` may name a value.
 
-    Raises ``HarnessError`` for mistakes, here or before the first step. What goes wrong later is a warning of one line.
+    Raises ``HarnessError`` for mistakes, here or before the first step. Later errors are warnings of one line.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ def values_of(run: FinishedRun) -> Iterator[tuple[str, float]]:
 
 
 def logged_name(benchmark: str, metric: str) -> str:
-    """Return the name of a value, which has letters, digits, ``_`` and ``-``: trackers take no other in common."""
+    """Return the name of a value in letters, digits, ``_`` and ``-``, which every tracker accepts."""
     return PREFIX + re.sub(r"[^\w-]+", "_", f"{benchmark}_{metric}")
 
 

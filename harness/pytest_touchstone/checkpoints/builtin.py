@@ -1,5 +1,4 @@
-"""The builtin checkpoints: a small masked model and one with several heads in the repository, a causal one in the
-user's cache.
+"""The builtin checkpoints: two small models in the repository, and a causal one in the user's cache.
 
 ``touchstone checkpoint fetch NAME`` brings a checkpoint that is too large for the repository into the user's cache.
 

@@ -130,7 +130,7 @@ class ShardIndex(_Lenient):
 
 
 class TokenizerConfig(_Lenient):
-    """``tokenizer_config.json``: only the length, which is a huge number when nobody set it."""
+    """The length in ``tokenizer_config.json``, a huge number if it was never set."""
 
     model_max_length: float | None = None
     auto_map: Any = None
@@ -253,7 +253,7 @@ def step_of_row(row: Mapping[str, Any]) -> int | None:
 
 
 def seq_len_of_row(row: Mapping[str, Any]) -> int | None:
-    """Return the length in tokens in such a row; None where a server has said no limit, and ours is assumed."""
+    """Return the length in tokens in a row; None for a served model with an assumed length."""
     served = row.get("served") or {"cut": True}
     return row.get("seq_len") if served.get("limit") is not None or served.get("cut") else None
 

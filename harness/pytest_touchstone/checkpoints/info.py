@@ -1,4 +1,4 @@
-"""The facts about a checkpoint that are known before it is loaded, and names that are unique within one run."""
+"""The facts about a checkpoint before it is loaded, and unique names within a run."""
 
 from __future__ import annotations
 
@@ -99,9 +99,11 @@ class CheckpointInfo:
 
     @property
     def model_key(self) -> tuple[str, ...]:
-        """A key that is equal for checkpoints served by one model in memory: a base and its adapters, or one
-        checkpoint at several lengths. PEFT needs the base's weights as they were loaded, apart from those that are
-        packed for speed."""
+        """A key that is equal for checkpoints served by one model in memory.
+
+        These are a base and its adapters, or one checkpoint at several lengths. PEFT needs the base's weights as they
+        were loaded, apart from those that are packed for speed.
+        """
         model = self.base or self
         overrides = [f"{name}={value}" for name, value in sorted(model.weights.overrides.items())]
         return (
@@ -113,7 +115,7 @@ class CheckpointInfo:
         )
 
     def plain(self) -> dict[str, Any]:
-        """Return all fields as one table of plain values; kinds of request by name, a base as such a table."""
+        """Return all fields as a table of plain values; kinds of request by name, a base as such a table."""
         row = {name: getattr(self, name) for name in self.__dataclass_fields__}
         row |= asdict(row.pop("weights")) | asdict(row["training"])
         row["training"] = row.pop("settings")
@@ -147,7 +149,7 @@ def clean_name(text: str) -> str:
 
 
 def unique_names(infos: Sequence[CheckpointInfo]) -> list[CheckpointInfo]:
-    """Give each checkpoint a name of its own; drop duplicates.
+    """Give each checkpoint a unique name; drop duplicates.
 
     The order is kept.
 

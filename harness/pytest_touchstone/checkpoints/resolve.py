@@ -229,7 +229,7 @@ def resolve_from_file(
 def _inspect_single(asked: CheckpointRequest, *, fetch: bool = True) -> CheckpointInfo:
     """Inspect a single checkpoint: a path, a builtin one, or a snapshot of the Hub.
 
-    The Hub is asked only with ``fetch``. Raises ``CheckpointError`` where there is no such checkpoint.
+    The Hub is asked only with ``fetch``. Raises ``CheckpointError`` if the checkpoint does not exist.
     """
     source = asked.source
     if source.startswith("builtin:"):

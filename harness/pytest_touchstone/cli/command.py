@@ -1,4 +1,4 @@
-"""The commands of ``touchstone``, and the seam by which packages add one: arguments, work and output of each.
+"""The commands of ``touchstone``, and the extension point by which packages add commands.
 
 Our commands are modules of this folder, imported when they are named. A package adds one by an entry point in the group
 ``touchstone.commands``: a ``Command``, named after the entry point.

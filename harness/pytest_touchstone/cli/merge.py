@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> Output:
 
 
 def _plan(options: argparse.Namespace) -> GateConfig | None:
-    """Return the gate that is asked for; None without --gate and --baseline."""
+    """Return the requested gate; None without --gate and --baseline."""
     gate = options.gate or options.gate_mode is not None
     if not gate and options.baseline is None:
         if options.gate_config is not None:

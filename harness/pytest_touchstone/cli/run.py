@@ -45,7 +45,7 @@ PLACES = ("--rootdir", "--basetemp", "--confcutdir", "--ignore", "--ignore-glob"
 
 
 def run(options: argparse.Namespace) -> Output:
-    """Become pytest: signals and the exit code are its own. Raises ``OptionError`` for a word that is no file."""
+    """Become pytest, which handles signals and sets the exit code; raises ``OptionError`` for a wrong path."""
     words = join_option_values(options.rest)
     files = False  # whether a folder, or a file with tests, is to be run
     for before, word in pairwise(["", *words]):

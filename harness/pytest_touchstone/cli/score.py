@@ -300,8 +300,8 @@ def cases(scorer: str) -> list[dict[str, Any]]:
 def compare_verdicts(path: Path) -> dict[str, Any]:
     """Compare the verdicts of a file with the recorded ones.
 
-    Return, as plain data, how many were compared, how many cases of its scorers it lacks, and the differences. Raises
-    ``DataError`` naming the row that is no verdict on a case of the kit.
+    Returns, as plain data, the number compared, the number of cases of its scorers that it lacks, and the differences.
+    Raises ``DataError`` naming a row that is not a verdict on a case of the kit.
     """
     recorded: dict[tuple[str, str], dict[str, Any]] = {}
     seen: set[tuple[str, str]] = set()

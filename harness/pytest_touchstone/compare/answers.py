@@ -83,7 +83,7 @@ def _place_of(entry: BenchmarkScores) -> dict[str, list[str]]:
 
 
 def read_records(entry: BenchmarkScores, wanted: set[str] | None = None) -> list[Record]:
-    """Return the records of a result's items in a run's journal, or of the wanted ones; none where there is no journal.
+    """Return the records of a result's items in a run's journal, or the wanted ones; empty without one.
 
     Raises ``HarnessError`` where it cannot be read.
     """

@@ -66,10 +66,10 @@ class NamedBaseline:
 def set_named_baseline(
     output: Path, name: str, run_id: str, checkpoint: str | None = None, *, allow_fewer: bool = False
 ) -> tuple[NamedBaseline, NamedBaseline | None]:
-    """Give the run's checkpoint the name; return what the name means now, and what it meant before.
+    """Name the run's checkpoint as a baseline; return the new and the former meaning of the name.
 
     Raises ``GateError`` for a name that cannot be used, a run without saved results, a run of several checkpoints
-    none of which is named, and, unless ``allow_fewer``, for a benchmark with fewer items than the name has now.
+    without a named one, and, unless ``allow_fewer``, for a benchmark with fewer items than the name has now.
     """
     if not re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,63}", name) or name in RESERVED:
         raise GateError(
@@ -106,7 +106,7 @@ def set_named_baseline(
 def replaced_baseline(
     output: Path, name: str, scored: Mapping[str, int]
 ) -> tuple[NamedBaseline | None, list[str]]:
-    """Return what the name means now, and the benchmarks of which a new baseline has fewer items, with both counts.
+    """Return what the name means now, and the benchmarks that would lose items, with both counts.
 
     ``scored``: the new one's scored items by benchmark. A name whose file is damaged means nothing.
     """
@@ -155,7 +155,7 @@ def remove_named_baseline(output: Path, name: str) -> bool:
 def find_named_results(
     text: str, output: Path, saved: Sequence[StoredResult]
 ) -> tuple[NamedBaseline | None, list[StoredResult]]:
-    """Return the baseline with this name and its results, or None and those of the run with this id."""
+    """Return the baseline with this name and its results, or None and the results of the run with this id."""
     pin = read_named_baseline(output, text) if "/" not in text else None
     return pin, [result for result in saved if result.run_id == text] if pin is None else pinned_results(
         pin, saved

@@ -287,7 +287,7 @@ def _is_partial(saved: StoredResult) -> bool:
 def _describe_other_items(
     new: BenchmarkScores, others: Sequence[StoredResult], source: BaselineSource
 ) -> BaselineChoice:
-    """Return a note on earlier results on other items, and the state that applies if there are no other results."""
+    """Return a note on earlier results on other items, and the state if there are no further results."""
     if not others:
         return BaselineChoice(state="first")
     overlaps = [
@@ -407,7 +407,7 @@ def _no_complete_result(earlier: Sequence[StoredResult], source: BaselineSource)
 
 
 def flaw_of(results: Iterable[StoredResult]) -> str:
-    """Return the first reason why the results give no verdict, such as items in error; empty if there is none.
+    """Return the first reason why the results give no verdict, such as failed items; empty without one.
 
     Skipped items are no flaw: those that remain are compared.
     """

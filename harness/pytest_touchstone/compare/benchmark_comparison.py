@@ -48,7 +48,7 @@ class ItemCounts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline:
-    """What is compared with: the one at place ``chosen`` of ``runs``, of which ``candidates`` may be the best.
+    """What is compared with: the run at ``chosen`` in ``runs``, where ``candidates`` may be the best.
 
     ``as_measured`` is the comparison that does not allow for the choice.
     """
@@ -102,7 +102,7 @@ class BenchmarkComparison:
 
     @property
     def label(self) -> str:
-        """The name of what the value is of."""
+        """The name of the benchmark and metric of the value."""
         return self.stands_in or self.metric
 
     @property
@@ -157,8 +157,10 @@ def record_of(
     unit: str = "",
     identical: bool = False,
 ) -> BenchmarkComparison:
-    """Return the record of a comparison with the baseline that was chosen; against that one as measured where every
-    item scores as before."""
+    """Return the record of a comparison with the chosen baseline.
+
+    If every item scores as before, it is compared with that baseline as measured.
+    """
     baseline = baselines[selection.chosen].saved
     as_measured = replace(selection.as_measured, unit=unit)
     return BenchmarkComparison(

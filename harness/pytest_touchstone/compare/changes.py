@@ -30,10 +30,12 @@ from pytest_touchstone.statistics.comparison import POINTS, unit_of
 
 
 class BestSoFarChange(NamedTuple):
-    """One metric of one checkpoint: its value, the best so far and whose that is, out of ``of`` checkpoints; ``change``
-    in points, or in the metric's own unit. A perplexity's points are those of its log-probabilities, which are better
-    when higher; ``label`` says so. ``other_model`` says what else the best so far is, where it is another kind of
-    model."""
+    """One metric of one checkpoint against the best so far, out of ``of`` checkpoints.
+
+    ``change`` is in points, or in the metric's own unit. A perplexity's points are those of its log-probabilities,
+    which are better when higher; ``label`` says so. ``other_model`` says what kind of model the best so far is, if it
+    is another.
+    """
 
     checkpoint: str
     benchmark: str
@@ -51,8 +53,10 @@ class BestSoFarChange(NamedTuple):
 
 
 class _Earlier:
-    """The results of earlier runs. Checkpoints of a series that were asked alike share one search: there may be
-    hundreds of either."""
+    """The results of earlier runs.
+
+    Checkpoints of a series that were run alike share one search, because there may be hundreds of either.
+    """
 
     def __init__(self, results: Sequence[StoredResult], named: Sequence[StoredResult]) -> None:
         self._results = results
@@ -159,7 +163,7 @@ SAME_SIZE: Final = 1.2
 
 
 def other_model(mine: StoredResult, other: StoredResult) -> str:
-    """Return what the other's model is, ``llama, 135M parameters``, where that is known to differ; else nothing."""
+    """Return what is known to differ in the other model, ``llama, 135M parameters``; else empty."""
     info, other_info = mine.checkpoint_info, other.checkpoint_info
     kinds = [str(side.get("model_type") or "") for side in (info, other_info)]
     sizes = [int(side.get("parameters") or 0) for side in (info, other_info)]
@@ -184,7 +188,7 @@ def values_of(results: Iterable[StoredResult]) -> dict[tuple[str, str], float | 
 
 
 def composite_sets(by_benchmark: Mapping[str, Sequence[StoredResult]]) -> list[list[StoredResult]]:
-    """For each checkpoint that has all of the benchmarks its result on each, the best by the primary metric."""
+    """Return, for each checkpoint with all of the benchmarks, its best result on each by the primary metric."""
     keyed = [
         {saved.checkpoint_key: saved for saved in best_per_checkpoint(same, same[0].primary)} if same else {}
         for same in by_benchmark.values()

@@ -57,8 +57,11 @@ NAMED: Final = 3
 
 
 class ItemDifferences(NamedTuple):
-    """The differences between the items of two results: ids of items that are missing from the new result, only in it,
-    or with a changed row; and the number of items that are equal."""
+    """The differences between the items of two results.
+
+    These are ids of items that are missing from the new result, only in it, or with a changed row; and the number of
+    items that are equal.
+    """
 
     missing: tuple[str, ...]
     extra: tuple[str, ...]
@@ -83,7 +86,7 @@ class ItemDifferences(NamedTuple):
 
 
 class AlignedScores(NamedTuple):
-    """The ids and scores of the items that several results share: one list for each baseline, and the new one's.
+    """The ids and scores of the items that several results share: a list per baseline, and the new one's.
 
     ``clusters`` is None if no items are clustered.
     """
@@ -151,7 +154,7 @@ def columns(new: ItemScores, baselines: Sequence[ItemScores], score: str) -> Ali
 
 
 def _alike(new: ItemScores, other: ItemScores, score: str) -> bool:
-    """Return whether both results have equal items in equal order, all of them scored: a shortcut for most runs."""
+    """Return whether both results have equal items in equal order, all scored: a frequent shortcut."""
     columns_ = (new.scores.get(score), other.scores.get(score))
     if any(column is None or None in column for column in columns_):
         return False
@@ -318,7 +321,10 @@ def mirrored_selection(selection: Selection, top: float = 0.0) -> Selection:
 
 
 def check_means(components: Iterable[tuple[BenchmarkScores, str]]) -> None:
-    """Raise ``GateError`` for a metric that is no mean of item scores: a composite needs sums item by item."""
+    """Raise ``GateError`` for a metric that is not a mean of item scores.
+
+    A composite needs sums item by item.
+    """
     for entry, metric in components:
         if not entry.saved.aggregation(metric).is_mean:
             raise GateError(
@@ -331,9 +337,8 @@ def compare_composite(
 ) -> BenchmarkComparison:
     """Compare a new composite with the best of the baselines.
 
-       All components list their baselines in one order.
-    ``chosen`` is the index of the baseline if other items chose it.
-       Raises like ``compare``, and ``GateError`` for a part that is no mean of item scores.
+    All components list their baselines in one order. ``chosen`` is the index of the baseline if other items chose it.
+    Raises like ``compare``, and ``GateError`` for a component that is not a mean of item scores.
     """
     check_means([(component.new, component.metric) for component in components])
     new, baselines = components[0].new, components[0].baselines
@@ -468,7 +473,7 @@ class Pooled(NamedTuple):
 
 
 def pool(parts: Mapping[str, PooledPart], *, level: float) -> Pooled | None:
-    """Compare all items of the benchmarks as one; None for fewer than two, or if no checkpoint has them all."""
+    """Compare all items of the benchmarks as one; None for fewer than two, or without complete checkpoints."""
     eligible = {
         name: result
         for name, result in parts.items()

@@ -1,4 +1,4 @@
-"""What it takes to compare two results by a metric that no score's mean tells: its function, and each item's values.
+"""The comparison of two results by a corpus-level metric: its function, and each item's values.
 
 A result's file names the function by its place. Its code is run only where it is this package's, loaded already (a run
 has loaded its benchmarks), or a file of the project in the current folder that lies in no run's folder: a file of
@@ -28,7 +28,7 @@ _METRICS: Final = f"{__name__.partition('.')[0]}.metrics."
 
 
 def draws_of(how: Aggregation, items: int) -> Draws:
-    """Return the metric's function for draws of so many items; raises ``BenchmarkError`` where it cannot be had."""
+    """Return the metric's function for draws of ``items`` items; raises ``BenchmarkError`` if it is missing."""
     if how.at is not None:
         module, file, _ = how.at
         sources = [] if module.startswith(_METRICS) else [Path(file)]
@@ -66,8 +66,10 @@ def _is_of_project(file: Path) -> bool:
 
 
 def values_of(items: ItemScores, how: Aggregation) -> list[Any]:
-    """Return what the function takes of each item: the score, or a tuple of it and the facts beside it; None where an
-    item lacks any."""
+    """Return what the function takes of each item: the score, or a tuple of it and further facts.
+
+    None if an item lacks any.
+    """
     none = [None] * len(items.examples)
     columns = [items.scores.get(how.of, none), *(items.facts.get(name, none) for name in how.beside)]
     rows = [None if None in row else row for row in zip(*columns, strict=True)]

@@ -44,12 +44,12 @@ _ENDINGS: Final = (".txt", ".md", *OWN_FILES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FidelityConditions:
-    """What a fidelity was measured on.
+    """The conditions under which a fidelity was measured.
 
-    ``sha256`` is that of the documents taken from ``text``, ``units`` ("document", "window") are those of which the
-    intervals are, ``length`` is that of windows; of the ``vocabulary``, ``left_out`` are tokens of one model only.
-    Where ``most_probable`` is not None, the candidate is served, and its divergences are lower bounds, from so many
-    tokens at each place.
+    ``sha256`` is that of the documents taken from ``text``. Intervals are over ``units`` ("document" or "window"), and
+    ``length`` is the length of windows. Of the ``vocabulary``, ``left_out`` are tokens of one model only. If
+    ``most_probable`` is not None, the candidate is served, and its divergences are lower bounds from this number of
+    tokens at each position.
     """
 
     reference_dtype: str

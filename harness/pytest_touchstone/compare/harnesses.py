@@ -38,7 +38,7 @@ class HarnessAnswer:
     """An item as one side has it.
 
     ``verdict`` is that of its harness, ``score`` that of our scorer, ``scores`` has those by our other metrics.
-    ``read`` is what we read out of the ``answer``, ``read_there`` what the harness did; empty where nobody says so.
+    ``read`` is what we extract from the ``answer``, ``read_there`` what the harness extracted; empty if unknown.
     ``has_verdict``: the file has one.
     """
 
@@ -54,8 +54,10 @@ class HarnessAnswer:
 
 
 class Cause(NamedTuple):
-    """A part of a difference: its name, its size in the unit of the score, and the items that it comes from, those
-    with the largest change first."""
+    """A cause of a difference: its name, its size in the unit of the score, and its items.
+
+    The items with the largest change come first.
+    """
 
     name: str
     size: float
@@ -63,8 +65,10 @@ class Cause(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """A harness's rule: our metric that gives its verdicts on ``equal`` of ``of`` answers, and by it the ``values`` of
-    both sides."""
+    """Our metric that stands for a harness's rule, with the ``values`` of both sides by it.
+
+    It gives the harness's verdicts on ``equal`` of ``of`` answers.
+    """
 
     metric: str
     equal: int
@@ -92,7 +96,7 @@ class HarnessDifference:
 
     @property
     def examples(self) -> list[tuple[str, str]]:
-        """The items that show it best, each with its cause: of each cause in turn, the largest cause first."""
+        """The items that show it best, each with its cause: one of each cause in turn, largest first."""
         ordered = sorted(self.causes, key=lambda cause: -abs(cause.size))
         turns = zip_longest(*([(item, cause.name) for item in cause.items] for cause in ordered))
         chosen: dict[str, str] = {}
@@ -102,7 +106,7 @@ class HarnessDifference:
 
 
 def explain_difference(a: BenchmarkScores, b: BenchmarkScores, metric: str) -> HarnessDifference | None:
-    """Return why two results differ; None where both are runs of our own, or their answers were not kept.
+    """Return why two results differ; None for two runs of our own, and without answers.
 
     Raises ``HarnessError`` where a journal cannot be read.
     """
@@ -190,7 +194,7 @@ def _cause_of(a: HarnessAnswer, b: HarnessAnswer) -> str:
 
 
 def _rule_of(side: Mapping[str, HarnessAnswer], sides: Sequence[Mapping[str, HarnessAnswer]]) -> Rule | None:
-    """Return our metric that gives the verdicts of a side's harness most often, with what both sides have by it."""
+    """Return our metric that agrees most often with a side's harness, and both sides' values by it."""
     judged = [answer for answer in side.values() if answer.has_verdict]
     names = set.intersection(*(set(answer.scores) for found in sides for answer in found.values()))
     if not judged or not names:
@@ -204,7 +208,7 @@ def _rule_of(side: Mapping[str, HarnessAnswer], sides: Sequence[Mapping[str, Har
 def _differing_settings(
     a: BenchmarkScores, b: BenchmarkScores, sides: Sequence[Mapping[str, HarnessAnswer]]
 ) -> dict[str, tuple[Any, Any]]:
-    """Return what is known of how both sides were asked and judged, where it differs."""
+    """Return the known differences in how both sides were run and scored."""
     mine, theirs = (
         _settings_of(entry) | {"rows": len(side)} for entry, side in zip((a, b), sides, strict=True)
     )
@@ -213,7 +217,7 @@ def _differing_settings(
 
 
 def _settings_of(entry: BenchmarkScores) -> dict[str, Any]:
-    """Return the harness and the settings of a side: those that a file tells, or those of our run."""
+    """Return the harness and the settings of a side: those in its file, or those of our run."""
     if answers := entry.saved.checkpoint_info.get("answers"):
         return {"harness": answers["kind"], **answers["asked"]}
     known = entry.saved.known

@@ -225,7 +225,7 @@ def _runs(output: Path) -> list[Path]:
 
 
 def _with_unique_names(candidates: list[CheckpointResults]) -> list[CheckpointResults]:
-    """Return the candidates with unique names: an origin is added to a shared name, or a number from 2 on."""
+    """Return the candidates with unique names: the origin is added to a shared name, or a number."""
     origins: dict[str, list[str]] = {}
     for candidate in candidates:
         origins.setdefault(candidate.name, []).append(candidate.origin)

@@ -1,8 +1,8 @@
 """The comparison of two results on one benchmark by one metric.
 
-By items where at least half of the smaller result's are in the other too, with the same id and the same row; else by
-totals, as runs on different items. Means over groups (``acc_macro``) have no items of their own and go by totals, as
-does a perplexity that is asked for itself. A metric that no score's mean tells (macro F1) is not compared by totals.
+It goes by items if at least half of the smaller result's are in the other too, with the same id and the same row; else
+by totals, as runs on different items. Means over groups (``acc_macro``) have no items of their own and go by totals, as
+does a perplexity that is asked for itself. A corpus-level metric (macro F1) is not compared by totals.
 
 The comparison of two totals depends on what is known of them:
 
@@ -11,8 +11,8 @@ The comparison of two totals depends on what is known of them:
     both errors                                                                      normal approximation
     otherwise                                                                        the difference alone
 
-A mean of scores within [0, 1] varies most where all are 0 or 1. Taking it as a share when its error is not known
-claims too little rather than too much, unless items share a text, which a table does not say.
+A mean of scores within [0, 1] varies most where all are 0 or 1. Taking it as a share when its error is unknown claims
+too little rather than too much, unless items share a text, which a table does not say.
 """
 
 from __future__ import annotations
@@ -163,14 +163,14 @@ def _flips(
 def by_score(entry: BenchmarkScores, metric: str) -> str:
     """Return the metric by which another is compared: for a perplexity, the mean log-probability.
 
-    A perplexity whose score is no metric of the result is compared by itself, too.
+    A perplexity whose score is not a metric of the result is compared by itself, too.
     """
     how = entry.saved.aggregation(metric)
     return how.of if how.is_perplexity and how.of in entry.saved.metrics else metric
 
 
 def best_scorer(entry: BenchmarkScores) -> str:
-    """Return the metric by which this result alone would be judged."""
+    """Return the metric that ranks this result alone."""
     saved = entry.saved
     if not saved.published:
         return by_score(entry, saved.primary)
@@ -209,7 +209,7 @@ def compare_totals(baseline: Metric, new: Metric, *, benchmark: str, level: floa
 
 
 def is_share(metric: Metric) -> bool:
-    """Return whether the value may be a share of right items, as far as its error tells; one of 0 tells nothing."""
+    """Return whether the value may be a fraction of right items, judged by its error if it is not 0."""
     value, error = metric.value, metric.stderr
     if value is None or not _bounded(value):
         return False

@@ -63,7 +63,7 @@ def missing() -> str | None:
 
 @contextmanager
 def talking(patience: Mapping[str, str], address: Callable[[], str]) -> Iterator[None]:
-    """Set a client's own variables that are not set, and raise ``TrackerError`` for all that goes wrong with it."""
+    """Set a client's variables unless they are set, and turn all errors into ``TrackerError``."""
     added = {name: value for name, value in patience.items() if name not in os.environ}
     os.environ.update(added)
     try:
@@ -287,7 +287,7 @@ def _metric(metrics: Mapping[str, float], name: str, ours: str, method: str) -> 
 
 
 def _others(run: Any, checkpoint: str, experiment: str, sizes: Mapping[str, int]) -> StoredResult:
-    """Return the result of somebody else's run: its metrics without an interval."""
+    """Return the result of another program's run: its metrics without an interval."""
     params = run.data.params
     values = {re.sub(r"_at_(\d+)", r"@\1", name): value for name, value in run.data.metrics.items()}
     benchmark = params["dataset"]

@@ -239,7 +239,7 @@ class PairComparison:
         return [name for name, line in self.judged.items() if line.comparison.verdict == kind]
 
     def with_records(self, records: Iterable[BenchmarkComparison]) -> PairComparison:
-        """Return the comparison with a gate's records of the same benchmarks and metrics in place of its own."""
+        """Return the comparison with a gate's records of the same benchmarks and metrics."""
         judged = {(record.benchmark, record.label): record for record in records}
 
         def judge(line: BenchmarkComparison, metric: str) -> BenchmarkComparison:

@@ -121,7 +121,7 @@ Entries: TypeAlias = Sequence[BenchmarkScores]
 
 @dataclass(frozen=True, slots=True)
 class _SavedResults:
-    """The saved results: the baselines, and all results of the folder; ``flips`` is a share that the user gives."""
+    """The saved results: the baselines, and the whole folder; ``flips`` is a share given by the user."""
 
     source: BaselineSource
     folder: BaselineSource
@@ -161,7 +161,7 @@ class _SavedResults:
 def _power_input(name: str, components: Sequence[PlannedComponent], saved: _SavedResults) -> PowerInput:
     """Return the design of a metric or of a composite.
 
-    Raises ``GateError`` if its size is unknown, and for a component of a composite that is no mean.
+    Raises ``GateError`` if its size is unknown, and for a component of a composite that is not a mean.
     """
     by_benchmark: dict[str, list[PlannedComponent]] = {}
     for component in components:
@@ -438,7 +438,7 @@ def planned_benchmarks(
     """Return the benchmarks of the baselines, else of all saved results, then the others of ``sizes``.
 
     Each benchmark is that of its newest complete result, but with as many items as the largest result on the same rows,
-    since a trial run is no size to plan for. ``sizes`` has numbers of items by benchmark.
+    so that a trial run does not set the size. ``sizes`` has numbers of items by benchmark.
     """
     newest: dict[str, StoredResult] = {}
     for saved in source.saved or folder.saved:

@@ -1,7 +1,7 @@
-"""The prompts of items, by which those of other harnesses are known, and by which a changed benchmark is found out.
+"""The prompts of items, which identify items of other harnesses and reveal changed benchmarks.
 
-Another harness hashes its rows in its own way. By its place in the file and its prompt an item is known all the same,
-so that results can be compared in pairs. Two runs may have asked the same items by other prompts, though the benchmark
+Another harness hashes its rows in its own way. Its items are identified by their position in the file and their prompt,
+so that results can be compared in pairs. Two runs may have run the same items with other prompts, though the benchmark
 has kept its version: its file was edited.
 """
 
@@ -41,8 +41,10 @@ PROMPTS: Final = "prompts"
 
 
 class OtherPrompts(NamedTuple):
-    """The number of items that two results have both ``asked``, and of those whose prompts ``differ``; with a hash of
-    each side's."""
+    """The number of items in both results (``asked``) and of those whose prompts ``differ``.
+
+    There is a hash of each side's prompts.
+    """
 
     differ: int
     asked: int
@@ -50,7 +52,7 @@ class OtherPrompts(NamedTuple):
 
 
 def other_prompts(baseline: BenchmarkScores, new: BenchmarkScores) -> OtherPrompts | None:
-    """Return how many items two runs have asked otherwise; None where there is none, or nobody knows.
+    """Return how many items of two runs have different prompts; None if there are none, or it is unknown.
 
     Runs by the same code ask the same, so their journals are not read.
     """
@@ -83,8 +85,10 @@ def changed_text(baseline: BenchmarkScores, new: BenchmarkScores) -> str:
 
 
 def edited_text(baseline: BenchmarkScores, new: BenchmarkScores) -> str:
-    """Return the note on a benchmark whose file was edited, though it has kept its version, where the baseline's run is
-    gone, as in a job that has only its saved results; else nothing."""
+    """Return the note on a benchmark whose file was edited without a new version; else empty.
+
+    It is for a baseline whose run is gone, as in a job that has only its saved results.
+    """
     sides = [result.saved for result in (baseline, new)]
     before, after = ((saved.code or "").partition(":")[2] for saved in sides)
     folders = [answers_of(saved) for saved in sides]
@@ -94,8 +98,10 @@ def edited_text(baseline: BenchmarkScores, new: BenchmarkScores) -> str:
 
 @functools.lru_cache(maxsize=16)
 def _requests_of(folder: Path, _size: int, benchmark: str, checkpoint: str) -> Mapping[tuple[str, str], str]:
-    """Return the hash of the first request of each item, by the item's id and the hash of its row; ``_size`` is that of
-    the journal, which may grow."""
+    """Return the hash of each item's first request, by its id and the hash of its row.
+
+    ``_size`` is that of the journal, which may grow.
+    """
     having = {"benchmark": [benchmark], "checkpoint": [checkpoint]}
     digests: dict[tuple[str, str], str] = {}
     for record in iter_records(folder, having=having):
@@ -110,7 +116,7 @@ def _requests_of(folder: Path, _size: int, benchmark: str, checkpoint: str) -> M
 def known_by_prompts(
     baseline: CheckpointResults, new: CheckpointResults
 ) -> tuple[CheckpointResults, CheckpointResults]:
-    """Return the candidates, with the rows of a run on the published items that it asked by the same prompt."""
+    """Return the candidates, with rows matched to those of a run that used the same prompts."""
     before, after = dict(baseline.entries), dict(new.entries)
     for name in before.keys() & after.keys():
         a, b = before[name], after[name]
@@ -119,7 +125,7 @@ def known_by_prompts(
 
 
 def _known_by(samples: BenchmarkScores, run: BenchmarkScores) -> BenchmarkScores:
-    """Return ``samples`` with the rows of the run, where they are a file of samples and a run's folder."""
+    """Return ``samples`` with the rows of the run, if they are a file of samples and a run's folder."""
     if (
         samples.answers is None
         or not samples.answers.is_file()

@@ -46,7 +46,7 @@ Series: TypeAlias = tuple[str, str]
 
 
 class InterimSchedule(NamedTuple):
-    """The items of one checkpoint and benchmark in the order of asking: node ids, example ids and hashes of rows.
+    """The items of one checkpoint and benchmark in running order: node ids, example ids, hashes of rows.
 
     ``analyses`` are the numbers of items at the interim analyses; the last is the number of all items.
     """

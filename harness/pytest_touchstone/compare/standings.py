@@ -48,12 +48,12 @@ Runner = TypeVar("Runner")
 
 
 class Standing(NamedTuple):
-    """The checkpoint that is measured best of so many by a benchmark's metric, by a composite, or over all items.
+    """The best of several checkpoints by a benchmark's metric, by a composite, or over all items.
 
-    ``rival`` is the nearest checkpoint that it cannot be told from, or where it is ``told`` from each, the one with the
-    largest ``p``, which is corrected for the choice; None where there is no test. ``tied``: both have the same value.
-    ``rivals`` are all that it cannot be told from, ``worse`` those that it is told from; of one benchmark of several,
-    and of a composite, the nearest rival alone.
+    ``rival`` is the nearest checkpoint that it cannot be told apart from; if it is ``told`` from each, the one with the
+    largest ``p``, which is corrected for the choice; None without a test. ``tied``: both have the same value.
+    ``rivals`` are all that it cannot be told apart from, ``worse`` those that it can; of one benchmark of several, and
+    of a composite, the nearest rival alone.
     """
 
     benchmark: str
@@ -83,8 +83,10 @@ def standings_of(entries: Iterable[BenchmarkScores], alpha: float = ALPHA) -> li
 
 
 def clear_leaders(rows: Iterable[Mapping[str, Any]]) -> set[tuple[str, str]]:
-    """Return benchmark and checkpoint of each best one that is told from all others; ``rows`` are standings in plain
-    form."""
+    """Return benchmark and checkpoint of each best one that can be told apart from all others.
+
+    ``rows`` are standings in plain form.
+    """
     return {(row["benchmark"], row["checkpoint"]) for row in rows if row["told"]}
 
 
@@ -104,9 +106,9 @@ def _of_benchmark(entries: Sequence[BenchmarkScores], alpha: float, *, every: bo
 
 
 def _values_by(entries: Sequence[BenchmarkScores], metric: str) -> list[float]:
-    """Return the values by which results of a benchmark are ranked: over the items that all share, larger is better.
+    """Return the values by which results of a benchmark are ranked; larger is better.
 
-    A metric that is no mean of item scores has its saved values.
+    They are over the items that all share. A metric that is not a mean of item scores has its saved values.
     """
     aggregation = entries[0].saved.aggregation(metric)
     if aggregation.is_corpus_level or metric.endswith(MACRO):
@@ -187,8 +189,11 @@ def _standing(
     *,
     every: bool = False,
 ) -> Standing | None:
-    """Return the standing of runners with their values, which are better when larger; those nearest to the best are
-    tested first, up to the first that it is not told from, or with ``every`` all."""
+    """Return the standing of checkpoints by their values, which are better when larger.
+
+    Those nearest to the best are tested first, up to the first that it cannot be told apart from, or with ``every``
+    all.
+    """
     if len(runners) < 2:
         return None
     best, *others = sorted(runners, key=lambda name: (-runners[name][0], name))  # whatever order they came in
@@ -252,7 +257,7 @@ def choose_best(benchmarks: Iterable[tuple[Sequence[BenchmarkScores], str]]) -> 
 
 
 class Reference(NamedTuple):
-    """The earlier results that a benchmark is compared with, one per checkpoint, and which of them is the best."""
+    """The earlier results to compare a benchmark with, one per checkpoint, and the best of them."""
 
     results: tuple[BenchmarkScores, ...]
     chosen: PooledChoice | int

@@ -88,7 +88,7 @@ class Aggregation:
 
     @property
     def is_corpus_level(self) -> bool:
-        """Whether the metric is no mean of a score, such as macro F1.
+        """Whether the metric is not the mean of a score, such as macro F1.
 
         Paired tests then compare its own value.
         """
@@ -100,7 +100,7 @@ class Aggregation:
 
     @property
     def compared_higher_is_better(self) -> bool:
-        """The direction of what paired tests compare: the score, or a corpus-level metric."""
+        """Whether higher is better for what paired tests compare: the score, or a corpus-level metric."""
         return self.higher_is_better if self.is_corpus_level else self.higher_score_is_better
 
     def compared(self, metric: str) -> str:

@@ -135,7 +135,7 @@ are for, and a generator of random numbers that is the row's own. It returns tha
 
 @dataclass(frozen=True, slots=True)
 class Shots:
-    """The few-shot examples of a benchmark: how many there are, and what ``shot`` makes of a row, a text or a ``Shot``.
+    """The few-shot examples of a benchmark: their number, and the ``shot`` function that formats a row.
 
     They come from ``data.fewshot`` (same group as the example, or any with ``for_all``; a row without
     a group serves all) or, without it, from the
@@ -182,8 +182,10 @@ class Published:
 
 
 class FinalAnswer(NamedTuple):
-    """The end of a published solution: the text ``before`` it, the ``right`` answer as it goes on, and ``wrong`` ones
-    in its place."""
+    """The end of a published solution.
+
+    ``before`` is the text that leads to the answer, ``right`` the answer, and ``wrong`` are answers in its place.
+    """
 
     before: str
     right: str
@@ -208,7 +210,7 @@ class Solution:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowRules:
-    """The way in which the rows of a dataset become those of a benchmark.
+    """The rules that turn the rows of a dataset into those of a benchmark.
 
     ``keep`` selects the rows that belong to the benchmark; ``prepare`` brings other forms of a row into the one that
     ``row`` describes. Of more than ``most_rows`` rows that number is drawn with the run's seed. Rows with the field
@@ -226,10 +228,11 @@ class RowRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkCode:
-    """The code of a benchmark: its ``rule`` for people to read, the ``folder`` of its module, and what it ``needs``.
+    """The code of a benchmark: its ``rule`` for readers, the ``folder`` of its module, and its packages.
 
-    ``needs`` maps packages that its scorer imports to how they are installed. ``form_of`` is the declared function that
-    it is a form of, None for a benchmark of its own. ``digest`` is a hash of what prompts and scores come from besides.
+    ``needs`` maps packages that its scorer imports to how they are installed. ``form_of`` is the function of the
+    benchmark that this one is a form of, None for others. ``digest`` is a hash of everything else that determines
+    prompts and scores.
     """
 
     rule: str = ""
@@ -282,7 +285,7 @@ class Benchmark:
 
     @property
     def base(self) -> Benchmark:
-        """The benchmark that it is a form of, whose few-shot examples and draws it has; itself where it is none."""
+        """The benchmark that this is a form of, whose few-shot examples it shares; otherwise itself."""
         return declaration_of(self.code.form_of) or self
 
     @property

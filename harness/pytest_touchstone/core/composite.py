@@ -113,7 +113,7 @@ def composites_from_plain(rows: Iterable[Mapping[str, Any]]) -> list[Composite]:
 
 
 def project_composites(pyproject: Path) -> list[Composite]:
-    """Return the composites of ``[tool.touchstone.composites]``; none where there is no such file or table.
+    """Return the composites of ``[tool.touchstone.composites]``; none without such a file or table.
 
     Raises ``BenchmarkError`` naming the composite that is wrong.
     """

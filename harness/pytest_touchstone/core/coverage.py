@@ -1,4 +1,4 @@
-"""The mark beside a value over fewer items than its name suggests: ``sample: 32 of 2,376``, ``12 of 56 items``.
+"""The note beside a value over fewer items than its name suggests: ``sample: 32 of 2,376``.
 
     part      ``12 of 56 items``                    fewer items have a score than the benchmark has with this data
     sample    ``sample: 32 of 2,376``               the shipped rows are a few of those that were published

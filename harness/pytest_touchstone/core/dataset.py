@@ -94,8 +94,11 @@ class RawRow:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One row: its id within the benchmark (``winogrande/17``), its group, the row as checked, and the hash
-    of the row as read."""
+    """One row of a dataset.
+
+    It has its id within the benchmark (``winogrande/17``), its group, the row as checked, and the hash of the row as
+    read.
+    """
 
     id: str
     group: str | None

@@ -1,5 +1,6 @@
-"""The disk: all that the program keeps is written by these functions, so that a test can put a disk in their place
-that stops anywhere, refuses, or forgets what was not synced.
+"""Write files through one module, so that a test can replace the disk.
+
+Such a disk stops anywhere, refuses, or forgets what was not synced.
 
 What is written lasts once the file is synced, and, where it is new or renamed, its folder too.
 """
@@ -23,7 +24,7 @@ LOCK_SECONDS: Final = 10.0
 
 
 def open_file(path: Path, *, append: bool = False, new: bool = False) -> int:
-    """Return the descriptor of a file to be written, made where it is missing; emptied unless it is to ``append``.
+    """Open a file for writing, creating or emptying it unless ``append`` is given; return its descriptor.
 
     Raises ``FileExistsError`` for a file that is there and should be ``new``: of all who open it so, on whatever
     machine, one gets it, also on file systems without locks.
@@ -96,7 +97,10 @@ def write_all(descriptor: int, data: bytes | memoryview) -> None:
 
 
 def open_to_append(path: Path, *, lasting: bool = True) -> int:
-    """Return the descriptor of a file that is appended to; a new one then has its name on the disk, if ``lasting``."""
+    """Open a file to append to it; return its descriptor.
+
+    With ``lasting``, the directory entry of a new file is synced.
+    """
     new = lasting and not path.exists()
     descriptor = open_file(path, append=True)
     if new:
@@ -113,7 +117,7 @@ def make_folder(folder: Path) -> None:
 
 
 def write_new(path: Path, data: bytes) -> bool:
-    """Write a file that nobody else has made, which need not last; return False where somebody has."""
+    """Create a file that need not survive a crash; return False if it exists."""
     try:
         descriptor = open_file(path, new=True)
     except FileExistsError:
@@ -139,8 +143,10 @@ def append_text(path: Path, text: str) -> None:
 
 
 def share_lock(folder: Path) -> int:
-    """Return a descriptor that holds a folder together with others, where its file system can; waits while one holds it
-    alone."""
+    """Take a shared lock on a folder, and return its descriptor.
+
+    Waits while another process holds it exclusively. File systems without locks are passed over.
+    """
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     with suppress(OSError):
         fcntl.flock(descriptor, fcntl.LOCK_SH)
@@ -148,7 +154,7 @@ def share_lock(folder: Path) -> int:
 
 
 def lock_alone(descriptor: int) -> bool:
-    """Let go of a folder that is shared; return whether it is now held alone, since nobody else holds it any more."""
+    """Release a shared lock on a folder; return whether it is now held exclusively."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -160,7 +166,7 @@ def lock_alone(descriptor: int) -> bool:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Wait until nobody else holds the file, and hold it, by a file beside it: file systems of clusters have no locks.
+    """Hold a file exclusively by a lock file beside it: file systems of clusters have no locks.
 
     Raises ``OSError`` where the file beside it stays, as it does when its owner is killed.
     """

@@ -16,7 +16,7 @@ from pytest_touchstone.core.text import collapse_lines, escape_ci_commands, is_c
 
 
 class HarnessError(Exception):
-    """Base of all errors raised on purpose; its text can be shown to the user as it is: one line, without keys."""
+    """Base of all errors raised on purpose; the text is one line for the user, without keys."""
 
     def __str__(self) -> str:
         """Return the message; nothing that others wrote into it does more than be read."""
@@ -43,7 +43,7 @@ class ShotsError(DataError):
 
 
 class MissingDataError(DataError):
-    """A benchmark has no rows in the searched place: the message begins with its name, and names the place."""
+    """A benchmark has no rows in the searched folder; the message names both."""
 
 
 class BenchmarkError(HarnessError):
@@ -74,7 +74,10 @@ class SandboxError(HarnessError):
 
 
 class GateError(HarnessError):
-    """A gate's configuration or baseline cannot be used: the message names the key, the value, and what to do."""
+    """A gate's configuration or baseline cannot be used.
+
+    The message names the key, the value, and what to do.
+    """
 
 
 class OptionError(HarnessError):

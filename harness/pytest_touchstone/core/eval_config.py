@@ -97,7 +97,7 @@ class BenchmarkOptions:
         return replace(self, **dropped)
 
     def request(self, request: Request) -> Request:
-        """Return a request as it is sent to the engine."""
+        """Return a request in the form that is sent to the engine."""
         if self.max_new_tokens is None or not isinstance(request, Generate):
             return request
         return replace(request, max_new_tokens=self.max_new_tokens, turns_max_new_tokens=None)
@@ -220,7 +220,7 @@ class EvalConfig:
         return next((choice.asking for choice in (*by_name, *choices)), AS_THE_RUN)
 
     def asking_named(self, name: str) -> BenchmarkOptions:
-        """Return the options of a benchmark of which only the name is at hand."""
+        """Return the options of a benchmark, given by name."""
         choices = [choice for choice in self.choices if fnmatchcase(name, choice.name)]
         by_name = (choice for choice in choices if choice.name == name)
         return next((choice.asking for choice in (*by_name, *choices)), AS_THE_RUN)

@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, with a checksum; read in bounded time and memory; safe names for them.
+"""Files: written atomically with a checksum, read in bounded time and memory, with safe names.
 
 The last member of a checked JSON object, ``"crc32"``, is the CRC-32 of all bytes before it. A bit that has flipped on
 the disk is no score. Files that have no such end, since somebody has written them anew, are read without it.
@@ -54,7 +54,7 @@ def check_kind(data: object, kind: str, error: type[HarnessError] = HarnessError
 
 
 def write_atomic(path: Path, content: str | bytes | Iterable[str | bytes], *, lasting: bool = True) -> None:
-    """Write under a temporary name, then rename: a reader sees the old file or the new, never a part.
+    """Write a temporary file and rename it, so that a reader never sees part of a file.
 
     It is on the disk afterwards, unless it need not be ``lasting``. The content may come in pieces.
     A link is kept, and its target is written. A device or pipe (``/dev/stdout``) cannot be renamed over and is
@@ -157,7 +157,7 @@ def file_name(name: str) -> str:
 def load_module(path: Path, name: str) -> ModuleType:
     """Execute a Python file as the module ``name``.
 
-    Raises ``ImportError`` where it is no Python file, and any exception of the system and of the file itself.
+    Raises ``ImportError`` if it is not a Python file, and any exception of the system and of the file itself.
     """
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -376,9 +376,8 @@ def write_checked(path: Path, value: Mapping[str, Any], *, indent: int | None = 
 def read_checked(path: Path) -> Any:
     """Read a JSON file without its checksum.
 
-    Raises ``OSError``, ``ValueError``, and ``DamagedError`` for a wrong checksum.
-
-    The checksum of a file that somebody has written anew says nothing of it.
+    Raises ``OSError``, ``ValueError``, and ``DamagedError`` for a wrong checksum. A file that was edited has no valid
+    checksum, and is read without one.
     """
     data = read_regular(path)
     if data[-_TAIL:].startswith(_MARK) and not has_checksum(data):

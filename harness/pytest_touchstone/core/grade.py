@@ -1,4 +1,4 @@
-"""The return value of a benchmark: its scores, and the number of generated texts in which no answer was found."""
+"""The return value of a benchmark: its scores, and the number of texts without an answer."""
 
 from __future__ import annotations
 
@@ -59,11 +59,14 @@ class Grader(Protocol):
 
     @property
     def request(self) -> Callable[[Mapping[str, Any], str, str], RunProgram]:
-        """The request to run a program on a task's tests, from the row, the program and the benchmark's name."""
+        """Return the request to run a program on a task's tests.
+
+        It is made from the row, the program and the benchmark's name.
+        """
 
     @property
     def parts(self) -> str:
-        """The name of a part of the tests that has a verdict of its own; empty where none has."""
+        """Return the name of a part of the tests that has its own verdict; empty if none has."""
 
     def part(self, row: Mapping[str, Any], answer: RunProgramAnswer, /) -> RunProgramAnswer:
         """Return the verdict on that part, from the answer to the request."""

@@ -1,4 +1,4 @@
-"""The hooks of a run, for a conftest or a plug-in of pytest: trackers, other files, a section of one's own.
+"""The hooks of a run for a conftest or pytest plug-in: trackers, other files, report sections.
 
     # conftest.py in the folder where pytest starts, or a plug-in
     def pytest_touchstone_item_finished(record):
@@ -28,8 +28,11 @@ from pytest_touchstone.core.errors import HarnessError
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run that begins: its name and folder, its number of items, and the content of ``run.json``: the settings, the
-    checkpoints with their fingerprints, the benchmarks, versions of programs."""
+    """A run that begins.
+
+    ``manifest`` is the content of ``run.json``: the settings, the checkpoints with their fingerprints, the benchmarks,
+    versions of programs.
+    """
 
     run_id: str
     directory: Path

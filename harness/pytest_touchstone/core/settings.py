@@ -1,5 +1,4 @@
-"""The table of settings: ``settings.toml`` as rows, each with the function that reads its value; and where values come
-from.
+"""The table of settings: ``settings.toml`` as rows with parsers, and the sources of values.
 
 The plugin registers the options from the same file without this module: a session that has no benchmark imports nothing
 but the plugin.
@@ -83,7 +82,7 @@ class Setting:
 
     @property
     def usage(self) -> str:
-        """The option with what stands for its value, as it is typed."""
+        """The option with a placeholder for its value, as typed."""
         return f"{self.flag}{'=' if self.key else ' '}{self.metavar}" if self.metavar else self.flag
 
     def read(self, text: str, flag: str | None = None) -> Any:
@@ -213,7 +212,7 @@ def _batch(text: str) -> int | None:
 
 
 def _shard(text: str) -> str:
-    """Return ``NUMBER/COUNT`` as it is; raise ``ValueError`` for any other text."""
+    """Return ``NUMBER/COUNT`` unchanged; raise ``ValueError`` for any other text."""
     match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
         raise ValueError("NUMBER/COUNT, such as 2/5, with a number from 1 to the count")

@@ -204,7 +204,7 @@ def _stack_columns(table: Table) -> Table:
 
 
 def _blocks(table: Table, shown: Sequence[Sequence[str]], width: int) -> Iterator[list[int]]:
-    """Yield the columns of as many tables as it takes, each with the first ones and as many others as fit."""
+    """Yield the columns of each table; all have the first columns, and as many others as fit."""
     needed = list(map(_width, shown))
     first = list(range(table.left))
     block: list[int] = []
@@ -217,7 +217,7 @@ def _blocks(table: Table, shown: Sequence[Sequence[str]], width: int) -> Iterato
 
 
 def _make_table(table: Table, shown: Mapping[int, Sequence[str]], width: int) -> RenderableType:
-    """Return columns as a table of rich; where they are too wide texts fold, those of the last column first."""
+    """Return columns as a table of rich; texts that are too wide fold, the last column first."""
     from rich.text import Text
 
     widths = {column: _width(cells) - 1 for column, cells in shown.items()}

@@ -81,7 +81,7 @@ def p_short(p: float | None) -> str:
 
 
 def _just_above(p: float, text: str) -> str:
-    """Return ``>0.05`` for a p that is rounded to a usual level of a test, and above it; empty for others."""
+    """Return ``>0.05`` for a p just above a usual level that it would round to; else empty."""
     return f">{float(text):g}" if float(text) in USUAL_LEVELS and p > float(text) else ""
 
 
@@ -96,8 +96,10 @@ def duration(seconds: float) -> str:
 
 
 def asked(result: Result) -> str:
-    """Return ``5-shot``, ``5-shot as lm-eval``, ``5-shot, chat``, or empty for neither examples nor a chat template;
-    with ``avg@4`` where scores are means over samples."""
+    """Return how a benchmark was run: ``5-shot``, ``5-shot as lm-eval``, ``5-shot, chat``, or empty.
+
+    ``avg@4`` is added if scores are means over samples.
+    """
     samples = (name for name in result.metrics if name.startswith("avg@"))
     return ", ".join(
         filter(None, (coverage.prompt_mark(result.shots, result.template, result.pick), *samples))
@@ -123,9 +125,9 @@ def common_mark(results: Sequence[Result]) -> str:
 
 
 def coverage_text(result: Result, *, own: bool) -> str:
-    """Return ``32/2,376``: the scored items, of those that were published, else of those that the data has.
+    """Return ``32/2,376``: the scored items, and those published, else those in the data.
 
-    It is ``32`` where neither is known. ``own``: none of the rows was published.
+    It is ``32`` if neither is known. ``own``: the rows are not published ones.
     """
     return _of(result.metrics[result.primary].n, (not own and result.published) or result.of)
 
@@ -141,7 +143,7 @@ def _of(n: int, of: int) -> str:
 
 
 def own_rows(summary: Summary) -> set[str]:
-    """Return the benchmarks that were asked with shipped rows of which none was published."""
+    """Return the benchmarks that were run on shipped rows instead of published ones."""
     return {
         declaration.name
         for declaration in summary.declarations
@@ -150,7 +152,7 @@ def own_rows(summary: Summary) -> set[str]:
 
 
 def not_counted(skipped: int, xfailed: int) -> list[str]:
-    """Return the counts, as pytest words them, of items that are not to count; ``skipped`` are all of them."""
+    """Return the counts of items that do not count, in pytest's words; ``skipped`` are all of them."""
     counts = {"skipped": skipped - xfailed, "xfailed": xfailed}
     return [f"{number} {word}" for word, number in counts.items() if number]
 
@@ -221,7 +223,7 @@ def place(summary: Summary) -> str:
 
 
 def busy_text(load: float, cores: int) -> str:
-    """Return a line on a machine that others keep busy as a run begins; empty where they leave it room.
+    """Return a line on the load of the machine at the start of a run; empty if cores were free.
 
     The load is a mean over a minute, so that one more than there are cores may be a program that has just ended.
     """
@@ -238,7 +240,10 @@ def cell_width(text: str) -> int:
 
 
 def cut_name(name: str, width: int) -> str:
-    """Return a name in at most that many columns, cut in its middle: names of a series differ at their ends."""
+    """Return a name in at most that many columns, cut in its middle.
+
+    The names of a series differ at their ends.
+    """
     from rich.cells import chop_cells, set_cell_size
 
     if cell_width(name) <= width:
@@ -265,7 +270,7 @@ def clip(text: str, width: int, *, end: bool = False) -> str:
 
 
 def console_of(width: int, *, color: bool) -> Console:
-    """Return a console of rich that writes to memory, the same on every system: it asks nothing of the terminal.
+    """Return a console of rich that writes to memory, independent of the system and terminal.
 
     Signs that a terminal would obey or not show are named in its texts, before their width counts.
     """
@@ -303,7 +308,7 @@ def console_of(width: int, *, color: bool) -> Console:
 
 
 def folded(text: str, width: int) -> list[str]:
-    """Return the lines of a name in a column of this width, each as far in as the first.
+    """Return the lines of a name in a column of this width, all with the indent of the first.
 
     It folds after ``_`` and ``/`` and at spaces, but never within the id of a run.
     """
@@ -329,7 +334,7 @@ def wrapped(text: str, width: int) -> Sequence[str]:
 
 
 def command_lines(command: str, width: int) -> list[str]:
-    """Return a command in lines of at most ``width`` columns that a shell takes as one, cut before its options.
+    """Return a command in lines of at most ``width`` columns, cut before its options.
 
     What is longer than a line is also cut between its words; a word that is longer stays whole.
     """
@@ -397,11 +402,11 @@ def markdown_code(text: str) -> str:
 
 
 def markdown_text(text: str) -> str:
-    """Return the text with entities for everything that Markdown would treat as markup; nobody is mentioned."""
+    """Return the text with entities for all Markdown markup and mentions."""
     clean = _MENTION.sub("@\u200b", _clean(text))
     return _SPECIAL.sub(lambda match: f"&#{ord(match[0])};", clean)
 
 
 def _clean(text: str) -> str:
-    """Return a text in one line, without signs that do not show, keys and places in somebody's home."""
+    """Return a text in one line, without invisible characters, keys and paths in a home folder."""
     return _UNSEEN.sub(" ", redact_home(redact(text)))

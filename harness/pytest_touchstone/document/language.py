@@ -1,4 +1,4 @@
-"""Reports in other languages: their English texts, put into the language that is asked for as they are drawn.
+"""Reports in other languages: English texts are translated as they are drawn.
 
 Reports are written in English, which is the identity of a message, as gettext has it; JSON and files stay so.
 ``labelled``, ``open_table`` and ``console_of`` (``document.formatting``) ask here for each text that they draw, and
@@ -158,8 +158,11 @@ def use_language(name: str) -> Iterator[None]:
 
 
 def translate(text: str | Text, *contexts: str) -> str | Text:
-    """Return a text in the language that is spoken: as a whole message of one of the contexts, line by line, or else
-    as sentences. The spaces around it keep their width, and the parts of a text in several styles their styles."""
+    """Return a text in the chosen language.
+
+    A whole message of one of the contexts is looked up first, then its lines, then its sentences. The spaces around it
+    keep their width, and the parts of a text in several styles their styles.
+    """
     if (catalogue := _SPOKEN.get()) is None:
         return text
     if isinstance(text, str):
@@ -176,7 +179,7 @@ def translate(text: str | Text, *contexts: str) -> str | Text:
 
 
 def translate_html(text: str) -> str:
-    """Return HTML with its texts in the language that is spoken; cells of the class ``name`` and commands stay."""
+    """Return HTML with its texts in the chosen language; cells of the class ``name`` and commands stay."""
     if _SPOKEN.get() is None:
         return text
 

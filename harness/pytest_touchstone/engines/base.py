@@ -95,7 +95,7 @@ class Engine(ABC):
         return None
 
     def check(self) -> None:  # noqa: B027
-        """Check that the answers are still those of the beginning; called when the requests are used up for now.
+        """Check that the answers are still those of the beginning; called when no requests are waiting.
 
         This is for engines whose answers may change, as those of a server. If they have changed, ``usage`` reports it
         as ``drift``, and the checkpoint's results are not valid.
@@ -141,7 +141,7 @@ class Engine(ABC):
         return RequestQueue(self)
 
     def submit(self, requests: Sequence[Request], receiver: Receiver) -> None:
-        """Queue requests; ``receiver`` gets each answer, or its error, when somebody collects."""
+        """Queue requests; ``receiver`` gets each answer, or its error, during a collection."""
         self._queue.submit(requests, receiver)
 
     def collect(self) -> None:

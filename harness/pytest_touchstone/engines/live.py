@@ -1,4 +1,4 @@
-"""A model that another process has in memory: the process that started this one, which trains it perhaps.
+"""A model in the memory of another process, which started this one and may be training it.
 
 ``pytest_touchstone.evaluate(model=...)`` has pytest run in a process of its own, and answers that process's requests
 with the model. They talk by a connection that only the two of them have: its number is in ``TOUCHSTONE_LIVE``, and

@@ -1,4 +1,4 @@
-"""The settings for loading and running checkpoints, and the memory of this machine, of which they may take a share.
+"""The settings for loading and running checkpoints, and the memory that they may use.
 
 These are plain values, which can be made without torch. Sizes are such as ``2GiB`` and ``50%``. A container sees the
 memory of its host; the limits of its control groups (versions 1 and 2) are in files of their own.

@@ -1,4 +1,4 @@
-"""BIG-Bench Hard: what each of the 27 tasks is about, and the answers in texts with and without a chain of thought.
+"""BIG-Bench Hard: the subjects of its 27 tasks, and answers with and without a chain of thought.
 
 Without examples a model writes freely, and each task's form of an answer is looked for, as lm-evaluation-harness 0.4.13
 does (tasks bbh_zeroshot_TASK, filter flexible-extract). One rule is narrower here: of numbers in words only those below

@@ -81,7 +81,7 @@ def compare(prediction: Sequence[str], gold: Sequence[str]) -> Match:
 
 
 def bag_f1(predicted: set[str], gold: set[str]) -> float:
-    """F1 of two sets of words; 0 where the gold one has numbers and none of them was predicted."""
+    """Return F1 of two sets of words; 0 if the gold one has numbers and none was predicted."""
     numbers = {word for word in gold if _is_number(word)}
     if numbers and not numbers & predicted:
         return 0.0
@@ -162,7 +162,7 @@ class DropRow(TypedDict):
 
 
 def with_passage_hash(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the row with ``passage_sha256``, by which its ``passage`` is known: the field for ``cluster=``.
+    """Return the row with ``passage_sha256``, the hash of its ``passage``, for use as ``cluster=``.
 
     Questions about one text are not independent.
     """

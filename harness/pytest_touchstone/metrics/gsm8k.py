@@ -109,7 +109,7 @@ def strict_answer(output: str) -> str | None:
 
 
 def normalize(text: str) -> str:
-    """Return the text as it is compared: without what the rule ignores, in lower case."""
+    """Return the text for comparison: in lower case, without what the rule ignores."""
     rest = text.replace(",", "").replace("$", "").rpartition(MARK)[2]
     newline = "\n" if rest.endswith("\n") else ""
     return (rest.removesuffix(newline).removesuffix(".") + newline).lower()

@@ -248,7 +248,7 @@ INSTRUCTIONS: Final[Mapping[str, Callable[[Values, str], bool]]] = {
 def pooled_share(
     items: Sequence[tuple[float, int]], clusters: Sequence[str | None] | None = None
 ) -> Estimate:
-    """Return the share of all parts, of items (share of its parts, number of its parts), with its interval.
+    """Return the share of all parts, from items of (share of its parts, number of its parts).
 
     It is the ratio of two sums over the items, whose variance is that of share - pooled share, weighted by the parts
     (Cochran 1977, "Sampling Techniques", section 6.3: linearisation). The interval is that of graded scores
@@ -290,7 +290,7 @@ def loose_readings(text: str) -> list[str]:
 
 
 def grade_ifeval(kinds: Sequence[str], values: Sequence[Mapping[str, Any]], text: str) -> Graded:
-    """Return the grade of a text under instructions of these kinds, each with its values; a blank text follows none."""
+    """Grade a text under instructions of these kinds with their values; a blank text follows none."""
     strict, loose = (
         [
             any(reading.strip() and follows(kind, kind_values, reading) for reading in texts)

@@ -69,7 +69,7 @@ class Morpheme:
 
 @functools.cache
 def _shared_kiwi() -> Any:
-    """Return the one Kiwi of this process: it takes two seconds to load and keeps no state between calls."""
+    """Return the Kiwi analyser of this process; it loads in two seconds and keeps no state."""
     from kiwipiepy import Kiwi
 
     # One worker: the harness is parallel by processes already, and Kiwi would start one thread per core.
@@ -131,7 +131,7 @@ def clip_around_mask(text: str, seq_len: int) -> str:
 
 
 def visible(text: str) -> str:
-    """Return the text without its mask: one space in its place, so that its neighbours do not grow together."""
+    """Return the text with a space in place of its mask, so that its neighbours stay apart."""
     before, after = _sides(text)
     return f"{before} {after}"
 
@@ -143,7 +143,7 @@ def noun_candidates(tokens: Iterable[str], is_noun: Callable[[str], bool]) -> tu
 
 
 def is_lenient_hit(target: str, candidate: str) -> bool:
-    """Return whether one of the two contains the other; an empty candidate is no hit."""
+    """Return whether one of the two contains the other; false for an empty candidate."""
     return bool(candidate) and (candidate in target or target in candidate)
 
 
@@ -167,7 +167,7 @@ def hits(name: str, target: str, candidates: Sequence[str], ks: Iterable[int]) -
 
 
 def copied_noun(nouns: Sequence[str]) -> tuple[str, ...]:
-    """Return the copy baseline's answer: the most frequent of the nouns that occur at least twice, if any does.
+    """Return the copy baseline's answer: the most frequent noun that occurs at least twice.
 
     ``nouns`` are those of the visible text, in its order; of equally frequent ones the first is taken.
     """
@@ -187,8 +187,10 @@ def copy_baseline(target: str, nouns: Sequence[str]) -> dict[str, float]:
 def real_scores(
     target: str, answer: FillMaskAnswer, is_noun: Callable[[str], bool], shown: Sequence[str]
 ) -> dict[str, float]:
-    """Real@1 and Real@5 of one item, whether it can be reached, and the copy baseline; ``shown`` are the nouns of the
-    visible text."""
+    """Return Real@1 and Real@5 of one item, whether it can be reached, and the copy baseline.
+
+    ``shown`` are the nouns of the visible text.
+    """
     candidates = noun_candidates((candidate.text for candidate in answer.candidates), is_noun)
     reachable = {"reachable": float(bool(answer.reachable))}
     return {**hits("real", target, candidates, (1, 5)), **reachable, **copy_baseline(target, shown)}

@@ -1,4 +1,4 @@
-"""Macro F1: the mean over all classes of F1 = 2 TP / (2 TP + FP + FN), where each item has a right and a chosen class.
+"""Macro F1: the mean over all classes of F1 = 2 TP / (2 TP + FP + FN).
 
     aggregate={"f1": MACRO_F1}                                 # in the benchmark
     return ChoiceScores({"acc": ...}, right, chosen)           # from its function

@@ -236,7 +236,7 @@ def minerva_prediction(output: str) -> str | None:
 
 
 def normalize_minerva(answer: str) -> str:
-    """Return the answer as it is compared."""
+    """Return the answer in the form that is compared."""
     text = answer.rpartition("=")[2]
     for word in filter(str.isalpha, REMOVED):
         text = re.sub(rf"(?<!\\)\b{word}\b", "", text)
@@ -300,7 +300,10 @@ class MathJudge:
 
 @functools.cache
 def shared_judge() -> MathJudge:
-    """Return the one judge of this process, closed when Python ends: starting takes a second, so all items share it."""
+    """Return the judge that all items of this process share; starting one takes a second.
+
+    It is closed when Python ends.
+    """
     judge = MathJudge()
     atexit.register(judge.close)
     return judge
@@ -403,7 +406,7 @@ def _prompt(row: MathRow) -> str:
 
 
 def _final_answer(row: dict[str, Any]) -> FinalAnswer | None:
-    """Return the box at the end of a solution that holds a whole number, from the last space before it."""
+    """Return the integer in the box at the end of a solution, from the last space before it."""
     solution = str(row.get("solution"))
     number = boxed_answer(solution) or ""
     box_start = solution.rfind(f"\\boxed{{{number}}}")

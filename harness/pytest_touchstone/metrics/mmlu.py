@@ -128,7 +128,7 @@ def mmlu_category(row: MmluRow) -> str:
 
 
 def mmlu_letter(row: MmluRow, fewshot: FewShot, *names: str) -> Scores:
-    """Ask for every letter after the prompt; the scores of these names say whether the right one is preferred."""
+    """Ask for every letter after the prompt; the named scores say whether the right one is preferred."""
     header = mmlu_header(row, "multiple choice questions")
     return (
         yield from ask_choices(fewshot, mmlu_prompt(row), LETTERS, row["answer"], header=header, names=names)

@@ -80,7 +80,7 @@ def collect_choices(
 
 
 class ChoiceScores(dict[str, float]):
-    """The scores of a choice, with the index of the right choice (from 0), which is shown beside the item.
+    """The scores of a choice, with the index of the right choice (from 0) for display.
 
     ``chosen`` is the index of the preferred choice, for metrics that need it (``macro_f1``). ``choices`` are all of
     them; the soft scores are made from these (``metrics.soft``).

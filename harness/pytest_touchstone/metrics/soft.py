@@ -1,4 +1,4 @@
-"""How sure a model is of the right choice: scores that move before right and wrong do.
+"""The confidence of a model in the right choice: scores that move before right and wrong do.
 
 Let x be the log-probabilities (nats) of the choices, divided as the primary score of the benchmark divides them: by
 nothing, or per character, byte or token (``AnsweredChoices.normalised``); r the right choice.

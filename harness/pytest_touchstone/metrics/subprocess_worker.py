@@ -1,4 +1,4 @@
-"""Work that may hang or take all memory, done by a child process with a limit for each item.
+"""Work that may hang or exhaust memory, done by a child process with limits for each item.
 
 ``TimeLimitedWorker`` starts a fresh Python (never a copy of this process, which may hold torch and its threads) and
 keeps it warm; ``ask`` hands it one item and waits for the reply. Both sides write JSON to a connection whose number is
@@ -51,7 +51,7 @@ class WorkerReply:
 
 
 class TimeLimitedWorker:
-    """A child process that answers one item at a time; it starts with the first item and again after a kill.
+    """A child process that answers one item at a time; it starts with the first item, and after a kill.
 
     Threads may share it; they then wait for each other.
     """

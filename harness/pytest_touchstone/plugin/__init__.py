@@ -143,7 +143,7 @@ def _long(name: str) -> str:
 
 
 def _add_short_names(parser: pytest.Parser) -> None:
-    """Add the short names that nobody else has; ``--help`` says which somebody has."""
+    """Add the short option names that no other plugin has; ``--help`` names those that are taken."""
     options = {option.dest: option for option in _group(parser).options}
     for name, row in _options().items():
         if (short := row.get("short")) is None:
@@ -198,7 +198,9 @@ def _set(word: str = "") -> bool:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
-    """Provide our fixtures, except for names that anybody else has, and our hooks where somebody implements one.
+    """Register our fixtures, except for names that exist already, and our hooks if they are implemented.
+
+    Ctrl-C while benchmarks are collected is one line in place of a line of a user's code.
 
     Ctrl-C while benchmarks are collected is one line in place of a line of somebody's code.
     """
@@ -232,7 +234,7 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 
 def pytest_exception_interact(node: Any, call: Any, report: object) -> None:
-    """Make one line, with the place in the user's file, of a declaration that is refused while a file is imported."""
+    """Show an invalid declaration as one line with the place in the user's file."""
     if UNSUPPORTED and isinstance(report, pytest.CollectReport) and UNSUPPORTED in str(call.excinfo.value):
         report.outcome, report.longrepr = "skipped", (str(node.path), 0, f"Skipped: {UNSUPPORTED}")
         return
@@ -325,7 +327,10 @@ def touchstone_checkpoint() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config) -> None:
-    """Have the session, if there is to be one, before the first worker can fail, and say what none of them says."""
+    """Create the session, if there will be one, before the first worker can fail.
+
+    It shows what no worker shows.
+    """
     if _given(config.option) and not config.option.pyargs:
         for argument in config.args:
             if not (config.invocation_params.dir / argument.partition("::")[0]).exists():
@@ -345,7 +350,7 @@ def _controller(config: pytest.Config) -> Controller:
 
 
 def _meeting(config: pytest.Config) -> dict[str, Any]:
-    """Return what every worker is told: what the session says, or if there is none yet, where to begin one."""
+    """Return what every worker receives: the session's input, or where to start a session."""
     project = project_file(config)
     is_configured = project.is_file() and b"[tool.touchstone]" in project.read_bytes()
     if _given(config.option) or is_configured or _set_for_benchmarks(config):
@@ -364,12 +369,12 @@ def new_run_id(began: float) -> str:
 
 
 def new_token() -> str:
-    """Return what the processes of a run have in common, and nobody else has: by it they know their folder."""
+    """Return a unique token by which the processes of a run find their folder."""
     return os.urandom(16).hex()
 
 
 def _set_for_benchmarks(config: pytest.Config) -> bool:
-    """Return whether the environment has options of ours, and a file of what is run may have benchmarks."""
+    """Return whether options of ours are set in the environment and a given file may have benchmarks."""
     if not _set():
         return False
     if config.option.pyargs:

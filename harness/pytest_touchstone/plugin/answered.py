@@ -16,7 +16,7 @@ from pytest_touchstone.plugin.planned import PlannedItem, planned_items
 
 
 def select_answered(items: list[pytest.Item]) -> list[pytest.Item]:
-    """Take out the items that a file of answers does not answer, and return them; give the others their rows.
+    """Remove and return the items that a file of answers does not answer; give the others their rows.
 
     Raises ``pytest.UsageError`` for a file that answers no item of a benchmark.
     """

@@ -1,4 +1,4 @@
-"""Items -> batches: the items whose requests are answered together, and how xdist's workers share them.
+"""Batches: the items whose requests are answered together, and how xdist's workers share them.
 
 Under xdist the controller knows node ids and nothing else, so batches are a function of the node ids alone, computed
 alike on both sides.
@@ -9,7 +9,7 @@ at fault until the restart budget is gone (pytest-xdist #1323, #1327, #1371, #13
 at all with pytest 9.2 (#1386).
 
 A worker starts an item only once it knows the next one, so it is fed one batch ahead: the next batch comes when one
-item or none is pending. With nothing left to hand out a worker is told to shut down, so that its last item runs.
+item or none is pending. A worker is shut down when nothing is left to hand out, so that its last item runs.
 
 When a worker dies, the rest of its current batch goes to the quarantine file, which workers read. It comes back one
 item at a time, so that the item at fault dies alone. Batches that the worker had not begun come back unchanged.
@@ -67,9 +67,9 @@ def batch_key(nodeid: str) -> str:
 
 
 def batch_size(count: int, workers: int, limit: int = DEFAULT_SIZE) -> int:
-    """Return the largest size, at most ``limit``, that still gives each worker its share of batches.
+    """Return the largest batch size, at most ``limit``, that gives every worker its share of batches.
 
-    A single worker gets the largest batches: there is no other worker to balance with.
+    A single worker gets the largest batches, because no load has to be balanced.
     """
     share = limit if workers <= 1 else -(-count // (workers * BATCHES_PER_WORKER))
     return max(1, min(limit, share))
@@ -101,10 +101,10 @@ def plan_batches(
     alone: Container[str] = (),
     kinds: Mapping[str, BatchKind] = MappingProxyType({}),
 ) -> list[list[int]]:
-    """Return indices into ``nodeids``, grouped into batches; each index is in exactly one batch.
+    """Return indices into ``nodeids`` grouped into batches; each index is in exactly one batch.
 
-    Items of the same kind, which is their ``batch_key`` and ``size`` where ``kinds`` has no other, are batched in order
-    of appearance. Each item in ``alone`` gets a batch of its own. Batches are ordered by their first item.
+    Items of the same kind are batched in order of appearance; a kind is ``kinds[node id]``, by default its
+    ``batch_key`` and ``size``. Each item in ``alone`` gets a batch of its own. Batches are ordered by their first item.
     """
     batches: list[list[int]] = []
     filling: dict[BatchKind, list[int]] = {}
@@ -123,7 +123,7 @@ def plan_batches(
 
 
 def split_into_batches(items: Sequence[PlannedItem], size: int, *, by_kind: bool) -> list[list[int]]:
-    """Return the batches of the items, as indices; items with a mark for which they run alone have a batch each."""
+    """Return the batches as indices; an item that is marked to run alone is a batch of its own."""
     alone = {item.nodeid for item in items if item.marked}
     kinds: dict[str, BatchKind] = {}
     for item in items if by_kind else ():
@@ -148,8 +148,10 @@ FEED_AT: Final = 1
 
 
 class Quarantine:
-    """Items that run alone because a worker died with them: a file of node ids, one per line, that every process
-    reads."""
+    """The items that run alone because a worker died with them.
+
+    They are a file of node ids, one per line, that every process reads.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -168,7 +170,7 @@ class Quarantine:
 
 
 class BatchScheduler:
-    """Lists of indices for every node; ``batches`` waits, ``pending`` has been sent and has not finished.
+    """Lists of indices for every node; ``batches`` are waiting, ``pending`` are sent and unfinished.
 
     Example: nodes gw0 and gw1, batches [0 1 2] [3 4 5] [6 7]. gw0 gets 0 1 2, gw1 gets 3 4 5. When gw0 has only 2
     left, it gets 6 7. When gw1 has only 5 left, nothing waits, and it is told to shut down.
@@ -201,7 +203,10 @@ class BatchScheduler:
 
     @property
     def tests_finished(self) -> bool:
-        """Return whether nothing waits and every node has at most the one item that only a shutdown lets run."""
+        """Return whether nothing waits and every node has at most one item left.
+
+        That item runs only when the node is shut down.
+        """
         if not self.collection_is_completed:
             return False
         return not self._batches and all(len(pending) <= FEED_AT for pending in self._pending.values())
@@ -259,7 +264,7 @@ class BatchScheduler:
         raise RuntimeError(f"{node} gave back {list(indices)}, which was never asked for")
 
     def remove_node(self, node: WorkerController) -> str | None:
-        """Remove a worker that is gone; return the node id of the item it died in, None when it had none.
+        """Remove a dead worker; return the node id of the item it died in, None if it had none.
 
         The item is not handed out again by itself; the plugin decides (``mark_test_pending``).
         """
@@ -284,7 +289,7 @@ class BatchScheduler:
             self._feed(node)
 
     def _feed(self, node: WorkerController) -> None:
-        """Hand batches to a node until it has its next index; shut it down when nothing is left to hand out."""
+        """Hand batches to a node until it has its next index; shut it down if none is left."""
         if node not in self._collections or node.shutting_down:
             return
         pending = self._pending[node]
@@ -298,7 +303,7 @@ class BatchScheduler:
 
 
 def schedule_batches(config: pytest.Config, limit: int, quarantine: Path) -> None:
-    """Let xdist hand out batches of at most ``limit`` items, in place of its own scheduler.
+    """Replace xdist's scheduler by one of batches of at most ``limit`` items.
 
     This is called when the first worker has collected a benchmark. It is not known earlier whether there is one, and
     other sessions keep their own scheduler. Nothing is handed out before that (``DSession.sched``, xdist 3.8).

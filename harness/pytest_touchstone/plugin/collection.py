@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LoadedBenchmark:
-    """A benchmark with its rows and few-shot examples, and how texts are sampled and asked for in the run."""
+    """A benchmark with its rows and few-shot examples, and the run's options for its texts."""
 
     spec: Benchmark
     dataset: DatasetRows
@@ -77,7 +77,7 @@ class LoadedBenchmark:
 
 @dataclass(frozen=True, slots=True)
 class SkipReason:
-    """A reason against asking a benchmark; it counts only where somebody selects an item of the benchmark.
+    """A reason to skip a benchmark; it counts only if an item of the benchmark is selected.
 
     The benchmark is then left out. A person's ``mistake`` ends the run where no other benchmark is left, and a
     ``fatal`` one in any case.
@@ -93,8 +93,8 @@ class SkipReason:
 class UnrunnableExample:
     """The parameter ``example`` of an item that is never run.
 
-    It stands for items that cannot be run, and shows whether somebody selects them. Those of somebody's own benchmark
-    are ``skipped`` where no checkpoint is given, as ordinary tests are that ask for one.
+    It stands for items that cannot be run, and shows whether they are selected. Those of a user's benchmark are
+    ``skipped`` if no checkpoint is given, as ordinary tests are that ask for one.
     """
 
     spec: Benchmark
@@ -187,8 +187,11 @@ class Collection:
         return self.judge
 
     def asking(self, spec: Benchmark) -> BenchmarkOptions:
-        """Return the options of a benchmark that are not the run's: those of a file or of the demonstration, and the
-        number of few-shot examples that --eval-tasks gives it; and who judges what it asks."""
+        """Return the options of a benchmark that differ from the run's.
+
+        They come from a file or from the demonstration; --eval-tasks may give the number of few-shot examples. The
+        judge of its questions is among them.
+        """
         options = self._asking(spec)
         if Generate in spec.asks:
             options = replace(options, texts_by=self._texts_by(self.known_checkpoints))
@@ -230,8 +233,7 @@ class Collection:
         return json.dumps({"checkpoints": rows, "left_out": self.deselected, "judge": judge}, default=str)
 
     def take(self, given: str | None) -> None:
-        """Take what the controller has recognised: a worker that looked for itself a moment later might find
-        something else."""
+        """Use the checkpoints that the controller recognised: a worker could later find different files."""
         if given is not None:
             state = json.loads(given)
             self.checkpoints = [info_from_plain(row) for row in state["checkpoints"]]
@@ -333,8 +335,10 @@ def keyword_words(config: pytest.Config) -> list[str]:
 
 
 def stand_in_ids(spec: Benchmark, config: pytest.Config) -> list[str]:
-    """Return the ids of the placeholders for a benchmark whose examples are not known: its name, and what may name
-    an example of it in ``-k`` and in node ids on the command line."""
+    """Return placeholder ids for a benchmark whose examples are unknown.
+
+    They are its name, and whatever may name an example of it in ``-k`` and in node ids on the command line.
+    """
     words = [*keyword_words(config), *(argument.partition("[")[2] for argument in config.args)]
     named = [word.removesuffix("]") for word in words if f"{spec.name}/" in word]
     named += [f"{spec.name}/{word}" for word in words if word.isdecimal()]
@@ -344,7 +348,7 @@ def stand_in_ids(spec: Benchmark, config: pytest.Config) -> list[str]:
 def form_items(
     collector: pytest.Module | pytest.Class, function: object, collection: Collection
 ) -> list[pytest.Item]:
-    """Return the items that pytest makes of a benchmark's forms, where --eval-tasks may name one; none in a class."""
+    """Return the items of a benchmark's forms that --eval-tasks may name; none in a class."""
     if not any(term.of_form for term in collection.tasks.terms) or not isinstance(collector, pytest.Module):
         return []
     items: list[pytest.Item] = []

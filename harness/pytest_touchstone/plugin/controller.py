@@ -92,7 +92,7 @@ class Controller(EvalSession):
     # Workers
 
     def for_workers(self) -> dict[str, Any]:
-        """Return what xdist's workers are told: where to write, what to score, and the mistake, if there is one."""
+        """Return the input of xdist's workers: where to write, what to score, and an error if there is one."""
         if self.fault is not None:
             return {"fault": self.fault, "run": ""}
         return {
@@ -136,8 +136,10 @@ class Controller(EvalSession):
         self.raise_fault()
 
     def pytest_report_collectionfinish(self) -> list[str]:
-        """Say which benchmarks --eval-tasks means; at ``--co`` also what was left out, which a run says below its
-        table."""
+        """Say which benchmarks --eval-tasks selects.
+
+        At ``--co`` also say what was left out, which a run says below its table.
+        """
         if self.fault is not None:
             return []
         settings, specs = self.settings, self.collection.specs.values()
@@ -223,8 +225,10 @@ class Controller(EvalSession):
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take note of an item; raises ``pytest.UsageError`` for what ends the run, such as that no checkpoint can be
-        loaded."""
+        """Count a finished item; raises ``pytest.UsageError`` for what ends the run.
+
+        Such is a run of which no checkpoint can be loaded.
+        """
         if (results := self._results) is None:
             return
         facts = getattr(report, TOLD, {})
@@ -280,8 +284,11 @@ class Controller(EvalSession):
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Finish before every other plugin: pytest-json-report reads the exit code and writes its file in its own
-        hook. Ctrl-C once more, while pytest shows the results, would end in a traceback of pytest."""
+        """Finish before every other plugin.
+
+        pytest-json-report reads the exit code and writes its file in its own hook. Ctrl-C once more, while pytest shows
+        the results, would end in a traceback of pytest.
+        """
         try:
             self._interrupts.arm()
             self._end_progress()
@@ -406,8 +413,10 @@ class Controller(EvalSession):
     def pytest_terminal_summary_of_errors(
         self, terminalreporter: pytest.TerminalReporter
     ) -> Generator[None, None, None]:
-        """Leave the first report of each error while pytest shows them: the same error of many items is one block.
-        pytest's counts, the journal and ``errors.log`` have all of them, and ``-vv`` shows them."""
+        """Show only the first report of each error: the same error of many items is one block.
+
+        pytest's counts, the journal and ``errors.log`` have all of them, and ``-vv`` shows them.
+        """
         stats = terminalreporter.stats
         whole: dict[str, list[Any]] = {name: stats[name] for name in ("failed", "error") if name in stats}
         if self.config.get_verbosity() < 2:  # -vv
@@ -468,7 +477,7 @@ class Interrupts:
     """The handlers of a run's signals until ``close``; a thread that is not the main one has none."""
 
     def __init__(self) -> None:
-        """Take SIGTERM over, unless somebody else has."""
+        """Handle SIGTERM, unless it is handled already."""
         self._before: dict[signal.Signals, Any] = {}
         if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
             self._handle(signal.SIGTERM, _forward_interrupt)
@@ -478,7 +487,7 @@ class Interrupts:
             self._before.setdefault(number, signal.signal(number, handler))
 
     def arm(self) -> None:
-        """Ignore Ctrl-C while pytest ends the run: it would show a traceback of its own code."""
+        """Ignore Ctrl-C while pytest ends the run, where it would show a traceback of pytest."""
         self._handle(signal.SIGINT, signal.SIG_IGN)
 
     def finished(self, work: Callable[[], None]) -> bool:

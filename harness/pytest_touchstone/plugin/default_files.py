@@ -1,4 +1,4 @@
-"""The plugin of ``touchstone run``: where no file or folder is given, the shipped benchmarks are run.
+"""The plugin of ``touchstone run``: it runs the shipped benchmarks if no file or folder is given.
 
 They belong to no project. With ``results.run_directory.APART`` pytest reads no configuration and no conftest of the
 repository in which it is started, and loads no plug-ins but those that stand here.
@@ -22,7 +22,7 @@ NEEDED: Final = (PACKAGE, "pytest-xdist", "pytest-json-report", "pytest-metadata
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: pytest.PytestPluginManager) -> None:
-    """Let pytest name the command that was typed; load our plug-in, those it works with and those written for it.
+    """Show the command as typed; load our plug-in with those it works with.
 
     Where pytest loads all installed ones, these are among them, by the same names.
     """

@@ -1,4 +1,4 @@
-"""Passes requests to the engine and the sandbox, and hands every answer on as soon as it is there.
+"""Pass requests to the engine and the sandbox, and hand on every answer as soon as it arrives.
 
 Requests to the model are submitted to its engine. Programs go to the sandbox the moment they are asked for, and run
 while the model computes. The receiver of an answer may ask again.
@@ -91,10 +91,10 @@ class _PendingRequests(Generic[Owner]):
 
 
 class RequestDispatcher(Generic[Owner]):
-    """The requests that have no answer yet, each with an ``Owner``, whoever asked it.
+    """The requests without an answer, each with the ``Owner`` that asked it.
 
-    The model's answers come when somebody collects them from the engine. Every moment is divided equally among the
-    requests to it that are ``open``, which is their number.
+    The model's answers arrive when ``collect`` is called. Time is divided equally among the requests to the model that
+    are open at that moment; ``open`` is their number.
     """
 
     def __init__(
@@ -104,8 +104,11 @@ class RequestDispatcher(Generic[Owner]):
         take: Callable[[Owner, int, Answered, float], None],
         shared: dict[bytes, LoglikelihoodAnswer] | None = None,
     ) -> None:
-        """``take`` is called with the owner of a request, its number, its answer and the seconds it took, in the
-        thread that collects. ``shared`` has the answers about rows of several benchmarks."""
+        """Set up a dispatcher.
+
+        ``take`` is called with the owner of a request, its number, its answer and the seconds it took, in the thread
+        that collects. ``shared`` has the answers about rows of several benchmarks.
+        """
         self._engine, self._sandbox, self._take, self._shared = engine, sandbox, take, shared
         self._asked: dict[Owner, _PendingRequests[Owner]] = {}
         self.open = self._waiting = 0
@@ -159,7 +162,7 @@ class RequestDispatcher(Generic[Owner]):
             self._last = time.perf_counter()
 
     def collect(self, *, seconds: float = 0.0) -> None:
-        """Hand on what is known, and the answers of programs that have ended; wait so long for one at most.
+        """Hand on answers that are known, and those of finished programs, waiting at most ``seconds`` for one.
 
         Raises exceptions that are meant to stop everything.
         """
@@ -225,7 +228,7 @@ class RequestDispatcher(Generic[Owner]):
 
 
 def refuse_nan(answer: Answered) -> Answered:
-    """Return the answer, or a refusal in place of one that holds a NaN: it must not become a score."""
+    """Return the answer, or a refusal if it contains a NaN, which must not become a score."""
     values = [getattr(answer, "logprob", None)]
     values += [candidate.logprob for candidate in getattr(answer, "candidates", ())]
     if not any(value is not None and math.isnan(value) for value in values):
@@ -236,5 +239,5 @@ def refuse_nan(answer: Answered) -> Answered:
 
 
 def _key(request: Request) -> bytes:
-    """Return a hash by which equal requests are known."""
+    """Return a hash that is the same for equal requests."""
     return hashlib.blake2b(repr(request).encode(), digest_size=16).digest()

@@ -96,11 +96,10 @@ SYNC_EVERY: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One item to be run: its node id, its benchmark and example, the checkpoint's name, and the function that starts
-    its generator.
+    """An item to run: its node id, benchmark, example, checkpoint, and the function that starts its generator.
 
-    ``asking`` are the options by which its requests are changed, ``time`` is the time limit of its benchmark,
-    ``answers`` are the rows of the checkpoint that answer it, if that is a file of answers.
+    ``asking`` are the options that change its requests, ``time`` is the time limit of its benchmark, ``answers`` are
+    the rows of the checkpoint that answer it, if that is a file of answers.
     """
 
     item: str
@@ -123,8 +122,11 @@ class ItemOutcome:
 
 @dataclass(slots=True, eq=False)
 class _Running:
-    """A job on its way. ``answers`` has the answers to its present requests so far, by number; the first of its former
-    requests has ``length`` characters. ``counts`` are fields of its record."""
+    """An item that has been started.
+
+    ``answers`` has the answers to its present requests so far, by number; the first of its former requests has
+    ``length`` characters. ``counts`` are fields of its record.
+    """
 
     job: Job
     generator: Generator[Any, Any, Any] | None = None
@@ -181,8 +183,10 @@ class RunningBatch:
         judge: LlmJudge | None = None,
         reopen: Callable[[], Engine] | None = None,
     ) -> None:
-        """Outcomes go to the journal. ``reopen`` opens the engine anew where the judge has closed it, by default the
-        same."""
+        """Run items, and write their outcomes to the journal.
+
+        ``reopen`` opens the engine anew after the judge has closed it, by default the same engine.
+        """
         self.running = [_Running(job) for job in jobs]
         self.open = len(self.running)
         self._engine, self._journal, self._sandbox = engine, journal, sandbox
@@ -320,7 +324,7 @@ class RunningBatch:
             )
 
     def _advance(self, state: _Running) -> None:
-        """Send a generator the answers to all its requests, which takes it to its next question or its end."""
+        """Send a generator the answers to all its requests, which takes it to its next requests or its end."""
         assert state.generator is not None
         answers = [state.answers[number] for number in range(len(state.requests))]
         state.answers = {}
@@ -339,8 +343,10 @@ class RunningBatch:
             fail(state, end, self._journal)
 
     def _resume(self, state: _Running, run: Callable[[], object]) -> BaseException | None:
-        """Run a generator up to its next question, and note that; return what it raises or, at its end,
-        ``StopIteration``."""
+        """Run a generator to its next requests and store these.
+
+        Returns the exception that it raises, or ``StopIteration`` at its end.
+        """
         began = time.perf_counter()
         try:
             _advance_to_request(state, run(), self._engine, self._lacks)
@@ -370,8 +376,11 @@ def _record_timeout(state: _Running, journal: Recorder) -> None:
 def _advance_to_request(
     state: _Running, yielded: object, engine: Engine, lacks: Mapping[type[Request], str]
 ) -> None:
-    """Note what a generator asks. Raises ``BenchmarkError`` when it is no request that it may ask, or of a kind that
-    the run ``lacks`` something for."""
+    """Store the requests of a generator.
+
+    Raises ``BenchmarkError`` if one is not a request that it may yield, or is of a kind for which the run ``lacks``
+    something.
+    """
     state.single = isinstance(yielded, REQUEST_KINDS)
     asked = [yielded] if state.single else yielded
     who = _who(state.job)
@@ -407,8 +416,7 @@ def _advance_to_request(
 
 
 def _check_plain(request: Request, who: str) -> None:
-    """Raise ``BenchmarkError`` for a request that holds a list or the like, which could change on its way, or
-    something else where a text belongs."""
+    """Raise ``BenchmarkError`` unless a request holds only texts where texts belong, and no mutable values."""
     kind: Any = type(request)
     for name in TEXT_FIELDS[kind]:
         if not isinstance(value := getattr(request, name), str):
@@ -506,7 +514,7 @@ def _finish(state: _Running, returned: object, journal: Recorder) -> None:
 
 
 def fail(state: _Running, error: BaseException, journal: Recorder) -> None:
-    """Journal an item that ends with an error, is skipped, or asserts of its answers what does not hold."""
+    """Journal an item that ends with an error, a skip or a failed assertion."""
     status: Status = "error"
     # An assertion about an answer is the item's score, where there is no other primary score.
     is_about_answer = state.job.spec.primary_score == PASSED and bool(state.exchanges)

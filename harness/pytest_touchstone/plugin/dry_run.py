@@ -1,4 +1,4 @@
-"""``--eval-dry-run``: the sizes of what a run would ask, and its settings; nothing is asked, scored or kept."""
+"""``--eval-dry-run``: the sizes of a run's requests, and its settings; nothing is run or kept."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _row(
 
 
 def _settings(settings: Settings, givens: dict[str, CollectedExample]) -> Iterator[SettingRow]:
-    """Yield the settings that somebody gave, those of the run first, then those of its benchmarks."""
+    """Yield the settings that were given, those of the run first, then those of its benchmarks."""
     recorded: dict[str, Any] = settings.recorded()
     table = settings_table()
     for name, row in table.items():

@@ -1,9 +1,9 @@
 """``pytest_touchstone.evaluate``: a run of pytest from Python.
 
-pytest runs in a process of its own, so a notebook stays as it was. No module, warning filter, thread pool or model is
+pytest runs in a separate process, so a notebook stays as it was. No module, warning filter, thread pool or model is
 left behind, and memory is free when the call returns. Benchmark files that have changed since the last call are read
-again, and a run that dies takes nobody with it. It can be called twice, in threads, in a running event loop, and in a
-test.
+again, and a run that dies does not end the caller. It can be called twice, in threads, in a running event loop, and in
+a test.
 
 In return each call loads its models anew: give several checkpoints and benchmarks in one call. Scores of an earlier run
 are taken from its journal, without a model.
@@ -163,7 +163,7 @@ def check_evaluation(given: Mapping[str, Any], benchmarks: Paths | None, live: L
 
 
 def check_settings(settings: Mapping[str, Any], workers: object = None, *, live: bool = False) -> None:
-    """Raise ``OptionError`` for a wrong name or value, and for what a model in memory (``live``) does not take."""
+    """Raise ``OptionError`` for a wrong setting, or one that a model in memory (``live``) does not take."""
     for name, value in settings.items():
         _option(name, value)
         if live and name in LOADING and value is not None:
@@ -254,7 +254,7 @@ def _paths(benchmarks: Paths | None) -> list[str]:
 
 
 def _run(command: Sequence[str], live: LiveModel | None, *, progress: bool, verbose: bool) -> tuple[int, str]:
-    """Return the exit code of the process and the text that it wrote; meanwhile a model in memory answers it."""
+    """Run pytest, with a model in memory answering it; return its exit code and its output."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(OUTER)}
     ours, theirs = Pipe()
     with closing(ours):

@@ -144,7 +144,7 @@ class Execution:
         self._doubtful: dict[str, DoubtfulTexts] = {}
 
     def call(self, item: PlannedItem) -> ItemOutcome:
-        """Return the outcome of an item: from its batch, from an earlier run, or by running its batch now."""
+        """Return the outcome of an item: from its batch or an earlier run, or by running its batch now."""
         if item.nodeid in self._unreported:
             return self._unreported.pop(item.nodeid)
         if (reused := self._reuse_earlier(item)) is not None:
@@ -279,7 +279,7 @@ class Execution:
         self._progress.close()
 
     def _reuse_earlier(self, item: PlannedItem) -> ItemOutcome | None:
-        """Return the outcome of an item in an earlier run, after copying it to this run's journal; None without."""
+        """Copy an item's outcome in an earlier run to the journal and return it; None without one."""
         record = None
         if self._reuse is not None and self._is_reusable(item):
             record = self._reuse.find(item.nodeid, *item.key, item.given.example.sha256)
@@ -351,7 +351,7 @@ INTERVAL: Final = 0.5
 
 
 class ProgressWriter:
-    """The progress of this process, written to the run's folder by a thread of its own."""
+    """Writes the progress of this process to the run's folder, in a thread of its own."""
 
     def __init__(self, directory: Path, who: str) -> None:
         self._directory = directory
@@ -369,7 +369,7 @@ class ProgressWriter:
 
     @property
     def planned(self) -> bool:
-        """Return whether the work of the items is known."""
+        """Return whether the amount of work is known."""
         return bool(self._sizes)
 
     def plan(self, items: Sequence[PlannedItem]) -> None:

@@ -1,4 +1,4 @@
-"""A finished run, for Python and notebooks: its results, and its items, read from the journal as they are asked for.
+"""A finished run for Python and notebooks: its results, and its items, read on demand.
 
 ``build_item_view`` shows an item as people read it. The journal has the requests, answers and scores, and what the
 benchmark returned beside the scores: the right choice, the gold answer, and the answer extracted from a text. Where a
@@ -85,12 +85,12 @@ class FinishedRun:
 
     @property
     def valid(self) -> bool:
-        """True where the gate, if any, has passed and nothing is known against a checkpoint or a result."""
+        """True if the gate, if any, has passed and no checkpoint or result is invalid."""
         return self._results_valid and not self._gate_problem
 
     @property
     def _results_valid(self) -> bool:
-        """Whether nothing is known against a checkpoint or a result."""
+        """Whether no checkpoint or result is invalid."""
         return (
             not self.summary.failed_to_load and bool(self.results) and all(row.valid for row in self.results)
         )
@@ -107,7 +107,7 @@ class FinishedRun:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """A line per checkpoint, result and item with which something is wrong, and for a gate that has not passed."""
+        """One line per faulty checkpoint, result and item, and for a gate that has not passed."""
         broken = [
             f"{failure['name']} failed to load: {failure['message']}"
             for failure in self.summary.failed_to_load
@@ -148,7 +148,7 @@ class FinishedRun:
 
 
 def load(run: str | Path, *, output: str | Path = "results") -> FinishedRun:
-    """Return a finished run by its folder or its id; ``last`` is the newest in ``output``, the results folder.
+    """Return a finished run by its folder or id; ``last`` is the newest in ``output``.
 
     Raises ``HarnessError`` where there is none of that name.
     """
@@ -237,7 +237,7 @@ class Item:
 
     @property
     def right(self) -> bool | None:
-        """True where the primary score is 1, False below; None where it is no share of 1, or there is none."""
+        """True if the primary score is 1, False below; None without one, or if it is not a fraction of 1."""
         return is_right(self.scores.get(self.primary or ""))
 
     @property
@@ -264,7 +264,7 @@ class Item:
 
 
 class Items(Sequence[Item]):
-    """The items of a run in the order in which they were collected, each read when it is asked for."""
+    """The items of a run in the order in which they were collected, read on demand."""
 
     def __init__(
         self, directory: Path, declarations: Sequence[Declaration], replay: Replay | None = None
@@ -336,7 +336,7 @@ UNLIKELY: Final = -1e6
 
 
 def build_item_view(item: Item, *, full: bool = False) -> ItemView:
-    """Return the item as a person reads it; ``full`` has the whole of long questions, and all words for a mask."""
+    """Return the item for display; ``full`` has long questions whole, and all words for a mask."""
     notes: list[str] = []
     record, words = (_full_record(item, notes), None) if full else (item.record, CANDIDATES)
     asked = questions_of(record, item.primary, item.right, partial(_right_choices, item), notes, words=words)
@@ -359,7 +359,7 @@ def build_item_view(item: Item, *, full: bool = False) -> ItemView:
 
 
 def _full_record(item: Item, notes: list[str]) -> Record:
-    """Return the record with its requests in full, which the benchmark asks again; as it is where that cannot be."""
+    """Return the record with its requests in full, if the benchmark can ask them again."""
     try:
         if is_shortened(item.record.exchanges):
             return replace(item.record, exchanges=item.again().exchanges)
@@ -399,7 +399,7 @@ def _right_choices(item: Item, count: int, notes: list[str]) -> list[int] | None
 def _benchmark_facts(
     item: Item, asked: Sequence[Question], notes: list[str]
 ) -> tuple[dict[str, str | None], str | None, dict[str, Any]]:
-    """Return what was read out of the texts, the gold answer, and the fields of the row that were not asked."""
+    """Return the extracted answers, the gold answer, and the fields of the row that were not asked."""
     shown = {question.kind for question in asked}
     if not asked or shown <= {"choices", "FillMask", "RollingLoglikelihood", "PseudoLoglikelihood"}:
         return {}, None, {}

@@ -1,4 +1,4 @@
-"""The gate in a run of pytest: its options, what is checked before anything is asked, and the judging at the end.
+"""The gate in a run of pytest: its options, checks before the run, and the decision at the end.
 
     --gate                    the exit code depends on the verdicts
     --eval-gate-mode MODE     so too, by a mode: plain or strict
@@ -100,12 +100,15 @@ class Sequential:
                 self._part[nodeid] = series, sum(analysis <= index for analysis in schedule.analyses)
 
     def begin(self, directory: RunDirectory, declarations: Mapping[str, Declaration]) -> None:
-        """Note the order in the run's folder; every process notes the same one. From now on records are followed."""
+        """Store the order of items in the run's folder, and begin to follow records.
+
+        Every process stores the same order.
+        """
         write_schedules(directory.path, self._schedules)
         self._monitor = self._gate.watch(directory, self._schedules, declarations)
 
     def not_needed(self, item: str) -> str | None:
-        """Return why an item is no longer needed; None where it is."""
+        """Return why an item is no longer needed; None if it is."""
         return self._monitor.settled(item) if self._monitor is not None else None
 
     def together(self, item: str, other: str) -> bool:
@@ -145,7 +148,7 @@ ALONE: Final = ("gate_sequential", "gate_config", "gate_metric", "baseline_allow
 
 
 class GateSession:
-    """The gate of a run; ``plan`` is None where nobody asked for one."""
+    """The gate of a run; ``plan`` is None without --gate."""
 
     def __init__(self, config: pytest.Config, settings: Settings, output: Path) -> None:
         self._config, self._output = config, output
@@ -180,7 +183,7 @@ class GateSession:
         manifest: Mapping[str, Any],
         infos: Sequence[CheckpointInfo],
     ) -> None:
-        """Raise ``GateError`` where a gate could not judge what is going to be asked, as far as is known now.
+        """Raise ``GateError`` if a gate could not compare what will be run, as far as is known.
 
         ``manifest`` has the run's beginning and settings, ``infos`` are the checkpoints that items ask.
         """
@@ -283,9 +286,9 @@ class GateSession:
         return self.watch(directory, read_schedules(directory.path), declarations).early()
 
     def nothing_ran(self, status: int | pytest.ExitCode) -> str | None:
-        """Return why a session that has no benchmark in it passes no gate; note the exit code.
+        """Return why a session without benchmarks passes no gate, and set the exit code.
 
-        None where nobody asked for a gate, and where pytest itself says why the session has failed.
+        None without --gate, and if pytest itself says why the session has failed.
         """
         asked = self.plan is not None and self.plan.mode is not None and not runs_nothing(self._config)
         if not asked or status not in (*FINE, ExitCode.NOTHING):
@@ -294,7 +297,7 @@ class GateSession:
         return f"gate not valid (exit code {int(self.exit_code(status))}): no benchmark was run"
 
     def exit_code(self, status: int | pytest.ExitCode) -> int | pytest.ExitCode:
-        """Return the run's exit code: 4 for a mistake, else 9 before 8 before pytest's code for ordinary tests."""
+        """Return the run's exit code: 4 for a mistake, else 9, else 8, else pytest's code for ordinary tests."""
         if status not in (*FINE, ExitCode.NOT_VALID) or not self._exit_code:
             return status
         invalid = status == ExitCode.NOT_VALID and self._exit_code != ExitCode.MISTAKE
@@ -308,7 +311,7 @@ def apply_gate(
     source: Callable[[], BaselineSource],
     early: Callable[[], Mapping[Series, EarlyVerdict]],
 ) -> GateResult:
-    """Return the gate's decision about a run; what cannot be judged is the fault, or the mistake, that it has.
+    """Return the gate's decision about a run, or the fault or mistake that prevents one.
 
     Saved results that it cannot settle are marked, so that no later run takes one for the best.
     """

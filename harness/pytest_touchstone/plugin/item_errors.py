@@ -1,5 +1,4 @@
-"""Errors of items as people read them: a hint at the likely mistake, its place in their file, and one block for the
-same error of many items."""
+"""Errors of items for readers: a hint at the likely mistake, its place, one block for equal errors."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ _UNPACKED: Final = re.compile(r"(unpack|not iterable|not subscriptable|has no le
 
 @contextmanager
 def forbid_exit() -> Iterator[None]:
-    """Make ``os._exit`` in an item the item's error: it would end the run without a word, as if all were well."""
+    """Turn ``os._exit`` in an item into an error of the item: it would end the run silently."""
     end, process, thread = os._exit, os.getpid(), threading.get_ident()
 
     def refused(status: int) -> NoReturn:
@@ -55,7 +54,7 @@ def forbid_exit() -> Iterator[None]:
 
 
 def hint(error: BaseException, row: Mapping[str, Any]) -> str:
-    """Return what helps where a field's name is wrong, or a single answer taken for several; else an empty text."""
+    """Return a hint for a wrong field name, or for a single answer taken for several; else empty."""
     name = error.args[0] if len(error.args) == 1 else None
     if isinstance(error, KeyError) and isinstance(name, str) and name not in row:
         return _missing_name_hint("the row has the fields", name, row)
@@ -96,13 +95,13 @@ def assertion_message(error: BaseException) -> str:
 
 
 def _shown(text: str) -> str:
-    """Return the beginning of a text without keys and the home folder; what the cut would halve lies beyond it."""
+    """Return the beginning of a text without keys and the home folder, cut so that none is halved."""
     text = redact_home(redact(plain_text(text[: 2 * LONGEST]).strip()))
     return text if len(text) <= LONGEST else f"{text[:LONGEST]} ..."
 
 
 def sentence(error: BaseException) -> str:
-    """Return an error as the journal has it: an explanation as it is, else with its type."""
+    """Return the explanation of an error as journalled, else the error with its type."""
     text = _shown(str(error))
     if isinstance(error, (HarnessError, pytest.skip.Exception, pytest.fail.Exception)) and text:
         return text

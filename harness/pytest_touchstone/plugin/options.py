@@ -72,7 +72,7 @@ class Settings:
 
     @property
     def trackers(self) -> tuple[str, ...]:
-        """The names of the trackers that are told of the run."""
+        """The names of the trackers that receive the run."""
         selected = {
             "mlflow": self.mlflow or self.mlflow_experiment,
             "wandb": self.wandb or self.wandb_project,
@@ -88,7 +88,7 @@ class Settings:
 
 
 def runs_nothing(config: pytest.Config) -> bool:
-    """Return whether pytest itself is to run no test, but to collect them or to set up their fixtures."""
+    """Return whether pytest will only collect tests or set up fixtures."""
     return bool(config.option.collectonly or config.getoption("setuponly", False))
 
 
@@ -201,7 +201,7 @@ def check_device_map(values: Mapping[str, Any], workers: int) -> None:
 
 
 def device_kind(device: str) -> str:
-    """Return the kind of device that ``--eval-device`` means, as far as that is known without torch."""
+    """Return the kind of device that ``--eval-device`` means, as far as it is known without torch."""
     if device != "auto":
         return device.partition(":")[0]
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
@@ -254,8 +254,10 @@ def check_base(base: str | None, infos: Sequence[CheckpointInfo], *, some_failed
 def check_served(
     settings: Settings, infos: Sequence[CheckpointInfo], *, some_failed: bool, texts: bool
 ) -> None:
-    """Raise ``CheckpointError`` for an option of served models where there is none that takes it; ``texts``: servers
-    write texts."""
+    """Raise ``CheckpointError`` for an option of served models if no checkpoint uses it.
+
+    ``texts`` says whether servers generate texts.
+    """
     if not infos or some_failed:
         return
     served = [info for info in infos if info.served]
@@ -301,8 +303,9 @@ KEPT: Final = {
 
 
 def unknown_option_message(unknown: Sequence[str], words: Sequence[str], *, ours_alone: bool) -> str | None:
-    """Return what is said of the ``unknown`` options among the ``words`` of a command line; None where pytest is to
-    refuse them.
+    """Return a message about the ``unknown`` options among the ``words`` of a command line.
+
+    None if pytest should refuse them.
 
     ``ours_alone`` is whether ``touchstone run`` was typed: then nothing is left to pytest.
     """

@@ -78,14 +78,14 @@ def install_plain_stream(config: pytest.Config) -> None:
 
 
 def mask_keys(report: pytest.TestReport) -> None:
-    """Take keys out of what a report says; other plug-ins write that to files as it is."""
+    """Remove keys from a report, which other plug-ins write to files unchanged."""
     report.sections = [(title, redact_key_forms(text)) for title, text in report.sections]
     if report.failed and (plain := redact_key_forms(report.longreprtext)) != report.longreprtext:
         report.longrepr = plain
 
 
 def stream_of(config: pytest.Config) -> TextIO:
-    """Return the stream of pytest's reporter, on which everything is written as it is."""
+    """Return the stream of pytest's reporter, which writes text unchanged."""
     file: Any = config.get_terminal_writer()._file
     stream: TextIO = file.stream if isinstance(file, PlainStream) else file
     return stream

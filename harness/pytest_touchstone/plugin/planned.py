@@ -55,7 +55,7 @@ class BenchmarkFunction(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class PlannedItem:
-    """An item of a run; ``spec`` is its benchmark, under the name of the result that it belongs to.
+    """An item of a run; ``spec`` is its benchmark, named after the result that it counts for.
 
     Its benchmark's ``limit`` of time is the same for all items of a checkpoint. ``answers`` are the rows that answer it
     of a checkpoint that is a file of answers.
@@ -95,8 +95,10 @@ class PlannedItem:
         return self.function.no_parameters and self.function.free_file
 
     def alike(self, leader: PlannedItem) -> bool:
-        """Return whether the item can run under the leader's fixtures: the two differ in their examples only, or need
-        no fixtures."""
+        """Return whether the item can run under the leader's fixtures.
+
+        The two may differ only in their examples, unless they need no fixtures.
+        """
         if self.info is leader.info and self.stands_alone and leader.stands_alone:
             return True
         parameters, leader_parameters = self.item.callspec.params, leader.item.callspec.params
@@ -167,10 +169,10 @@ def planned_items(items: Iterable[pytest.Item]) -> list[PlannedItem]:
 
 
 def plan_items(items: Iterable[pytest.Item], *, several: bool) -> None:
-    """Make the records of the benchmark items, and keep each on its item.
+    """Create the records of the benchmark items, and attach each to its item.
 
     Each combination of the user's own parameters is a result of its own. With ``several`` checkpoints, node ids have
-    the checkpoint's name. Raises ``BenchmarkError`` where two combinations have one name, and for a benchmark that asks
+    the checkpoint's name. Raises ``BenchmarkError`` if two combinations have one name, and for a benchmark that asks
     for a function-scoped fixture.
     """
     functions: dict[tuple[Any, str], BenchmarkFunction] = {}

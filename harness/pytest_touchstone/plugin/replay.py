@@ -54,8 +54,10 @@ from pytest_touchstone.results.summary import Declaration
 
 
 class ReplayedItem(NamedTuple):
-    """An item that was started again: its record by today's code, its row, what the benchmark returned, and its
-    exchanges with their requests in full, as far as it asked them again."""
+    """An item that was run again: its record by today's code, its row, and the benchmark's return value.
+
+    Its exchanges have their requests in full, as far as it asked them again.
+    """
 
     record: Record
     row: Mapping[str, Any]
@@ -121,7 +123,7 @@ class Replay:
         return Job(record.item, spec, example, record.checkpoint, start, self._asking)
 
     def run(self, record: Record, exchanges: Sequence[Mapping[str, Any]] | None = None) -> ReplayedItem:
-        """Return what becomes of the item with its stored answers, or with others to the same requests.
+        """Return the record of the item with its stored answers, or with others to the same requests.
 
         Raises as ``job`` does.
         """
@@ -169,8 +171,11 @@ class Replay:
         return replayable
 
     def _path(self, file: str, declaration: Declaration | None) -> Path:
-        """Return the benchmark's file: where the run had it, else where it is below the project's folder, else the
-        shipped one of this name. Of a benchmark outside the project pytest's ids have the name alone."""
+        """Return the benchmark's file.
+
+        It is the one that the run used, else the same path below the project's folder, else the shipped file of this
+        name. For a benchmark outside the project, pytest's ids have the name alone.
+        """
         paths = [self._root / file]
         if declaration is not None and declaration.file and not self._moved:
             paths.insert(0, Path(declaration.file))
@@ -195,8 +200,10 @@ class Replay:
 
 
 class _StoredAnswers(Engine):
-    """An engine that gives the stored answers, in order, to the same questions, and the judge too; ``programs`` is the
-    sandbox, and ``requests`` has the requests in full by the identity of the exchange."""
+    """An engine that gives the stored answers, in order, to the same questions, as the judge does too.
+
+    ``programs`` is the sandbox, and ``requests`` has the requests in full by the identity of the exchange.
+    """
 
     def __init__(self, info: CheckpointInfo, exchanges: Sequence[Mapping[str, Any]]) -> None:
         self.info = info
@@ -256,7 +263,7 @@ class _StoredPrograms:
 
 
 class _DiscardingRecorder:
-    """A journal that keeps nothing: the run's own stays as it is."""
+    """A journal that keeps nothing, so that the run's own is unchanged."""
 
     def append(self, record: Record) -> None:
         """Forgets it."""

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
 
 class ReporterWarning(NamedTuple):
-    """A line about something that a reporter could not do, and the exit code of a run that is otherwise fine.
+    """A line about something that a reporter could not do, and the exit code of an otherwise good run.
+
+    The code is 0 if the report was not asked for.
 
     The code is 0 where nobody had asked for it.
     """
@@ -158,8 +160,11 @@ class ResultsTable:
 
 
 def tell_failure(folder: Path, target: str | None, code: int, message: str) -> None:
-    """Tell of a run that ends without results: in the file of ``markdown``, and on GitHub in the job's summary and as
-    an annotation. What cannot be written is left."""
+    """Report a run that ends without results.
+
+    It goes to the file of ``markdown``, and on GitHub to the job's summary and an annotation. What cannot be written is
+    skipped.
+    """
     text = ci.failed_page(code, message)
     if target:
         with suppress(OSError):
@@ -176,7 +181,7 @@ def _ends_with_gate(summary: Summary | None) -> bool:
 
 
 class PausedProgressLine:
-    """Keeps the progress line away while pytest writes, and lets pytest's line go on below one that came into it.
+    """Hides the progress line while pytest writes, and continues pytest's line below it.
 
     It is registered only where there is such a line, since these hooks run several times per item.
     """
@@ -352,8 +357,11 @@ class HookCaller:
     def start_progress(
         self, directory: Path, total: int, processes: int, names: Mapping[str, str]
     ) -> ProgressLine | None:
-        """Start the progress line of a run of that many items, answered by that many processes; None where there is no
-        place for it. ``names`` are the checkpoints of items, where there are several."""
+        """Start the progress line of a run; None if it cannot be shown.
+
+        ``total`` is the number of items, ``processes`` that of the processes that answer them. ``names`` are the
+        checkpoints of items, if there are several.
+        """
         reporter = self._manager.get_plugin("terminalreporter")
         if reporter is not None and names and self._config.option.verbose == 0 and processes == 1:
             self._manager.register(CheckpointNames(reporter, names))
@@ -401,8 +409,7 @@ class HookCaller:
     def write_last_lines(
         self, summary: Summary | None, status: int, stopped: RunDirectory | None = None
     ) -> None:
-        """Write below pytest's own last line what must not be overlooked, and what to do about it; last, where a run
-        was ``stopped``, how it goes on."""
+        """Write warnings and remedies below pytest's own last line; last, how a ``stopped`` run goes on."""
         reporter = self._manager.get_plugin("terminalreporter")
         if reporter is None:
             return
@@ -440,7 +447,7 @@ def make_tracker_hooks(name: str) -> TrackerReporter:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrackerReporter:
-    """Sends a finished run to a tracker: ``touchstone export`` is started in a process of its own with a limit of time.
+    """Sends a finished run to a tracker by ``touchstone export``, in a process with a limit of time.
 
     So nothing of a tracker's client is in pytest's process, and whatever it does, the run ends with its results and its
     exit code.

@@ -1,4 +1,4 @@
-"""The results of a run, read from its folder: as soon as a checkpoint is complete, and at the end.
+"""The results of a run, read from its folder when a checkpoint is complete, and at the end.
 
 Every collected item is checked against the journal, never against pytest's own counts: a worker that dies while it
 sends a report can leave pytest with exit code 0.
@@ -94,7 +94,7 @@ class RunResults:
         return self._manifest
 
     def reported(self, item: str) -> str | None:
-        """Note that an item was reported; return the checkpoint whose last one it was, one of several, else None."""
+        """Count a reported item; return its checkpoint if that is complete and one of several, else None."""
         checkpoint = self.checkpoint_of.pop(item, None)
         if checkpoint is None:
             return None
@@ -177,8 +177,10 @@ class RunResults:
     def save(
         self, summary: Summary, records: Iterable[Record], *, keep: bool = True
     ) -> list[tuple[StoredResult, ItemScores]]:
-        """Save each checkpoint's results where later runs find them, unless they are saved already, or those of a
-        shard or not to be kept; return them all."""
+        """Save each checkpoint's results for later runs; return them all.
+
+        Results that are saved already, those of a shard and those not to be kept are not saved.
+        """
         store = ResultStore(self._directory.path.parent)
         is_shard = self._manifest.get("settings", {}).get("shard") is not None
         results = results_from_records(summary, records)
@@ -192,8 +194,10 @@ class RunResults:
     def changes(
         self, results: Iterable[tuple[StoredResult, ItemScores]], named: Sequence[StoredResult] = ()
     ) -> list[dict[str, Any]]:
-        """Return what the run has changed against the best saved results, or those that are ``named``; a broken one
-        costs this comparison alone."""
+        """Return the changes against the best saved results, or against ``named`` ones.
+
+        A broken result is left out of the comparison.
+        """
         run_results, store = [saved for saved, _ in results], ResultStore(self._directory.path.parent)
         names = dict.fromkeys(saved.benchmark for saved in run_results)
         try:

@@ -1,5 +1,7 @@
-"""The collected items that remain once ``-k``, ``-m``, paths, node ids, ``--lf`` and the rest have chosen, and the
-benchmarks that a file of ``--eval-config`` enables, against those that there are.
+"""The benchmark items that pytest's selection leaves, and the benchmarks that --eval-config enables.
+
+pytest selects by ``-k``, ``-m``, paths, node ids, ``--lf`` and others. Only benchmarks that are selected may stop a
+run, or say why they are left out.
 
 Only benchmarks that somebody selects may stop a run, or say why they are left out.
 """
@@ -103,7 +105,7 @@ def _ambiguous_task(collection: Collection) -> str | None:
 
 
 def _unknown_task(collection: Collection) -> str | None:
-    """Return a line about the first name of --eval-tasks, or of a file of benchmarks, that there is not."""
+    """Return a line about the first unknown name in --eval-tasks or a file of benchmarks."""
     groups_by_spec = [(spec, collection.groups_of(spec)) for spec in collection.specs.values()]
     file = collection.settings.file
     if file is None:
@@ -234,7 +236,7 @@ class ListedBenchmark:
 
 @dataclass(slots=True)
 class _Finder:
-    """A plugin that keeps benchmarks and collects no item; ``fault`` is the first file that could not be collected."""
+    """A plugin that keeps benchmarks and collects no item; ``fault`` is the first file that failed."""
 
     found: list[ListedBenchmark] = field(default_factory=list)
     fault: str | None = None

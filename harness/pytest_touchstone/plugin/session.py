@@ -79,7 +79,7 @@ arrive."""
 
 
 class EvalSession:
-    """A run in this process. ``fault`` is a line about a person's mistake, for which the run does not begin."""
+    """A run in this process. ``fault`` is a line about a user's mistake, which prevents the run."""
 
     worker = False
 
@@ -155,8 +155,7 @@ class EvalSession:
 
     @contextmanager
     def _ending(self) -> Iterator[None]:
-        """Make of an error of ours, and of a disk that refuses the run's own files, one line with which the run
-        ends."""
+        """Turn one of our errors, or a full disk, into one line with which the run ends."""
         try:
             yield
         except HarnessError as error:
@@ -182,8 +181,10 @@ class EvalSession:
     def pytest_collection_modifyitems(
         self, session: pytest.Session, items: list[pytest.Item]
     ) -> Generator[None, object, object]:
-        """Keep the items that can run, in the order in which they run, after every other plugin has chosen, ``--lf``
-        included."""
+        """Keep the items that can run, in running order, after every other plugin has selected.
+
+        This includes ``--lf``.
+        """
         result = yield
         self._selected = True
         try:
@@ -305,7 +306,7 @@ class EvalSession:
         return self.fault is None and self.settings.dry_run
 
     def _make_plans(self, items: list[pytest.Item]) -> None:
-        """Find what a run would ask, or its gate decide, where a person is to be shown that alone."""
+        """Compute what a run would ask, or its gate decide, if only that is to be shown."""
 
     def _prepare(self, items: list[pytest.Item]) -> None:
         """Write what the other processes of the run, and its end, need to know."""
@@ -337,7 +338,7 @@ class EvalSession:
         return VllmTextsPool(self.settings.model, self.settings.server_args or "", self._lasting)
 
     def _opened_judge(self) -> RunJudge | None:
-        """Return the judge, if there is one; it is asked in the way that its own chat template knows."""
+        """Return the judge, if there is one; it is asked through its own chat template."""
         if self.collection.judge is None:
             return None
         from pytest_touchstone.engines.judging import RunJudge
@@ -385,7 +386,7 @@ class EvalSession:
     def _item_raised(
         self, item: pytest.Item, report: pytest.TestReport, error: BaseException, *, is_benchmark: bool
     ) -> None:
-        """Journal an item that never ran, and make an error of ours one line, in the process of the item."""
+        """Journal an item that never ran, and show one of our errors as one line."""
         if isinstance(error, HarnessError):  # written for people: a traceback would hide it
             report.longrepr = one_line(error, item) if is_benchmark else f"{type(error).__name__}: {error}"
         if is_benchmark:
@@ -408,11 +409,11 @@ class EvalSession:
             self._failed_to_load(report, planned.info.name, str(error))
 
     def _failed_to_load(self, report: pytest.TestReport, checkpoint: str, message: str) -> None:
-        """Attach to the report of an item that the checkpoint which it needs has failed to load.
+        """Attach the failed loading of a checkpoint to the report of an item.
 
         A single checkpoint ends the run, in one line. Of several, the others go on. Every item of one that failed is an
-        error in the journal. pytest shows the first of them as an error and the others as skipped, since the same line
-        four hundred times helps nobody. Where none can be loaded the run ends as with a single one.
+        error in the journal. pytest shows the first of them as an error and the others as skipped, because the same
+        line four hundred times is of no use. If none can be loaded the run ends as with a single one.
         """
         if len(self.collection.known_checkpoints()) <= 1:
             setattr(report, TOLD, {"fatal": message})
@@ -426,8 +427,9 @@ class EvalSession:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
-        """Make sure, after the last item, that the engine answers as at the beginning and that records are on disk;
-        raises ``pytest.UsageError`` where that cannot be.
+        """Check after the last item that the engine still answers equally and that records are on disk.
+
+        Raises ``pytest.UsageError`` if that is impossible.
 
         The last process to end runs those items once more whose texts a reasoning makes doubtful, unless the run was
         stopped; pytest gets the reports of those that fail.

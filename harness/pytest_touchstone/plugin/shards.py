@@ -133,8 +133,10 @@ PUBLISHING: Final = ("gate", "gate_mode", "gate_sequential", "baseline", "beside
 
 
 def check_shard(settings: Settings, *, judged: bool) -> None:
-    """Raise ``OptionError`` where a shard cannot be run with these settings; ``judged`` says that there is a gate or a
-    baseline."""
+    """Raise ``OptionError`` if a shard cannot be run with these settings.
+
+    ``judged`` says that there is a gate or a baseline.
+    """
     given = [name for name in PUBLISHING if settings.values[name]] + list(settings.trackers)
     if not given and not judged:
         return
@@ -147,7 +149,7 @@ def check_shard(settings: Settings, *, judged: bool) -> None:
 
 
 def select_shard(items: list[pytest.Item], settings: Settings) -> tuple[ShardShare, list[pytest.Item]]:
-    """Take out the benchmark items of other shards; return the share that is left, and what was taken out.
+    """Remove the benchmark items of other shards; return the share that is left, and what was removed.
 
     Ordinary tests stay in every shard.
     """

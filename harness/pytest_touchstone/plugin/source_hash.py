@@ -1,4 +1,4 @@
-"""The hash of all code that scores a benchmark, so that an edit never gets numbers of the old code.
+"""The hash of all code that scores a benchmark, so that edited code never reuses old numbers.
 
 It covers the package's version, and its parts that ask, answer and score. It covers the versions of the packages that
 these rely on, except torch's, which changes rounding only. It also covers the benchmark's file, the files of the
@@ -42,7 +42,9 @@ _REST_ON: Final = (
 
 
 def benchmark_code_hash(functions: Iterable[Callable[..., Any]], root: Path, more: str = "") -> str:
-    """Return the hash (hex) of what these functions of a benchmark compute with; ``root`` is the project's folder.
+    """Return the hash (hex) of the code that a benchmark computes with.
+
+    ``root`` is the project's folder.
 
     ``more`` is a hash of what else they compute with.
     After a colon comes one of a person's own files alone: a gate tells an edit of them from another version of ours.

@@ -1,8 +1,8 @@
-"""A checkpoint in a line while its training goes on, and who is told where it is worse.
+"""A line on each checkpoint during a training, and alerts about those that are worse.
 
-A stop file or a command is told of each worse checkpoint. A command gets the checkpoint's path, the benchmark, the
-metric, the verdict and the run as variables (``WATCH_CHECKPOINT`` ...), never as part of its text: names of folders are
-what others choose.
+An alert is a stop file or a command. A command gets the checkpoint's path, the benchmark, the metric, the verdict and
+the run as variables (``WATCH_CHECKPOINT`` ...), never as part of its text, because names of folders are chosen by
+others.
 """
 
 from __future__ import annotations

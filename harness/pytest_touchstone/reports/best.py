@@ -1,4 +1,4 @@
-"""Which checkpoint is best, in a sentence and by benchmark, and what a run has changed against the best so far.
+"""The best checkpoint in a sentence and by benchmark, and the changes against the best so far.
 
 checkpoint-300 leads on 3 of 4 benchmarks; over all items it cannot be told from checkpoint-250 (p 0.31)
 """

@@ -1,7 +1,7 @@
-"""Charts of results as plain values: lines with bands over a training, and grouped bars over checkpoints.
+"""Charts of results as plain data: lines with bands over a training, and grouped bars over checkpoints.
 
-``reports.plots`` draws them. Whoever has values of other origin (a tracker's experiment) makes a ``LineChart`` or a
-``BarChart`` of them.
+``reports.plots`` draws them. For values from elsewhere (a tracker's experiment), make a ``LineChart`` or a
+``BarChart``.
 """
 
 from __future__ import annotations

@@ -323,8 +323,10 @@ def render(pairs: Sequence[PairComparison], flips: Sequence[Flips] = (), *, widt
 
 
 def sections_of(pairs: Sequence[PairComparison], flips: Sequence[Flips] = ()) -> list[Section]:
-    """Return a section for each comparison, followed by why results differ across harnesses, and its gained and lost
-    items by benchmark."""
+    """Return a section for each comparison, and those that explain it.
+
+    These say why results differ across harnesses, and list the gained and lost items by benchmark.
+    """
     sections: list[Section] = []
     for index, pair in enumerate(pairs):
         sections.append(pair_section(pair))

@@ -1,4 +1,4 @@
-"""The files of a finished run, in its folder; each is written whole or not at all. ``results`` says where.
+"""The files of a finished run, in its folder; each is written atomically. ``results`` names them.
 
     summary.json                       everything the reports show, and the best checkpoints
     BENCHMARK_results.json             one benchmark, all checkpoints, its groups

@@ -1,4 +1,4 @@
-"""The gate on the terminal, and in words for all reports: the decision, and each line's numbers and reasons."""
+"""The gate in all reports: its decision, and the numbers and reasons of each line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes after a run: the results that must not be believed, what may help, and the next commands.
+"""Advice after a run: invalid results, what may help, and the next commands.
 
 The end of a run names those results below pytest's last line.
 """

@@ -145,7 +145,7 @@ def _data(summary: Summary) -> list[str]:
 
 
 def answer_files(summary: Summary) -> list[str]:
-    """Return whose answers were scored, where they are those of a file, and which of its rows they are."""
+    """Return which harness's answers were scored, and which rows of the file, if a file gave them."""
     lines = []
     for row in summary.checkpoints:
         if answers := row.get("answers"):

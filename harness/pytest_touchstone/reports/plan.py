@@ -165,7 +165,7 @@ class DryRunRow:
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
-    """A setting that is no default: its option, its value, and where that is from."""
+    """A setting that differs from its default: its option, its value, and the source of the value."""
 
     flag: str
     value: Any

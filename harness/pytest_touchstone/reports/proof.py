@@ -1,4 +1,4 @@
-"""The report of a proof: which mutants a suite catches, by which metric, with how many items; and its plain data."""
+"""The report of a proof: the mutants that a suite catches, by which metric, with how many items."""
 
 from __future__ import annotations
 

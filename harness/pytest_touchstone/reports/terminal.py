@@ -1,4 +1,4 @@
-"""The report that pytest shows at the end of a run, and ``touchstone report`` later, made to fit a screen.
+"""The report on the terminal at the end of a run, and of ``touchstone report``, made to fit a screen.
 
 It begins with the results, as ``tables`` has them: by benchmark, or by checkpoint where that does not fit. Below them
 are changes, the gate's verdicts, the legend, and one line per kind of fact. It ends with what is not valid, where the

@@ -308,7 +308,7 @@ def _common_context(texts: Sequence[tuple[str, str]]) -> str:
 
 
 def data_rows(summary: Summary, benchmark: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the hash and the fields of each row of a benchmark, as far as the data can be read."""
+    """Yield the hash and the fields of each readable row of a benchmark."""
     root = Path(summary.manifest.get("rootdir", "."))
     paths = [
         Path(declaration.dataset.path)

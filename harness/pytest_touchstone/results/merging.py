@@ -280,7 +280,7 @@ def merge(shards: Sequence[ShardRun], target: Path) -> MergeReport:
 
 
 def _replace_journal(target: Path, records: Iterable[Record]) -> None:
-    """Write the records in place of the journals of a former merge, which stay until these are on disk."""
+    """Replace the journals of a former merge by these records, once they are on disk."""
     journal = target / ITEMS / f"items-{MERGED_KEY}.jsonl"
     try:
         write_atomic(journal, map(encode_record, records))

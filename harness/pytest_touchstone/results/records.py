@@ -30,20 +30,20 @@ GENERATED: Final = ("outputs", "at_limit", "empty", "no_answer", "chat", "unansw
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputCounts:
-    """The counts of generated texts, verdicts and programs: those of an item, or of all items of a result.
+    """The counts of generated texts, verdicts and programs, of an item or a result.
 
-    Of the texts (``outputs``) so many ended ``at_limit``, the ``repeating`` ones of them with one passage again and
-    again; so many are ``empty``, hold ``no_answer``, or were asked through a ``chat`` template. The ``unanswered`` ones
-    are empty: a reasoning used up all tokens, or they are ``trace_only`` and ended before the limit.
-    ``reasoned`` are those with a reasoning before the answer, which took so many ``reasoning_tokens``; in
-    ``traces_seen`` one seems to stand in the answer itself.
+    All are numbers of texts among ``outputs``: ``at_limit`` for those that ended at the limit of tokens, ``repeating``
+    for those of them that repeat a passage, ``empty``, ``no_answer``, and ``chat`` for those asked through a chat
+    template. The ``unanswered`` ones are empty: a reasoning used up all tokens, or they are ``trace_only`` and ended
+    before the limit. ``reasoned`` are those with a reasoning before the answer, which took ``reasoning_tokens`` in all;
+    in ``traces_seen`` one seems to stand in the answer itself.
 
     ``judged`` are the questions to the judge of the run, of which ``no_verdict`` had none; in ``verdicts_at_limit`` the
     text of the judge was cut at its limit of tokens.
 
-    ``programs`` counts what became of programs, by outcome, ``unsandboxed`` those that ran without isolation.
-    ``weak_tests`` has, by task, the wrong programs that its tests accept, ``missing_modules`` the number of programs by
-    the module that they import and the sandbox does not have.
+    ``programs`` counts programs by outcome, ``unsandboxed`` those that ran without isolation. ``weak_tests`` has, by
+    task, the wrong programs that its tests accept, ``missing_modules`` the number of programs by the module that they
+    import and the sandbox does not have.
     """
 
     outputs: int = 0

@@ -1,4 +1,4 @@
-"""Scores of earlier runs that are taken instead of asking the checkpoint again, and what is asked alone or again.
+"""Scores that are reused from earlier runs, and items that are run alone or again.
 
 A run's manifest says which checkpoints it had, by fingerprint, and under which settings. For each benchmark it has
 its version, the hash of its data, its few-shot examples and its code. Where all of that agrees, an item with the same
@@ -76,7 +76,7 @@ ReusePlan: TypeAlias = dict[str, dict[str, list[EarlierRun]]]
 
 
 def manifest_benchmarks(declarations: Mapping[str, Declaration]) -> dict[str, dict[str, Any]]:
-    """Return the facts that a manifest has of each benchmark, so that a later run can tell whether it is the same."""
+    """Return what a manifest records of each benchmark, by which a later run recognises it."""
     return {
         name: {
             "version": declaration.version,
@@ -155,7 +155,7 @@ def _is_same_benchmark(manifest: Mapping[str, Any], other: Mapping[str, Any], be
 def _earlier_manifests(
     manifest: Mapping[str, Any], output: Path, damaged: list[str]
 ) -> list[tuple[Path, dict[str, Any]]]:
-    """Return the manifests of the other runs, newest first: by a clock that may have been put back since."""
+    """Return the manifests of the other runs, newest first; clocks may have been set back since."""
     earlier_runs = []
     for path in output.glob("*/run.json"):
         try:
@@ -175,7 +175,7 @@ def _earlier_manifests(
 
 
 def _are_disjoint_shards(manifest: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two runs are different shards of as many, of which none has items of the other."""
+    """Return whether two runs are different shards out of equally many, without common items."""
     mine_of, other_of = (
         str(run.get(SETTINGS, {}).get("shard") or "").partition("/") for run in (manifest, other)
     )
@@ -192,7 +192,7 @@ def write_reuse_plan(directory: Path, decision: ReusePlan) -> None:
 
 
 class Reuse:
-    """The records of earlier runs that a process of this run can take; nothing is read before it is asked for."""
+    """The records of earlier runs that this run can reuse, read on demand."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -201,7 +201,7 @@ class Reuse:
 
     @property
     def damaged(self) -> list[str]:
-        """The lines of the runs searched so far that are not believed, each with its place and the reason."""
+        """The damaged lines of the runs searched so far, each with its place and the reason."""
         return [line for stored in self._runs.values() for line in stored.damaged]
 
     @property
@@ -301,7 +301,7 @@ class ItemKey(NamedTuple):
 
 
 class InFlight:
-    """The items that a process computes at the moment, so that the next run knows with which of them it was killed.
+    """The items that a process is computing, so that the next run knows which it died with.
 
     in-flight-WHO.json is in the run's folder while a batch is computed: the checkpoint, benchmark and example of each
     item. A process that ends by itself empties it, also after an error or Ctrl-C. So one that is not empty was left by
@@ -342,7 +342,7 @@ class InFlight:
 
 
 class CrashHistory:
-    """The earlier runs that were killed with an item in flight, of those whose scores this run may take.
+    """The earlier runs that were killed with an item in flight, among those that can be reused.
 
     After two of them an item is computed alone. After two more it is given up: an item that kills its process costs
     that item. Kills from outside hardly ever find the same item four times.

@@ -49,9 +49,9 @@ class ResultStore:
         self.left_out: list[str] = []
 
     def save(self, saved: StoredResult, items: ItemScores) -> Path:
-        """Write an entry and return its path.
+        """Save a result and return its path.
 
-        The scores are written first, so that whoever sees the entry finds them.
+        The scores are written first, so that they exist whenever the result does.
         """
         path = self._path(saved)
         write_checked(path.with_suffix(_ITEMS), items_json(items))
@@ -59,7 +59,7 @@ class ResultStore:
         return path
 
     def note_verdicts(self, saved: StoredResult, verdicts: Mapping[str, str]) -> None:
-        """Write what a gate has found of an entry, by metric, into the entry; nothing where it was not saved."""
+        """Write a gate's verdicts by metric into a saved result; do nothing if it was not saved."""
         if (path := self._path(saved)).is_file():
             write_checked(path, saved_json(replace(saved, verdicts=dict(verdicts))))
 
@@ -112,5 +112,5 @@ class ResultStore:
 
 @functools.cache
 def _warn(line: str) -> None:
-    """Say a line on the standard error stream, unless somebody has other plans for warnings."""
+    """Print a line to standard error, unless warnings are handled otherwise."""
     logging.getLogger("touchstone").warning("touchstone: %s", line)

@@ -1,4 +1,4 @@
-"""The saved result of one checkpoint on one benchmark: plain data, its JSON form, and the differences between two.
+"""The saved result of one checkpoint on one benchmark: its JSON form, and differences between two.
 
 It is made from a run's summary and records.
 """
@@ -98,8 +98,7 @@ class StoredResult(BenchmarkResult):
 
     @property
     def about(self) -> str:
-        """Return what must be known beside its values: that a chat template was used, and the mark; empty for
-        neither."""
+        """Return what to show beside its values: the use of a chat template, and the mark; or empty."""
         template, few_shot = self.conditions.get("template"), self.conditions.get("few_shot") or {}
         if NOT_KNOWN in (template, few_shot):
             return self.mark
@@ -109,23 +108,22 @@ class StoredResult(BenchmarkResult):
 
     @property
     def checkpoint_key(self) -> str:
-        """Return what tells the checkpoint from others: its fingerprint; where its engine knows none its path, or its
-        name."""
+        """Return what identifies the checkpoint: its fingerprint, else its path, else its name."""
         return self.fingerprint or self.path or f"name: {self.checkpoint}"
 
     @property
     def part(self) -> bool:
-        """Return whether it is over fewer items than the benchmark has with this data, as far as that is known."""
+        """Return whether it is known to have fewer items than the benchmark has with this data."""
         return self.scored < self.of
 
     @property
     def size(self) -> int:
-        """Return the most items that the benchmark is known to have, here or published; 0 where nothing is known."""
+        """Return the largest known number of the benchmark's items, here or published; 0 if unknown."""
         return max(self.of, largest_size(self.mark))
 
     @property
     def published(self) -> bool:
-        """Return whether it was read from somebody's file.
+        """Return whether it was imported from a file.
 
         The checkpoint is then known by its name alone, and items, if any, have ids of their own.
         """
@@ -138,7 +136,7 @@ class StoredResult(BenchmarkResult):
 
     @property
     def complete(self) -> bool:
-        """Return whether every item that counts has a score and nothing is known against the numbers."""
+        """Return whether every item that counts has a score and the numbers are valid."""
         all_asked = self.skipped == 0 or self.skips_declared
         return self.faults == 0 and all_asked and self.invalid is None and self.scored > 0
 
@@ -159,7 +157,7 @@ class ItemScores:
     facts: dict[str, list[int | str | None]] = field(default_factory=dict)
 
     def digest(self) -> str:
-        """Return the SHA-256 over the ids and the hashes of the rows, the same in whatever order they come."""
+        """Return the SHA-256 over the ids and the hashes of the rows, independent of their order."""
         pairs = sorted(zip(self.examples, self.rows, strict=True))
         lines = "\n".join(f"{example}\t{row}" for example, row in pairs)
         return hashlib.sha256(lines.encode("utf-8", "backslashreplace")).hexdigest()
@@ -231,7 +229,7 @@ def stored_result(
     metrics: Mapping[str, Metric],
     collected: int,
 ) -> StoredResult:
-    """Return the result of a checkpoint on a benchmark of a run as it is once every item has been scored.
+    """Return the result of a checkpoint on a benchmark of a run in which every item is scored.
 
     ``row`` is the checkpoint's in the manifest; one without a fingerprint (of another program) gets "". The
     conditions are the benchmark, its data, the way of asking (``chat``: through a chat template), and the relevant
@@ -277,7 +275,7 @@ def stored_result(
 
 
 def soft_score_mismatch(result: StoredResult, other: StoredResult, metric: str) -> str:
-    """Why a soft score of two results is not the same measure, from the first one's view; empty where it is."""
+    """Return why the soft scores of two results differ in meaning, from the first one's view; else empty."""
     if is_soft(metric) and metric not in result.metrics:
         return f"has no {metric}"
     temperature, other_temperature = result.temperature, other.temperature
@@ -407,7 +405,7 @@ def read_scores(
 ) -> dict[tuple[str, str], ScoredItems]:
     """Return the scored items by checkpoint and benchmark, one record each as ``journal.latest`` chooses.
 
-    ``beside`` is as ``extra_facts_of`` gives it. Raises ``JournalError`` naming file and line for what is no record.
+    ``beside`` is as ``extra_facts_of`` gives it. Raises ``JournalError`` naming file and line of an invalid record.
     """
     results: dict[tuple[str, str], list[tuple[Record, RecordLocation]]] = {}
     for record, location in latest_with_locations(directory, heads=not beside).values():

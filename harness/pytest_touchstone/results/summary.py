@@ -268,8 +268,11 @@ def select_checkpoints(summary: Summary, names: Collection[str], items: Iterable
 
 
 def reportable_part(summary: Summary, *, partly: bool = False) -> Summary:
-    """Return the part of a stopped run that reports show: results whose items have all ended, or ``partly`` those of
-    which some are scored, and what went wrong; the whole of any other run."""
+    """Return the part of a stopped run that reports show, or the whole of any other run.
+
+    These are the results whose items have all ended, with ``partly`` also those with some scored items, and what went
+    wrong.
+    """
     if not summary.stopped:
         return summary
     whole = {
@@ -323,7 +326,7 @@ def summary_from_json(data: Mapping[str, Any]) -> Summary:
 
 
 def check_manifest(data: Any) -> None:
-    """Raise ``ValueError`` for what is no manifest of a run (``run.json``)."""
+    """Raise ``ValueError`` if this is not a manifest of a run (``run.json``)."""
     from_plain(_Manifest, data)
     for row in data.get("checkpoints", ()):
         if not isinstance(row.get("name"), str):
@@ -363,7 +366,7 @@ def load_summary(directory: Path) -> Summary:
 
 
 def replace_non_finite(value: Any) -> Any:
-    """Return the same plain data with None for every number that is not finite as a float: JSON has no NaN."""
+    """Return the same plain data with None for every float that is not finite: JSON has no NaN."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, int):

@@ -200,7 +200,7 @@ def select(
 
 
 class CandidateRuns:
-    """Several runs of which the best is compared with others, and what all these comparisons need of their noise.
+    """Several runs whose best is compared with others, and their noise for these comparisons.
 
     ``means``, ``noise`` and the ``drawn`` noise are those by which the best is chosen. ``compared`` is the drawn noise
     of the means that are compared, where these are others. ``candidates`` are the places of those that may be the best.
@@ -305,8 +305,11 @@ def _noise_ahead(leads: np.ndarray, compared: np.ndarray | None) -> np.ndarray:
 
 
 class BestChoice(NamedTuple):
-    """The best of several runs: its place, its value before and after allowing for the choice, and the places of all
-    that may be the best. ``depth``: the lower limit of its interval is so much lower for the choice."""
+    """The best of several runs, before and after allowing for the choice.
+
+    It has its place, its values, and the places of all that may be the best. ``depth`` is by how much the lower limit
+    of its interval is lowered for the choice.
+    """
 
     place: int
     measured: float
@@ -327,13 +330,15 @@ def best_of(
 
 
 def is_told_best(against: Iterable[float | None], runs: int, alpha: float) -> bool:
-    """Return whether the run measured best of so many is the best; ``against`` has its paired, two-sided p against each
-    other one, None for no test. It is read as far as needed."""
+    """Return whether the run measured best of ``runs`` is the best.
+
+    ``against`` has its paired, two-sided p against each other run, None for no test. It is read as far as needed.
+    """
     return all(p is not None and corrected_for_choice(p, runs) <= alpha for p in against)
 
 
 def corrected_for_choice(p: float, runs: int) -> float:
-    """Return the paired p of the run measured best of so many against another one, corrected for the choice."""
+    """Correct a paired p of the run measured best against another for the choice among several."""
     return min(1.0, p * runs / 2)
 
 
@@ -344,7 +349,7 @@ def compare_composite_with_best(
     level: float = LEVEL,
     draws: int = DRAWS,
 ) -> Selection:
-    """Compare the new run's composite with the highest of the runs', or with the run that is ``chosen`` otherwise."""
+    """Compare the new run's composite with the highest of the runs', or with the ``chosen`` run's."""
     metrics = [metric for benchmark in benchmarks for metric in benchmark.parts]
     count = len(metrics[0].runs)
     means = [
@@ -392,7 +397,7 @@ def _weighted(columns: Sequence[tuple[float, Sequence[float]]]) -> list[float]:
 
 
 class GroupedBests:
-    """Groups of runs by the places of their means, of which every two can be compared.
+    """Groups of runs, by the indices of their means; every two groups can be compared.
 
     ``places`` are those of their bests. ``units`` counts the independent items behind each mean.
     """

@@ -1,4 +1,4 @@
-"""The difference between two runs as far as it is known, the value that every test returns; and its unit."""
+"""The difference between two runs as far as it is known, which every test returns, and its unit."""
 
 from __future__ import annotations
 
@@ -109,8 +109,7 @@ class Comparison:
 
     @property
     def oriented(self) -> Comparison:
-        """The same, turned so that larger is better: for an error rate, the comparison of the rates of right
-        answers."""
+        """Return the comparison turned so that larger is better: for an error rate, the rates of right answers."""
         return self if self.higher_is_better else self.mirrored()
 
     @property

@@ -121,7 +121,7 @@ def compare_composite_totals(
 
 
 def _reaches(group: Sequence[tuple[float, Comparison]]) -> tuple[float, float]:
-    """Return how far the limits of a weighted sum of dependent components lie below and above it, at most."""
+    """Return the distances of a weighted sum's limits below and above it for dependent components."""
     limits = [
         (weight, comparison.difference or 0.0, comparison.low or 0.0, comparison.high or 0.0)
         for weight, comparison in group

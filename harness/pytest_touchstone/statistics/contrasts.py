@@ -50,8 +50,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contrast:
-    """A weighted sum with its standard error, interval and two-sided p of being 0; None where nothing is known of the
-    noise."""
+    """A weighted sum with its standard error, interval and two-sided p of being 0; None without noise."""
 
     value: float
     stderr: float | None
@@ -94,7 +93,7 @@ def contrast(
 ) -> Contrast:
     """Return a weighted sum of means with its test and interval.
 
-    ``covariance`` is that of the means by their items; ``errors`` are the standard errors of means that are known as
+    ``covariance`` is that of the means by their items; ``errors`` are the standard errors of means that are given as
     totals only. ``extra`` is a variance in addition to that of the items. ``further`` is the most by which one more
     item moves a mean: by default 1 / (units + 2), 0 for scores of unknown range.
 

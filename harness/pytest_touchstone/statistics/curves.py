@@ -74,7 +74,7 @@ class Trend:
 
 @dataclass(frozen=True, slots=True)
 class Steadiness:
-    """The mean absolute change between neighbours; what noise alone gives, with its 95 % range; p of so much."""
+    """The mean absolute change between neighbours, what noise alone gives with its 95 % range, and p."""
 
     change: float
     noise: float
@@ -134,7 +134,7 @@ FORECAST_LEAST: Final = 4
 
 
 class Forecast(NamedTuple):
-    """A value that is expected further on, and the prediction interval of what the same items will measure."""
+    """An expected value, and the prediction interval of what the same items will measure."""
 
     value: float
     low: float
@@ -168,8 +168,9 @@ SIGNAL_DRAWS: Final = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalToNoise:
-    """Signal and noise in the unit of the values (``spread``, ``deviation``) and relative to their mean; None where the
-    mean is not above 0.
+    """Signal and noise in the unit of the values (``spread``, ``deviation``) and relative to their mean.
+
+    The relative ones are None if the mean is not above 0.
 
     ``ratio`` is None where no checkpoint differs from its neighbours. ``limit`` is None for one series, which has no
     signal either. ``floor`` is the smallest difference above the noise. ``counts`` are the checkpoints that each

@@ -56,8 +56,10 @@ class BoundedMean(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Spacings:
-    """A sum of means: ``steps`` is what the weight of each unit moves it by, ``above`` and ``below`` what the further
-    unit at either end would."""
+    """A sum of means: ``steps`` is what the weight of each unit moves it by.
+
+    ``above`` and ``below`` are what the further unit at either end would move it by.
+    """
 
     mean: float
     steps: np.ndarray
@@ -82,8 +84,10 @@ class Spacings:
 
     @property
     def against(self) -> float:
-        """The skewness of the measured sum, counted positive where its tail is on the other side of 0: where it
-        is, the sum is likely to be nearer to 0, or beyond it, than it was measured."""
+        """Return the skewness of the measured sum, positive if its tail is on the other side of 0.
+
+        Then the sum is likely to be nearer to 0, or beyond it, than it was measured.
+        """
         import numpy as np
 
         norm = math.sqrt(float(np.square(self.steps).sum()))

@@ -121,8 +121,9 @@ def compare_paired(
 
 
 def signed_ranks(margins: Sequence[float]) -> list[float]:
-    """Return the signed rank of each margin among all of them: above 1/2 where it is above 0, and near 0 or 1 where few
-    others are farther from 0.
+    """Return the signed rank of each margin among all of them.
+
+    It is above 1/2 for a margin above 0, and near 0 or 1 if few others are farther from 0.
 
     With R the rank of its absolute value (ties share the mean of theirs) and n margins, (1 + sign (R - 1/2) / n) / 2.
     The mean is a linear function of Wilcoxon's signed-rank statistic (1945, Biometrics Bulletin 1, 80).
@@ -273,7 +274,7 @@ def sign_flip_test(totals: Sequence[float], *, draws: int = DRAWS) -> Permutatio
 
 
 def _as_steps(sizes: Sequence[float]) -> list[int] | None:
-    """Return the sizes as whole multiples of one step; None if there is none, or counting would take too long."""
+    """Return the sizes as multiples of one step; None if there is none, or counting takes too long."""
     import numpy as np
 
     if sizes[0] * _COUNTED < sizes[-1]:
@@ -337,8 +338,10 @@ HALF: Final = 0.5
 
 
 class FlippedItems(NamedTuple):
-    """The places of the items that were right and then wrong, and the other way; ``p`` of the test that both are
-    equally likely."""
+    """The indices of the items that were right and then wrong, and the other way.
+
+    ``p`` is that of the test that both are equally likely.
+    """
 
     forgotten: tuple[int, ...]
     learned: tuple[int, ...]
@@ -358,7 +361,7 @@ def flipped_items(before: Sequence[float], after: Sequence[float]) -> FlippedIte
 
 
 def changed_by_chance(before: Sequence[float], after: Sequence[float], samples: int) -> float | None:
-    """Return the number of items that flip between two runs of one model; None for one sample of each item."""
+    """Return the expected number of items that flip between two runs of one model; None for one sample."""
     if samples < 2:
         return None
     right = [round((a + b) * samples) for a, b in zip(before, after, strict=True)]

@@ -1,4 +1,4 @@
-"""Power before a run: the drop that a paired comparison can see, and the items that a question takes.
+"""Power before a run: the drop that a paired comparison can detect, and the items it needs.
 
 A ``Design`` is what is known of two runs before both are there: the number of items and the spread of an item's
 difference. For right or wrong answers it is the share of items that flip.
@@ -156,7 +156,7 @@ def smallest_drop(
     margin: float = MARGIN,
     alpha: float = ALPHA,
 ) -> float | None:
-    """Return the smallest true drop that is detected with this power, to a thousandth of a point; None if none is."""
+    """Return the smallest true drop that is detected with this power, to a thousandth of a point; or None."""
     from scipy.optimize import brentq
 
     def lacking(drop: float) -> float:
@@ -181,8 +181,10 @@ def items_for_drop(
     margin: float = MARGIN,
     alpha: float = ALPHA,
 ) -> int | None:
-    """About how many items it takes to call a true drop of this size worse with this power; None for a drop within
-    the margin, and where it takes more than ``MOST_ITEMS``."""
+    """Return about how many items are needed to call a true drop of this size worse with this power.
+
+    None for a drop within the margin, and above ``MOST_ITEMS``.
+    """
     if drop <= margin:
         return None
     return _fewest(
@@ -260,8 +262,10 @@ def chance_not_worse(
 def items_for_not_worse(
     design: Design, *, drop: float = 0.0, power: float = POWER, margin: float = MARGIN, alpha: float = ALPHA
 ) -> int | None:
-    """About how many items it takes to rule out a loss of the margin with this power, where the true one is ``drop``;
-    None where it takes more than ``MOST_ITEMS``."""
+    """Return about how many items are needed to call a checkpoint not worse with this power.
+
+    Its true loss is ``drop``. None above ``MOST_ITEMS``.
+    """
     if drop >= margin:
         return None
     return _fewest(

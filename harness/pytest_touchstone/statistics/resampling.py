@@ -1,4 +1,4 @@
-"""Two runs by a value that is no mean of item scores, such as macro F1: the test and the interval of its difference.
+"""Two runs by a corpus-level value such as macro F1: the test and the interval of its difference.
 
 The value is computed anew over items that are drawn by a seeded generator. Items of a cluster go together.
 
@@ -54,7 +54,7 @@ def compare_resampled(
     chosen: int | None = None,
     level: float = LEVEL,
 ) -> Selection | None:
-    """Compare a new run with the best of ``runs`` by a statistic of the records of the same items, in one order.
+    """Compare a new run with the best of ``runs`` by a statistic of records of the same items.
 
     ``chosen`` and ``level`` are as in ``best_of_many.compare_with_best``. Where lower is better all values have the
     other sign. None where a run has no value; there is neither test nor interval where drawn items give none, or all
@@ -259,7 +259,7 @@ def _tested(comparison: Comparison, covariance: np.ndarray, tossed: np.ndarray, 
 
 
 def _two_items(comparison: Comparison, variances: Sequence[float]) -> float:
-    """Return the variance that two further items add; 0 if the values are no shares, or do not vary."""
+    """Return the variance that two further items add; 0 if the values are not in [0, 1], or constant."""
     shares = [abs(value) for value in (comparison.baseline, comparison.new) if value is not None]
     if not all(value <= 1 for value in shares):
         return 0.0

@@ -1,4 +1,4 @@
-"""Stop a benchmark once its verdict is settled: interim analyses of growing shares of the items, error rates kept.
+"""Stop a benchmark once its verdict is settled: interim analyses that keep the error rates.
 
 Items come in an order drawn from a seed, so the items of an interim analysis are a random part of all. At each interim
 analysis the comparison of all items so far may end in:
@@ -59,7 +59,7 @@ _FAR: Final = 9.0
 
 @dataclass(frozen=True, slots=True)
 class Boundaries:
-    """Upper and lower limits of Z at each analysis; ``drift`` is the one found with power 1 - beta.
+    """Upper and lower limits of Z at each analysis; ``drift`` is detected with power 1 - beta.
 
     ``lower`` and ``drift`` are None where no giving up is planned.
     """

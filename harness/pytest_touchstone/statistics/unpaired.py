@@ -1,7 +1,6 @@
-"""Two runs of which only totals are known, such as rows of a published table.
+"""Two runs with known totals only, such as rows of a published table.
 
-- **Shares** (a rate and its number of items): the score test, and Newcombe's interval (both in
-  ``intervals``).
+- **Shares** (a rate and its number of items): the score test, and Newcombe's interval (both in ``intervals``).
 - **Means** (mean, standard error, number of items): Welch's t test (1947, Biometrika 34) with the degrees of freedom
   of Satterthwaite (1946, Biometrics 2), and its interval.
 
@@ -23,8 +22,10 @@ _WHY = "only totals are known: taken as runs on different items"
 def compare_rates(
     baseline: float, n_baseline: int, new: float, n_new: int, *, level: float = LEVEL
 ) -> Comparison:
-    """Two shares of right items; undefined without items on either side. A rate that was rounded for printing is
-    taken as it is."""
+    """Compare two shares of right items; undefined without items on either side.
+
+    A rate that was rounded for printing is used as printed.
+    """
     check_finite("the rates", (baseline, new))
     for name, rate, n in (("baseline", baseline, n_baseline), ("new", new, n_new)):
         if n < 0 or (n and not 0 <= rate <= 1):
@@ -64,8 +65,10 @@ class SummaryStatistics(NamedTuple):
 
 
 def compare_means(baseline: SummaryStatistics, new: SummaryStatistics, *, level: float = LEVEL) -> Comparison:
-    """Two means with their standard errors; test and interval are undefined when a run has fewer than two items or
-    both errors are 0."""
+    """Compare two means with their standard errors.
+
+    Test and interval are undefined when a run has fewer than two items or both errors are 0.
+    """
     check_finite("the totals", (*baseline, *new))
     if min(baseline.stderr, new.stderr) < 0 or min(baseline.n, new.n) < 0:
         raise ValueError("standard errors and numbers of items are not below 0")

@@ -1,4 +1,4 @@
-"""Differences -> verdicts: worse than the baseline by more than a margin m and by more than chance, or not.
+"""Verdicts: worse than the baseline by more than a margin m and by more than chance, or not.
 
     worse        p <= alpha after Holm over all benchmarks that were tested, and the difference is below -m
     better       the mirror image: p <= alpha after Holm, and the difference is above m
@@ -56,7 +56,7 @@ P_DECIDES: Final = (
 
 
 def is_at_odds(low: float | None, high: float | None, p: float | None, alpha: float) -> bool:
-    """Return whether an interval leaves out 0 beside a p above alpha, or holds it beside one that is not."""
+    """Return whether p and the interval disagree: only one of them excludes 0."""
     if low is None or high is None or p is None:
         return False
     return (low > 0 or high < 0) != (p <= alpha + ROUNDING)
@@ -147,8 +147,10 @@ def _why(judged: Comparison, size: int) -> str:
 
 
 def cannot_tell(items: int | None, size: int) -> str:
-    """Say that a set of this size cannot tell what takes so many items, and what may; empty where it can, or where
-    either is not known (0 for the size)."""
+    """Say that a set of this size cannot detect the difference, and what may.
+
+    Empty if it can, or if either number is unknown (0 for the size).
+    """
     if not items or not 0 < size < items:
         return ""
     return (

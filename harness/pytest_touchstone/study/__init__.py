@@ -1,4 +1,4 @@
-"""Many checkpoints at once: the series of a training study, what can be said of them, and the sections that say it.
+"""A study of many checkpoints: its series, the statistics of a training, and the sections that show them.
 
 ``points`` has the types and is what everything else imports; ``reading`` makes a ``Study`` of what a user names;
 ``pool`` has scores of items, differences of points, and means with their noise.

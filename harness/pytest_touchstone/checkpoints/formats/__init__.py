@@ -75,7 +75,7 @@ def formats() -> tuple[CheckpointFormat, ...]:
 def format_of(info: CheckpointInfo) -> CheckpointFormat:
     """Return the format of a checkpoint.
 
-    Raises ``CheckpointError`` where the package that brought it is no longer installed.
+    Raises ``CheckpointError`` if the package that provides it is not installed.
     """
     for checkpoint_format in formats():
         if checkpoint_format.name == info.format:

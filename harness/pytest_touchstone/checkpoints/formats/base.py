@@ -30,10 +30,10 @@ OWN_ENGINES: Final = (
 
 
 class CheckpointResources(ExitStack):
-    """The things that are started for checkpoints, and end with this context.
+    """Resources that are opened for checkpoints and closed with this context.
 
-    ``say`` tells a person what takes long or has gone wrong. ``logs`` is the folder for the logs of what has ended, if
-    there is such a folder then.
+    ``say`` prints a line about slow or failed work. ``logs`` is the folder for the logs of closed resources, if it
+    exists then.
     """
 
     def __init__(self, say: Callable[[str], object] = lambda _: None, logs: Path | None = None) -> None:
@@ -78,7 +78,7 @@ class CheckpointFormat(Protocol):
         """The value of ``CheckpointInfo.format``."""
 
     def detect(self, path: Path, /) -> bool:
-        """Return whether a folder or file is one of this format, whole or not; called for each path of a glob."""
+        """Return whether a path, complete or not, is of this format; called for each path of a glob."""
 
     def inspect(self, path: Path, asked: CheckpointRequest, /) -> CheckpointInfo:
         """Describe the checkpoint from its headers. Raises ``CheckpointError`` naming what is missing or broken."""
@@ -92,7 +92,7 @@ class CheckpointFormat(Protocol):
 
 @runtime_checkable
 class SchemeHandler(Protocol):
-    """A format or engine with a scheme of its own, such as ``fake:causal``."""
+    """A format or engine with its own scheme, such as ``fake:causal``."""
 
     @property
     def targets(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The texts that a fingerprint hashes: a line per tensor (name, type, shape, SHA-256 of its bytes), a line per file."""
+"""The texts that a fingerprint hashes: a line per tensor with type, shape and SHA-256, a line per file."""
 
 from __future__ import annotations
 
@@ -33,10 +33,12 @@ _NAMES: Final = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "
 
 
 class Tensor(NamedTuple):
-    """A tensor in a file: bytes ``begin`` to ``end`` of ``file``, in the order of its numbers unless ``strides``
-    (in numbers, and the offset of the first one) say otherwise. Without bytes it is all zeros.
+    """A tensor in a file.
 
-    A tensor in several ``parts``, perhaps of several files, has the place of the first. They are the cells of a grid.
+    Its numbers are the bytes ``begin`` to ``end`` of ``file``, in order unless ``strides`` (in numbers, with the offset
+    of the first one) are given. Without bytes it is all zeros.
+
+    A tensor in several ``parts``, possibly in several files, has the place of the first. They are the cells of a grid.
     """
 
     dtype: str

@@ -138,7 +138,7 @@ def _home(path: Path, asked: CheckpointRequest) -> Path:
 
 
 def _has_config(folder: Path) -> bool:
-    """Return whether a config for transformers is there; OLMo-core has one of its own by that name."""
+    """Return whether there is a config for Transformers; OLMo-core has another file of this name."""
     path = folder / "config.json"
     if not path.is_file():
         return False

@@ -1,4 +1,4 @@
-"""The header of a GGUF file: its keys, the names and sizes of its tensors, and whether the file is whole.
+"""The header of a GGUF file: its keys, its tensors' names and sizes, and whether it is complete.
 
 The format: ``GGUF``, version (u32), number of tensors and of key-value pairs (u64 each), then the pairs. A pair is a
 key (u64 length and UTF-8), the type of the value (u32) and the value. Then comes a record per tensor: name, number of
@@ -112,7 +112,7 @@ _GEMMA: Final = ("gemma2", "gemma3")
 
 
 class GgufTokenizer(NamedTuple):
-    """``model`` is ``gpt2`` or ``llama``, of which ``gemma`` and ``phi3`` are kinds.
+    """The tokenizer of a GGUF file; ``model`` is ``gpt2`` or ``llama``, with variants ``gemma`` and ``phi3``.
 
     ``splits`` are expressions that cut a text, one after the other.
     ``whole_words``: a word that is a token is not put together of others. ``space``: a space comes before each text.

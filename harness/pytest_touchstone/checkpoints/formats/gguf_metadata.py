@@ -1,4 +1,4 @@
-"""The keys of a GGUF file that describe its model: what each means to Transformers, and which are refused.
+"""The keys of a GGUF file that describe its model: their meaning in Transformers, and refused ones.
 
 llama.cpp computes with whatever a file says. Transformers reads some of it and ignores the rest. So every key of the
 architecture is one of these here: Transformers reads it, or it becomes a value of the config, or it says what the

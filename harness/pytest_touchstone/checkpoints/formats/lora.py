@@ -144,7 +144,7 @@ class Lora:
         )
 
     def files(self, info: CheckpointInfo) -> list[Path]:
-        """Return config, weights, and a tokenizer of its own.
+        """Return config, weights, and the adapter's own tokenizer files.
 
         The fingerprint of the base covers the base's files.
         """

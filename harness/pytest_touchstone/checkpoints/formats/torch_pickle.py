@@ -69,7 +69,7 @@ _BROKEN: Final = (
 
 
 class RefusedError(Exception):
-    """The pickle names something that is no plain data."""
+    """The pickle names something other than plain data."""
 
 
 class _Storage(NamedTuple):
@@ -85,7 +85,7 @@ class _NamedClass(NamedTuple):
 
 
 class PickledObject:
-    """An object of a class that is only known by name; ``state`` is what the pickle says of it."""
+    """An object of a class that is represented by its name; ``state`` is its pickled state."""
 
     __slots__ = ("kind", "state")
 
@@ -188,7 +188,7 @@ def plain_pickle(path: Path) -> Iterator[None]:
 
 
 def is_old(path: Path) -> bool:
-    """Return whether torch before version 1.6 wrote it: a sequence of pickles, the first of them a magic number."""
+    """Return whether torch before 1.6 wrote the file: a sequence of pickles, first a magic number."""
     return _starts(path, _OLD)
 
 
@@ -245,7 +245,7 @@ def _data_offset(file: io.BufferedReader[Any], header: int) -> int:
 
 
 class _PickleReader(pickle._Unpickler):
-    """A pickle machine without the dangerous half: every name is a placeholder, every call one of its own."""
+    """A safe pickle machine: every name is a placeholder, every call a handler of ours."""
 
     stack: list[Any]
     pop_mark: Callable[[], list[Any]]

@@ -249,7 +249,7 @@ def _strip_patterns(name: str, patterns: Sequence[str]) -> str:
 def check_types(folder: Path, tensors: Mapping[str, Tensor]) -> None:
     """Raise ``CheckpointError`` for weights that are whole or complex numbers.
 
-    Without a quantization nobody knows their scale.
+    Without a quantization their scale is unknown.
     """
     for name, tensor in tensors.items():
         if tensor.dtype[0] in "IUBC" and tensor.dtype != "BF16" and not _WHOLE.search(name):

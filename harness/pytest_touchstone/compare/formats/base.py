@@ -30,7 +30,7 @@ class Contradiction(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that cannot be read: its line in the file, the column, the value, and what to do."""
+    """An unreadable row: its line in the file, the column, the value, and what to do."""
 
     line: int
     column: str
@@ -88,7 +88,7 @@ def read_json(path: Path) -> tuple[ResultSource, Any]:
 
 
 def json_content(path: Path) -> Any:
-    """Return the content of a file that ends in ``.json``; None for any other, and for one that cannot be read."""
+    """Return the content of a readable file that ends in ``.json``; None for any other."""
     if path.suffix.lower() != ".json" or not path.is_file():
         return None
     try:

@@ -52,7 +52,7 @@ _MODEL: Final = ("parameters", "dtype", "format", "architecture", "fingerprint",
 
 @dataclass(slots=True)
 class _Record:
-    """The file of a checkpoint: its place, its ids, and the results of whole benchmarks as they are saved."""
+    """The file of a checkpoint: its path, its ids, and the results of whole benchmarks as saved."""
 
     export: Export
     model_id: str
@@ -145,7 +145,7 @@ def _model(record: _Record) -> dict[str, Any]:
 
 
 def _details(values: Mapping[str, Any]) -> dict[str, str]:
-    """Return known values as texts: a text as it is, any other as JSON."""
+    """Return the details as texts: a text unchanged, any other value as JSON."""
     known = {name: value for name, value in values.items() if value is not None}
     return {
         name: one if isinstance(one, str) else json.dumps(one, ensure_ascii=False)
@@ -205,7 +205,10 @@ def _source(record: _Record, result: Result) -> dict[str, Any]:
 
 
 def _metric_config(metric: Metric, how: Aggregation) -> dict[str, Any]:
-    """Return what is known of a metric: without a unit it lies in [0, 1] where its value and its interval do."""
+    """Return the description of a metric.
+
+    Without a unit it is said to lie in [0, 1] if its value and its interval do.
+    """
     name, _, k = metric.name.partition("@")
     many = name == "pass" and k.isdecimal()
     told = {key: one for key, one in how.plain().items() if key != "at"}
@@ -286,7 +289,7 @@ def _line(
 
 
 def _sample_hash(prompt: str, reference: list[str]) -> str:
-    """Return the hash by which the same item is known in other files; the prompt must be whole."""
+    """Return the hash that identifies an item across files; the prompt must be whole."""
     content = {"raw": prompt, "reference": reference}
     return text_hash(json.dumps(content, sort_keys=True, separators=(",", ":")))
 
@@ -294,7 +297,7 @@ def _sample_hash(prompt: str, reference: list[str]) -> str:
 def _attribution(
     sample: ExportedSample, metric: str, primary: str, choices: Sequence[AnswerChoice]
 ) -> list[dict[str, Any]]:
-    """Return what was read out of a text by the metric's rule, or the choice that the primary metric takes."""
+    """Return the answer that the metric's rule extracted, or the choice of the primary metric."""
     rule = READ_BY.get(filtered(metric)[1], "")
     read = sample.view.extracted.get(rule)
     if read is None and metric == primary:

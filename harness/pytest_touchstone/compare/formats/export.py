@@ -1,4 +1,4 @@
-"""A checkpoint of a run, as all the forms take it that a run is exported to: its items, and how they were asked."""
+"""A checkpoint of a run for export in any format: its items, and how they were run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Files = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ExportedSample:
-    """A scored item: its record, its requests in full, its row (empty where not known), and the view of it."""
+    """A scored item: its record, its full requests, its row (empty if unknown), and its view."""
 
     record: Record
     requests: Sequence[Mapping[str, Any]]
@@ -58,7 +58,7 @@ class ExportedSample:
 
     @property
     def target(self) -> str:
-        """The answer that is due: the number of the right choice, the word of a mask, or a text."""
+        """The expected answer: the index of the right choice, the word of a mask, or a text."""
         for asked in self.view.asked:
             rights = [number for number, one in enumerate(asked.choices) if one.right]
             if asked.kind == "choices" and rights:
@@ -80,8 +80,11 @@ def _texts(answer: Mapping[str, Any]) -> list[Any]:
 
 
 class HowAsked(NamedTuple):
-    """The SHA-256 over the ids of the items and the hashes of their prompts, in whatever order they come, and the
-    first request for a text (empty where none was asked for)."""
+    """The prompts of a checkpoint's items: a digest, and one request for generation.
+
+    The digest is a SHA-256 over the ids of the items and the hashes of their prompts, independent of order. The request
+    is the first one for a text, empty without one.
+    """
 
     prompts: str
     generation: Mapping[str, Any]
@@ -104,8 +107,11 @@ def how_asked(records: Iterable[Record]) -> dict[tuple[str, str | None], HowAske
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Export:
-    """A checkpoint of a run that is exported. ``model_id`` is its name on the Hub (``ORG/NAME``), ``source`` the
-    address at which people find the run; None where nobody has said it."""
+    """A checkpoint of a run that is exported.
+
+    ``model_id`` is its name on the Hub (``ORG/NAME``), ``source`` the public address of the run; None if it was not
+    given.
+    """
 
     summary: Summary
     checkpoint: str
@@ -124,7 +130,7 @@ class Export:
         return next(one for one in self.summary.declarations if one.name == result.benchmark)
 
     def on_hub(self, result: Result) -> Mapping[str, str]:
-        """Return where on the Hub the dataset is that its rows belong to; empty where they belong to none."""
+        """Return the dataset of its rows on the Hub; empty if there is none."""
         declared = self.declared(result)
         return {} if declared.own_rows and declared.dataset.origin == SHIPPED else declared.hub
 

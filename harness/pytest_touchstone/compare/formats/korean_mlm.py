@@ -287,7 +287,7 @@ def read_objects(path: Path, sizes: Mapping[str, int]) -> ResultTable:
 
 
 def read_table(path: Path, sizes: Mapping[str, int]) -> ResultTable:
-    """Every row of the file. Raises ``DataError`` where it is no such table at all."""
+    """Return every row of the file. Raises ``DataError`` if it is not such a table."""
     source, data = source_of(path)
     return _result_table(_csv_rows(path, data), source, sizes, has_lines=True)
 
@@ -432,7 +432,7 @@ def _field(name: object) -> str:
 
 
 def _of_heading(text: str) -> dict[str, Any]:
-    """Return the series and the sequence length that a heading or a name says: ``### MLM v2 @ 1536``."""
+    """Return the series and the sequence length in a heading or a name: ``### MLM v2 @ 1536``."""
     pair = r"(\w+)\s*=\s*([\w.]+)"  # (steps_per_epoch = 131)
     pairs = {_field(key): value for key, value in re.findall(pair, text)}
     plain = f"{re.sub(pair, ' ', text)} {pairs.get('seq_len', '')}"
@@ -498,8 +498,10 @@ def _without_summaries(tables: Sequence[list[_Row]]) -> list[list[_Row]]:
 
 
 def _repeats(row: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether a row says nothing else than another one. By two shares it may be under another name of the
-    series."""
+    """Return whether a row only repeats another one.
+
+    A row that shares two values may have another name of the series.
+    """
     same = [name for name in row if name in other and name != "series"]
     shares = [column.key for column in COLUMNS if column.key in same]
     named = {"_".join(str(fields.get("series", "")).split()).casefold() for fields in (row, other)}
@@ -507,7 +509,7 @@ def _repeats(row: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _alike(name: str, first: Any, second: Any) -> bool:
-    """Return whether two cells have one text or number; one of two shares may be rounded, or cut off."""
+    """Return whether two cells have one text or number; one of two may be rounded or truncated."""
     try:
         numbers = [share for value in (first, second) if (share := number(name, value)) is not None]
     except WrongValueError:
@@ -518,7 +520,7 @@ def _alike(name: str, first: Any, second: Any) -> bool:
 
 
 class StudyColumn(NamedTuple):
-    """A number of this form: its key, its benchmark and its metric, and its name in tables of a study."""
+    """A number in a file of this form: its key, benchmark, metric, and name in tables of a study."""
 
     key: str
     benchmark: str

@@ -1,4 +1,4 @@
-"""Results of lm-evaluation-harness: ``results_DATE.json``, also of its releases before 0.4, and the samples beside it.
+"""Results of lm-evaluation-harness: ``results_DATE.json``, also before 0.4, and the samples.
 
     results      {TASK: {"acc,none": ..., "acc_stderr,none": ...}}; before 0.4 without ",FILTER"
     n-samples    {TASK: {"original": N, "effective": n}}; else n is read off the standard error where only one fits

@@ -48,7 +48,7 @@ class ExportedTask:
     parts: list[str] = field(default_factory=list)
 
     def numbered(self) -> Iterator[tuple[int, ExportedSample]]:
-        """Yield the samples with their numbers: those at the end of their ids where these differ, else their places."""
+        """Yield the samples with their numbers: those in their ids if these differ, else their positions."""
         ends = [re.search(r"\d+$", one.record.example) for one in self.samples]
         numbers = [int(one[0]) for one in ends if one is not None]
         own = len(set(numbers)) == len(ends)

@@ -53,7 +53,7 @@ _OTHERWISE: Final = 3.0
 
 
 class Written(NamedTuple):
-    """A metric as a file has it, by its name without a filter; the error and the number of items may not be known."""
+    """A metric as written in a file, without the filter in its name; ``n`` and ``error`` may be unknown."""
 
     task: str
     name: str
@@ -63,7 +63,7 @@ class Written(NamedTuple):
 
 
 def divisor_of(one: Written, *, mixed: bool = False, lm_eval: bool = False) -> int | None:
-    """Return what to divide a value by for a fraction of 1: 1 or 100; None if the scale is unknown.
+    """Return the divisor that turns a value into a fraction, 1 or 100; None if the scale is unknown.
 
     A metric of another kind that is at most 1 gives 1. ``mixed``: the same metric is above 1 in another task of the
     file.
@@ -133,8 +133,11 @@ _COUNTS: Final = re.compile(
 
 
 class TaskMetrics(NamedTuple):
-    """The metrics by name, the aggregations of those that are not means, the names of those that were written in per
-    cent, texts on those whose scale is not known, and the fields that are no metric, error or other known field."""
+    """The metrics of a task by name, and what was noticed about them.
+
+    There are the aggregations of those that are not means, the names of those that were written in per cent, texts on
+    those whose scale is unknown, and the fields that are not understood.
+    """
 
     metrics: dict[str, Metric]
     aggregate: dict[str, dict[str, str]]
@@ -144,8 +147,11 @@ class TaskMetrics(NamedTuple):
 
 
 class Scales(NamedTuple):
-    """The known facts of a file's scales: the metrics that are above 1 somewhere (``scales.mixed_names``), and
-    whether lm-evaluation-harness wrote it."""
+    """What is known about the scales in a file.
+
+    These are the metrics that are above 1 somewhere (``scales.mixed_names``), and whether lm-evaluation-harness wrote
+    it.
+    """
 
     mixed: frozenset[str] = frozenset()
     lm_eval: bool = False
@@ -170,7 +176,7 @@ def _is_of(task: str, family: str) -> bool:
 
 
 def _unfiltered(name: str) -> str:
-    """``pass@1`` for ``pass@1_create_test``; any other name as it is."""
+    """Return ``pass@1`` for ``pass@1_create_test``; any other name unchanged."""
     return re.sub(r"^(pass@\d+|pass_at_\d+)_.*$", r"\1", name)
 
 

@@ -1,4 +1,4 @@
-"""Drops that people have accepted: a small file of the project, reviewed like its code, to which a gate holds.
+"""Drops that were accepted: a small file of the project, reviewed like code, that a gate holds to.
 
     {"schema": 1, "kind": "accepted", "accepted": [
       {"benchmark": "real_coref", "metric": "real@1", "from": 0.19, "to": 0.02, "because": "half the data, as agreed",
@@ -104,7 +104,7 @@ class AcceptedDrop:
         return self.by.partition(" <")[0]
 
     def is_of(self, saved: StoredResult) -> bool:
-        """Return whether a saved result is the accepted one, or one of the same checkpoint that is as good."""
+        """Return whether a saved result is the accepted one, or an equally good one of that checkpoint."""
         metric = saved.metrics.get(self.metric)
         same = metric is not None and metric.value is not None and abs(metric.value - self.to) <= ROUNDING
         same_checkpoint = bool(self.fingerprint) and saved.fingerprint == self.fingerprint

@@ -88,7 +88,7 @@ class Floor:
         return f"{self.metric} {self.sign} {self.bound:.12g}"
 
     def holds(self, value: float) -> bool:
-        """Return whether the value keeps the bound; a miss within rounding error is no miss."""
+        """Return whether the value keeps the bound; a miss within rounding error is allowed."""
         at_bound = math.isclose(value, self.bound, rel_tol=ROUNDING, abs_tol=ROUNDING)
         return OPERATORS[self.sign](self.bound if at_bound else value, self.bound)
 
@@ -221,7 +221,10 @@ def gate_config_of(table: Mapping[str, Any], where: str) -> GateConfig:
 
 
 def parse_floor(text: str, where: str) -> Floor:
-    """Parse ``METRIC >= NUMBER``, with >=, >, <= or <, and the number as ``0.6`` or ``60%``; raises ``GateError``."""
+    """Parse ``METRIC >= NUMBER``, with any of >=, >, <= and <; raises ``GateError``.
+
+    The number is written as ``0.6`` or ``60%``.
+    """
     match = _FLOOR.fullmatch(text)
     if match is None:
         raise GateError(
@@ -234,7 +237,7 @@ def parse_floor(text: str, where: str) -> Floor:
 
 
 def number_of(text: str) -> float | None:
-    """Parse a number, ``60%`` as 0.6; None for a text that is no finite number."""
+    """Parse a number, ``60%`` as 0.6; None for a text that is not a finite number."""
     match = _NUMBER.fullmatch(text)
     if match is None:
         return None
@@ -303,7 +306,7 @@ def _read_texts(table: Mapping[str, Any], key: str, where: str) -> tuple[str, ..
 
 
 def _read_share(table: Mapping[str, Any], key: str, where: str, *, least: float | None = None) -> float:
-    """Return a share above 0 (or equal to ``least``) and below 1, written as a number or as a text like "5%"."""
+    """Return a fraction below 1 and above 0 (or from ``least``), written as a number or like "5%"."""
     value = table[key]
     share = number_of(value) if isinstance(value, str) and value.endswith("%") else value
     if isinstance(share, bool) or not isinstance(share, (int, float)):

@@ -300,7 +300,7 @@ def _pooled_line(
     judged: Mapping[tuple[str, str], BenchmarkComparison],
     plan: GateConfig,
 ) -> BenchmarkComparison:
-    """Return the line of all items together; unless the plan pools, a test of its own that cannot fail."""
+    """Return the line of all items together; unless the plan pools, it is a separate test that cannot fail."""
     key = (pooled.compared.benchmark, POOLED)
     line = (
         judged.get(key) or compute_verdicts({key: pooled.compared}, margin=plan.margin, alpha=plan.alpha)[key]

@@ -35,7 +35,7 @@ PASSING: Final = ("passed", "shown")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """The findings of a gate over all checkpoints of a run. With ``mode`` None it was not asked to decide.
+    """The findings of a gate over all checkpoints of a run; with ``mode`` None it decides nothing.
 
     ``asked``: of a gate that may stop early, how many items were asked, of how many. ``mistake``: what was asked for is
     not there, such as a floor of an unknown metric; ``fault``: the baselines could not be read. Either leaves nothing
@@ -55,8 +55,7 @@ class GateResult:
 
     @property
     def exit_code(self) -> ExitCode:
-        """0, 8 (worse, or below what was asked) or 9 (nothing can be said, which outweighs 8); 0 without a mode; 4
-        for a mistake."""
+        """0, 8 (worse, or below a floor), 9 (invalid; outweighs 8) or 4 (a mistake); 0 without a mode."""
         if self.mistake is not None:
             return ExitCode.MISTAKE
         if self.mode is None:

@@ -247,7 +247,7 @@ def describe_drift(before: Sequence[Answer | Refusal], after: Sequence[Answer | 
 
 
 def _full_text(answer: GenerateAnswer) -> str:
-    """Return a text with its reasoning, since the two may be split differently at the end of a run."""
+    """Return a text with its reasoning, because the end of a run may split the two differently."""
     return (answer.samples[0].reasoning or "") + answer.text.strip()
 
 

@@ -28,7 +28,7 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command until it ends or is no longer needed; return its exit code."""
+    """Run the command until it ends or its parent does; return its exit code."""
     parent, command = int(arguments[0]), arguments[1:]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     if sys.platform == "linux":  # the parent of the server's orphans

@@ -487,7 +487,8 @@ def _parse(read: Callable[[Any], T], reply: Any) -> T:
 def _check_not_fatal(address: Address, failure: Failure, *, named: bool) -> None:
     """Raise ``CheckpointError`` if further questions are pointless.
 
-    That is so if nobody answers, a key is required, or no model is ``named`` and the list of models cannot be read.
+    That is so if the server does not answer, if it requires a key, or if no model is ``named`` and the list of models
+    cannot be read.
     """
     if failure.status in (401, 403):
         raise CheckpointError(

@@ -1,4 +1,4 @@
-"""A server as people name it: its address, the model there, and the key.
+"""The server in a user's target: its address, the model there, and the key.
 
     http://h:8000                        the API below /v1
     http://h:8000/v1                     the same

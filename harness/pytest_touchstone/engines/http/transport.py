@@ -1,4 +1,4 @@
-"""``HttpTransport``: asks a server many things at once, and brings every call to its end.
+"""``HttpTransport``: sends concurrent requests to a server, and brings every call to its end.
 
 The event loop has a thread of its own, which sends and reads; ends are handed over in the thread that asks. So
 benchmarks, the journal and pytest see no other thread, and an answer is scored while others are on their way.

@@ -74,7 +74,7 @@ MOST_DEATHS: Final = 3
 
 @dataclass(slots=True, eq=False)
 class WorkUnit:
-    """The numbers of the requests that a replica computes at once, and the deaths that they are blamed for."""
+    """The indices of the requests that a replica computes at once, and the deaths counted against them."""
 
     numbers: tuple[int, ...]
     deaths: int = 0
@@ -111,11 +111,11 @@ def cost_of(request: Request) -> float:
 
 
 def plan_units(requests: Sequence[Request], replicas: int, together: int = TEXTS) -> list[WorkUnit]:
-    """Return every request in one unit, the units in the order in which they are to be sent.
+    """Split the requests into units, in the order in which they are sent.
 
-    An engine continues so many texts ``together``. A unit that has any has as many at least, but for the last, if there
-    are so many for each replica. A step takes about as long for few texts as for many, and a unit takes as many steps
-    as its longest text, so smaller units would even out nothing.
+    An engine continues ``together`` texts at once. If there are that many for each replica, a unit with texts has at
+    least this number, except for the last. A step takes about as long for few texts as for many, and a unit takes as
+    many steps as its longest text, so smaller units would even out nothing.
     """
     costs = [cost_of(request) for request in requests]
     left, units, numbers, size, texts = math.fsum(costs), list[WorkUnit](), list[int](), 0.0, 0
@@ -169,7 +169,7 @@ KEPT: Final = "what is done is kept; the same command goes on"
 
 
 class _Call(NamedTuple):
-    """A call under way: the replica's number, the method, the checkpoint that it holds or loads, and the unit."""
+    """A call in progress: the replica's index, the method, its checkpoint, and the unit."""
 
     replica: int
     method: str
@@ -178,8 +178,10 @@ class _Call(NamedTuple):
 
 
 class UnitEnd(NamedTuple):
-    """The end of a unit: its answers; or the error that its replica has raised, or by which it has ``died``. None of
-    them where the replica's process was started anew, and has not loaded."""
+    """The end of a unit: its answers, the error that its replica raised, or the error by which it ``died``.
+
+    All are empty if the replica's process was restarted and has not loaded the checkpoint.
+    """
 
     unit: WorkUnit
     replica: int
@@ -298,7 +300,7 @@ class Replicas:
         return None if call.unit is None else UnitEnd(call.unit, call.replica, computed, error, died)
 
     def _died(self, call: _Call, error: str) -> None:
-        """Wait until an actor has a process again, unless it has died of loading too often, or for good."""
+        """Wait until an actor has a new process, unless it died while loading too often, or for good."""
         self._failed_loads[call.replica] += call.method == "load" and call.checkpoint == self._checkpoint
         if call.method == "alive":
             self._leave_out(call.replica, error)
@@ -312,7 +314,7 @@ class Replicas:
         self._left_out[replica] = why
 
     def _load_ended(self, call: _Call, reply: Loaded) -> bool:
-        """Return whether a replica holds what it was to load; one that lacks files gets them when it loads again."""
+        """Return whether a replica has loaded its checkpoint; missing files are sent for the next attempt."""
         if call.checkpoint == self._checkpoint and self._info is not None:
             if reply.fault is not None:
                 self._idle[call.replica] = None  # for the next checkpoint
@@ -355,8 +357,8 @@ class ReplicatedEngine(Engine):
     def __init__(self, replicas: Replicas, info: CheckpointInfo) -> None:
         """Return when a replica holds the checkpoint.
 
-        Raises ``CheckpointError`` where a replica finds another one, or none can load it, and ``ServerError`` where
-        there is no room for any.
+        Raises ``CheckpointError`` if a replica finds another one, or none can load it, and ``ServerError`` if no
+        replica has room.
         """
         self.info, self._replicas = info, replicas
         fingerprint = identity(info)
@@ -380,7 +382,7 @@ class ReplicatedEngine(Engine):
         return {**totals, "replicas": len({replica for replica, _ in self._usage}), **self._counts}
 
     def answer(self, requests: Sequence[Request], done: Done | None = None) -> list[Answer | Refusal]:
-        """Return one answer per request, in the order asked, each passed to ``done`` as soon as it is there.
+        """Return one answer per request, in order; each is passed to ``done`` as soon as it is complete.
 
         A request that kills every replica that computes it is refused by name. Raises ``ServerError`` where no
         replica is left: another call would find none either.
@@ -426,8 +428,10 @@ class ReplicatedEngine(Engine):
 
 
 class ReplicatedPool(EnginePool):
-    """Opens checkpoints by replicas, which are started with the first; served ones in this process, since a server has
-    its own replicas."""
+    """Opens checkpoints by replicas, which are started with the first one.
+
+    Served models are opened in this process, because a server has its own replicas.
+    """
 
     _replicas: Replicas | None = None
 

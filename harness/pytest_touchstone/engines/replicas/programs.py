@@ -1,4 +1,4 @@
-"""Programs in the sandboxes of a cluster's nodes: a runner that sends each to the node with the least to do.
+"""Programs in the sandboxes of a cluster's nodes, each sent to the node with the least work.
 
 An actor on each node with CPUs opens that node's sandbox, self-test included. It reserves nothing, since a sandbox
 limits its programs itself. A program is judged there by the very code that judges here: a node whose code or Python is
@@ -38,7 +38,7 @@ class ProgramHost:
     """The actor's side: the sandbox of its node."""
 
     def __init__(self, settings: SandboxSettings, judged_by: str) -> None:
-        """Store the settings; ``judged_by`` is the hash of the code by which the driver would judge."""
+        """Store the settings; ``judged_by`` is the hash of the driver's code for verdicts."""
         self._settings, self._judged_by = settings, judged_by
         self._lock = threading.Lock()
         self._sandbox: Sandbox | None = None

@@ -1,4 +1,4 @@
-"""A cluster of Ray: how ``--eval-engine`` names it, how it is reached, and what a replica needs of it.
+"""A cluster of Ray: its name in ``--eval-engine``, the connection, and a replica's resources.
 
 ray                a replica for each accelerator of the cluster, or one for each node without any
 ray:4              four, in the cluster of RAY_ADDRESS, else in one that runs on this machine, else in a new one
@@ -19,7 +19,7 @@ from pytest_touchstone.engines.settings import ModelSettings
 
 @dataclass(frozen=True, slots=True)
 class RayTarget:
-    """A number of replicas (None: as many as fit) in a cluster of Ray (None: the environment's, or a new one)."""
+    """A number of replicas (None: as many as fit) in a Ray cluster (None: the environment's, or a new one)."""
 
     text: str
     count: int | None = None

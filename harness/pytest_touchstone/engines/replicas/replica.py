@@ -43,7 +43,7 @@ def are_here(info: CheckpointInfo) -> bool:
 
 
 def files_of(info: CheckpointInfo) -> dict[str, Path]:
-    """Return the files to send, by the names under which they are written: the index of its root, and its path there.
+    """Return the files to send by the names that they get: the index of their root, and their path there.
 
     Raises ``CheckpointError`` for a file that cannot be found.
     """

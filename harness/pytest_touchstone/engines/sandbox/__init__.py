@@ -1,4 +1,4 @@
-"""Runs programs that nobody has read: in namespaces of their own, without privileges, within limits.
+"""Runs untrusted programs: in new namespaces, without privileges, within limits.
 
 ``open_sandbox`` gives a ``Sandbox`` that answers ``RunProgram`` requests, many at a time. ``open_checked`` gives one
 that first checks whether a task's tests can fail.

@@ -1,4 +1,4 @@
-"""What is found once: in this process by its key, and in files for later runs; and the code by which it was found."""
+"""Caches: in this process by key and in files for later runs, with the version of the code."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SingleFlight(Generic[Key, Value]):
         self._futures: dict[Key, Future[Value]] = {}
 
     def future(self, key: Key) -> tuple[Future[Value], bool]:
-        """Return the future of a key, and whether it is new; then the caller must give it a result."""
+        """Return the future of a key, and whether it is new and needs a result from the caller."""
         with self._lock:
             if (future := self._futures.get(key)) is not None:
                 return future, False
@@ -39,7 +39,7 @@ class SingleFlight(Generic[Key, Value]):
 
 
 class TextFiles:
-    """A folder of lists of texts, each a small file by its key; without a folder nothing is stored.
+    """A folder of lists of texts, one small file per key; without a folder nothing is stored.
 
     If a file cannot be written, nothing is stored. Several processes may share the folder: a file is either whole or
     absent. Files are not synced, since a lost one can be computed again.

@@ -1,5 +1,4 @@
-"""The command lines that start the supervisor in a sandbox, the system calls that programs may make in it, and the
-self-test before anything is run.
+"""The sandbox of the supervisor: its command lines, allowed system calls, and the self-test.
 
 The filter of system calls is made with libseccomp, for the kernel (seccomp(2)). Everything that it does not name fails
 with EPERM, including new calls of future kernels. Forking, executing, network sockets, tracing, mounting, System V

@@ -47,7 +47,7 @@ Done = Callable[[dict[str, Any]], None]
 
 
 class WorkerClient:
-    """A client of a supervisor in its sandbox; a supervisor that ends is replaced, and gets the unfinished jobs."""
+    """A client of a sandboxed supervisor; one that ends is replaced, and gets the unfinished jobs."""
 
     def __init__(self, isolation: Isolation, slots: int, system_calls: bytes) -> None:
         """Start the supervisor. Raises ``SandboxError`` if it does not start."""

@@ -1,4 +1,4 @@
-"""Checks that the tests of a task can fail: they are run on wrong programs before they judge any.
+"""Checks that the tests of a task can fail, by running them on wrong programs first.
 
     an empty program                              must not pass; tests that let it pass are unsound
     a program that raises                         the same

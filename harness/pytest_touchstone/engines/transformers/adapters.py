@@ -101,7 +101,10 @@ def _add_low_rank(pair: _LowRank, _module: Any, given: tuple[Any, ...], output: 
 
 
 def scale_adapter(model: Any, factor: float) -> bool:
-    """Multiply what the adapter that is on adds; return whether there is one. Its hooks are replaced, not changed."""
+    """Multiply the output of the active adapter by a factor; return whether there is one.
+
+    Its hooks are replaced, not changed.
+    """
     hooks = [
         (module, key, hook.args[0])
         for module in model.modules()
@@ -218,7 +221,7 @@ def check_peft(info: CheckpointInfo) -> None:
 
 
 def apply_peft_adapter(info: CheckpointInfo, base: LoadedModel) -> LoadedModel:
-    """Return a model with an adapter as PEFT applies it; the base stays as it is.
+    """Return a model with an adapter applied by PEFT; the base stays unchanged.
 
     ``base`` has the tokenizer of the adapter, if that has one: its added tokens get embeddings.
 

@@ -185,7 +185,7 @@ _MOST: Final = 1000
 
 
 class VerifiedKernels:
-    """The ways of computing that probes have verified for one model, kept in a folder if there is one."""
+    """The fast computations that probes have verified for one model, kept in a folder if there is one."""
 
     def __init__(self, model: Any, folder: Path | None) -> None:
         self._path = None if folder is None else folder / f"{_model_key(model)}.json"
@@ -420,7 +420,7 @@ class IndependenceProbe:
         )
 
     def _named_length(self) -> int:
-        """Return a length that shows what the config and the quantization depend on; 0 if a pass would cost too much.
+        """Return a length that exercises what the config and the quantization depend on; 0 if too slow.
 
         It is beyond the longest window, chunk or block that the config names.
         """

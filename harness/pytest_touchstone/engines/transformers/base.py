@@ -39,7 +39,7 @@ Made = TypeVar("Made")
 
 
 class ModelEngine(Engine, Generic[Made]):
-    """The common part of engines with a model; ``Made`` is the type of what they prepare from a request.
+    """The common part of engines with a model; ``Made`` is the type of a prepared request.
 
     ``loaded`` is the model and its tokenizer, until the engine is closed. ``work_done`` counts what has gone through
     the model so far; ``budget`` limits what is computed at once. Where engines share the model, ``adapters`` are those
@@ -70,7 +70,7 @@ class ModelEngine(Engine, Generic[Made]):
 
     @property
     def usage(self) -> dict[str, Any]:
-        """The counts of what answering has cost so far."""
+        """The counts of the work done so far."""
         return {
             **self.work_done.usage(self._slow),
             "batch_tokens": self.budget.tokens,

@@ -146,8 +146,10 @@ def _silence_transformers() -> ExitStack:
 
 
 def _set_verbosity(level: int) -> None:
-    """Set the level of transformers' logger where it is another: that clears the caches of all loggers, which takes
-    milliseconds."""
+    """Set the level of transformers' logger if it differs.
+
+    Setting it clears the caches of all loggers, which takes milliseconds.
+    """
     from transformers.utils import logging
 
     if logging.get_verbosity() != level:
@@ -221,7 +223,7 @@ def no_look_for_padding(model: Any) -> None:
 
 
 def layer_values(config: Any, name: str) -> list[Any]:
-    """Return the values that the layers of a model have for a setting, each once; None where they have none."""
+    """Return the distinct values of a setting over the layers of a model; None without any."""
     try:
         return [getattr(config, name, None)]
     except RuntimeError:
@@ -272,7 +274,7 @@ def is_panic(error: BaseException) -> bool:
 
 
 def refused_global(error: BaseException) -> str | None:
-    """Return the name that torch refuses to take from a pickle, since it may run code; None for another error."""
+    """Return the name that torch refuses to unpickle because it may run code; None for another error."""
     match = re.search(r"GLOBAL ([\w.]+)", str(error))
     return None if match is None else match[1]
 

@@ -1,4 +1,4 @@
-"""The devices of this machine: which of them a process computes on, their memory, and copies to and from the host.
+"""The devices of this machine: their choice, their memory, and copies to and from the host.
 
 Workers of xdist are spread over the GPUs, worker k on GPU k modulo their number, each with weights of its own. With
 ``--eval-set device_map=auto`` one process spreads a model over all of them instead, layer after layer.
@@ -81,7 +81,7 @@ class MemoryBudget:
 
     @property
     def passes(self) -> int | None:
-        """The bytes of what a pass computes, but for its logits."""
+        """The bytes that a pass computes, apart from its logits."""
         return self.part(2)
 
     @property
@@ -95,7 +95,7 @@ class MemoryBudget:
         return most if eighth is None else min(most, eighth)
 
     def too_long(self, tokens: int) -> str | None:
-        """Return why a text of ``tokens`` tokens does not fit into the memory that was given; None where it does."""
+        """Return why a text of ``tokens`` tokens does not fit into the given memory; None if it does."""
         needed = tokens * self.costs.row * 3 // 2  # while they grow, a copy is there too
         if self.asked is None or self.rows is None or needed <= self.rows:
             return None
@@ -164,7 +164,7 @@ class BatchBudget:
 def first_batch_budget(
     model: Any, vocabulary: int, settings: ModelSettings | None = None, path: object = "the model"
 ) -> BatchBudget:
-    """Return the batch budget that fits the memory, and is no larger than is useful on the device.
+    """Return the batch budget that fits the memory and is still useful on the device.
 
     Raises ``CheckpointError`` where a few tokens are too many for a size that was given.
     """
@@ -189,7 +189,7 @@ def first_batch_budget(
 
 
 def useful_rows(model: Any, allowance: MemoryBudget) -> int | None:
-    """Return the most tokens of the KV cache; None where there is no limit."""
+    """Return the largest useful number of tokens in the KV cache; None without a limit."""
     if (most := allowance.rows) is None:
         return None
     if model.device.type == "cpu":
@@ -296,7 +296,7 @@ def worker_number(environ: Mapping[str, str] = os.environ) -> int:
 
 
 def choose_device(wanted: str, environ: Mapping[str, str] = os.environ) -> torch.device:
-    """Return the device to load onto; without an index, the workers of a run are spread over the GPUs.
+    """Return the device to load onto; without an index, workers are spread over the GPUs.
 
     Raises ``CheckpointError`` when the machine does not have that device.
     """
@@ -326,7 +326,7 @@ def processes_per_device(wanted: str, device: torch.device, processes: int) -> i
 
 
 def copies_notes(wanted: str, device: torch.device, processes: int) -> tuple[str, ...]:
-    """Return a note where several processes of the run hold their own copies of the weights on one GPU."""
+    """Return a note if several processes of the run hold copies of the weights on one GPU."""
     if device.type != "cuda" or (held := processes_per_device(wanted, device, processes)) < 2:
         return ()
     gpus = gpu_count()

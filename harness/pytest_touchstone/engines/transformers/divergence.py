@@ -1,4 +1,4 @@
-"""How far a candidate's distributions of the next token are from a reference's, at every token of texts.
+"""The divergence of a candidate's next-token distributions from a reference's, token by token.
 
 With p of the reference and q of the candidate, over the whole vocabulary, the Kullback-Leibler divergence (1951, Annals
 of Mathematical Statistics 22) in nats is

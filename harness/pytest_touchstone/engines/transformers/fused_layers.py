@@ -115,7 +115,7 @@ def head_norms(attention: Any) -> tuple[Any, ...]:
 
 
 def _layer_arguments(model: Any, layers: Sequence[Any]) -> dict[Any, tuple[tuple[Any, ...], dict[str, Any]]]:
-    """Return the arguments that each layer is given in a pass, without hidden states; empty if the pass fails."""
+    """Return the arguments of each layer in a pass, without hidden states; empty if the pass fails."""
     import torch
 
     arguments: dict[Any, tuple[tuple[Any, ...], dict[str, Any]]] = {}
@@ -218,7 +218,7 @@ def _merge_projections(parent: Any, names: tuple[str, ...]) -> torch.nn.Linear:
 
 @functools.cache
 def _slice_class() -> type[torch.nn.Module]:
-    """Return the class of linear layers that are a slice of a merged one; made when torch is imported."""
+    """Return the class of linear layers that are a slice of a merged one, once torch is imported."""
     import torch
 
     class LinearSlice(torch.nn.Linear):

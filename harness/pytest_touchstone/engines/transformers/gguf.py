@@ -92,7 +92,7 @@ def _divide_frequencies(path: Path, model: Any) -> None:
 
 
 def _placed_tensors(header: GgufHeader, model: Any) -> set[str]:
-    """Return the names of the file's tensors that Transformers puts into the model, and of those that we do."""
+    """Return the names of the file's tensors that Transformers loads, and of those that we load."""
     from transformers import modeling_gguf_pytorch_utils as theirs
     from transformers.integrations.gguf import is_gguf_arch_supported
 

@@ -320,7 +320,7 @@ class SlotCache(_Cache):
     def store(
         self, keys: torch.Tensor, values: torch.Tensor, layer_idx: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write the keys and values of a layer into the slots; return those attended to, in the stored type."""
+        """Store the keys and values of a layer; return those attended to, in the stored type."""
         import torch
 
         if layer_idx not in self.layers:
@@ -403,7 +403,7 @@ class SlotCache(_Cache):
         return cpu.paged_zeros(like.new_empty(0, dtype=dtype), (rows, like.shape[1], columns, like.shape[3]))
 
     def _resize(self, rows: int, columns: int) -> None:
-        """Resize the buffers, in place where they have room, else by a copy of what fits."""
+        """Resize the buffers in place if they have room, else by copying what fits."""
         kept, fewer = min(rows, self.rows), rows < self.rows
         self.rows, self.columns, self.stamp = rows, columns, object()
         room = self._room

@@ -1,4 +1,4 @@
-"""A model that is in memory already, in the middle of its training perhaps, as a checkpoint.
+"""A model in memory as a checkpoint, possibly in the middle of its training.
 
 ``LiveModel`` describes it by a folder that has all of a saved checkpoint but the numbers: config, tokenizer, and a
 safetensors file that is a header before a hole. So what is checked of a saved checkpoint is checked of it, its
@@ -67,7 +67,7 @@ class LiveModel(ExitStack[bool | None]):
     """
 
     def __init__(self, model: Any, tokenizer: Any, name: str | None = None, state: Any = None) -> None:
-        """Describe it under a name, which may be a path: that of the checkpoint that it will be saved as.
+        """Describe the model under a name, which may be the path where it will be saved.
 
         ``state`` is the ``TrainerState``, if there is a Trainer. Raises ``CheckpointError`` in one line for what
         cannot be scored.
@@ -176,7 +176,8 @@ class LiveModel(ExitStack[bool | None]):
 def unwrap(model: Any) -> Any:
     """Return the model inside wrappers of ``torch.compile`` and data parallelism.
 
-    Raises ``CheckpointError`` for a model that is not here, or not wholly, and for what is no model of Transformers.
+    Raises ``CheckpointError`` for a model that is not here, or not wholly, and for anything but a model of
+    Transformers.
     """
     import torch
 

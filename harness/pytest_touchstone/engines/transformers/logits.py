@@ -30,7 +30,7 @@ class SelectiveLogits:
     """Runs a model and returns the float32 logits at chosen positions."""
 
     def __init__(self, model: Any, done: WorkDone) -> None:
-        """``done`` is told the cost where all logits are computed."""
+        """Set up the selection; ``done`` receives the cost if all logits are computed."""
         self._model, self._done = model, done
         self._heap = cpu.GrowingHeap(model.device)
         self._where: tuple[torch.Tensor, torch.Tensor] | None = None
@@ -67,7 +67,7 @@ class SelectiveLogits:
         return logits
 
     def verify(self, inputs: dict[str, torch.Tensor]) -> str | None:
-        """Compare selected logits with the full ones on a probe of at least two rows; if they differ, compute all.
+        """Compare selected logits with the full ones on a probe; compute all if they differ.
 
         Return None where they agree, else the difference.
         """

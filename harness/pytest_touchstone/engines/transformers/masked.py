@@ -1,4 +1,4 @@
-"""The engine of masked language models: what could stand at the mask, and how likely the tokens of a text are."""
+"""The engine of masked language models: tokens for a mask, and likelihoods of a text's tokens."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         return [number for number, text in texts if not isinstance(text, Refusal) and text.truncated]
 
     def _tokenize_all(self, requests: Sequence[Request]) -> list[MaskedText | PlainText | Refusal]:
-        """Return the tokenized texts, with masks replaced by the mask token; a text with a mask is cut around it."""
+        """Return the tokenized texts, cut around their masks, with the tokenizer's mask token."""
         tokenizer = self.loaded.tokenizer
         mask, token = tokenizer.mask_token_id, tokenizer.mask_token
         texts = [
@@ -156,7 +156,7 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
     def _cut(
         self, request: FillMask | PseudoLoglikelihood, ids: list[int], mask: int
     ) -> MaskedText | PlainText | Refusal:
-        """Return the tokens of a text: those around its mask that fit, or all where each is masked in turn."""
+        """Return the tokens of a text: those around its mask that fit, or all if each is masked in turn."""
         fills = isinstance(request, FillMask)
         if fills and (masks := ids.count(mask)) != 1:
             return Refusal(f"the text has {masks} masks; exactly one {MASK} can be filled")

@@ -1,4 +1,4 @@
-"""Faults of loaders, converters and quantisers, put into a loaded model: what a proof of a suite must notice.
+"""Faults of loaders, converters and quantisers in a loaded model, for the proof of a suite.
 
 A mutant finds its places by kind, in any family of Transformers, and keeps the model runnable. No number is written in
 place: damaged weights are new parameters and buffers, and all else is an attribute, so that ``live.at_rest`` gives the
@@ -142,7 +142,7 @@ def _move_rows(module: Any, indices: torch.Tensor, sources: torch.Tensor) -> Non
 
 
 def _heads(attention: Any, config: Any) -> tuple[tuple[Any, torch.Tensor], tuple[Any, torch.Tensor]]:
-    """Return the modules of queries and of keys, each with the indices [heads, width of a head] of their rows.
+    """Return the query and key modules, each with the row indices [heads, width of a head].
 
     Three forms are known: a matrix for each, one that has them after each other, and GPT-NeoX's, which has query, key
     and value of a head together.
@@ -215,7 +215,7 @@ def _set_epsilon(model: Any, _: Any, *, epsilon: float) -> None:
 
 
 def _adds_one(norm: Any) -> bool:
-    """Return whether a norm multiplies by 1 + its weight, as Gemma's: with weights of 0 something is left."""
+    """Return whether a norm multiplies by 1 + its weight, as Gemma's does."""
     import torch
 
     zeros = {name: torch.zeros_like(parameter) for name, parameter in norm.named_parameters()}
@@ -275,7 +275,7 @@ def _drop_biases(model: Any, _: Any) -> None:
 
 
 def _reset_head(model: Any, _: Any) -> None:
-    """Give the head weights of its own, as of a new model: what becomes of a tied head that is saved without them."""
+    """Give the head new weights, as when a tied head is saved without them."""
     import torch
 
     head = model.get_output_embeddings()
@@ -291,7 +291,7 @@ def _tie_head(model: Any, _: Any) -> None:
 
 
 def _interleave_heads(model: Any, _: Any) -> None:
-    """Put the rows of queries and keys into the order of rotary pairs of neighbours, which Meta's files have."""
+    """Reorder the rows of queries and keys into neighbouring rotary pairs, as in Meta's files."""
     module, name = _frequencies(model)[0]
     for layer in _layers(model):
         for projection, rows in _heads(_attention(layer), _config(model)):
@@ -336,7 +336,7 @@ def _scale_attention(model: Any, _: Any) -> None:
 
 
 def _tile_groups(model: Any, _: Any) -> None:
-    """Let query head h use key head h mod n, not those of its group: n keys tiled rather than repeated."""
+    """Let query head h use key head h mod n instead of its group's: tiled instead of repeated keys."""
     import torch
 
     for attention in map(_attention, _layers(model)):
@@ -373,7 +373,7 @@ def _add_noise(model: Any, _: Any, *, share: float) -> None:
 
 
 def _round_int4(rows: torch.Tensor, *, group: int | None) -> torch.Tensor:
-    """Return what symmetric integers of 4 bits hold, with one scale for each ``group`` of a row, or for the row."""
+    """Round to symmetric 4-bit integers, with one scale per ``group`` of a row, or per row."""
     grouped = rows.reshape(-1, group if group and not rows.shape[1] % group else rows.shape[1])
     scale = (grouped.abs().amax(dim=1, keepdim=True) / 7).clamp(min=1e-30)
     return ((grouped / scale).round().clamp(-8, 7) * scale).view(rows.shape)
@@ -416,7 +416,7 @@ def _scale_adapter(model: Any, _: Any, *, factor: float) -> None:
 
 
 def _begin_with(_: Any, tokenizer: Any, *, times: int, usual: int) -> Any:
-    """Return a tokenizer that puts BOS before a text so many times, and not the ``usual`` number."""
+    """Return a tokenizer that puts another number of BOS tokens before a text than the ``usual``."""
     from tokenizers.processors import TemplateProcessing
 
     bos, front = tokenizer.bos_token, special_token_frame(tokenizer)[0]

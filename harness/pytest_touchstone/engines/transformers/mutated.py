@@ -101,7 +101,7 @@ class MutatedModel(LiveModel):
         return hashlib.sha256(f"{self._print}\0{self._mutant.name}\0{hash_code()}".encode()).hexdigest()
 
     def open(self, info: CheckpointInfo, settings: ModelSettings) -> Engine:
-        """Return a new engine of the model as it is now."""
+        """Return a new engine of the model in its present state."""
         loaded = LoadedModel(self._loaded.model, self._loaded.tokenizer)
         with collector_paused():
             return engine_of(info, loaded, settings, remembers=False)

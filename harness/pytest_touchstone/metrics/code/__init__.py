@@ -1,4 +1,4 @@
-"""Programs that a checkpoint has written: the part of a text that is run, the tests, and the scores.
+"""Programs written by a checkpoint: the part of a text that is run, the tests, and the scores.
 
 ``extract`` asks a chat and takes the program out of a text. ``rows`` brings the published forms of a task into one, and
 ``calling`` makes its tests call the program. ``grader`` asks for a program to be run, scores the outcomes, and is these

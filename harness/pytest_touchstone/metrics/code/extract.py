@@ -399,7 +399,7 @@ def function_program(
 
 
 def program_prefix(prompt: str, entry_point: str) -> str:
-    """Return the part of a prompt that is the beginning of the program: all of it if it is code.
+    """Return the part of a prompt that begins the program: all of it if it is code.
 
     After words, the part starts with the first line from which on everything is code. It is empty if the prompt does
     not begin the tested function.

@@ -1,4 +1,4 @@
-"""The scores of a task from the texts that a checkpoint wrote: one grader for each form of rows; and pass@k.
+"""The scores of a task from generated texts: one grader for each form of rows; and pass@k.
 
 A benchmark hands over its request and grades the answer (``return (yield from MBPP.grade(...))``), and declares the
 same grader. Programs that come from a file of them (``touchstone score BENCHMARK FILE``) are run as they are.

@@ -1,4 +1,4 @@
-"""HumanEval+ and MBPP+: a program is compared with the canonical solution on the inputs of EvalPlus (Liu et al. 2023).
+"""HumanEval+ and MBPP+: compare a program with the canonical solution on EvalPlus's inputs.
 
 The rules are in ``plus_rules``, whose text runs beside the canonical solution in the process of the tests: the
 expected outputs never reach the program. There is a verdict on the inputs of the original task (base) and one on all
@@ -58,7 +58,7 @@ _SHAPE_OF: Final = {f"Mbpp/{number}": shape for shape, numbers in _SHAPES.items(
 
 
 class PlusRow(TypedDict):
-    """A task: its prompt, the name of its function, a right program or its end, and lists of arguments."""
+    """A task: its prompt, its function's name, a right program or its end, and lists of arguments."""
 
     task_id: str
     prompt: str

@@ -90,7 +90,7 @@ def root_name(entry_point: str) -> str:
 
 
 def likely_entry_point(program: str, tests: str = "") -> str:
-    """Return the likely entry point of a right program, for tasks that name none; empty if several are as likely.
+    """Return the likely entry point of a right program, for tasks without one; empty if ambiguous.
 
     It is the one definition that the tests use, else the program's only one, else the one that no other uses.
     """

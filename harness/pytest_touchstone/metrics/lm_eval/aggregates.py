@@ -47,7 +47,7 @@ def aggregation_of_task(task: Task, metric: str, name: str) -> Aggregation:
 
 
 def _reference(task: Task, metric: str, function: Any) -> str:
-    """Return the name by which another process finds a function of a task."""
+    """Return the name by which another process imports a function of a task."""
     from lm_eval.api.task import AGGREGATION_REGISTRY, ConfigurableTask
     from lm_eval.tasks._yaml_loader import load_yaml
 

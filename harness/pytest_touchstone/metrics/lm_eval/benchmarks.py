@@ -92,7 +92,10 @@ def declare_task(loaded: LoadedTask, options: TaskOptions) -> Callable[..., Any]
 
 
 def _whole_version(version: object) -> int:
-    """Return the whole part of a task's version, 0 where it is none; the hash of its configuration has all."""
+    """Return the integer part of a task's version, 0 without one.
+
+    Its configuration's hash covers all of it.
+    """
     try:
         return int(float(str(version)))
     except ValueError:

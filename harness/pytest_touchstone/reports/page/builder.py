@@ -47,7 +47,7 @@ def run_page(summary: Summary, reader_notes: Sequence[str] = ()) -> str:
 
 
 def comparison_page(summaries: Sequence[Summary], reader_notes: Sequence[str] = ()) -> str:
-    """Return the page of several runs side by side, the first of which is the baseline.
+    """Return the page of several runs side by side; the first is the baseline.
 
     Raises ``HarnessError`` where they have nothing in common, and as ``run_page`` does.
     """
@@ -100,8 +100,10 @@ def live_page(
     reader_notes: Sequence[str] = (),
     reload: int | None = None,
 ) -> str:
-    """Return the page of a study that grows, without items. ``reader_notes`` is what a reader must know first; the
-    page loads itself again after ``reload`` seconds."""
+    """Return the page of a study that grows, without items.
+
+    ``reader_notes`` is what a reader must know first; the page loads itself again after ``reload`` seconds.
+    """
     redaction = Redaction()
     text = _study_html(study, sections, title, reader_notes, redaction)
     meta = {"title": title, "notes": redaction.notes()}
@@ -140,8 +142,10 @@ def assemble_page(
     *,
     reload: int | None = None,
 ) -> str:
-    """Return the page of a summary that is HTML, and of data without keys; without blocks it has no items. It loads
-    itself again after ``reload`` seconds, if any."""
+    """Return the page of a summary in HTML and of data without keys.
+
+    It has items if there are blocks of them. It loads itself again after ``reload`` seconds, if any.
+    """
     from markupsafe import Markup
 
     style = "".join(map(_text, STYLES))
@@ -187,7 +191,7 @@ def _environment() -> Any:
 
 
 def _displayed(value: Any) -> Any:
-    """Return a value as a page shows it; what is HTML already stays as it is."""
+    """Return a value for display; HTML is kept."""
     return escape_invisible(redact_own_text(value)) if type(value) is str else value
 
 
@@ -196,7 +200,7 @@ def _text(name: str) -> str:
 
 
 def _json(value: object) -> Any:
-    """Return JSON that cannot end the element that it stands in, and has no sign that a screen obeys."""
+    """Return JSON that cannot end its HTML element, without control characters of screens."""
     from markupsafe import Markup
 
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
@@ -207,5 +211,5 @@ def _json(value: object) -> Any:
 
 
 def _plain(value: Any) -> str:
-    """Return a setting as text: as it is, or as JSON."""
+    """Return a setting as text, or as JSON if it is not one."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

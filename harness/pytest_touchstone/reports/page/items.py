@@ -38,9 +38,9 @@ _CLASS: Final = re.compile(r"\b([A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Ti
 
 
 def filter_fields(rows: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the fields of a dataset's rows that one can filter by.
+    """Return the fields of a dataset's rows to filter by.
 
-    Such a field has several short values, and is no name that nearly each row has.
+    Such a field has several short values, shared by many rows.
     """
     values: dict[str, set[Any]] = {}
     long_fields: set[str] = set()

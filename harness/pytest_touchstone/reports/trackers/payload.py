@@ -1,4 +1,4 @@
-"""The content of a tracker: a run of ours as a tree of the tracker's runs. Pure: from a summary to plain data.
+"""The content of a tracker: a run of ours as a tree of the tracker's runs, as plain data.
 
     touchstone RUN_ID                 the parent: totals, tags, summary.json, results.csv, the page
       eval_BENCHMARK_CHECKPOINT       a result: parameters, metrics at the checkpoint's step, tasks, first samples

@@ -1,4 +1,4 @@
-"""What is sent of a run to a tracker: copies of its files in a folder of their own, and no key in any of it.
+"""The files that a tracker gets: copies in a folder of their own, without keys.
 
 the parent     summary.json, results.csv, errors.log, report.html, and the plots that lie in the run's folder
 each result    tasks.csv (a row per item; of programs the run's own table), samples.jsonl (the first of the first

@@ -1,7 +1,7 @@
-"""Weights & Biases: sending, by its package. With ``WANDB_MODE=offline`` it writes files that ``wandb sync`` uploads.
+"""Weights & Biases: upload by its package. With ``WANDB_MODE=offline`` it writes files for ``wandb sync``.
 
-Each of our runs is a group there, and each part of it a run with an id of its own, made of what it is. What was sent
-whole is marked in the folder that the package keeps of it, and is not sent again; what was not is resumed by its id.
+Each of our runs is a group there, and each part of it a run with an id derived from its content. What was sent whole is
+marked in the folder that the package keeps of it, and is not sent again; the rest is resumed by its id.
 """
 
 from __future__ import annotations

@@ -44,8 +44,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class ProgramLimits:
-    """The limits of a program: ``cpu`` seconds, ``wall`` seconds unless it computes, ``memory`` MiB of address space,
-    ``files`` MiB in /tmp and in one file, ``output`` MiB printed, ``processes`` (threads; it cannot fork)."""
+    """The limits of a program.
+
+    ``cpu`` seconds, ``wall`` seconds unless it computes, ``memory`` MiB of address space, ``files`` MiB in /tmp and in
+    one file, ``output`` MiB printed, ``processes`` (threads; it cannot fork).
+    """
 
     cpu: float = 3.0
     wall: float = 10.0

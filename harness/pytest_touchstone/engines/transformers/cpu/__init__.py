@@ -1,5 +1,4 @@
-"""All that is faster on a CPU alone: kernels in C, packed weights, half precision by float32, attention by products,
-pages and heap.
+"""Speed on a CPU: C kernels, packed weights, half precision in float32, attention, pages and heap.
 
 This is its door: the rest of the engine imports from here only (``lint-imports`` checks it). Nothing but speed, memory
 and rounding depends on it. Where the door is shut (``processor.OPEN``), or where a function here has no answer, the

@@ -1,4 +1,4 @@
-"""The compiled kernels, for the processor at hand, and the parts of a layer of Llama's form that they compute.
+"""The compiled kernels for this processor, and the parts of a Llama layer that they compute.
 
 The system's C compiler makes them at the first start, in about four seconds, and they stay in the user's cache. They
 run in the threads of torch's own OpenMP pool.

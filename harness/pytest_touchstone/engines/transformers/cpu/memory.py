@@ -1,4 +1,4 @@
-"""The memory of a process that computes on a CPU: pages of its own, its heap, and files that are mapped.
+"""The memory of a process that computes on a CPU: its pages, its heap, and mapped files.
 
 Keys and values stay for many passes. In the heap, where a pass's own tensors come and go, they leave holes that
 nothing fits in. And a buffer that grows there is copied. Here a buffer is laid out for more rows and columns than it

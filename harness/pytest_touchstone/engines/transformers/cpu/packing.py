@@ -143,7 +143,7 @@ class _MKL:
 
 
 class Native:
-    """Products of float32 numbers by code of our own. Weights may be of another type: each is widened as it is read.
+    """Products of float32 numbers by our own kernels; weights of other types are widened when read.
 
     Their layout is panels [outputs / width, inputs, width], with 0 beyond the outputs. ``RuntimeError`` where there is
     no such code.
@@ -234,7 +234,7 @@ def _multiply(
 
 
 class UpcastKernels:
-    """Products of numbers that the processor does not multiply, by a library's products of float32 numbers.
+    """Products in types that the processor does not multiply, by a library's float32 products.
 
     Rows in float32 give products in float32. ``narrow``: weights keep their own type, for kernels of ours that widen
     each as it is read: half of the bytes, and of the time to read them.

@@ -107,7 +107,7 @@ def stored_type(dtype: torch.dtype, device: torch.device) -> torch.dtype:
 
 
 def upcast_once(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor in float32 where its type is computed in that; the copy is attached to the tensor."""
+    """Return a tensor in float32 if its type is computed so; the copy is attached to the tensor."""
     if not computes_in_float32(tensor.dtype, tensor.device):
         return tensor
     wide: torch.Tensor | None = getattr(tensor, _WIDE, None)
@@ -235,7 +235,7 @@ _AT_ONCE: Final = 384
 
 
 def attends_by_operation(asked: torch.Tensor) -> bool:
-    """Return whether torch's CPU attention is better than two products, where there is no prefix.
+    """Return whether torch's CPU attention is better than two matrix products without a prefix.
 
     It is faster on Intel's processors. The scores of a product in bfloat16 would be rounded to bfloat16.
     """

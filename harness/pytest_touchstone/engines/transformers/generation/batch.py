@@ -386,7 +386,7 @@ class BatchGenerator:
             raise
 
     def _hand_on(self, ended: EndedPrompt) -> Iterator[EndedPrompt]:
-        """Yield a prompt; keep the row of one of its samples if the caller asks for more texts meanwhile.
+        """Yield a prompt; keep the row of a sample if the caller asks for more texts meanwhile.
 
         Kept rows take up to a quarter of the memory for rows.
         """
@@ -572,7 +572,7 @@ class BatchGenerator:
             cpu.trim_heap(self._model.device)
 
     def _most_tokens(self) -> int | None:
-        """Return the most tokens of the KV cache; None where there is no limit."""
+        """Return the largest number of tokens in the KV cache; None without a limit."""
         allowance = self._budget.allowance
         if self._budget.batch is not None and allowance.asked is None:
             return None
@@ -596,7 +596,7 @@ class BatchGenerator:
         )
 
     def _opens(self, most: int | None) -> bool:
-        """Return whether the next group can open: it needs room for all samples of the open ones and one of its own."""
+        """Return whether the next group can open: all samples of open groups and one of its own need room."""
         prefix_groups = self._open_groups
         if not self._waiting or not prefix_groups:
             return bool(self._waiting)

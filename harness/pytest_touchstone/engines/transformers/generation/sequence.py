@@ -1,4 +1,4 @@
-"""The samples of a prompt as they grow: the choice of each token, and where a text ends.
+"""The samples of a prompt as they grow: sampling of each token, and the end of a text.
 
 The text is the tokenizer's decoding of the generated tokens alone, without special tokens, as in
 lm-evaluation-harness. Where a tokenizer drops the space before a text's first word, it is dropped here too.

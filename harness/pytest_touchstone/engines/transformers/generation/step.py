@@ -1,4 +1,4 @@
-"""Runs the model for rows that are being generated: prompts first, then one token for each row at a time.
+"""Runs the model during generation: prompts first, then one token per row at a time.
 
 Of a model with extra heads (Gloeckle et al. 2024, section 2) these propose several tokens in one pass, and the model
 verifies. Where head 0 has chosen token t + 1, head i proposes token t + 1 + i from the same place. All of them go

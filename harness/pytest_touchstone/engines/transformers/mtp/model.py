@@ -1,4 +1,4 @@
-"""Multi-token prediction (Gloeckle et al. 2024) in plain PyTorch: a Llama trunk, and heads that are one block each.
+"""Multi-token prediction (Gloeckle et al. 2024) in PyTorch: a Llama trunk with one block per head.
 
 The trunk is all of ``layers`` but the last. Head 0 is the last of ``layers``, head i is ``extra_heads[i - 1]``, each
 applied to the same trunk; then come ``norm`` and ``output``. Head i at position t predicts token t + 1 + i. Rotary
