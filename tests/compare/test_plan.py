@@ -73,6 +73,17 @@ def plan(
     return make_plan(wanted, where, where, config, **more)
 
 
+def test_the_loss_to_detect_is_the_smallest_that_a_proof_caught_where_it_has_one() -> None:
+    where = source(*series("a"), *series("b"))
+    found = plan(where, effects={"b": {"acc": 0.1, "bits_per_byte": 0.02}, "other": {"acc": 0.5}})
+    rows = {row.benchmark: row for row in found.rows}
+    assert (rows["a"].drop, rows["b"].drop) == (0.02, 0.1)
+    rule: dict[str, Any] = {"margin": 0.01, "alpha": 0.05}
+    assert rows["b"].finds == pytest.approx(power_of_drop(rows["b"].design, 0.1, family=2, **rule))
+    assert rows["b"].finds > rows["a"].finds
+    assert "2 points (10 points)" in render(found, width=100, color=False)
+
+
 def test_flips_are_those_of_neighbouring_checkpoints_of_a_series() -> None:
     found = series("b")
     (row,) = plan(source(*found)).rows

@@ -6,6 +6,7 @@ import itertools
 import math
 import random
 from dataclasses import replace
+from pathlib import Path
 from statistics import fmean
 
 import pytest
@@ -20,9 +21,11 @@ from pytest_touchstone.compare.proof import (
     ProofCell,
     items_that_show,
     logprob_changes,
+    read_effects,
     share_moved,
     smallest_suite,
 )
+from pytest_touchstone.core.errors import GateError
 
 
 def cell(mutant: str, benchmark: str, items: int | None = None, **more: object) -> ProofCell:
@@ -126,4 +129,24 @@ def test_what_does_not_apply_is_neither_caught_nor_missed() -> None:
     assert set(proof.applicable) == {"a", "b", "d", "e"}
     assert proof.missed == ["b"]
     assert (proof.worse.items, proof.worse.metrics) == ({"x": 94}, {"x": ["acc", "bits_per_byte"]})
-    assert proof.effects == {"x": 0.1}
+    assert proof.effects == {"x": {"acc": 0.1, "bits_per_byte": 0.2}}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", "{}", '{"schema": 1, "kind": "plan"}', '{"schema": 1, "kind": "proof"}'),
+        *(
+            f'{{"schema": 1, "kind": "proof", "effects": {text}}}'
+            for text in ('{"x": 1}', '{"x": {"acc": -1}}')
+        ),
+        '{"schema": 1, "kind": "proof", "effects": {"x": {"acc": NaN}}}',
+    ],
+)
+def test_a_file_that_is_no_proof_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "proof.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(GateError) as refused:
+        read_effects(path)
+    assert str(refused.value).count("\n") == 0
+    assert str(path.name) in str(refused.value)

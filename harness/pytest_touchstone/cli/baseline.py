@@ -60,6 +60,7 @@ from pytest_touchstone.compare.gate.config import check_names, number_of, read_g
 from pytest_touchstone.compare.gate.result import lines_from_json
 from pytest_touchstone.compare.load import check_sizes, parse_sizes, read_file
 from pytest_touchstone.compare.plan import make_plan, planned_benchmarks
+from pytest_touchstone.compare.proof import read_effects
 from pytest_touchstone.core.disk import locked
 from pytest_touchstone.core.errors import GateError, HarnessError
 from pytest_touchstone.core.files import shown_path
@@ -356,6 +357,8 @@ def plan_add_arguments(parser: argparse.ArgumentParser) -> None:
     add_items(parser, "plan for so many items of a benchmark")
     text = "take this share of items to flip in place of what is saved: 15%%"
     add_value(parser, "--flips", parse_share, text, metavar="SHARE")
+    text = "plan for the smallest losses that a proof caught, in place of --drop: its proof.json"
+    parser.add_argument("--proof", type=Path, metavar="FILE", help=text)
 
 
 def plan_run(options: argparse.Namespace) -> Output:
@@ -374,8 +377,16 @@ def plan_run(options: argparse.Namespace) -> Output:
     names = [target.benchmark for target in targets]
     check_names(options.benchmarks if targets else (), names, "touchstone baseline plan", "benchmark")
     targets = [target for target in targets if target.benchmark in (options.benchmarks or names)]
+    effects = {} if options.proof is None else read_effects(options.proof)
     plan = make_plan(
-        targets, source, best, config, drop=options.drop, power=options.power, flips=options.flips
+        targets,
+        source,
+        best,
+        config,
+        drop=options.drop,
+        power=options.power,
+        flips=options.flips,
+        effects=effects,
     )
 
     def text() -> str:

@@ -20,6 +20,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from pytest_touchstone.compare.baselines import ROWS, BaselineSource, best_per_checkpoint, comparable_results
@@ -361,6 +362,7 @@ def make_plan(
     drop: float = DROP,
     power: float = POWER,
     flips: float | None = None,
+    effects: Mapping[str, Mapping[str, float]] = MappingProxyType({}),
 ) -> GatePlan:
     """Plan a gate over several benchmarks.
 
@@ -372,6 +374,7 @@ def make_plan(
         drop: The drop to detect, as a share.
         power: The probability with which a drop should be detected.
         flips: The share of items that flip, in place of estimates.
+        effects: Losses to detect in place of ``drop``, by benchmark and metric, in the metric's unit.
 
     Raises:
         GateError: If there is no benchmark to plan for.
@@ -412,7 +415,18 @@ def make_plan(
     shares = {name: power_input.design for name, power_input in reversed(inputs) if power_input.is_pooled}
     pooled = len(shares) > 1
     family = max(1, len(inputs) + (config.pooled and pooled))
-    rows = [_plan_row(*base, config, family, drop=drop, power=power) for base in inputs]
+    rows = [
+        _plan_row(
+            name,
+            basis,
+            config,
+            family,
+            drop=drop,
+            power=power,
+            effect=effects.get(name, {}).get(basis.metric),
+        )
+        for name, basis in inputs
+    ]
     if pooled:
         text = f"all items of {count(len(shares), 'benchmark')}"
         pooled_input = PowerInput(
@@ -493,10 +507,17 @@ def _drop_in_unit(name: str, basis: PowerInput, config: GateConfig, drop: float)
 
 
 def _plan_row(
-    name: str, basis: PowerInput, config: GateConfig, family: int, *, drop: float, power: float
+    name: str,
+    basis: PowerInput,
+    config: GateConfig,
+    family: int,
+    *,
+    drop: float,
+    power: float,
+    effect: float | None = None,
 ) -> PlanRow:
     design, margin = basis.design, config.margin_of(name, basis.metric, basis.aggregation)
-    drop = _drop_in_unit(name, basis, config, drop)
+    drop = _drop_in_unit(name, basis, config, drop) if effect is None else effect
     rule: dict[str, Any] = {"margin": margin, "alpha": config.alpha}
     return PlanRow(
         benchmark=name,

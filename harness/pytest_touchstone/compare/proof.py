@@ -26,6 +26,9 @@ from pytest_touchstone.compare.comparison_verdicts import compare
 from pytest_touchstone.compare.formats.run import read_run
 from pytest_touchstone.compare.gate.decide import LEAST_Z
 from pytest_touchstone.core.aggregation import BITS_PER_BYTE, LOG_ODDS, SOFT
+from pytest_touchstone.core.errors import GateError, HarnessError
+from pytest_touchstone.core.files import adapter_of, check_kind, read_json, shown_path
+from pytest_touchstone.core.text import one_line
 from pytest_touchstone.results.journal import iter_records
 
 QUANTILE: Final = 0.95
@@ -85,7 +88,7 @@ class ProofCell:
     @property
     def worse(self) -> Catch | None:
         """Return what shows the loss with the fewest items; None where nothing caught it."""
-        caught = [Catch(test.items or 1, test.metric) for test in self.tests if test.is_caught]
+        caught = (Catch(test.items or 1, test.metric) for test in self.tests if test.is_caught)
         return ERRORS if self.faults else min(caught, default=None)
 
     @property
@@ -137,14 +140,14 @@ class Proof:
         return [name for name in self.applicable if name not in self.worse.catches]
 
     @property
-    def effects(self) -> dict[str, float]:
-        """Return the smallest loss of the primary metric among the mutants caught by it, for each benchmark."""
-        losses = [
-            (cell.benchmark, -cell.tests[0].difference)
-            for cell in self.cells
-            if cell.tests and cell.tests[0].is_caught
-        ]
-        return {name: min(loss for other, loss in losses if other == name) for name, _ in losses}
+    def effects(self) -> dict[str, dict[str, float]]:
+        """Return the smallest loss that was caught, by benchmark and metric, in the metric's unit."""
+        tests = [(test.difference, cell.benchmark, test) for cell in self.cells for test in cell.tests]
+        effects: dict[str, dict[str, float]] = {}
+        for difference, name, test in sorted(tests, key=lambda row: row[0]):
+            if test.is_caught:
+                effects.setdefault(name, {})[test.metric] = -difference
+        return effects
 
 
 def smallest_suite(catches: Mapping[ProofCell, Catch | None]) -> ProvenSuite:
@@ -258,3 +261,22 @@ def items_that_show(share: float) -> int | None:
     chance = NormalDist().cdf(LEAST_Z)
     moved = ((n, math.floor(share * n + 1e-9)) for n in range(1, MOST_ITEMS))
     return next((n for n, count in moved if count and bdtrc(count - 1, n, 1 - QUANTILE) <= chance), None)
+
+
+# A proof's file
+
+
+def read_effects(path: Path) -> dict[str, dict[str, float]]:
+    """Return the ``effects`` in the file of a proof. Raises ``GateError`` for any other file."""
+    try:
+        facts = read_json(path)
+        check_kind(facts, "proof")
+        effects = adapter_of(dict[str, dict[str, float]]).validate_python(facts.get("effects"))
+        if not all(0 < loss < math.inf for losses in effects.values() for loss in losses.values()):
+            raise ValueError("a loss is not above 0")
+    except (OSError, ValueError, HarnessError) as error:
+        reason = one_line(str(error))
+        raise GateError(
+            f"{shown_path(path)}: is not the proof.json of touchstone proof -o DIR ({reason})"
+        ) from None
+    return dict(effects)

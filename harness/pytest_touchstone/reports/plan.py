@@ -109,8 +109,9 @@ def _is_undetectable(row: PlanRow) -> bool:
 
 
 def _drop(plan: GatePlan) -> str:
-    """Return the planned drop in each metric's unit: ``2 points``, or ``2 points (0.02 bits)``."""
-    sizes = dict.fromkeys(_unit(row).size(row.drop) for row in plan.rows if _unit(row) is not POINTS)
+    """Return the planned drop, and those of a metric's unit or of a proof: ``2 points (0.02 bits)``."""
+    special = [row for row in plan.rows if _unit(row) is not POINTS or row.drop != plan.drop]
+    sizes = dict.fromkeys(_unit(row).size(row.drop) for row in special)
     points = POINTS.size(plan.drop)
     return f"{points} ({join_names(sizes, 3)})" if sizes else points
 
