@@ -19,7 +19,9 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 from statistics import NormalDist, fmean
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
+
+from pydantic import Field
 
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.comparison_verdicts import compare
@@ -33,6 +35,9 @@ from pytest_touchstone.results.journal import iter_records
 
 QUANTILE: Final = 0.95
 MOST_ITEMS: Final = 10_000
+
+Loss = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+"""A loss in the unit of its metric."""
 
 Logprobs = Mapping[str, Sequence[float]]
 """The log-probabilities (nats) of an item's requests, by the item's example."""
@@ -179,15 +184,15 @@ class RunScores(NamedTuple):
 
 
 def read_scores(folder: Path) -> RunScores:
-    """Return the scores of a run's only checkpoint. Raises ``HarnessError`` where they cannot be read."""
-    (candidate,) = read_run(folder)
+    """Return the scores of a run's only checkpoint, none where no item was scored. Raises ``HarnessError``."""
+    candidates = read_run(folder)
     logprobs: dict[str, dict[str, list[float]]] = {}
     for record in iter_records(folder):
         answers = [exchange["answer"] for exchange in record.exchanges]
         if answers and all("logprob" in answer for answer in answers):
             values = [float(answer["logprob"]) for answer in answers]
             logprobs.setdefault(record.benchmark, {})[record.example] = values
-    return RunScores(candidate.entries, logprobs)
+    return RunScores(candidates[0].entries if candidates else {}, logprobs)
 
 
 def measure(cell: ProofCell, sound: RunScores, damaged: RunScores, control: Mapping[str, float]) -> ProofCell:
@@ -271,12 +276,9 @@ def read_effects(path: Path) -> dict[str, dict[str, float]]:
     try:
         facts = read_json(path)
         check_kind(facts, "proof")
-        effects = adapter_of(dict[str, dict[str, float]]).validate_python(facts.get("effects"))
-        if not all(0 < loss < math.inf for losses in effects.values() for loss in losses.values()):
-            raise ValueError("a loss is not above 0")
+        return dict(adapter_of(dict[str, dict[str, Loss]]).validate_python(facts.get("effects")))
     except (OSError, ValueError, HarnessError) as error:
         reason = one_line(str(error))
         raise GateError(
             f"{shown_path(path)}: is not the proof.json of touchstone proof -o DIR ({reason})"
         ) from None
-    return dict(effects)

@@ -22,9 +22,16 @@ from pytest_touchstone.compare.proof import (
 )
 from pytest_touchstone.core.files import from_plain
 from pytest_touchstone.core.requests import Generate, Loglikelihood
+from pytest_touchstone.core.text import one_line
 from pytest_touchstone.document.formatting import duration
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.plugin.evaluate import Paths, check_evaluation, check_settings, evaluate_with
+from pytest_touchstone.plugin.evaluate import (
+    EvaluationError,
+    Paths,
+    check_evaluation,
+    check_settings,
+    evaluate_with,
+)
 from pytest_touchstone.plugin.finished_run import FinishedRun
 
 if TYPE_CHECKING:
@@ -95,6 +102,10 @@ class _Suite:
         say("before the mutants: the sound model")
         with model.damaged(SOUND):
             run = self._score(None)
+            if run.problems:
+                raise EvaluationError(
+                    f"the sound model is not scored: {one_line(run.problems[0])}", run.output
+                )
             self._requests = probes_of(run)
             self._replies = {name: model.replies(requests) for name, requests in self._requests.items()}
         self._sound = read_scores(run.directory)

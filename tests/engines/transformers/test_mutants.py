@@ -529,6 +529,26 @@ def test_a_mutant_whose_logits_are_equal_is_not_applicable(llama_model: MutatedM
         assert llama_model.reason_not_applicable(MUTANTS[0], sound, REQUESTS) == ""
 
 
+def test_what_a_models_code_refuses_is_not_applicable_and_leaves_no_trace(llama_model: MutatedModel) -> None:
+    def break_shape(model: Any, _: Any) -> None:
+        model.model.norm.weight = torch.nn.Parameter(torch.ones(3))
+
+    def fail(model: Any, _: Any) -> None:
+        model.model.norm.weight = torch.nn.Parameter(torch.ones(3))
+        raise KeyError("no such part")
+
+    sound = llama_model.replies(REQUESTS)
+    broken = Mutant("broken", "norms", break_shape)
+    with pytest.raises(NotApplicableError, match="cannot compute"), llama_model.damaged(broken):
+        llama_model.reason_not_applicable(broken, sound, REQUESTS)
+    with (
+        pytest.raises(NotApplicableError, match="no such part"),
+        llama_model.damaged(Mutant("x", "norms", fail)),
+    ):
+        pass
+    assert same(llama_model.replies(REQUESTS), sound)
+
+
 @pytest.mark.parametrize(
     ("left", "right", "differs"), [(0.0, 9e-5, False), (0.0, 2e-4, True), (0.0, float("nan"), True)]
 )

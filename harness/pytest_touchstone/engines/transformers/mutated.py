@@ -17,15 +17,16 @@ from pytest_touchstone.checkpoints import CheckpointInfo, fingerprint
 from pytest_touchstone.checkpoints.info import clean_name
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Generate, Loglikelihood, Refusal
+from pytest_touchstone.core.text import one_line
 from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.engines.live import TARGET
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.adapters import Adapters
-from pytest_touchstone.engines.transformers.agreement import hash_code
+from pytest_touchstone.engines.transformers.agreement import CANNOT, hash_code
 from pytest_touchstone.engines.transformers.compat import collector_paused, import_libraries
 from pytest_touchstone.engines.transformers.live import LiveModel, at_rest
 from pytest_touchstone.engines.transformers.loading import LoadedModel
-from pytest_touchstone.engines.transformers.mutants import SOUND, TEXTS_ONLY, Mutant
+from pytest_touchstone.engines.transformers.mutants import SOUND, TEXTS_ONLY, Mutant, NotApplicableError
 from pytest_touchstone.engines.transformers.pool import engine_of, load_weights, with_own_tokenizer
 from pytest_touchstone.engines.transformers.token_work import chat_mode_of, plan, prepare
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
@@ -54,6 +55,15 @@ class Reply(NamedTuple):
         if self.logits is None or other.logits is None or self.tokens != other.tokens:
             return self.tokens != other.tokens
         return not bool((self.logits - other.logits).abs().max() < EQUAL)
+
+
+@contextmanager
+def cannot(what: str) -> Iterator[None]:
+    """Raise ``NotApplicableError`` for what a model's or tokenizer's code raises within the block."""
+    try:
+        yield
+    except CANNOT as error:
+        raise NotApplicableError(f"{what} ({type(error).__name__}: {one_line(str(error))[:80]})") from error
 
 
 class MutatedModel(LiveModel):
@@ -89,7 +99,8 @@ class MutatedModel(LiveModel):
         name = clean_name(f"{self._checkpoint.name}-{mutant.name}")
         with at_rest(loaded.model):
             try:
-                tokenizer = mutant.damage(loaded.model, loaded.tokenizer)
+                with cannot("it cannot be put in"):
+                    tokenizer = mutant.damage(loaded.model, loaded.tokenizer)
                 self._loaded = replace(loaded, tokenizer=tokenizer or loaded.tokenizer)
                 self._mutant, self.info = mutant, replace(sound_info, name=name, source=f"{TARGET}{name}")
                 yield
@@ -129,10 +140,14 @@ class MutatedModel(LiveModel):
         return replies
 
     def reason_not_applicable(self, mutant: Mutant, sound: Sequence[Reply], requests: Sequence[Any]) -> str:
-        """Return why requests cannot show the mutant that is in the model; empty where they may."""
+        """Return why requests cannot show the mutant that is in the model; empty where they may.
+
+        Raises ``NotApplicableError`` where the model's code fails with it.
+        """
         if mutant.kind in TEXTS_ONLY and not any(isinstance(request, Generate) for request in requests):
             return "it changes generated texts alone"
         if mutant.kind == "eos" or not requests:  # the end of a text shows in no logit
             return ""
-        differs = any(map(Reply.differs, self.replies(requests), sound))
+        with cannot("the model cannot compute with it"):
+            differs = any(map(Reply.differs, self.replies(requests), sound))
         return "" if differs else f"the float32 logits of its requests differ by less than {EQUAL:g}"
