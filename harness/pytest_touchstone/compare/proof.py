@@ -168,7 +168,10 @@ def smallest_suite(catches: Mapping[ProofCell, Catch | None]) -> ProvenSuite:
         if all(rows) and (not suites or len(chosen) == len(suites[0].items)):
             best = {name: [catch for catch, other in map(min, rows) if other == name] for name in chosen}
             items = {name: max([catch.items for catch in some], default=0) for name, some in best.items()}
-            metrics = {name: sorted({catch.metric for catch in some}) for name, some in best.items()}
+            metrics = {
+                name: sorted({catch.metric for catch in some if catch != ERRORS})
+                for name, some in best.items()
+            }
             suites.append(ProvenSuite(items, metrics, tuple(caught)))
     return min(suites, key=lambda suite: sum(suite.items.values()))
 

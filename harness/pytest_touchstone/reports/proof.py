@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from operator import itemgetter
 from statistics import NormalDist
 from types import MappingProxyType
 from typing import Any, Final
@@ -76,7 +77,7 @@ def proof_sections(
     )
     header = ("class", "mutant", *names)
     explained = (
-        "Each cell has the metrics that find the mutant worse, with about how many items that takes, and after | about "
+        "Each cell has the metrics that find the mutant worse, with about how many items that takes, and after / about "
         "how many items show that it is another model."
     )
     facts = Facts(tuple(_facts(proof, survivors)))
@@ -106,7 +107,7 @@ def _caught_text(cell: ProofCell) -> str:
     tests = sorted((test for test in cell.tests if test.is_caught), key=lambda test: test.items or 0)
     caught = [f"{test.metric} {test.items:,}" for test in tests]
     lines = ["items in error"] * bool(cell.faults) + caught or [MISSED]
-    return "\n".join(lines) + (f" | {cell.other.items:,}" if cell.other else f" | {NOTHING}")
+    return "\n".join(lines) + f" / {cell.other.items if cell.other else NOTHING}"
 
 
 def _measurements(cell: ProofCell) -> tuple[str, str]:
@@ -125,9 +126,9 @@ def suite_text(suite: ProvenSuite) -> str:
 def gate_lines(suite: ProvenSuite) -> Iterator[str]:
     """Yield the lines of pyproject.toml that let a gate judge by a suite's metrics.
 
-    The log-odds have no margin of their own.
+    The log-odds have no margin of their own. Where only items in error show mutants, any metric does.
     """
-    for name, metrics in suite.metrics.items():
+    for name, metrics in filter(itemgetter(1), suite.metrics.items()):
         yield f'[tool.touchstone.gate.benchmarks."{name}"]'
         yield f"metrics = {json.dumps(metrics)}"
         yield from ["margin = 0.01"] * (LOG_ODDS in metrics)
