@@ -102,10 +102,9 @@ class _Suite:
         say("before the mutants: the sound model")
         with model.damaged(SOUND):
             run = self._score(None)
-            if run.problems:
-                raise EvaluationError(
-                    f"the sound model is not scored: {one_line(run.problems[0])}", run.output
-                )
+            if not any(result.scored for result in run.summary.results):
+                why = one_line(run.problems[0]) if run.problems else "no item is left"
+                raise EvaluationError(f"the sound model is not scored: {why}", run.output)
             self._requests = probes_of(run)
             self._replies = {name: model.replies(requests) for name, requests in self._requests.items()}
         self._sound = read_scores(run.directory)
