@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_touchstone.compare.candidate import NO_ITEMS, CheckpointResults
-from pytest_touchstone.compare.pair import PairComparison, compare_pair, split_by_group
+from pytest_touchstone.compare.pair import PairComparison, _canonical_name, compare_pair, split_by_group
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.reports import comparison
 from pytest_touchstone.reports.comparison import pair_facts
@@ -465,3 +465,11 @@ def test_a_unit_without_a_margin_has_no_verdict_but_its_difference() -> None:
     (line,) = compare_pair(one, other, metric="log_odds").lines
     assert line.comparison.verdict is None
     assert comparison.line_cells(line).points == "+0.2500 nats (+23.8 %)"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [("lm_eval:arc_easy", "arc_easy"), ("lm_eval:mmlu_virology", "mmlu_virology"), ("lm_eval:a::b", "a::b")],
+)
+def test_a_task_is_the_one_of_its_name_in_their_files(ours: str, theirs: str) -> None:
+    assert _canonical_name(ours) == _canonical_name(theirs)

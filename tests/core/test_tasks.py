@@ -214,6 +214,10 @@ def test_a_tag_is_a_word(tags: Any) -> None:
         one("tagged", tags=tags)
 
 
+def test_a_task_of_lm_eval_without_its_file_says_which_file_is_lacking() -> None:
+    assert "test_lm_eval.py" in (TaskSelection.of(["lm_eval:arc_easy"]).unknown([]) or "")
+
+
 FILES = sorted((ROOT / "evals").glob("test_*.py"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,8 @@ def test_an_item_that_is_asked_alone_has_the_prompt_of_the_whole_run(project: Pr
     }
     run(project, tasks, "--eval-run-id=x2", "--eval-tasks=lm_eval:mine 1-shot").assert_outcomes(passed=6)
     assert records(project)["lm_eval:mine/4"]["exchanges"][0]["request"]["context"].count("Question") == 2
+    score = [sys.executable, "-m", "pytest_touchstone.cli", "score", "results/x1"]
+    assert project.pytester.run(*score).ret == 0
 
 
 def test_scores_are_taken_again_until_a_file_of_the_task_is_edited(
@@ -99,7 +102,11 @@ def test_scores_are_taken_again_until_a_file_of_the_task_is_edited(
 
 @pytest.mark.parametrize(
     ("more", "name", "word"),
-    [("", "nine", "mine"), ("process_docs: !function utils.lost", "mine", "lost")],
+    [
+        ("", "nine", "mine"),
+        ("process_docs: !function utils.lost", "mine", "lost"),
+        ("process_docs: !function utils.lost\nunsafe_code: true", "mine", "sandbox"),
+    ],
 )
 def test_a_task_that_cannot_be_asked_ends_the_run_in_one_line(
     project: Project, tasks: Path, more: str, name: str, word: str

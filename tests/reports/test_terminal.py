@@ -249,6 +249,18 @@ def test_cut_contexts_and_left_over_records_are_said(details):
     assert "1 record in the journal" in text
 
 
+def test_requests_that_lm_eval_scores_otherwise_are_counted_for_its_tasks_alone():
+    summary = sample(1)
+    (winogrande,) = [result for result in summary.results if result.benchmark == "winogrande"]
+    results = [
+        replace(winogrande, name=name, benchmark=name, joins=joins)
+        for name, joins in (("winogrande", 7), ("lm_eval:a", 5), ("lm_eval:b", 0))
+    ]
+    text = render(replace(summary, results=results), 200, False, details=True)
+    assert not missing(text, "joins", "lm_eval:a", "5 requests")
+    assert "7 requests" not in text
+
+
 def test_notes_of_one_kind_are_one_line():
     slow = [{"way": "generating", "reason": "chunks", "computed": 300, "enough": 100}]
     effort = [

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_touchstone.metrics.macro_f1 import macro_f1, macro_f1_of_draws
 from pytest_touchstone.statistics.comparison import Comparison
 from pytest_touchstone.statistics.paired import compare_paired
-from pytest_touchstone.statistics.resampling import Draws, compare_resampled, of_each_draw
+from pytest_touchstone.statistics.resampling import Draws, compare_resampled, of_each_draw, resampled_estimate
 
 Items = list[tuple[float, int, int]]
 QUICK = Draws(macro_f1_of_draws, 499)
@@ -132,3 +132,31 @@ def test_a_value_that_some_draws_do_not_have_is_not_tested() -> None:
 
 def test_the_more_items_the_fewer_calls_of_a_function() -> None:
     assert [of_each_draw(mean, n).tosses for n in (1, 1000, 5000, 1_000_000)] == [1_999, 1_000, 200, 199]
+
+
+def ratio(values, clusters):
+    return sum(above for above, _ in values) / sum(below for _, below in values)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), min_size=2, max_size=12),
+    st.lists(st.booleans(), min_size=12, max_size=12),
+)
+@settings(max_examples=20, deadline=None)
+def test_the_interval_of_a_value_holds_it_and_stays_within_what_items_can_give(items, shared):
+    clusters = ["same" if both else None for both in shared[: len(items)]]
+    value = ratio(items, None)
+    draws = of_each_draw(ratio, len(items))._replace(tosses=49)
+    estimate = resampled_estimate(value, items, clusters, draws, method="ratio")
+    ratios = [above / below for above, below in items]
+    if all(shared[: len(items)]):
+        assert (estimate.low, estimate.high, estimate.stderr) == (None, None, None)
+        return
+    assert estimate.value == value
+    assert min(ratios) - 1e-9 <= estimate.low <= value <= estimate.high <= max(ratios) + 1e-9
+
+
+def test_a_value_that_drawn_items_lack_has_no_interval():
+    draws = of_each_draw(lambda values, clusters: 1 / (sum(values) - 3), 3)._replace(tosses=49)
+    estimate = resampled_estimate(-1.0, [0, 1, 1], None, draws, method="inverse")
+    assert (estimate.value, estimate.low) == (-1.0, None)

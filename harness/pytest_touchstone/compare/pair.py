@@ -43,7 +43,7 @@ from pytest_touchstone.compare.prompts import known_by_prompts
 from pytest_touchstone.core.aggregation import Aggregation
 from pytest_touchstone.core.composite import COMPOSITE, Composite
 from pytest_touchstone.core.errors import DataError
-from pytest_touchstone.core.tasks import PREFIXES, translate_task
+from pytest_touchstone.core.tasks import LM_EVAL_PREFIX, PREFIXES, translate_task
 from pytest_touchstone.core.text import join_names
 from pytest_touchstone.results.aggregate import as_metric
 from pytest_touchstone.results.store_entry import ItemScores, composites_of, soft_score_mismatch
@@ -103,6 +103,7 @@ def _split_groups(candidate: CheckpointResults, other: CheckpointResults) -> Che
 
 def _canonical_name(task: str) -> str:
     """Return ``BENCHMARK/GROUP`` for a task that is a group of one of our benchmarks, else the task."""
+    task = task.removeprefix(LM_EVAL_PREFIX)
     names = translate_task(task.replace("hendrycks_math_", "minerva_math_"), (), theirs=True)
     if len(names) == 1 and "/" in names[0]:
         return _fold(names[0])

@@ -271,6 +271,10 @@ def _no_match_message(
     term: TaskPattern, benchmarks: Sequence[KnownBenchmark], groups: Iterable[str] = ()
 ) -> str:
     """Return what a term does not match, with the nearest names."""
+    if term.name.startswith(LM_EVAL_PREFIX):
+        return (
+            "the file of its tasks, test_lm_eval.py, was not collected; `touchstone run --tasks` collects it"
+        )
     wanted = (term.name if term.group is None else f"{term.name}/{term.group}").strip("*").casefold()
     here = [spec.name for spec, _ in benchmarks if term.names(spec)]
     subset_names = [f"{spec.name}/{group}" for spec, groups in benchmarks for group in groups or ()]

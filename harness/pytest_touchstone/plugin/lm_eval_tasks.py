@@ -6,7 +6,7 @@ Names come from ``--eval-tasks lm_eval:NAME``, and from node ids on the command 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from pytest_touchstone.checkpoints.builtin import cache_folder
 from pytest_touchstone.core.benchmark import Benchmark, declaration_of
 from pytest_touchstone.core.composite import ATTRIBUTE as COMPOSITES
 from pytest_touchstone.core.dataset import HUB
+from pytest_touchstone.core.few_shot_sampling import LM_EVAL
 from pytest_touchstone.metrics.lm_eval.benchmarks import TaskOptions, declare_task, group_composites
 from pytest_touchstone.metrics.lm_eval.index import asked_names, resolve_names, task_manager
 from pytest_touchstone.metrics.lm_eval.tasks import load_tasks, task_errors
@@ -23,6 +24,40 @@ from pytest_touchstone.plugin import LM_EVAL_FILE
 from pytest_touchstone.plugin.collection import Collection
 
 CACHE = "lm-eval"
+
+
+def declare_tasks(
+    names: Sequence[str], settings: Mapping[str, Any], shots: Callable[[Benchmark], int | None]
+) -> tuple[dict[str, Callable[..., Any]], list[Any]]:
+    """Declare tasks, and the members of groups and tags, as benchmarks.
+
+    Args:
+        names: Names or patterns of lm-evaluation-harness.
+        settings: Those of a run, by name.
+        shots: The number of few-shot examples that somebody gives for a benchmark, if any.
+
+    Returns:
+        The declared functions by the names of their tasks, and the groups.
+
+    Raises:
+        HarnessError: If a task is unknown, cannot be asked, or has no data.
+
+    """
+    folder = None if settings.get("lm_eval_path") is None else Path(settings["lm_eval_path"])
+    manager = task_manager(folder, cache_folder(CACHE))
+    data = None if settings.get("data") in (None, HUB) else Path(settings["data"])
+    loaded = load_tasks(resolve_names(names, manager), manager, data)
+    options = TaskOptions(
+        shots=shots,
+        fewshot=settings.get("fewshot", LM_EVAL),
+        chat=settings.get("chat") != "off",
+        folder=folder,
+    )
+    functions = {}
+    for name, task in loaded.tasks.items():
+        with task_errors(name):
+            functions[name] = declare_task(task, options)
+    return functions, loaded.groups
 
 
 class LmEvalModule(pytest.Module):
@@ -54,19 +89,9 @@ class LmEvalModule(pytest.Module):
     def _declared(self, names: list[str]) -> dict[str, Any]:
         """Return the content of the module for these names."""
         settings = self.collection.settings
-        folder = None if settings.lm_eval_path is None else Path(settings.lm_eval_path)
-        manager = task_manager(folder, cache_folder(CACHE))
-        data = None if settings.data in (None, HUB) else Path(settings.data)
-        loaded = load_tasks(resolve_names(names, manager), manager, data)
-        options = TaskOptions(
-            shots=self._shots, fewshot=settings.fewshot, chat=settings.model.chat != "off", folder=folder
-        )
-        functions = {}
-        for name, task in loaded.tasks.items():
-            with task_errors(name):
-                functions[name] = declare_task(task, options)
+        functions, groups = declare_tasks(names, settings.recorded(), self._shots)
         specs = {name: spec for name, function in functions.items() if (spec := declaration_of(function))}
-        composites = group_composites(loaded.groups, specs, settings.limit)
+        composites = group_composites(groups, specs, settings.limit)
         return {COMPOSITES: composites, **{function.__name__: function for function in functions.values()}}
 
     def _shots(self, spec: Benchmark) -> int | None:

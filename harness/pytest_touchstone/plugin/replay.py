@@ -40,6 +40,7 @@ from pytest_touchstone.core.requests import (
 )
 from pytest_touchstone.engines.base import Done, Engine
 from pytest_touchstone.metrics.solutions import function_named
+from pytest_touchstone.plugin import LM_EVAL_FILE
 from pytest_touchstone.plugin.collection import (
     OWN_ARGUMENTS,
     CollectedExample,
@@ -47,6 +48,7 @@ from pytest_touchstone.plugin.collection import (
     load_benchmark,
 )
 from pytest_touchstone.plugin.driver import Job, RunningBatch
+from pytest_touchstone.plugin.lm_eval_tasks import declare_tasks
 from pytest_touchstone.results.journal import shorten_request
 from pytest_touchstone.results.records import Record
 from pytest_touchstone.results.run_directory import RunDirectory
@@ -86,6 +88,12 @@ class Replay:
         if not manifest:
             raise DataError(f"{folder}: no run.json; name the folder of a run")
         settings: dict[str, Any] = manifest.get("settings", {})
+        self._settings = settings
+        if settings.get("lm_eval_path") is not None:
+            self._settings = {
+                **settings,
+                "lm_eval_path": Path(manifest.get("folder", "."), settings["lm_eval_path"]),
+            }
         self._rows = {row["name"]: row for row in manifest.get("checkpoints", [])}
         if data is None and settings.get("data") is not None:
             # Also for a process in another folder.
@@ -155,16 +163,19 @@ class Replay:
         file, _, rest = record.item.partition("::")
         declaration = self._declarations.get(record.benchmark)
         path, name = self._path(file, declaration), rest.partition("[")[0]
+        settings = {} if declaration is None else declaration.settings
+        shots = settings.get("shots", self._shots)
         if path not in self._modules:
             self._modules[path] = load_module(path, f"touchstone_replayed_{len(self._modules)}")
-        function = function_named(self._modules[path], name)
+        if path.name == LM_EVAL_FILE:
+            task = name.removeprefix("test_")
+            function = declare_tasks([task], {**self._settings, "data": self._data}, lambda _: shots)[0][task]
+        else:
+            function = function_named(self._modules[path], name)
         spec = declaration_of(function)
         if function is None or spec is None:
             raise HarnessError(f"{path} has no benchmark {name} any more")
-        settings = {} if declaration is None else declaration.settings
-        loaded = load_benchmark(
-            spec, self._data, settings.get("shots", self._shots), self._sampling, draw=self._draw
-        )
+        loaded = load_benchmark(spec, self._data, shots, self._sampling, draw=self._draw)
         examples = {example.id: example for example in loaded.dataset.examples}
         replayable = _Replayable(generator_function(function), loaded, examples)
         self._benchmarks[record.benchmark] = replayable

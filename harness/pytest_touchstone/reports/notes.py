@@ -19,6 +19,7 @@ from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.coverage import PICKS
 from pytest_touchstone.core.dataset import HUB
 from pytest_touchstone.core.eval_config import LEFT_OUT, summary_line
+from pytest_touchstone.core.tasks import LM_EVAL_PREFIX
 from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.document.formatting import (
     checkpoints,
@@ -115,6 +116,7 @@ def _warnings(summary: Summary) -> list[tuple[str, list[str], int]]:
     cut = f"{number:,} {were} longer than the checkpoint takes: context was cut"
     return [
         ("cut", [cut] * bool(number), 1),
+        ("joins", joined_requests(summary), 1),
         ("no answer", unanswered_texts(summary), ALL),
         ("reasoning", scored_reasoning(summary), ALL),
         ("weak tests", weak_tests(summary), 2),
@@ -123,6 +125,16 @@ def _warnings(summary: Summary) -> list[tuple[str, list[str], int]]:
         ("prompts", other_prompts(summary), ALL),
         ("samples", missing_samples(summary), ALL),
         ("note", engine_notes(summary), 1),
+    ]
+
+
+def joined_requests(summary: Summary) -> list[str]:
+    """Return a line for each task of lm-evaluation-harness that it scores otherwise, by how tokens join."""
+    return [
+        f"{_name(summary, result)}: a token reaches over the end of the context in {result.joins:,} requests; "
+        "lm-evaluation-harness leaves it out of the continuation"
+        for result in whole_results(summary)
+        if result.joins and result.benchmark.startswith(LM_EVAL_PREFIX)
     ]
 
 

@@ -20,7 +20,7 @@ FAULTS: Final = ("error", "timeout", "lost")
 
 OPTIONAL_COUNTS: Final = (
     *("trace_only", "reasoned", "reasoning_tokens", "traces_seen", "repeating"),
-    *("judged", "no_verdict", "verdicts_at_limit"),
+    *("judged", "no_verdict", "verdicts_at_limit", "joins"),
 )
 """The counts that a journal leaves out where they are 0."""
 
@@ -41,6 +41,8 @@ class OutputCounts:
     ``judged`` are the questions to the judge of the run, of which ``no_verdict`` had none; in ``verdicts_at_limit`` the
     text of the judge was cut at its limit of tokens.
 
+    ``joins`` counts likelihoods of which a token reaches over the end of the context.
+
     ``programs`` counts programs by outcome, ``unsandboxed`` those that ran without isolation. ``weak_tests`` has, by
     task, the wrong programs that its tests accept, ``missing_modules`` the number of programs by the module that they
     import and the sandbox does not have.
@@ -60,6 +62,7 @@ class OutputCounts:
     judged: int = 0
     no_verdict: int = 0
     verdicts_at_limit: int = 0
+    joins: int = 0
     programs: dict[str, int] = field(default_factory=dict)
     unsandboxed: int = 0
     weak_tests: dict[str, list[str]] = field(default_factory=dict)

@@ -103,17 +103,25 @@ class Draws(NamedTuple):
 def resampled_estimate(
     value: float, values: Sequence[Any], clusters: Clusters | None, draws: Draws, *, method: str
 ) -> Estimate:
-    """Return a statistic's value with its bootstrap error and t interval; without these where drawn items give none."""
+    """Return a statistic's value with its bootstrap error and percentile interval (Efron 1979).
+
+    The limits are values of drawn items, so they stay within the statistic's range. Where drawn items give no value
+    there is neither.
+    """
     import numpy as np
 
     kinds = _kinds([values], clusters)
     units = int(kinds.sizes.sum())
-    drawn = _drawn(kinds, draws.statistic, draws.tosses, np.random.default_rng(SEED)) if units > 1 else None
-    error = math.nan if drawn is None else float(drawn.std(ddof=1))
-    if not math.isfinite(error):
+    drawn = (
+        _drawn(kinds, draws.statistic, draws.tosses, np.random.default_rng(SEED))[0]
+        if units > 1
+        else np.array([math.nan])
+    )
+    if not np.isfinite(drawn).all():
         return Estimate(value, None, None, None, method, "some drawn items have no such value: no interval")
-    half = t_quantile(min(units, draws.tosses) - 1, LEVEL) * error
-    return Estimate(value, value - half, value + half, error, f"bootstrap ({draws.tosses} draws)")
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
+    error = float(drawn.std(ddof=1))
+    return Estimate(value, min(low, value), max(high, value), error, f"bootstrap ({draws.tosses} draws)")
 
 
 def of_each_draw(function: Callable[[Sequence[Any], Sequence[str | None] | None], Any], items: int) -> Draws:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pytest_touchstone.metrics.lm_eval.documents import Documents, item_number
-from pytest_touchstone.metrics.lm_eval.tasks import LoadedTask, RandomState
+from pytest_touchstone.metrics.lm_eval.tasks import LoadedTask, RandomState, load_tasks
+from tests.support.lm_eval_folder import write_lm_eval_folder
 
 
 @pytest.mark.parametrize(
@@ -62,3 +64,26 @@ def test_a_document_that_is_asked_alone_has_the_prompt_of_the_whole_run() -> Non
     assert alone.requests(4)[1] == prompts[4]
     assert alone.requests(1)[1] == prompts[1]
     assert len({str(prompt) for prompt in prompts}) == 6
+
+
+def test_a_conversation_has_the_examples_of_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("lm_eval")
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    folder = write_lm_eval_folder(tmp_path / "tasks", tmp_path / "rows")
+    from lm_eval.tasks import TaskManager
+
+    asked: list[Any] = []
+    for chat in (True, False):
+        manager = TaskManager(include_defaults=False, include_path=str(folder))
+        loaded = load_tasks(["gen_few"], manager, None).tasks["gen_few"]
+        loaded.task.set_fewshot_seed(1)
+        documents = Documents(loaded, chat=chat)
+        documents.requests(1)
+        asked += documents.requests(2)[1]
+    with_turns, plain = asked
+    assert with_turns.prompt == plain.prompt
+    assert [turn.role for turn in with_turns.turns] == ["user", "assistant"] * 3 + ["user"]
+    assert all(turn.text in plain.prompt for turn in with_turns.turns)
+    assert plain.turns == ()

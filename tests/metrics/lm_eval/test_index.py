@@ -25,6 +25,10 @@ def test_names_are_found_as_they_are_and_patterns_as_what_they_match() -> None:
     ]
 
 
+def test_a_task_within_a_group_is_found_by_the_group() -> None:
+    assert resolve_names(["mmlu::inner"], MANAGER) == ["mmlu"]
+
+
 def test_an_unknown_name_is_refused_with_similar_ones() -> None:
     with pytest.raises(OptionError, match=r"lm_eval:arc_esy: .*arc_easy"):
         resolve_names(["arc_esy"], MANAGER)

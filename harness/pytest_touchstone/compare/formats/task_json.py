@@ -41,6 +41,7 @@ from pytest_touchstone.compare.formats.task_metrics import (
 )
 from pytest_touchstone.core.aggregation import Aggregation, aggregation_of, mean
 from pytest_touchstone.core.files import SCHEMA, file_name
+from pytest_touchstone.core.tasks import LM_EVAL_PREFIX
 from pytest_touchstone.core.text import join_names
 from pytest_touchstone.results.summary import Result, Summary, replace_non_finite
 
@@ -262,9 +263,9 @@ def _ways(summary: Summary, result: Result) -> dict[str, Aggregation]:
 
 
 def task_name(result: Result) -> str:
-    """``mmlu_SUBJECT`` for a subject of MMLU, else the benchmark with its group."""
+    """``mmlu_SUBJECT`` for a subject of MMLU, else the benchmark with its group, a task's by its own name."""
     if result.group is None:
-        return result.benchmark
+        return result.benchmark.removeprefix(LM_EVAL_PREFIX)
     stem = "mmlu" if result.benchmark.startswith("mmlu") else result.benchmark
     return f"{stem}_{result.group}"
 

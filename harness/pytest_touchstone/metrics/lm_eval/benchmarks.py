@@ -79,6 +79,7 @@ def declare_task(loaded: LoadedTask, options: TaskOptions) -> Callable[..., Any]
         primary=first[0],
         aggregate=aggregate,
         shots=Shots(task.config.num_fewshot or 0, pick=PICK),
+        most_unusable=1.0,  # the limit of tokens is the task's own
         published=Published(
             len(documents.rows), source=f"lm-evaluation-harness, task {loaded.name} {task.VERSION}"
         ),

@@ -97,7 +97,8 @@ def resolve_names(names: Sequence[str], manager: TaskManager) -> list[str]:
     index = manager.task_index
     resolved: dict[str, None] = {}
     for name in names:
-        matches = [name] if name in index else []
+        group = name.partition("::")[0]  # GROUP::TASK is defined within the file of the group
+        matches = [part for part in (name, group) if part in index][:1]
         if not matches and _WILD & set(name):
             matches = [known for known in index if fnmatchcase(known, name)]
         if not matches:

@@ -38,6 +38,10 @@ UNSAFE: Final = (
     "theirs in a sandbox"
 )
 
+IMAGES: Final = "asks about images or sound; checkpoints are sent texts alone"
+
+IMAGE_FIELDS: Final = frozenset({"doc_to_image", "doc_to_audio"})
+
 SAMPLING: Final = ("do_sample", "temperature", "top_p", "top_k")
 """The generation kwargs that are asked for, beside stops and the limit of tokens."""
 
@@ -127,6 +131,7 @@ def load_tasks(names: Iterable[str], manager: TaskManager, data: Path | None) ->
     groups: dict[str, Group] = {}
     for name in names:
         state = RandomState()
+        _check_written(name, manager)
         with task_errors(name), _reading_local(data), state.applied():
             found = manager.load(name)
         groups |= found.get("groups", {})
@@ -160,6 +165,24 @@ def task_errors(name: str) -> Iterator[None]:
         ) from error
 
 
+def _check_written(name: str, manager: TaskManager) -> None:
+    """Raise ``OptionError`` for what a file says of a task, before its code runs and its data are read."""
+    from lm_eval.tasks._yaml_loader import load_yaml
+
+    entry = manager.task_index[name]
+    for member in entry.tags if entry.yaml_path is None else [name]:
+        path = manager.task_index[member].yaml_path
+        written = {} if path is None else load_yaml(path, resolve_func=False)
+        if (
+            fault := UNSAFE
+            if written.get("unsafe_code")
+            else IMAGES
+            if IMAGE_FIELDS & written.keys()
+            else None
+        ):
+            raise OptionError(f"{LM_EVAL_PREFIX}{member}: {fault}")
+
+
 def check_task(name: str, task: Task) -> None:
     """Raise ``OptionError`` for a task that would be answered or scored wrongly."""
     config = task.config
@@ -168,7 +191,7 @@ def check_task(name: str, task: Task) -> None:
     if getattr(task, "UNSAFE_CODE", False):
         fault = UNSAFE
     elif getattr(task, "MULTIMODAL", False):
-        fault = "asks about images or sound; checkpoints are sent texts alone"
+        fault = IMAGES
     elif config.process_results is None and (
         lost := [key for key, scorer in metrics.items() if scorer is None]
     ):
