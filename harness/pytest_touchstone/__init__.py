@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         Turn,
     )
     from pytest_touchstone.plugin.evaluate import EvaluationError, evaluate
+    from pytest_touchstone.plugin.expectation import expect_like
     from pytest_touchstone.plugin.finished_run import FinishedRun, load
     from pytest_touchstone.statistics.intervals import Estimate, mean_estimate
 
@@ -98,6 +99,7 @@ __all__ = [
     "benchmark",
     "composite",
     "evaluate",
+    "expect_like",
     "fidelity",
     "load",
     "mean",
@@ -107,6 +109,7 @@ __all__ = [
 
 _MODULES = {
     "plugin.evaluate": ("EvaluationError", "evaluate"),
+    "plugin.expectation": ("expect_like",),
     "plugin.finished_run": ("FinishedRun", "load"),
     "checkpoints.info": ("CheckpointInfo",),
     "compare.fidelity": ("Fidelity", "fidelity"),

@@ -16,7 +16,7 @@ from pytest_touchstone.compare.baseline_source import (
     remove_named_baseline,
     set_named_baseline,
 )
-from pytest_touchstone.core.errors import GateError
+from pytest_touchstone.core.errors import DataError, GateError
 from pytest_touchstone.core.files import write_json
 from pytest_touchstone.results.aggregate import summarize
 from pytest_touchstone.results.journal import Journal
@@ -108,6 +108,26 @@ def test_a_run_whose_folder_was_copied_alone_is_read_from_its_journal(
     assert saved.conditions["seed"] == 7
     assert "device" not in saved.conditions
     assert len(source.load(saved).items.examples) == 24
+
+
+def test_a_saved_result_is_read_wherever_it_was_copied_with_its_items(output: Path, tmp_path: Path) -> None:
+    (path,) = (path for path in (output / "saved").glob("*/*@r1.json") if "items" not in path.name)
+    copy = tmp_path / "elsewhere.json"
+    copy.write_bytes(path.read_bytes())
+    with pytest.raises(DataError, match=r"elsewhere\.items\.json: the items of the result cannot be read"):
+        opened(str(copy), output)
+    copy.with_suffix(".items.json").write_bytes(path.with_suffix(".items.json").read_bytes())
+    source = opened(str(copy), output)
+    assert source.load(source.saved[0]).items.examples
+
+
+def test_a_summary_that_was_copied_alone_is_refused_with_a_way_out(output: Path, tmp_path: Path) -> None:
+    folder = run_folder(tmp_path)
+    copy = tmp_path / "alone" / "summary.json"
+    copy.parent.mkdir()
+    copy.write_bytes((folder / "summary.json").read_bytes())
+    with pytest.raises(GateError, match="baseline save"):
+        opened(str(copy), output)
 
 
 @pytest.mark.parametrize(

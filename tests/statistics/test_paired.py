@@ -23,6 +23,7 @@ from pytest_touchstone.statistics.paired import (
     changed_by_chance,
     compare_flips,
     compare_paired,
+    compare_with_references,
     flipped_items,
     paths,
     sign_flip_test,
@@ -372,3 +373,36 @@ def test_the_mean_of_signed_ranks_is_wilcoxons_statistic() -> None:
     n = len(margins)
     signed = 2 * positive - n * (n + 1) / 2 - sum((one > 0) - (one < 0) for one in margins) / 2
     assert sum(signed_ranks(margins)) == pytest.approx(n / 2 + signed / (2 * n))
+
+
+# The mean of several runs
+
+
+def test_the_variance_of_a_comparison_with_references_is_the_observed_one() -> None:
+    """Two items more differ by +1 and -1; Student's t with one degree less than there are items."""
+    means, new = [1.0, 0.75, 0.5, 0.0, 1.0] * 8, [1.0, 1.0, 0.0, 0.0, 0.0] * 8
+    differences = [*([0.0, 0.25, -0.5, 0.0, -1.0] * 8), 1.0, -1.0]
+    expected = stats.ttest_1samp(differences, 0.0)
+    comparison = compare_with_references(means, new)
+    assert comparison.difference == pytest.approx(-0.25)
+    assert comparison.p == pytest.approx(expected.pvalue)
+    assert comparison.low is not None
+    low, _ = expected.confidence_interval(0.95)
+    center = sum(differences) / 42
+    assert comparison.low == pytest.approx(-0.25 - (center - low) * 42 / 40)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=30))
+def test_exchanging_references_and_new_scores_reverses_the_sign(pairs: list[tuple[float, float]]) -> None:
+    means, new = map(list, zip(*pairs, strict=True))
+    one, other = compare_with_references(means, new), compare_with_references(new, means)
+    assert (one.difference, one.p) == (-(other.difference or 0.0), other.p)
+
+
+def test_items_of_one_text_count_together() -> None:
+    means, new = [1.0] * 40, [0.0] * 8 + [1.0] * 32
+    alone = compare_with_references(means, new)
+    together = compare_with_references(means, new, [str(place // 8) for place in range(40)])
+    assert alone.p is not None
+    assert together.p is not None
+    assert alone.p < 0.05 < together.p

@@ -24,6 +24,7 @@ from pytest_touchstone.statistics.power import (
     mean_design,
     pooled_design,
     power_of_drop,
+    reference_design,
     smallest_drop,
 )
 from pytest_touchstone.statistics.verdicts import judge
@@ -173,3 +174,13 @@ def test_a_sum_of_benchmarks_is_as_uncertain_as_its_parts_together() -> None:
     whole = composite_design(parts)
     assert whole.items == 500
     assert whole.error == pytest.approx(np.hypot(parts[0].error, parts[1].error))
+
+
+@pytest.mark.parametrize(
+    ("noise", "runs", "items"),
+    [(0.0, 1, 690), (0.0, 4, 690), (0.05, 1, 1270), (0.05, 4, 1060), (0.1, 4, 1420)],
+)
+def test_items_for_a_loss_of_three_points_of_an_engine(noise: float, runs: int, items: int) -> None:
+    """(1.96 + 1.28)^2 (noise (1 + 1 / runs) / 2 + 2 * 0.03) / 0.03^2, and an item for the continuity correction."""
+    found = items_for_drop(reference_design(1000, noise, runs), 0.03, power=0.9)
+    assert found == pytest.approx(items, rel=0.12)

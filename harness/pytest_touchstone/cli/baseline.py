@@ -3,7 +3,8 @@
 
 touchstone baseline list                 what is saved, by benchmark, the best first; then the names
 touchstone baseline set RUN_ID           gives a run's checkpoint a name ("main"), for `pytest --baseline main`
-touchstone baseline show NAME|RUN_ID     what a name or a run has
+touchstone baseline show NAME|RUN_ID     what a name, a run or a file of references has
+touchstone baseline save RUN... FILE     writes the answers of several runs of one model as a file of references
 touchstone baseline rm NAME|RUN_ID       takes the name away; or the run's saved results, which are then no baseline
 touchstone baseline import FILE          saves published results, to compare with
 touchstone baseline plan --drop 3        what a gate could decide about drops of three points, before anything is asked
@@ -16,6 +17,7 @@ import argparse
 import getpass
 import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -32,6 +34,7 @@ from pytest_touchstone.cli.command import (
     add_value,
     run_folder,
     terminal,
+    write,
 )
 from pytest_touchstone.cli.compare import parse_share
 from pytest_touchstone.compare.baseline_source import (
@@ -48,6 +51,12 @@ from pytest_touchstone.compare.baselines import format_condition, incomplete_rea
 from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison
 from pytest_touchstone.compare.candidate import CheckpointResults
 from pytest_touchstone.compare.formats.base import ResultTable
+from pytest_touchstone.compare.formats.references import (
+    SUFFIX,
+    describe,
+    is_reference_file,
+    read_references,
+)
 from pytest_touchstone.compare.gate.accepted import (
     MOST_SIGNS,
     drop_of,
@@ -58,9 +67,10 @@ from pytest_touchstone.compare.gate.accepted import (
 )
 from pytest_touchstone.compare.gate.config import check_names, number_of, read_gate_config
 from pytest_touchstone.compare.gate.result import lines_from_json
-from pytest_touchstone.compare.load import check_sizes, parse_sizes, read_file
+from pytest_touchstone.compare.load import check_sizes, load_candidate, parse_sizes, read_file
 from pytest_touchstone.compare.plan import make_plan, planned_benchmarks
 from pytest_touchstone.compare.proof import read_effects
+from pytest_touchstone.compare.save_references import format_references
 from pytest_touchstone.core.disk import locked
 from pytest_touchstone.core.errors import GateError, HarnessError
 from pytest_touchstone.core.files import shown_path
@@ -75,6 +85,9 @@ from pytest_touchstone.statistics.verdicts import POWER
 
 MOST_NAME: Final = 200
 """The signs of a person's name and address."""
+
+FEWEST_RUNS: Final = 2
+"""The runs below which a file of references knows no noise."""
 
 LISTED: Final = ("version", "data", "shots", "seed", "limit")
 """The conditions that a list shows; ``show --format json`` has all."""
@@ -122,13 +135,18 @@ def list_run(options: argparse.Namespace) -> Output:
 
 def show_add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``baseline show``."""
-    parser.add_argument("target", nargs="?", default=MAIN, metavar="NAME|RUN_ID", help=f"default: {MAIN}")
+    metavar = "NAME|RUN_ID|FILE"
+    parser.add_argument("target", nargs="?", default=MAIN, metavar=metavar, help=f"default: {MAIN}")
     add_output(parser)
 
 
 def show_run(options: argparse.Namespace) -> Output:
-    """Show all metrics and conditions of a name's or a run's results."""
-    name, results = _find_baseline(options.output, options.target)
+    """Show all metrics and conditions of the results of a name, a run or a file of references."""
+    name: NamedBaseline | None = None
+    if is_reference_file(path := Path(options.target)):
+        results = [entry.saved for entry in read_references(path).values()]
+    else:
+        name, results = _find_baseline(options.output, options.target)
 
     def text() -> str:
         sections = [] if name is None else [Section(parts=(_meaning(name),))]
@@ -149,6 +167,35 @@ def show_run(options: argparse.Namespace) -> Output:
 
     data = {"name": None if name is None else name.name, "results": [asdict(saved) for saved in results]}
     return Output(data, text)
+
+
+def save_add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``baseline save``."""
+    text = "a run, or RUN#CHECKPOINT: best four, each with its own start of the server"
+    parser.add_argument("runs", nargs="+", metavar="RUN", help=text)
+    parser.add_argument("file", type=Path, metavar="FILE", help=f"the file to write, such as model{SUFFIX}")
+    parser.add_argument("--metric", metavar="NAME", help="take this metric where a benchmark has it")
+    parser.add_argument("--soft", action="store_true", help="keep p_right too, where a benchmark has it")
+    add_output(parser)
+
+
+def save_run(options: argparse.Namespace) -> Output:
+    """Write a file of references. Raises ``HarnessError`` for runs that are none of the same questions."""
+    path: Path = options.file
+    if path.suffix != SUFFIX:
+        raise GateError(f"{path}: a file of references ends in {SUFFIX}; name it last, after the runs")
+    runs = [load_candidate(run, options.output, {}) for run in options.runs]
+    entries = [entry.saved for run in runs for entry in run.entries.values()]
+    twice = Counter((saved.run_id, saved.benchmark) for saved in entries).most_common(1)
+    if twice and twice[0][1] > 1:
+        raise GateError(f"{twice[0][0][0]}: is given twice; name each run once")
+    write(path, format_references(runs, metric=options.metric, soft=options.soft))
+    references = read_references(path)
+    text = f"{shown_path(path)} written: {describe(references)}; commit it"
+    if any(entry.saved.reference_runs < FEWEST_RUNS for entry in references.values()):
+        text += f"\nnote: one run says nothing of the noise; save {FEWEST_RUNS} at least, best four from four starts"
+    rows = {name: asdict(entry.header) for name, entry in references.items() if entry.header is not None}
+    return Output({"file": str(path), "benchmarks": rows}, text)
 
 
 def set_add_arguments(parser: argparse.ArgumentParser) -> None:

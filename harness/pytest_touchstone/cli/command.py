@@ -119,6 +119,7 @@ CHECKPOINT: Final = (
 BASELINE: Final = (
     _command("list", DECIDE, "list the saved results, the best first", "baseline:list_"),
     _command("show", DECIDE, "show the results of a name or a run", "baseline:show_"),
+    _command("save", DECIDE, "write the answers of several runs as a file to commit", "baseline:save_"),
     _command("set", DECIDE, "give a run's checkpoint a name, for `pytest --baseline NAME`", "baseline:set_"),
     _command("rm", DECIDE, "remove a name, or a run's saved results", "baseline:remove_"),
     _command("import", DECIDE, "import published results, to compare with", "baseline:import_"),

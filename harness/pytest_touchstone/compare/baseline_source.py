@@ -25,7 +25,7 @@ from typing import Final
 from pytest_touchstone.compare.baselines import BaselineSource
 from pytest_touchstone.compare.load import read_file
 from pytest_touchstone.core import disk
-from pytest_touchstone.core.errors import GateError, HarnessError
+from pytest_touchstone.core.errors import DataError, GateError, HarnessError
 from pytest_touchstone.core.files import (
     SCHEMA,
     DamagedError,
@@ -38,7 +38,7 @@ from pytest_touchstone.core.files import (
 from pytest_touchstone.core.text import did_you_mean, join_names
 from pytest_touchstone.results.journal import latest_records, read_journal
 from pytest_touchstone.results.run_directory import LAST, run_id_of
-from pytest_touchstone.results.store import FOLDER, ResultStore
+from pytest_touchstone.results.store import FOLDER, ITEMS_SUFFIX, ResultStore, read_items
 from pytest_touchstone.results.store_entry import (
     ItemScores,
     StoredResult,
@@ -224,11 +224,12 @@ def _run_source(text: str, saved: Sequence[StoredResult], store: ResultStore) ->
 
 def _open_file(text: str, path: Path) -> BaselineSource:
     try:
-        return _run_source(
-            text, [saved_from_json(read_checked(path))], ResultStore(path.parent.parent.parent)
-        )
+        saved = saved_from_json(read_checked(path))
+        return _source_of_pairs(text, [(saved, read_items(path.with_suffix(ITEMS_SUFFIX)))])
     except DamagedError as error:
         raise GateError(f"{text}: cannot be read ({error}); name another result") from None
+    except DataError:
+        raise
     except (OSError, ValueError, HarnessError):
         return _open_results_file(text, path)
 
@@ -278,5 +279,8 @@ def _open_run(text: str, folder: Path) -> BaselineSource:
         return _run_source(text, results, store)
     pairs = results_from_records(summary, latest_records(read_journal(folder, exchanges=False)).values())
     if not any(items.examples for _, items in pairs):
-        raise GateError(f"{text}: the run has no scored items")
+        raise GateError(
+            f"{text}: has no scored items beside it; name the run's whole folder, or a file of "
+            "`touchstone baseline save`"
+        )
     return _source_of_pairs(text, pairs)

@@ -33,7 +33,7 @@ from pytest_touchstone.compare.comparison_verdicts import (
     score_name,
 )
 from pytest_touchstone.compare.prompts import OTHERS, PROMPTS, changed_text
-from pytest_touchstone.core.settings import differing_conditions
+from pytest_touchstone.core.settings import OF_ENGINES, differing_conditions
 from pytest_touchstone.core.text import join_names
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult, soft_score_mismatch
 
@@ -433,7 +433,9 @@ def incomplete_reason(saved: StoredResult) -> str:
 def _differing_conditions(
     new: StoredResult, other: StoredResult, allowed: Iterable[str]
 ) -> Mapping[str, tuple[Any, Any]]:
-    return differing_conditions(new.known, other.known, allowed)
+    # References are compared with another engine on purpose.
+    others = OF_ENGINES if other.reference_runs else ()
+    return differing_conditions(new.known, other.known, {*allowed, *others})
 
 
 def _conditions_reason(new: StoredResult, results: Sequence[StoredResult], allowed: set[str]) -> str:

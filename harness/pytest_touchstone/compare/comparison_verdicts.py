@@ -47,7 +47,8 @@ from pytest_touchstone.statistics.best_of_many import (
 )
 from pytest_touchstone.statistics.comparison import LEVEL, TOO_LARGE, are_too_large, undefined
 from pytest_touchstone.statistics.composites import SharedItems, WeightedPart
-from pytest_touchstone.statistics.paired import compare_flips
+from pytest_touchstone.statistics.intervals import is_binary
+from pytest_touchstone.statistics.paired import compare_flips, compare_with_references
 from pytest_touchstone.statistics.resampling import compare_resampled
 from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN
 from pytest_touchstone.statistics.verdicts import judge as judge_comparisons
@@ -122,6 +123,7 @@ def score_name(saved: StoredResult, metric: str) -> str:
 
 def item_differences(new: ItemScores, baseline: ItemScores, score: str) -> ItemDifferences:
     """Return the differences between the items of two results."""
+    baseline = baseline.named_as(new)
     if _alike(new, baseline, score):
         return ItemDifferences((), (), (), len(new.examples))
     mine, other = rows_of(new, score), rows_of(baseline, score)
@@ -135,6 +137,7 @@ def item_differences(new: ItemScores, baseline: ItemScores, score: str) -> ItemD
 
 def columns(new: ItemScores, baselines: Sequence[ItemScores], score: str) -> AlignedScores:
     """Return the scores of the items that all results share, sorted by id."""
+    baselines = [baseline.named_as(new) for baseline in baselines]
     results = (*baselines, new)
     if all(_alike(new, baseline, score) for baseline in baselines):
         order = sorted(range(len(new.examples)), key=new.examples.__getitem__)
@@ -220,9 +223,15 @@ def compare(
     aligned = columns(new.items, [baseline.items for baseline in baselines], score)
     if lacking := aligned.lacking:
         return _not_compared(new, baselines, metric, lacking, chosen=index, level=level)
-    selection = compare_aligned(
-        aligned, higher=aggregation.higher_score_is_better, chosen=chosen, level=level
-    )
+    runs = baselines[0].saved.reference_runs
+    if runs and not (runs == 1 and is_binary(aligned.new)):
+        (means,) = aligned.baselines
+        compared = compare_with_references(means, aligned.new, aligned.clusters, level=level)
+        selection = nothing_chosen(0, 1, compared)
+    else:
+        selection = compare_aligned(
+            aligned, higher=aggregation.higher_score_is_better, chosen=chosen, level=level
+        )
     identical = _identical(new, baselines[selection.chosen], aligned, selection.chosen)
     return record_of(new, baselines, metric, selection, unit=aggregation.unit, identical=identical)
 
@@ -424,6 +433,8 @@ def compute_verdicts(
 
 def _identical(new: BenchmarkScores, baseline: BenchmarkScores, aligned: AlignedScores, index: int) -> bool:
     same = bool(new.saved.fingerprint) and new.saved.fingerprint == baseline.saved.fingerprint
+    # References are of one model, whose engines have fingerprints and names of their own.
+    same = same or bool(baseline.saved.reference_runs)
     return same and aligned.baselines[index] == aligned.new
 
 

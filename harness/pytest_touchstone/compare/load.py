@@ -63,7 +63,7 @@ def find_candidates(
     if len(arguments) == 1:
         candidates = _load_several(arguments[0], output, item_counts)
     else:
-        candidates = [_load_candidate(argument, output, item_counts) for argument in arguments]
+        candidates = [load_candidate(argument, output, item_counts) for argument in arguments]
     benchmarks = dict.fromkeys(name for candidate in candidates for name in candidate.entries)
     check_sizes(item_counts, benchmarks)
     return _with_unique_names(candidates)
@@ -92,7 +92,8 @@ class ResultLocation(NamedTuple):
     name: str
 
 
-def _load_candidate(argument: str, output: Path, sizes: Mapping[str, int]) -> CheckpointResults:
+def load_candidate(argument: str, output: Path, sizes: Mapping[str, int]) -> CheckpointResults:
+    """Return the one checkpoint that an argument names. Raises ``DataError`` for none or several."""
     location = locate_results(argument, output)
     if location is not None and (candidates := _read_path(location.path, sizes)):
         where = str(location.path)
@@ -117,7 +118,7 @@ def _load_several(argument: str, output: Path, sizes: Mapping[str, int]) -> list
         candidates = [candidate for file in files[-2:] for candidate in read_file(file, sizes).candidates]
         if (run_format is not None or len(files) > 1) and len(candidates) > 1:
             return candidates
-    candidate = _load_candidate(argument, output, sizes)
+    candidate = load_candidate(argument, output, sizes)
     raise DataError(f"{argument} is one checkpoint, {candidate.name}; name another to compare it with")
 
 

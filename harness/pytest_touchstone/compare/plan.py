@@ -12,6 +12,9 @@ The share of items that flip from one checkpoint to the next determines the powe
    found between models (2024, arXiv 2411.00640: 0.3 to 0.7). With accuracy p, a share p (1 - p) of right or wrong
    answers then flips. Metrics of one benchmark are assumed to flip together;
 3. without any result, a given share or ``FLIPS``.
+
+A file of references (``compare.formats.references``) tells the noise of two runs of one model; the plan is then for one
+more of its runs.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from pytest_touchstone.compare.comparison_verdicts import (
     of_the_same_checkpoints,
     score_name,
 )
+from pytest_touchstone.compare.formats.references import noise_of
 from pytest_touchstone.compare.gate.config import GateConfig
 from pytest_touchstone.core.aggregation import Aggregation, mean
 from pytest_touchstone.core.composite import COMPOSITE, Composite
@@ -54,6 +58,7 @@ from pytest_touchstone.statistics.power import (
     mean_design,
     pooled_design,
     power_of_drop,
+    reference_design,
     smallest_drop,
 )
 from pytest_touchstone.statistics.verdicts import MARGIN, POWER
@@ -188,7 +193,8 @@ def _power_input(name: str, components: Sequence[PlannedComponent], saved: _Save
         ]
         design = composite_design(designs) if is_composite else designs[0]
         texts = dict.fromkeys(text for _, text in single.values())
-        text, assumed = next(iter(texts)) if len(texts) == 1 else "as of its benchmarks", True
+        text = next(iter(texts)) if len(texts) == 1 else "as of its benchmarks"
+        assumed = any(not _has_noise(component, saved) for component in components)
     items = sum(component.target.items for component in firsts)
     design = replace(design, items=items or design.items)
     if is_composite:
@@ -200,6 +206,11 @@ def _power_input(name: str, components: Sequence[PlannedComponent], saved: _Save
     return PowerInput(
         design, component.metric, text, assumed, last.aggregation(component.metric), max(items, last.size)
     )
+
+
+def _has_noise(component: PlannedComponent, saved: _SavedResults) -> bool:
+    """Return whether the last result is of several runs of one model, whose noise it tells."""
+    return saved.flips is None and bool(component.group) and component.group[-1].reference_runs > 1
 
 
 def _weighted_design(weighted: Sequence[tuple[float, Design]]) -> Design:
@@ -280,6 +291,11 @@ def _assumed_design(component: PlannedComponent, saved_results: _SavedResults) -
             target.items, share
         ), f"{origin}: {100 * share:g} % of the items flip; no result is saved"
     saved = component.group[-1]
+    if _has_noise(component, saved_results):
+        references = saved_results.load(BenchmarkScores(saved))
+        noise, runs = noise_of(references) or 0.0, saved.reference_runs
+        text = f"measured: {100 * noise:.3g} % of the items flip between two of {runs} runs in {saved.run_id}"
+        return reference_design(saved.scored, noise, runs), text
     text = f"assumed: two runs of {saved.checkpoint} with correlation 1/2"
     if saved.aggregation(metric).is_corpus_level:
         error = saved.metrics[metric].stderr

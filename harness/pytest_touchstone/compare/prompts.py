@@ -96,6 +96,15 @@ def edited_text(baseline: BenchmarkScores, new: BenchmarkScores) -> str:
     return EDITED if before and after and before != after and not readable else ""
 
 
+def prompt_digests(entry: BenchmarkScores) -> Mapping[tuple[str, str], str]:
+    """Return the hash of the first prompt of each item, by id and hash of the row; empty where its run is gone."""
+    folder = entry.answers or answers_of(entry.saved)
+    if folder is None or not folder.is_dir():
+        return {}
+    saved = entry.saved
+    return _requests_of(folder.resolve(), journal_size(folder), saved.benchmark, saved.checkpoint)
+
+
 @functools.lru_cache(maxsize=16)
 def _requests_of(folder: Path, _size: int, benchmark: str, checkpoint: str) -> Mapping[tuple[str, str], str]:
     """Return the hash of each item's first request, by its id and the hash of its row.

@@ -393,6 +393,10 @@ OF_RESULTS: Final = ("version", "data", "shots", "few_shot", "template")
 """The conditions that are known from a benchmark and its results; the others are settings of the run."""
 
 
+OF_ENGINES: Final = ("dtype", "server_args", "texts_by", "trust_remote_code")
+"""Conditions that say how an engine computes, not what it is asked."""
+
+
 @functools.lru_cache(maxsize=1024)
 def affects(name: str) -> Affects:
     """Return the area that a setting affects; an unknown one, of a later release, may affect answers."""

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -17,6 +18,12 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.formats.base import CheckpointResources
 from pytest_touchstone.checkpoints.info import LACKS, info_from_plain
 from pytest_touchstone.checkpoints.resolve import FailedToLoad, find, find_checkpoints
+from pytest_touchstone.compare.formats.references import (
+    References,
+    is_reference_file,
+    read_references,
+    sampled_examples,
+)
 from pytest_touchstone.core.benchmark import CHECKPOINT_FIXTURE, Benchmark, generator_function
 from pytest_touchstone.core.dataset import (
     DatasetRows,
@@ -109,7 +116,7 @@ class Collection:
     them selected. ``unchosen`` are those that --eval-tasks does not name. ``selected`` says whether any benchmark is.
     ``deselected`` counts what was left out; ``unasked`` are the benchmarks that are skipped for want of a checkpoint.
     ``nothing`` is the line about a selection that matches no item. ``lasting`` holds what is started for the
-    checkpoints.
+    checkpoints. ``references`` are those of the file that --baseline names, if it names one.
     """
 
     settings: Settings
@@ -126,6 +133,7 @@ class Collection:
     nothing: str | None = None
     sandbox: SelfCheckingSandbox | None = None
     lasting: CheckpointResources | None = None
+    references: dict[str, References] | None = None
 
     @property
     def tasks(self) -> TaskSelection:
@@ -138,6 +146,13 @@ class Collection:
         if (loaded := self.loaded.get(id(spec))) is None:
             return declared_groups(spec, self.settings.data)
         return list(dict.fromkeys(filter(None, (example.group for example in loaded.dataset.examples))))
+
+    def references_of(self, spec: Benchmark) -> References | None:
+        """Return the references of a benchmark, None where --baseline names no file of any. Raises ``DataError``."""
+        if self.references is None:
+            path = Path(self.settings.baseline or "")
+            self.references = read_references(path) if is_reference_file(path) else {}
+        return self.references.get(spec.name)
 
     def known_checkpoints(self) -> list[CheckpointInfo]:
         """Return the checkpoints that the options name, or the builtin ones that exist, recognised once.
@@ -456,9 +471,11 @@ def _examples(
 
 
 def _selected_examples(spec: Benchmark, dataset: DatasetRows, collection: Collection) -> list[Example]:
-    """Return the examples that --eval-limit and --eval-tasks select."""
+    """Return the examples that --eval-limit and --eval-tasks select; of a file of references its own."""
     settings, tasks, own_limit = collection.settings, collection.tasks, collection.asking(spec).limit
     limit = settings.limit if own_limit is None else None if isinstance(own_limit, str) else own_limit
+    if (references := collection.references_of(spec)) is not None:
+        return sampled_examples(references, dataset.examples, limit, dataset.info.path)
     first = apply_limit(subsample(spec, dataset.examples, settings.seed), limit)
     return [example for example in first if tasks.takes(spec, example.group)]
 

@@ -28,14 +28,15 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
 
 from pytest_touchstone.core.errors import ExitCode, HarnessError, OptionError
-from pytest_touchstone.core.files import shipped_evals
+from pytest_touchstone.core.files import shipped_evals, write_checked
 from pytest_touchstone.core.settings import settings_table
 from pytest_touchstone.core.text import did_you_mean
 from pytest_touchstone.engines.live import VARIABLE, serve
 from pytest_touchstone.plugin import evaluate_child, new_run_id
 from pytest_touchstone.plugin.finished_run import FinishedRun
 from pytest_touchstone.results import file_path
-from pytest_touchstone.results.summary import SUMMARY
+from pytest_touchstone.results.aggregate import summary_so_far
+from pytest_touchstone.results.summary import SUMMARY, summary_json
 
 if TYPE_CHECKING:
     from pytest_touchstone.engines.transformers.live import LiveModel
@@ -50,6 +51,9 @@ OUTER: Final = ("PYTEST_ADDOPTS", "PYTEST_CURRENT_TEST", "PYTEST_XDIST_", VARIAB
 
 PATIENCE: Final = 30.0
 """Seconds that a run that is interrupted has to write what it has."""
+
+GRACE: Final = 3.0
+"""Seconds that requests under way have when the time of a run is up."""
 
 LOADING: Final = (
     "device",
@@ -139,11 +143,19 @@ def evaluate_with(
     arguments: Sequence[str] = (),
     progress: bool = False,
     verbose: bool = False,
+    seconds: float | None = None,
 ) -> FinishedRun:
-    """Return the run with these settings; ``live`` is the model in memory that it scores, if any."""
+    """Return the run with these settings; ``live`` is the model in memory that it scores, if any.
+
+    After so many ``seconds`` the run is stopped, and has what was answered until then.
+    """
     folder, command = _command(given, benchmarks, live, workers, arguments)
-    code, output = _run(command, live, progress=progress, verbose=verbose)
-    if code not in (*ENDED, ExitCode.NOTHING) or not (folder / SUMMARY).is_file():
+    began = time.monotonic()
+    code, output = _run(command, live, progress=progress, verbose=verbose, seconds=seconds)
+    if stopped := seconds is not None and time.monotonic() - began >= seconds:
+        with suppress(HarnessError, OSError):  # it has no item yet
+            write_checked(folder / SUMMARY, summary_json(summary_so_far(folder)))
+    if not (stopped or code in (*ENDED, ExitCode.NOTHING)) or not (folder / SUMMARY).is_file():
         raise EvaluationError(_why(code, output, folder), output)
     run = FinishedRun(folder, output=output, exit_code=code)
     if not run.results and not run.summary.failed_to_load:
@@ -253,7 +265,14 @@ def _paths(benchmarks: Paths | None) -> list[str]:
 # The process
 
 
-def _run(command: Sequence[str], live: LiveModel | None, *, progress: bool, verbose: bool) -> tuple[int, str]:
+def _run(
+    command: Sequence[str],
+    live: LiveModel | None,
+    *,
+    progress: bool,
+    verbose: bool,
+    seconds: float | None = None,
+) -> tuple[int, str]:
     """Run pytest, with a model in memory answering it; return its exit code and its output."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(OUTER)}
     ours, theirs = Pipe()
@@ -287,7 +306,11 @@ def _run(command: Sequence[str], live: LiveModel | None, *, progress: bool, verb
             if live is not None:
                 # The model answers in the caller's thread, where its device and its context belong.
                 serve(live, ours)
-            code = process.wait()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(seconds)
+            if process.poll() is None:
+                _stop_soon(process)
+            code = process.returncode
             reader.join()
             return code, "".join(lines)
         except BaseException:
@@ -297,6 +320,17 @@ def _run(command: Sequence[str], live: LiveModel | None, *, progress: bool, verb
         finally:
             if process.stdin is not None:
                 process.stdin.close()
+
+
+def _stop_soon(process: subprocess.Popen[str]) -> None:
+    """Let the run write what it has, without what is under way longer than ``GRACE``."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        process.wait(timeout=GRACE)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)
+        _interrupt(process)
 
 
 def _interrupt(process: subprocess.Popen[str]) -> None:

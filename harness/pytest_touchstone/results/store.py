@@ -36,9 +36,19 @@ from pytest_touchstone.results.store_entry import (
 )
 
 FOLDER: Final = "saved"
-_ITEMS: Final = ".items.json"
+ITEMS_SUFFIX: Final = ".items.json"
 _PREFIX: Final = 16
 """Hexadecimal digits of the fingerprint in the folder's name; entries have all of it."""
+
+
+def read_items(path: Path) -> ItemScores:
+    """Return the scores in a file beside an entry. Raises ``DataError`` where they are gone or broken."""
+    try:
+        return items_from_json(read_checked(path))
+    except (OSError, ValueError, HarnessError) as error:
+        raise DataError(
+            f"{path}: the items of the result cannot be read ({error}); restore the file, or score again"
+        ) from None
 
 
 class ResultStore:
@@ -54,7 +64,7 @@ class ResultStore:
         The scores are written first, so that they exist whenever the result does.
         """
         path = self._path(saved)
-        write_checked(path.with_suffix(_ITEMS), items_json(items))
+        write_checked(path.with_suffix(ITEMS_SUFFIX), items_json(items))
         write_checked(path, saved_json(saved))
         return path
 
@@ -66,7 +76,9 @@ class ResultStore:
     def find(self, *, benchmark: str | None = None) -> list[StoredResult]:
         """Return the entries, oldest run first; those that cannot be read are in ``left_out``, and told once."""
         start = f"{file_name(benchmark)}@" if benchmark else ""
-        paths = [path for path in self.folder.glob(f"*/{start}*.json") if not path.name.endswith(_ITEMS)]
+        paths = [
+            path for path in self.folder.glob(f"*/{start}*.json") if not path.name.endswith(ITEMS_SUFFIX)
+        ]
         results = [saved for path in paths if (saved := self._read(path)) is not None]
         wanted = [saved for saved in results if benchmark in (None, saved.benchmark)]
         return sorted(
@@ -75,18 +87,12 @@ class ResultStore:
 
     def items(self, saved: StoredResult) -> ItemScores:
         """Return the scores of an entry. Raises ``DataError`` where they are gone or broken."""
-        path = self._path(saved).with_suffix(_ITEMS)
-        try:
-            return items_from_json(read_checked(path))
-        except (OSError, ValueError, HarnessError) as error:
-            raise DataError(
-                f"{path}: cannot be read ({error}); remove it, and score the checkpoint again"
-            ) from None
+        return read_items(self._path(saved).with_suffix(ITEMS_SUFFIX))
 
     def remove(self, saved: StoredResult) -> None:
         """Remove an entry; do nothing where it is gone already."""
         path = self._path(saved)
-        for file in (path, path.with_suffix(_ITEMS)):
+        for file in (path, path.with_suffix(ITEMS_SUFFIX)):
             disk.unlink(file)
         if path.parent.is_dir():
             disk.sync_folder(path.parent)

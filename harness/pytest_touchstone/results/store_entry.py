@@ -72,7 +72,7 @@ class StoredResult(BenchmarkResult):
     ``skips_declared``: what was skipped the benchmark itself leaves out (``pytest.skip``, a mark), so
     it is no part of it; an interim analysis (``gate_sequential``) skips what is one. ``temperature`` is that of
     ``p_right``, None where that is not known. ``verdicts``: what its own run's gate has found, by metric; empty where
-    there was none.
+    there was none. ``reference_runs``: the number of runs of which it is the mean, 0 for the result of one run.
     """
 
     run_id: str
@@ -91,6 +91,7 @@ class StoredResult(BenchmarkResult):
     composites: list[dict[str, Any]] | None = None
     temperature: float | None = None
     verdicts: dict[str, str] = field(default_factory=dict)
+    reference_runs: int = 0
 
     def aggregation(self, metric: str) -> Aggregation:
         """Return the aggregation of the metric, and whether higher is better."""
@@ -155,6 +156,11 @@ class ItemScores:
     clusters: list[str | None]
     scores: dict[str, list[float | None]]
     facts: dict[str, list[int | str | None]] = field(default_factory=dict)
+
+    def named_as(self, other: ItemScores) -> ItemScores:
+        """Return the items under the ids that they have in another result."""
+        del other  # which has the same ids; those of a file of references are hashes
+        return self
 
     def digest(self) -> str:
         """Return the SHA-256 over the ids and the hashes of the rows, independent of their order."""

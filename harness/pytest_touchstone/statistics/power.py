@@ -28,7 +28,7 @@ from typing import Final
 
 from pytest_touchstone.statistics.comparison import Comparison, z_quantile
 from pytest_touchstone.statistics.gaffke import BOTH_WAYS, Spacings
-from pytest_touchstone.statistics.paired import SEEN
+from pytest_touchstone.statistics.paired import OF_REFERENCES, SEEN
 from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN, POWER
 
 MOST_ITEMS: Final = 10_000_000
@@ -44,7 +44,7 @@ class Design:
 
     ``spread`` is the standard deviation of an item's difference where nothing is lost. ``flips`` is the share of items
     that one run has right and the other wrong, None for graded scores; ``bounded`` says that those lie in [0, 1].
-    ``effect`` is the design effect of clusters.
+    ``effect`` is the design effect of clusters. ``churn``: a drop makes so many times as many items flip besides.
     """
 
     items: int
@@ -52,6 +52,7 @@ class Design:
     flips: float | None = None
     effect: float = 1.0
     bounded: bool = True
+    churn: float = 0.0
 
     @property
     def effective(self) -> float:
@@ -69,6 +70,20 @@ def binary_design(items: int, flips: float, *, effect: float = 1.0) -> Design:
     return Design(items=items, spread=math.sqrt(flips), flips=flips, effect=effect)
 
 
+CHURN: Final = 2.0
+"""The items that flip per item lost by a fault of an engine: it breaks 1.5 of them, and mends 0.5."""
+
+
+def reference_design(items: int, noise: float, runs: int) -> Design:
+    """Return the design of one more run against the mean of several, of one model.
+
+    ``noise`` is the share of items that flip between two of its runs. Of an item with variance v in a run, the
+    difference has v (1 + 1 / runs), and 2 v is its share of flips.
+    """
+    flips = max(noise, 0.5 / (items + 1)) * (1 + 1 / runs) / 2
+    return replace(binary_design(items, flips), churn=CHURN)
+
+
 def design_of_comparison(comparison: Comparison) -> Design | None:
     """Return the design of a comparison; None without a standard error.
 
@@ -77,6 +92,8 @@ def design_of_comparison(comparison: Comparison) -> Design | None:
     n, error = comparison.n or comparison.units, comparison.stderr
     if error is None or n < 1:
         return None
+    if comparison.method == OF_REFERENCES:
+        return replace(binary_design(n, n * error**2), churn=CHURN)
     if comparison.flips is None:
         return Design(items=n, spread=error * math.sqrt(n), bounded=SEEN not in comparison.method)
     gained, lost = comparison.flips
@@ -210,7 +227,9 @@ def _fewest(design: Design, power_of: Callable[[Design], float], power: float) -
 
 def _error(design: Design, drop: float) -> float:
     """Return the standard error of the difference of the means."""
-    square = design.spread**2 if design.flips is None else max(design.flips, abs(drop)) - drop**2
+    drop = abs(drop)
+    flips = None if design.flips is None else max(design.flips + design.churn * drop, drop)
+    square = design.spread**2 if flips is None else flips - drop**2
     return math.sqrt(max(0.0, square) / design.effective)
 
 

@@ -13,11 +13,13 @@ def result_formats() -> tuple[ResultFormat, ...]:
     """Ours in order, the more special first, then those of installed packages. Raises ``DataError``."""
     from pytest_touchstone.compare.formats.korean_mlm import KoreanStudy
     from pytest_touchstone.compare.formats.lm_eval import LmEvalFormat
+    from pytest_touchstone.compare.formats.references import ReferenceFile
     from pytest_touchstone.compare.formats.run import RunFolder
     from pytest_touchstone.compare.formats.task_json import TaskFile
 
     return (
         RunFolder(),
+        ReferenceFile(),
         LmEvalFormat(),
         KoreanStudy(),
         TaskFile(),
