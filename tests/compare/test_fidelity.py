@@ -261,6 +261,20 @@ def test_a_served_model_does_not_diverge_from_its_own_weights_and_proves_nothing
     assert float(mean.split()[-3]) < 1e-5, mean
 
 
+def test_a_server_is_not_asked_for_a_number_type(
+    whole: Path, texts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(whole) as server:
+        how = ["--text", str(texts), "--limit", "1"]
+        typed = ["checkpoint", "diff", str(whole), server.url, *how, "--candidate-dtype", "bfloat16"]
+        assert main(typed) == main(["checkpoint", "noise", server.url, *how]) == 4
+    told = capsys.readouterr()
+    assert not told.out
+    refusals = [line for line in told.err.splitlines() if line.startswith("touchstone: ")]
+    assert "candidate_dtype" in refusals[0]
+    assert "give the weights" in refusals[1]
+
+
 def test_a_server_without_the_most_probable_tokens_of_a_prompt_is_refused(whole: Path, texts: Path) -> None:
     with (
         serving(whole, style="openai") as server,

@@ -48,7 +48,8 @@ class ModelServer:
     ``more_start`` puts a beginning-of-sequence token before every prompt; ``zeros`` reports all log-probabilities as 0;
     ``shift`` is added to every log-probability of a prompt; ``silent`` gives texts as null, at the limit. After
     ``wanders`` requests it has another model, after ``leaks`` it refuses all, repeating the key,
-    and after ``dies`` it breaks every connection. It tells of a prefix cache with blocks of ``block`` tokens.
+    and after ``dies`` it breaks every connection. It tells of a prefix cache with blocks of ``block`` tokens, and
+    of ``batch_invariant``.
     """
 
     folder: Path
@@ -67,6 +68,7 @@ class ModelServer:
     dies: int | None = None
     root: bool = True
     block: int | None = None
+    batch_invariant: Any = None
     bodies: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     gets: list[str] = field(default_factory=list)
     headers: list[Mapping[str, str]] = field(default_factory=list)
@@ -94,6 +96,8 @@ class ModelServer:
             return {"object": "list", "data": rows}
         if path == "/version" and self.style == "vllm":
             return {"version": self.version}
+        if path == "/server_info" and self.batch_invariant is not None:
+            return {"vllm_config": "", "vllm_env": {"VLLM_BATCH_INVARIANT": self.batch_invariant}}
         if path == "/metrics" and self.block:
             return (
                 "# HELP vllm:cache_config_info Information of the LLMEngine CacheConfig\n"

@@ -130,6 +130,10 @@ def fidelity(
             f"{reference}: a server tells its most probable tokens only, and of the reference all of the vocabulary "
             "is needed; give the weights that it serves"
         )
+    if infos[1].served and candidate_dtype is not None:
+        raise OptionError(
+            f"invalid candidate_dtype {candidate_dtype!r}: a server computes in a number type of its own; leave it out"
+        )
     # A server wants room for the token that a text begins with, and for one that it generates.
     most = min(info.seq_len - 2 if info.served else info.seq_len for info in infos)
     taken = min(LENGTH if length is None else length, most)
@@ -177,7 +181,8 @@ def causal_checkpoint(source: str, tokenizer: str, **how: Any) -> CheckpointInfo
 
     Raises ``CheckpointError`` where it has no distributions of the next token.
     """
-    resolved = find(source, seq_len=None, options={"tokenizer": tokenizer}, **how)
+    options = {} if source == tokenizer else {"tokenizer": tokenizer}
+    resolved = find(source, seq_len=None, options=options, **how)
     if resolved.failed:
         raise CheckpointError(resolved.failed[0].message)
     info, *others = resolved.infos

@@ -45,29 +45,43 @@ def test_scores_are_asked_where_a_server_gives_them_and_texts_elsewhere() -> Non
 
 def test_rounding_is_no_drift_and_another_model_is() -> None:
     near = 10 * MOST_PER_TOKEN * 0.9
-    assert describe_drift([score(-20.0)], [score(-20.0 - near)]) is None
-    found = describe_drift([score(-20.0), score(-5.0)], [score(-20.0), score(-9.0)])
+    assert describe_drift([[score(-20.0)]], [[score(-20.0 - near)]]) is None
+    found = describe_drift([[score(-20.0), score(-5.0)]], [[score(-20.0), score(-9.0)]])
     assert found is not None
     assert re.search(r"-5\.00 .*-9\.00 ", found)
-    assert describe_drift([score(-20.0)], [score(-20.0, tokens=11)]) is not None
+    assert describe_drift([[score(-20.0)]], [[score(-20.0, tokens=11)]]) is not None
 
 
 def test_most_of_the_texts_must_differ() -> None:
     before = [text("a"), text("b"), text("c"), text("d")]
-    assert describe_drift(before, [text("a"), text("b"), text("x"), text("y")]) is None
-    found = describe_drift(before, [text("a"), text("x"), text("x"), text("y")])
+    assert describe_drift([before], [[text("a"), text("b"), text("x"), text("y")]]) is None
+    found = describe_drift([before], [[text("a"), text("x"), text("x"), text("y")]])
     assert found is not None
     assert "3 of 4 known prompts" in found
 
 
+def test_a_noisy_server_is_not_taken_for_another_model() -> None:
+    """A text that differs from itself tells nothing, and a log-probability is that of any time."""
+    noisy = [[text("a"), text("b"), text("c")], [text("x"), text("y"), text("c")]]
+    assert describe_drift(noisy, [[text("k"), text("l"), text("c")]] * 2) is None
+    assert describe_drift([[text("a"), text("b")]] * 2, noisy_end()) is None
+    assert describe_drift([[text("a")]] * 2, [[text("x")]] * 2) is not None
+    assert describe_drift([[score(-20.0)], [score(-29.0)]], [[score(-29.0)], [score(-20.1)]]) is None
+    assert describe_drift([[score(-20.0)], [score(-29.0)]], [[score(-40.0)], [score(-41.0)]]) is not None
+
+
+def noisy_end() -> list[list[GenerateAnswer]]:
+    return [[text("x"), text("y")], [text("a"), text("z")]]
+
+
 def test_a_text_that_is_taken_for_a_reasoning_by_the_end_has_not_changed() -> None:
     reasoned = GenerateAnswer((Generated("", "length", 8, "a b"),), 4)
-    assert describe_drift([text(" a b")], [reasoned]) is None
-    assert describe_drift([text("a c")], [reasoned]) is not None
+    assert describe_drift([[text(" a b")]], [[reasoned]]) is None
+    assert describe_drift([[text("a c")]], [[reasoned]]) is not None
 
 
 def test_a_question_without_an_answer_says_nothing() -> None:
-    assert describe_drift([score(-1.0)], [Refusal("gone")]) is None
+    assert describe_drift([[score(-1.0)]], [[Refusal("gone")]]) is None
 
 
 SETTINGS = ModelSettings()

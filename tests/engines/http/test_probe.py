@@ -52,6 +52,15 @@ def test_vllm_tells_of_its_prefix_cache(whole: Path, how: dict[str, Any], block:
     assert probed(ModelServer(whole, **how)).abilities.block == block
 
 
+@pytest.mark.parametrize(
+    ("told", "words"), [(True, ["is on"]), (False, ["is off"]), (None, []), ("yes", []), ({}, [])]
+)
+def test_vllm_tells_of_its_batch_invariant_mode(whole: Path, told: Any, words: list[str]) -> None:
+    notes = [note for note in probed(ModelServer(whole, batch_invariant=told)).notes if "INVARIANT" in note]
+    assert len(notes) == len(words)
+    assert all(word in note for word, note in zip(words, notes, strict=True))
+
+
 def test_an_unknown_server_gives_scores_by_echo(whole: Path) -> None:
     found = probed(ModelServer(whole, style="openai"))
     assert (found.abilities.scoring, found.abilities.stops, found.limit) == ("echo", 4, None)

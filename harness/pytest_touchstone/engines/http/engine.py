@@ -9,7 +9,8 @@ fingerprint is that of the weights, the server and its version.
 
 Canary requests are sent at the beginning and at the end, since a server may change its model in between. If the server
 gives log-probabilities, those of known texts are compared; rounding changes them far less than another model does.
-Otherwise short greedy texts are compared, some of which rounding may change.
+Otherwise short greedy texts are compared, some of which rounding may change. They are sent twice at either end, so that
+an engine whose answers depend on its batches is not taken for another model (``simulations.engines``).
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
+from itertools import product
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from pytest_touchstone.checkpoints.fingerprint import WEAK, fingerprint
 from pytest_touchstone.checkpoints.formats.base import CheckpointRequest
@@ -222,28 +224,48 @@ def canary_requests(serves: Sequence[type[Request]]) -> tuple[Request, ...]:
     return _SCORES if Loglikelihood in serves else _GREEDY
 
 
-def describe_drift(before: Sequence[Answer | Refusal], after: Sequence[Answer | Refusal]) -> str | None:
+ASKED: Final = 2
+"""How often canary requests are sent at either end: what differs from itself tells of no other model."""
+
+Asked: TypeAlias = Sequence[Sequence[Answer | Refusal]]
+"""The answers to the canary requests, each time that they were sent."""
+
+
+def describe_drift(before: Asked, after: Asked) -> str | None:
     """Describe how the canary answers at the end differ from those at the beginning; None if they agree.
 
-    Refusals are not compared.
+    A log-probability has to differ from each at the beginning, by more than rounding. Of the texts that were the same
+    each time at either end, most have to differ. Refusals are not compared.
     """
-    pairs, different = 0, 0
-    for old, new in zip(before, after, strict=True):
-        if isinstance(old, LoglikelihoodAnswer) and isinstance(new, LoglikelihoodAnswer):
-            nats = abs(old.logprob - new.logprob)
-            if old.tokens != new.tokens or nats > MOST_PER_TOKEN * old.tokens:
-                return (
-                    "the server answers otherwise than at the beginning: a known text had the log-probability "
-                    f"{old.logprob:.2f} then and {new.logprob:.2f} at the end"
-                )
-        elif isinstance(old, GenerateAnswer) and isinstance(new, GenerateAnswer):
-            pairs, different = pairs + 1, different + (_full_text(old) != _full_text(new))
-    if different > pairs / 2:
+    steady = different = 0
+    for olds, news in _comparable(before, after):
+        if isinstance(olds[0], GenerateAnswer):
+            (old_texts, new_texts) = ({*map(_full_text, answers)} for answers in (olds, news))
+            steady, different = steady + 1, different + (old_texts != new_texts)
+            continue
+        old, new = min(product(olds, news), key=lambda pair: abs(pair[0].logprob - pair[1].logprob))
+        if old.tokens != new.tokens or abs(old.logprob - new.logprob) > MOST_PER_TOKEN * old.tokens:
+            return (
+                "the server answers otherwise than at the beginning: a known text had the log-probability "
+                f"{old.logprob:.2f} then and {new.logprob:.2f} at the end"
+            )
+    if different > steady / 2:
         return (
-            f"the server answers otherwise than at the beginning: {different} of {pairs} known prompts, asked "
+            f"the server answers otherwise than at the beginning: {different} of {steady} known prompts, asked "
             "greedily, have other texts at the end"
         )
     return None
+
+
+def _comparable(before: Asked, after: Asked) -> Iterator[tuple[Any, Any]]:
+    """Yield the answers of each canary that tell the server's model, those at the beginning and those at the end."""
+    for olds, news in zip(zip(*before, strict=True), zip(*after, strict=True), strict=True):
+        types = {*map(type, (*olds, *news))}
+        if types == {LoglikelihoodAnswer} or (
+            types == {GenerateAnswer}
+            and all(len({*map(_full_text, answers)}) == 1 for answers in (olds, news))
+        ):
+            yield olds, news
 
 
 def _full_text(answer: GenerateAnswer) -> str:
@@ -263,7 +285,7 @@ class HttpEngine(Engine):
         self.info = info
         self._transport, self._planner, self._price = transport, planner, settings.price
         self._canaries = canary_requests(info.serves)
-        self._before: list[Answer | Refusal] | None = None
+        self._before: Asked | None = None
         self._drift: str | None = None
         self._unchecked = False
         self._since = 0
@@ -290,7 +312,7 @@ class HttpEngine(Engine):
         Raises ``ServerError`` if the server is gone.
         """
         if self._before is None:
-            self._before = self._ask(self._planner.plan(self._canaries))
+            self._before = self._ask_canaries()
         self._since += len(requests)
         return self._ask(self._planner.plan(requests), done)
 
@@ -341,9 +363,12 @@ class HttpEngine(Engine):
         if self._before is None or not self._since:
             return
         self._since, self._unchecked = 0, True
-        after = self._ask(self._planner.plan(self._canaries))
+        after = self._ask_canaries()
         self._drift = self._drift or describe_drift(self._before, after)
-        self._unchecked = all(isinstance(answer, Refusal) for answer in after)
+        self._unchecked = not any(_comparable(self._before, after))
+
+    def _ask_canaries(self) -> Asked:
+        return [self._ask(self._planner.plan(self._canaries)) for _ in range(ASKED)]
 
     def expect_traces(self, *, opened: bool) -> None:
         """Send no stop sequences from now on; with ``opened``, a text cut off before a delimiter is a trace."""
@@ -393,7 +418,7 @@ class HttpEngine(Engine):
             )
         if self._unchecked:
             notes.append(
-                f"{self.info.name}: the server gave no answer to the known questions at the end, so nobody knows "
-                "whether it was still the same"
+                f"{self.info.name}: the server gave no answers, or others each time, to the known questions, so nobody "
+                "knows whether it was the same at the end"
             )
         return notes

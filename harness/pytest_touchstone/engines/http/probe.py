@@ -56,6 +56,9 @@ Ask: TypeAlias = Callable[[str, Mapping[str, Any] | None], Any | Failure]
 """Sends a call to a path below the server's base (GET if the body is None). Returns the JSON of the reply, the text of
 ``METRICS``, or a failure."""
 
+SERVER_INFO: Final = "/server_info"
+"""What vLLM answers with ``VLLM_SERVER_DEV_MODE=1`` alone."""
+
 METRICS: Final = "/metrics"
 """vLLM's metrics in the text format of Prometheus; they include the settings of its cache."""
 
@@ -156,6 +159,7 @@ class Probe:
         if family == "vllm":
             reply = self._ask("/version", None)
             self._server.version = text_of(reply, "version")
+            self._note_batch_invariance()
         elif family == "llama.cpp" or not name:
             reply = self._ask("/props", None)
             if not isinstance(reply, Failure) and (build := text_of(reply, "build_info")):
@@ -166,6 +170,20 @@ class Probe:
                 return "llama.cpp", "llama.cpp"
         # llama-cpp-python's server says neither; its owner is "me".
         return ("llama.cpp", "llama-cpp-python") if owner == "me" else (family, name)
+
+    def _note_batch_invariance(self) -> None:
+        """Add a note on vLLM's batch-invariant mode, of which a server in its development mode tells."""
+        reply = self._ask(SERVER_INFO, None)
+        variables = reply.get("vllm_env") if isinstance(reply, Mapping) else None
+        value = variables.get("VLLM_BATCH_INVARIANT") if isinstance(variables, Mapping) else None
+        if isinstance(value, (bool, int)):
+            effect = (
+                "equal questions have equal texts"
+                if value
+                else "texts may depend on what is asked beside them"
+            )
+            mode = "on" if value else "off"
+            self._server.notes.append(f"VLLM_BATCH_INVARIANT is {mode} at the server: {effect}")
 
     # Texts
 
