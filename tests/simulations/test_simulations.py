@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,8 @@ from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison
 from pytest_touchstone.compare.gate.config import BenchmarkRules, GateConfig
 from pytest_touchstone.compare.gate.decide import decide
 from pytest_touchstone.compare.gate.result import GateResult
-from pytest_touchstone.plugin import gate
-from simulations import aggregates, best, contest, exact, forecast, gates, planned
+from pytest_touchstone.plugin import expectation, gate
+from simulations import aggregates, best, contest, engines, exact, forecast, gates, planned
 from simulations import gate as simulate_gate
 from simulations import intervals as simulate_intervals
 from simulations import selection as simulate_selection
@@ -274,3 +275,44 @@ def test_equal_runs_seldom_differ_by_macro_f1_and_a_class_that_is_lost_is_found(
             assert found.worse <= 9 / 150
             assert found.covered >= 135 / 150
     assert aggregates.rates(2, 300, aggregates.LOST, 60, 1).worse >= 0.55
+
+
+def test_equal_engines_pass_where_a_fixed_threshold_fails_them() -> None:
+    """At most 2 % of builds fail; of 160 more than 8 with chance 0.01."""
+    for flips, kernel in ((0.1, False), (0.05, True)):
+        failing = engines.failing(160, 1, 200, flips, kernel=kernel)
+        assert failing["expect_like"] <= 8 / 160
+        assert failing["a point"] > 0.1
+
+
+def test_a_loss_of_an_engine_is_found_that_a_wide_threshold_lets_pass() -> None:
+    failing = engines.failing(80, 2, 400, 0.05, loss=0.05)
+    assert failing["expect_like"] > 0.7
+    assert failing["vLLM, 8 points"] < 0.3
+
+
+@pytest.mark.slow
+def test_as_many_items_as_a_plan_names_find_a_loss_of_three_points() -> None:
+    """90 %; of 160 builds fewer than 83 % with chance 0.01."""
+    for flips in engines.FLIPS:
+        assert min(engines.planned(160, 3, flips).values()) >= 0.83
+
+
+def test_every_simulated_build_is_judged_by_the_function_that_expect_like_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert vars(engines)["judge_candidate"] is vars(expectation)["judge_candidate"]
+
+    def always_worse(*_: Any, **__: Any) -> dict[str, Any]:
+        return {"bench": SimpleNamespace(kind="worse")}
+
+    monkeypatch.setattr(engines, "judge_candidate", always_worse)
+    assert engines.failing(1, 1, 50, 0.0)["expect_like"] == 1
+
+
+def test_noisy_servers_are_seldom_taken_for_another_model() -> None:
+    """0.3 % at 20 % of other texts; of 2,000 more than 20 with chance 0.001."""
+    noisy = engines.servers(2000, 1, 0.2)
+    assert noisy["equal"] <= 20 / 2000
+    assert noisy["another model"] > 0.8
+    assert engines.servers(2000, 1, 0.05)["equal"] <= 2 / 2000
