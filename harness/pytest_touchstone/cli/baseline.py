@@ -53,7 +53,6 @@ from pytest_touchstone.compare.candidate import CheckpointResults
 from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.compare.formats.references import (
     SUFFIX,
-    describe,
     is_reference_file,
     read_references,
 )
@@ -191,7 +190,8 @@ def save_run(options: argparse.Namespace) -> Output:
         raise GateError(f"{twice[0][0][0]}: is given twice; name each run once")
     write(path, format_references(runs, metric=options.metric, soft=options.soft))
     references = read_references(path)
-    text = f"{shown_path(path)} written: {describe(references)}; commit it"
+    items = sum(len(entry.items.examples) for entry in references.values())
+    text = f"{shown_path(path)} written: {count(len(references), 'benchmark')}, {count(items, 'item')}; commit it"
     if any(entry.saved.reference_runs < FEWEST_RUNS for entry in references.values()):
         text += f"\nnote: one run says nothing of the noise; save {FEWEST_RUNS} at least, best four from four starts"
     rows = {name: asdict(entry.header) for name, entry in references.items() if entry.header is not None}

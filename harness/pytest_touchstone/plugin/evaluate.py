@@ -309,7 +309,7 @@ def _run(
             with suppress(subprocess.TimeoutExpired):
                 process.wait(seconds)
             if process.poll() is None:
-                _stop_soon(process)
+                _interrupt(process, grace=GRACE)
             code = process.returncode
             reader.join()
             return code, "".join(lines)
@@ -322,21 +322,14 @@ def _run(
                 process.stdin.close()
 
 
-def _stop_soon(process: subprocess.Popen[str]) -> None:
-    """Let the run write what it has, without what is under way longer than ``GRACE``."""
-    assert process.stdin is not None
-    process.stdin.close()
-    try:
-        process.wait(timeout=GRACE)
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGINT)
-        _interrupt(process)
-
-
-def _interrupt(process: subprocess.Popen[str]) -> None:
-    """Let the run write what it has, and end it."""
+def _interrupt(process: subprocess.Popen[str], *, grace: float | None = None) -> None:
+    """Let the run write what it has, and end it; what is under way has ``grace``, or as long as it takes."""
     if process.stdin is not None:
         process.stdin.close()
+    if grace is not None:
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(grace)
+        process.send_signal(signal.SIGINT)
     try:
         process.wait(timeout=PATIENCE)
     except BaseException:  # too slow, or interrupted again

@@ -20,7 +20,6 @@ from typing import Final, Literal
 
 from pytest_touchstone.compare.answers import shown_answers
 from pytest_touchstone.compare.candidate import BenchmarkScores
-from pytest_touchstone.compare.comparison_verdicts import compare
 from pytest_touchstone.compare.expectation import POWER, CandidateVerdict, broken_items, judge_candidate
 from pytest_touchstone.compare.formats.references import (
     References,
@@ -36,7 +35,6 @@ from pytest_touchstone.plugin.evaluate import GRACE, EvaluationError, evaluate_w
 from pytest_touchstone.plugin.finished_run import FinishedRun
 from pytest_touchstone.results.run_directory import NO_FILE
 from pytest_touchstone.results.summary import NOT_REACHED
-from pytest_touchstone.statistics.comparison import POINTS
 
 LONGEST: Final = 160
 """The characters of a question or an answer that a message has."""
@@ -91,15 +89,16 @@ def expect_like(  # noqa: PLR0917 -- a call in a test is to be short
             end=math.inf if budget is None else time.monotonic() + parse_budget(budget),
         )
         verdicts = judge_candidate(scoring.score, references, max_loss, again=again)
+        in_time = {name: scoring.answered_in_time(name, verdict) for name, verdict in verdicts.items()}
         failing = ("worse", "inconclusive") if inconclusive == "fail" else ("worse",)
         failed = {name: verdict for name, verdict in verdicts.items() if verdict.kind in failing}
         lines = [
             line
             for name, verdict in failed.items()
-            for line in _message(verdict, references[name], max_loss, scoring.answered_in_time(name, verdict))
+            for line in _message(verdict, references[name], in_time[name])
         ]
     for name, verdict in verdicts.items():
-        if doubts := "; ".join(_doubts(verdict, references[name], max_loss, limit, scoring)):
+        if doubts := "; ".join(_doubts(verdict, references[name], max_loss, limit, in_time[name])):
             warnings.warn(f"expect_like, {name}: {doubts}", UserWarning, stacklevel=2)
     if failed:
         raise AssertionError(escape_invisible("\n".join(lines)))
@@ -248,87 +247,54 @@ def _check_prompts(references: References, entry: BenchmarkScores) -> None:
 # What is said
 
 
-def _message(
-    verdict: CandidateVerdict, references: References, max_loss: float, in_time: str
-) -> Iterator[str]:
+def _message(verdict: CandidateVerdict, references: References, in_time: str) -> Iterator[str]:
     """Yield the lines about a benchmark on which the assertion fails."""
     saved, line, entry = references.saved, verdict.line, verdict.scores
-    if line is None or entry is None or line.comparison.difference is None:
+    if line is None or entry is None:
         yield f"{saved.benchmark}: cannot tell; {in_time or 'no item was answered'}"
         return
-    compared, lost = line.comparison, -line.comparison.difference
-    runs = count(saved.reference_runs, "run")
+    compared, runs = line.comparison, count(saved.reference_runs, "run")
     what = "is worse than" if verdict.kind == "worse" else "cannot be told from"
-    yield f"{saved.benchmark} {saved.primary}: {entry.saved.checkpoint} {what} {saved.run_id}"
-    yield f"  loss        {_points(lost)} points {_interval(verdict)}; {_points(max_loss)} allowed"
-    yield f"              p {compared.p or 0:.2g} ({compared.method})"
-    yield (
-        f"  values      {compared.new:.4f}, {compared.baseline:.4f} over {runs} of "
-        f"{saved.checkpoint}; n {compared.n:,}{', scored twice' if verdict.scorings > 1 else ''}"
-    )
-    yield f"  sees        {_power(verdict)}"
-    for text in (in_time, entry.saved.invalid, _soft(entry, references)):
-        if text:
-            yield f"  note        {text}"
+    twice = ", scored twice" if verdict.scorings > 1 else ""
+    notes = (in_time, entry.saved.invalid)
+    yield f"{saved.benchmark} {saved.primary}: {entry.saved.checkpoint} {what} {runs} in {saved.run_id}"
+    yield f"  change    {compared.why} ({compared.method})"
+    yield f"  values    {compared.new:.4f} and {compared.baseline:.4f} before, n {compared.n:,}{twice}"
+    yield f"  sees      {_power(verdict)}"
+    yield from (f"  note      {text}" for text in notes if text)
     broken = broken_items(verdict, references)
     answers = shown_answers(entry, saved.primary, broken)
     for example, (before, after) in broken.items():
-        answer = answers.get(example)
         yield f"  {example}: {before * saved.reference_runs:g} of {runs} right before, {after:g} now"
-        if answer is not None:
+        if (answer := answers.get(example)) is not None:
             yield f"    question  {_cut(answer.question, end=True)}"
             yield from [f"    right     {_cut(answer.gold)}"] if answer.gold else []
             yield f"    now       {_cut(answer.answer)}"
 
 
 def _doubts(
-    verdict: CandidateVerdict, references: References, max_loss: float, limit: int | None, scoring: _Scoring
+    verdict: CandidateVerdict, references: References, max_loss: float, limit: int | None, in_time: str
 ) -> Iterator[str]:
     """Yield what a build is warned of, though it may pass."""
     size = len(references.items.examples)
     if limit is not None and limit > size:
         yield f"limit {limit}, and {references.saved.run_id} has {size} items"
-    if text := scoring.answered_in_time(references.saved.benchmark, verdict):
-        yield f"{text}: {verdict.kind}"
+    if in_time:
+        yield f"{in_time}: {verdict.kind}"
     elif not verdict.settled:
         yield "cannot tell: worse at first, and no time was left to score it again"
     if verdict.finds is None or verdict.finds > max_loss:
         yield _power(verdict)
         if verdict.items is not None:
-            yield f"a loss of {_points(max_loss)} points takes about {verdict.items:,} items"
+            yield f"a loss of {100 * max_loss:g} points takes about {verdict.items:,} items"
 
 
 def _power(verdict: CandidateVerdict) -> str:
     """Return the loss that the items could have found, in words."""
-    if verdict.finds is None:
+    if verdict.finds is None or verdict.line is None:
         return "so few items find no loss"
-    n = 0 if verdict.line is None else verdict.line.comparison.n
-    return f"{count(n, 'item')} find a loss of {_points(verdict.finds)} points in {100 * POWER:g} % of builds"
-
-
-def _soft(entry: BenchmarkScores, references: References) -> str:
-    """Return the change of the soft score, which decides nothing; empty where there is none."""
-    soft = references.header.soft if references.header else None
-    if (
-        soft is None
-        or soft not in entry.saved.metrics
-        or entry.saved.temperature != references.saved.temperature
-    ):
-        return ""
-    compared = compare(entry, [references], soft).comparison
-    low, high = compared.low or 0.0, compared.high or 0.0
-    return f"{soft} {POINTS.told(compared.difference or 0.0)} [{POINTS.moved(low)}, {POINTS.moved(high)}]"
-
-
-def _interval(verdict: CandidateVerdict) -> str:
-    compared = None if verdict.line is None else verdict.line.comparison
-    if compared is None or compared.low is None or compared.high is None:
-        return ""
-    return f"[{_points(-compared.high)}, {_points(-compared.low)}]"
-
-
-def _points(share: float) -> str:
-    return f"{100 * share:.2f}"
+    items = count(verdict.line.comparison.n, "item")
+    return f"{items} find a loss of {100 * verdict.finds:.2f} points in {100 * POWER:g} % of builds"
 
 
 def _cut(text: str, *, end: bool = False) -> str:

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults
+from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults, published
 from pytest_touchstone.compare.formats.base import ResultTable
 from pytest_touchstone.core.dataset import Example
 from pytest_touchstone.core.errors import DataError, HarnessError
@@ -40,9 +40,7 @@ from pytest_touchstone.core.files import (
     shown_path,
 )
 from pytest_touchstone.core.settings import OF_ENGINES, manifest_conditions, settings_table
-from pytest_touchstone.core.text import count
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult
-from pytest_touchstone.results.summary import Metric
 
 SUFFIX: Final = ".answers"
 FIRST_LINE: Final = "touchstone answers 1"
@@ -285,7 +283,10 @@ def _references(
         primary=header.metric,
         conditions=conditions,
         aggregate={},
-        metrics={name: _mean_of(name, column) for name, column in scores.items()},
+        metrics={
+            name: published(name, math.fsum(value or 0.0 for value in column) / len(column), n=len(column))
+            for name, column in scores.items()
+        },
         collected=len(ordered),
         scored=len(ordered),
         skipped=0,
@@ -303,11 +304,6 @@ def _references(
     return References(saved, named, header=header)
 
 
-def _mean_of(name: str, column: Sequence[float | None]) -> Metric:
-    mean = math.fsum(value or 0.0 for value in column) / len(column)
-    return Metric(name=name, value=mean, low=None, high=None, stderr=None, n=len(column), method="mean")
-
-
 def noise_of(references: References | BenchmarkScores) -> float | None:
     """Return the share of items that flip between two reference runs; None for one run.
 
@@ -318,13 +314,3 @@ def noise_of(references: References | BenchmarkScores) -> float | None:
         return None
     shares = [value or 0.0 for value in column]
     return math.fsum(2 * share * (1 - share) for share in shares) / len(shares) * runs / (runs - 1)
-
-
-def describe(references: Mapping[str, References]) -> str:
-    """Return the number of benchmarks, items and runs in words."""
-    items = sum(len(entry.items.examples) for entry in references.values())
-    runs = sorted({entry.saved.reference_runs for entry in references.values()})
-    return (
-        f"{count(len(references), 'benchmark')}, {count(items, 'item')}, "
-        f"{count(runs[0], 'run')}{f' to {runs[-1]}' if len(runs) > 1 else ''} each"
-    )
