@@ -74,13 +74,13 @@ class Build:
         return self.generator.random(self.bench.n) < self.chances
 
     def reference(self, runs: int) -> BenchmarkScores:
-        """The mean of the first reference runs."""
+        """Return the mean of the first reference runs."""
         mean = self.bench.result(self.references[:runs].mean(axis=0), "reference")
         return replace(mean, saved=replace(mean.saved, reference_runs=runs))
 
 
 def item_chances(accuracy: float, flips: float, n: int, generator: np.random.Generator) -> np.ndarray:
-    """The items' chances to be right, of which a share flips between two runs.
+    """Draw the items' chances to be right, of which a share flips between two runs.
 
     Of a beta distribution with mean a and a + b = s, the share is 2 a (1 - a) s / (s + 1).
     """
@@ -92,7 +92,7 @@ def item_chances(accuracy: float, flips: float, n: int, generator: np.random.Gen
 
 
 def changed_for_good(chances: np.ndarray, share: float, generator: np.random.Generator) -> np.ndarray:
-    """The chances by another kernel: a random share of the items changes, each for the better as likely as not.
+    """Return the chances by another kernel, which changes a random share of the items, as many for the better.
 
     An item that was mostly right gets the chance of one that was mostly wrong, or the other way.
     """
@@ -107,7 +107,7 @@ def changed_for_good(chances: np.ndarray, share: float, generator: np.random.Gen
 
 
 def damaged(chances: np.ndarray, loss: float, generator: np.random.Generator) -> np.ndarray:
-    """The chances by an engine that breaks items and mends fewer; the mean falls by the loss."""
+    """Return the chances by an engine that breaks items and mends fewer; the mean falls by the loss."""
     n, wrong = len(chances), 1 - chances
     broken = generator.random(n) < BROKEN * loss * n * chances / max(1e-9, float(np.sum(chances**2)))
     mended = generator.random(n) < MENDED * loss * n * wrong / max(1e-9, float(np.sum(wrong**2)))
@@ -145,7 +145,7 @@ def expect_like(build: Build, runs: int = 4) -> bool:
 
 
 def below(floor: Callable[[float, int], float], runs: int = 1) -> Callable[[Build], bool]:
-    """A rule that fails below a floor, by the score of the references and the number of items."""
+    """Return a rule that fails below a floor, by the score of the references and the number of items."""
 
     def fails(build: Build) -> bool:
         reference = float(build.references[:runs].mean())
@@ -186,7 +186,7 @@ def failing(
     kernel: bool = False,
     rules: Mapping[str, Callable[[Build], bool]] = RULES,
 ) -> dict[str, float]:
-    """The share of builds that fail, by rule."""
+    """Return the share of builds that fail, by rule."""
     counts, total = dict.fromkeys(rules, 0), 0
     for _, build in builds(runs, seed, n, flips, (loss,), kernel=kernel):
         total += 1
@@ -196,8 +196,7 @@ def failing(
 
 
 def planned(runs: int, seed: int, flips: float) -> dict[str, float]:
-    """The share of builds with a loss of 3 points that fail, by the number of reference runs, each on as many items as
-    a plan names."""
+    """Return the share of losses of 3 points found, by reference runs, on as many items as a plan names."""
     found = {}
     for name, rule in REFERENCE_RUNS.items():
         number = int(name.split()[0])
@@ -208,7 +207,7 @@ def planned(runs: int, seed: int, flips: float) -> dict[str, float]:
 
 
 def months(runs: int, seed: int) -> dict[str, tuple[float, float]]:
-    """The false alarms and the losses found in a month, by rule."""
+    """Return the false alarms and the losses found in a month, by rule."""
     alarms, found = dict.fromkeys(RULES, 0), dict.fromkeys(RULES, 0)
     for loss, build in builds(runs * len(MONTH), seed, GSM8K, 0.05, MONTH):
         for name, rule in RULES.items():
@@ -259,7 +258,7 @@ def simulations(runs: int, seed: int) -> dict[str, Callable[[], Mapping[str, flo
 
 
 def main() -> None:
-    """Prints the shares of builds that fail, by rule; of a month false alarms and losses found."""
+    """Print the shares of builds that fail, by rule; of a month false alarms and losses found."""
     for name, simulation in choose(__doc__ or "", simulations).items():
         cells = [
             f"{rule} {share:.2%}" if isinstance(share, float) else f"{rule} {share[0]:.2f} / {share[1]:.2f}"
