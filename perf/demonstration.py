@@ -15,7 +15,6 @@ import tempfile
 from pathlib import Path
 
 from perf.measure import OURS, ROOT, run
-from pytest_touchstone.core.eval_config import summary_line
 from pytest_touchstone.results.summary import Result, Summary, load_summary, whole_results
 
 
@@ -47,7 +46,7 @@ def main() -> None:
         statistics.median(getattr(one, name) for one in costs) for name in ("wall", "cpu", "together")
     )
     print(f"{wall:.0f} s, {cpu:.0f} s of CPU, {memory / 2**30:.2f} GiB of memory\n")
-    print(f"{summary_line(summary.manifest['demonstration'])}\n")
+    print(f"{summary.manifest['demonstration']['what']}\n")
     print("\n".join(_table(summary)))
 
 

@@ -234,7 +234,7 @@ def make_run(
 BUILD: Final = """
 import sys
 from pathlib import Path
-from pytest_touchstone.reports.page.builder import run_page
+from pytest_touchstone.reports.pages import run_page
 from pytest_touchstone.results.summary import load_summary
 summary = load_summary(Path(sys.argv[1]))
 if sys.argv[2] == "page":

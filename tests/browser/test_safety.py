@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_touchstone.reports.page.builder import FILE, run_page
+from pytest_touchstone.reports.pages import FILE, run_page
 from pytest_touchstone.results.summary import load_summary
 from tests.support import pages, runs
 

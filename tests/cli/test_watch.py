@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from pytest_touchstone.cli import main
-from pytest_touchstone.reports.page.builder import live_page
+from pytest_touchstone.document import Section
+from pytest_touchstone.reports.pages import live_page
 from tests.support.lines import missing
 from tests.support.watching import asked, checkpoint, project, start, watched, watching
 
@@ -158,7 +159,8 @@ def test_a_second_watch_of_the_same_waits_for_the_first(tmp_path: Path) -> None:
 
 def test_the_name_of_a_training_is_no_markup_on_the_page(tmp_path: Path) -> None:
     title = "Checkpoints of runs/<script>alert(1)</script>/*"
-    text = live_page(None, (), title=title, reader_notes=["<img src=x onerror=alert(1)>"], reload=10)
+    evil = Section(parts=("<img src=x onerror=alert(1)>",), urgent=True)
+    text = live_page([evil], title=title, reload=10)
     assert "<script" not in text
     assert "<img" not in text
     assert '<meta http-equiv="refresh" content="10">' in text

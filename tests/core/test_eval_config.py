@@ -24,7 +24,6 @@ from pytest_touchstone.core.eval_config import (
     benchmark_options_of,
     config_summary,
     read_eval_config,
-    summary_line,
 )
 from pytest_touchstone.core.files import load_module, shipped_evals
 from pytest_touchstone.core.tasks import find_metrics, task_difference, translate_task
@@ -246,4 +245,3 @@ def test_the_line_has_commands_that_can_be_pasted() -> None:
     assert naming("builtin", "4 rows").search(made["what"])
     call = "pytest evals/ -k 'not math'"
     assert (made["all"], made["own"]) == (f"{call} --eval-limit all", f"{call} --checkpoint PATH")
-    assert summary_line(made).endswith(f"(all rows: {made['all']}; your own: {made['own']})")

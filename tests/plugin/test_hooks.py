@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
+from pytest_touchstone.reports.ci import markdown_page
+from pytest_touchstone.results.summary import load_summary
 from tests.support.project import Project
 
 TRACKER = """
@@ -41,9 +44,12 @@ def test_a_tracker_is_told_everything_once(project: Project, workers: str) -> No
     assert counts["runs"] == [[6, 1, True]]
     assert sorted(counts["items"]) == [["fake-causal", f"sums/{n}", "scored"] for n in range(6)]
     assert (counts["checkpoints"], counts["ends"]) == ([["fake-causal"]], [1])
-    result.stdout.fnmatch_lines(
-        ["*= benchmarks =*", "tracker: counted", "*= tracker =*", "6 items", "in 1 run"]
-    )
+    result.stdout.fnmatch_lines(["*= benchmarks =*", "tracker", "6 items", "in 1 run", "tracker: counted"])
+    (run,) = project.runs
+    summary = load_summary(run)
+    assert summary.sections == [{"title": "tracker", "text": "6 items\nin 1 run"}]
+    for text in (markdown_page(summary), (run / "report.html").read_text()):
+        assert re.search("tracker.*6 items.*in 1 run", text, re.DOTALL)
 
 
 def test_a_checkpoint_is_told_when_its_last_item_is(project: Project) -> None:
@@ -77,3 +83,13 @@ def test_a_misspelt_hook_is_refused_by_pytest(project: Project) -> None:
     result = project.run()
     assert result.ret != 0
     assert "unknown hook 'pytest_touchstone_run_begun'" in str(result.stdout) + str(result.stderr)
+
+
+def test_a_section_without_a_text_is_told_and_costs_no_result(project: Project) -> None:
+    (project.path / "conftest.py").write_text(
+        "def pytest_touchstone_terminal_sections(summary):\n    return 'title', 3\n"
+    )
+    result = project.run()
+    assert result.ret == 1
+    assert "pytest_touchstone_terminal_sections: ('title', 3) is no title with a text" in str(result.stdout)
+    assert load_summary(*project.runs).sections == []

@@ -22,7 +22,7 @@ FACTS = {
     "verdict": "worse",
     "run": "r",
 }
-WORSE = CheckpointAlert(text="checkpoint-2  WORSE", worse=True, facts=FACTS)
+WORSE = CheckpointAlert(checkpoint="checkpoint-2", verdict="WORSE", worse=True, facts=FACTS)
 OTHERS = {f"run-{step}": {"path": f"runs/a/checkpoint-{step}", "step": step} for step in (100, 900)}
 
 
@@ -61,7 +61,7 @@ def test_a_training_got_worse_where_a_later_checkpoint_is_below_an_earlier_one(
     step: int, verdict: Kind, fails: tuple[str, ...], worse: str, said: str
 ) -> None:
     found = checkpoint_alert(against(step, verdict, fails), OTHERS)
-    assert said in found.text
+    assert said in found.verdict
     assert found.worse is bool(worse)
     assert found.gated
     assert not worse or found.facts["checkpoint"] == f"runs/a/{worse}"

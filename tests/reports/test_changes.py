@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.reports import ci
-from pytest_touchstone.reports.page.builder import run_page
+from pytest_touchstone.reports.pages import run_page
 from pytest_touchstone.reports.terminal import render
 from pytest_touchstone.results.summary import Summary, summary_from_json, summary_json
 from tests.support.lines import missing

@@ -19,7 +19,7 @@ from pytest_touchstone.core.text import escape_ci_commands
 from pytest_touchstone.document import formatting
 from pytest_touchstone.reports import ci
 from pytest_touchstone.reports.gate import decision_text
-from pytest_touchstone.reports.page.builder import run_page
+from pytest_touchstone.reports.pages import run_page
 from pytest_touchstone.reports.terminal import render
 from pytest_touchstone.results.summary import Summary, summary_from_json, summary_json
 from tests.support.entries import entry, right, source

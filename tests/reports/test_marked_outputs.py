@@ -25,7 +25,7 @@ from pytest_touchstone.reports import comparison as comparing_text
 from pytest_touchstone.reports.comparison import pair_facts
 from pytest_touchstone.reports.files import write_results
 from pytest_touchstone.reports.gate import decision_text
-from pytest_touchstone.reports.page.builder import run_page
+from pytest_touchstone.reports.pages import run_page
 from pytest_touchstone.reports.terminal import render
 from pytest_touchstone.results.aggregate import summarize
 from pytest_touchstone.results.journal import Journal
@@ -154,7 +154,7 @@ def test_the_page_has_them_beside_the_value_and_the_name(summary: Summary) -> No
     text = unescape(run_page(replace(summary, gate=None)))
     for mark in (PART, SAMPLE, SCORE):
         assert re.search(rf'<td class="number">[\d.]+<small>{mark}</small>', text), mark
-    assert "<small>5-shot, chat, version 1" in text
+    assert "<p>5-shot, chat, version 1" in text
 
 
 def test_the_files_and_the_section_of_json_report_have_them(summary: Summary) -> None:

@@ -35,7 +35,7 @@ from pytest_touchstone.reports.best import best_line, best_sections, standings_o
 from pytest_touchstone.reports.comparison import LEGEND, pair_facts
 from pytest_touchstone.reports.comparison import sections_of as pair_sections
 from pytest_touchstone.reports.gate import decision_text
-from pytest_touchstone.reports.page.builder import comparison_page, run_page, study_page
+from pytest_touchstone.reports.pages import comparison_page, run_page, study_page
 from pytest_touchstone.reports.score_table import ScoreCell, table_of_study
 from pytest_touchstone.reports.terminal import render
 from pytest_touchstone.results.records import Record

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.cli import main
-from pytest_touchstone.document import formatting
+from pytest_touchstone.document import Commands, Facts, formatting
 from pytest_touchstone.reports import notes
 from pytest_touchstone.reports.files import write_results
 from pytest_touchstone.reports.next_steps import next_steps
-from pytest_touchstone.reports.page.builder import run_page as page
+from pytest_touchstone.reports.pages import run_page as page
+from pytest_touchstone.reports.run_report import run_report
 from pytest_touchstone.reports.score_table import SIGNS
-from pytest_touchstone.reports.terminal import render, report_command, saved_files
+from pytest_touchstone.reports.terminal import render
 from pytest_touchstone.results.summary import Summary
 from pytest_touchstone.results.usage import Usage
 from tests.support.lines import missing
@@ -698,10 +699,19 @@ def test_the_files_that_are_there_are_named_and_the_long_report_can_be_printed(
     found = run(directory=str(folder))
     write_results(found)
     names = ["report.html", "summary.json", "results.csv", "details/checkpoints.csv"]
-    assert saved_files(found).split("   ") == [f"{folder}/", *names]
-    assert main(shlex.split(report_command(found, details=False).command)[1:]) == 0
+    short, long_one = (
+        {
+            section.key: part.rows[0][1]
+            for section in run_report(found, details=details)
+            for part in section.parts
+            if isinstance(part, Commands | Facts)
+        }
+        for details in (False, True)
+    )
+    assert short["files"].split("   ") == [f"{folder}/", *names]
+    assert main(shlex.split(short["again"])[1:]) == 0
     long = capsys.readouterr().out
-    assert main(shlex.split(report_command(found, details=True).command)[1:]) == 0
+    assert main(shlex.split(long_one["again"])[1:]) == 0
     assert "acc_norm_macro" in long
     assert "acc_norm_macro" not in capsys.readouterr().out
 

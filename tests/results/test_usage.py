@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from pytest_touchstone.document import Facts
 from pytest_touchstone.engines.base import SLOW_WAYS
 from pytest_touchstone.reports import ci, notes
-from pytest_touchstone.reports.page.builder import run_page
+from pytest_touchstone.reports.pages import run_page
 from pytest_touchstone.reports.terminal import render
 from pytest_touchstone.results import usage as measured
 from pytest_touchstone.results.run_directory import RunDirectory
@@ -123,9 +124,20 @@ def test_engines_without_costs_say_nothing() -> None:
     assert notes.usage(found) == []
 
 
+def warnings(summary):
+    """What a reader should know before the numbers."""
+    return [
+        text
+        for content in notes.warnings_section(summary, details=True).parts
+        if isinstance(content, Facts)
+        for label, text in content.rows
+        if label != "not valid"
+    ]
+
+
 def test_what_an_engine_does_otherwise_is_a_warning_once() -> None:
     rows = [usage_of("gw0", notes=["a: slow"]), usage_of("gw1", notes=["a: slow"])]
-    assert notes.warnings(replace(sample(), effort=rows)) == ["a: slow"]
+    assert warnings(replace(sample(), effort=rows)) == ["a: slow"]
 
 
 def slow(way: str, computed: int, enough: int, reason: str = "it has chunks") -> dict[str, object]:
@@ -147,7 +159,7 @@ def test_a_slow_way_is_told_with_its_cost_over_all_processes() -> None:
         "b: every sequence is computed by itself, which is slow (another): 300 tokens computed where about 100 "
         "would do, 3.0 times as many",
     ]
-    assert notes.warnings(found) == told
+    assert warnings(found) == told
     shown = " ".join(render(found, 80, False, details=True).split())
     for line in told:
         assert line in shown

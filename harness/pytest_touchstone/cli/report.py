@@ -247,7 +247,7 @@ class PageTarget(NamedTuple):
 
 def _page(options: argparse.Namespace) -> Output:
     """Write the page of runs or checkpoints. With ``--open`` the existing page of a single run is enough."""
-    from pytest_touchstone.reports.page.builder import comparison_page, run_page
+    from pytest_touchstone.reports.pages import comparison_page, run_page
 
     targets = [_target(text, options.output) for text in options.targets]
     _check_apart(targets, ", ".join(options.targets))

@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> Output:
     chosen = _select_sections(sections, options.section)
     pictures, drawn = _pictures(options, study)
     if options.to is not None:
-        from pytest_touchstone.reports.page.builder import FILE, study_page
+        from pytest_touchstone.reports.pages import FILE, study_page
 
         # In one line: the indented form takes nearly five times as long, since only Python code writes it.
         data = json.dumps(study_facts(study, sections), ensure_ascii=False, allow_nan=False, default=str)

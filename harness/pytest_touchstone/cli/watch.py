@@ -58,8 +58,15 @@ from pytest_touchstone.core.settings import (
     settings_table,
 )
 from pytest_touchstone.core.text import count, escape_invisible, one_line, redact_home
+from pytest_touchstone.document import Section, render_text
 from pytest_touchstone.document.formatting import wrapped
-from pytest_touchstone.reports.alerts import CheckpointAlert, checkpoint_alert, kill_group, send_alert
+from pytest_touchstone.reports.alerts import (
+    CheckpointAlert,
+    alerts_section,
+    checkpoint_alert,
+    kill_group,
+    send_alert,
+)
 from pytest_touchstone.results import file_path
 from pytest_touchstone.results.aggregate import has_ended
 from pytest_touchstone.results.store import ResultStore
@@ -155,9 +162,13 @@ def _hold_lock(plan: Plan) -> Iterator[int]:
 
 def tell(text: str) -> None:
     """Print a text at once, in lines that fit."""
-    for line in wrapped(escape_invisible(text), terminal()[0] if sys.stdout.isatty() else WIDTH):
+    for line in wrapped(escape_invisible(text), _width()):
         say(line)
     sys.stdout.flush()
+
+
+def _width() -> int:
+    return terminal()[0] if sys.stdout.isatty() else WIDTH
 
 
 # What was asked for
@@ -290,7 +301,7 @@ class Watch:
     given_up: int = 0
     farthest: float = -1.0
     _refused: dict[Path, str] = field(default_factory=dict)
-    _study: tuple[int, Any, Sequence[Any]] = (0, None, ())
+    _study: tuple[int, Sequence[Section]] = (0, ())
     _unwritten: str = ""
 
     def __post_init__(self) -> None:
@@ -388,7 +399,8 @@ class Watch:
             options = self.plan.options
             for line in send_alert(finding, options.on_worse, options.stop_file) if finding.worse else ():
                 tell(line)
-            tell(finding.text)
+            say(render_text([alerts_section([finding])], width=_width(), color=False))
+            sys.stdout.flush()
             write_json(marker, {"schema": SCHEMA, "kind": "watch", "worse": finding.worse})
         self.findings[folder] = finding
         self._settle(re.sub(r"(?<=-[0-9a-f]{8})_\w+$", "", folder.name), summary.checkpoints[0].get("step"))
@@ -457,24 +469,26 @@ class Watch:
 
     def show(self, state: str, reload: int | None = RELOAD) -> None:
         """Write the page with all results so far and the current state."""
-        from pytest_touchstone.reports.page.builder import live_page
+        from pytest_touchstone.reports.page.summary import study_sections
+        from pytest_touchstone.reports.pages import live_page
         from pytest_touchstone.study.sections import sections_of
 
         messages = [f"{state} As of {time.strftime('%Y-%m-%d %H:%M:%S')}."]
         try:
             if self._study[0] != len(self.findings):
                 study = read_study([str(folder) for folder in self.findings], self.plan.output)
-                self._study = len(self.findings), study, sections_of(study)
-            _, study, sections = self._study
+                self._study = len(self.findings), study_sections(study, sections_of(study))
+            _, sections = self._study
         except HarnessError as error:
-            study, sections = None, ()
+            sections = ()
             messages.append(f"The results cannot be shown: {error}")
-        messages += [finding.text for finding in self.findings.values() if finding.worse]
+        notes = [Section(key="state", parts=tuple(messages), urgent=True)]
+        if worse := [finding for finding in self.findings.values() if finding.worse]:
+            notes.append(alerts_section(worse))
+        shown = [*sections[:2], *notes, *sections[2:]]  # below the best checkpoint and the overview
         title = f"Checkpoints of {self.plan.options.pattern}"
         try:
-            write_atomic(
-                self.plan.page, live_page(study, sections, title=title, reader_notes=messages, reload=reload)
-            )
+            write_atomic(self.plan.page, live_page(shown, title=title, reload=reload))
         except (HarnessError, OSError) as error:
             if str(error) != self._unwritten:
                 tell(f"no page: {error}")

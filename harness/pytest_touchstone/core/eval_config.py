@@ -500,8 +500,3 @@ def config_summary(command: Sequence[str], settings: Iterable[Mapping[str, Any]]
         "all": f"{call} {EVERYTHING}",
         "own": f"{call} {OWN}",
     }
-
-
-def summary_line(summary: Mapping[str, str]) -> str:
-    """Format the summary as one line."""
-    return f"{summary['what']} (all rows: {summary['all']}; your own: {summary['own']})"

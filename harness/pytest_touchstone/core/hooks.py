@@ -65,7 +65,7 @@ def pytest_touchstone_run_finished(summary: Any) -> str | None:
 
 @pytest.hookspec
 def pytest_touchstone_terminal_sections(summary: Any) -> tuple[str, str] | None:
-    """Return a title and the text below it, to be shown after the table of results."""
+    """Return a title and the text below it, a section of the report in all its forms, and of ``summary.json``."""
 
 
 def add_specifications(manager: pytest.PytestPluginManager) -> None:

@@ -1,8 +1,9 @@
-"""A report before it is text: sections of paragraphs, tables and facts, which every form takes.
+"""A report before it is text: sections of headlines, paragraphs, tables, facts and commands, which every form takes.
 
 A section's ``parts`` are shown in order: a ``str`` is a paragraph, ``Facts`` are labels with texts, a ``Table`` is a
 table, and ``Verbatim`` keeps its lines as they are (sparklines). Texts are plain: each form escapes what it must. The
-forms are text for a terminal (``render_text``), Markdown (``render_markdown``), and the page's macro ``section``.
+forms are text for a terminal (``render_text``, ``render_brief``), Markdown (``render_markdown``), and the page's macro
+``section``. ``Curves`` are only seen on a page.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ from pytest_touchstone.document.formatting import (
     folded,
     labelled,
     longest_piece,
+    markdown_code,
     markdown_text,
     open_table,
     written,
 )
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
 COMMAND: Final = "type"
 """The label of a command, which is shown so that it can be pasted."""
@@ -59,6 +61,17 @@ LOUD: Final = re.compile(r"\b(NOT VALID|UNSANDBOXED|\d+ (error|timeout|lost item
 STRONG: Final = ("better", "worse", "failed", "not valid", "not judged")
 """The cells that are bold in Markdown."""
 
+SIGNS_OF_VERDICTS: Final[Mapping[str, str]] = {
+    "passed": ":white_check_mark: ",
+    "first": ":information_source: ",
+    "unsure": ":warning: ",
+    "failed": ":x: ",
+    "not valid": ":warning: ",
+    "mistake": ":warning: ",
+    "shown": ":bar_chart: ",
+}
+"""The signs before headlines in Markdown."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
@@ -67,6 +80,9 @@ class Table:
     ``signs`` stand behind cells, by row and column: ``*`` the best value, ``!`` one that is not valid. ``stacked`` are
     the columns that stand below each other on a terminal that is too narrow for all; such a table has no signs.
     ``close``: one space is between columns, so that tables with the same columns are alike.
+
+    On a page alone, small texts stand ``below`` cells (row -1 is the header), and ``bars`` in them: a value and its
+    limits, in per cent of the width. The rows ``strong`` are those of primary metrics.
     """
 
     header: tuple[str, ...]
@@ -77,6 +93,9 @@ class Table:
     title: str = ""
     stacked: tuple[tuple[int, ...], ...] = ()
     close: bool = False
+    below: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    bars: Mapping[tuple[int, int], tuple[float, ...]] = field(default_factory=dict)
+    strong: frozenset[int] = frozenset()
 
     def is_text(self, column: int) -> bool:
         """Return whether a column has texts, which may fold."""
@@ -97,7 +116,35 @@ class Verbatim:
     lines: tuple[str, ...]
 
 
-Part: TypeAlias = str | Table | Facts | Verbatim
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """The sentence that says most, in one line of any length; ``verdict`` is a key of ``SIGNS_OF_VERDICTS``.
+
+    With a ``label``, a terminal shows the sentence beside the label.
+    """
+
+    text: str
+    verdict: str = ""
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """Commands to be pasted: rows of label, command and purpose."""
+
+    rows: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """Drawings in SVG."""
+
+    drawings: tuple[str, ...]
+
+
+Part: TypeAlias = str | Table | Facts | Verbatim | Headline | Commands | Curves
+
+VIEWS: Final = ("terminal", "markdown", "page")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +153,11 @@ class Section:
 
     ``brief`` is the number of parts that a reader sees who asks for no section, and ``line`` says what of the section's
     tests is more than noise. ``folded``: where a form can, it shows the title alone until somebody asks.
+
+    ``views`` are the forms that show the section. ``rank``: the report of a run on a terminal, which is read from its
+    end, shows sections of a higher rank further down; from rank 1 they are lines that follow each other closely.
+    ``level`` is that of the heading. On a page an ``urgent`` section stands out, and the heading links to the items of
+    ``benchmark``.
     """
 
     key: str = ""
@@ -115,6 +167,11 @@ class Section:
     line: str = ""
     folded: bool = False
     data: Any = None
+    views: tuple[str, ...] = VIEWS
+    rank: int = 0
+    level: int = 2
+    urgent: bool = False
+    benchmark: str = ""
 
 
 # For a terminal
@@ -137,15 +194,71 @@ def render_text(sections: Iterable[Section], *, width: int, color: bool, dense: 
             is_first_line = index == 0 and not section.title
             if not is_first_line and (not dense or (index and not isinstance(content, str))):
                 console.print()  # in a dense report a paragraph explains what stands above it
-            for block in render_part(content, width):
-                console.print(block, highlight=False)
+            _print_part(console, content)
     return written(console)
 
 
-def render_part(content: Part, width: int, *, label: int = 0) -> Iterator[RenderableType]:
-    """Yield what a console prints of a part; labels of facts are ``label`` columns wide, or more."""
+LABEL: Final = 10
+"""Characters of the labels in the report of a run."""
+
+ABOUT: Final = 3
+"""Spaces between a command and its purpose."""
+
+
+def render_brief(sections: Iterable[Section], *, width: int, color: bool) -> str:
+    """Return the report of a run for a terminal: tables, the lines below them, and last the headline.
+
+    Titles are left out. Lines wrap at ``width`` columns, but for headlines and commands.
+    """
+    console = console_of(width, color=color)
+    shown = [section for section in sections if "terminal" in section.views]
+    for section in sorted(shown, key=lambda section: section.rank):
+        for index, content in enumerate(section.parts):
+            if index and not isinstance(content, str) and isinstance(section.parts[index - 1], Table):
+                console.print()
+            _print_part(console, content, label=LABEL)
+        if not section.rank:
+            console.print()
+    return written(console)
+
+
+def _print_part(console: Console, content: Part, *, label: int = 0) -> None:
+    """Print a part; labels are ``label`` columns wide, or more."""
     from rich.text import Text
 
+    if isinstance(content, Commands):
+        for name, command, purpose in content.rows:
+            _print_command(console, name.ljust(label), command, purpose)
+    elif isinstance(content, Headline) and not content.label:
+        console.print(Text(content.text, style=STYLES.get(content.verdict, "bold")), soft_wrap=True)
+    else:
+        for block in _render_part(content, console.width, label):
+            console.print(block, highlight=False)
+
+
+def _print_command(console: Console, label: str, command: str, purpose: str) -> None:
+    """Print a command and its purpose. A long command continues on further lines, as a shell accepts it."""
+    from rich.text import Text
+
+    style = "bold" if label.startswith("next") else ""
+    left = len(label) + 2
+    lines = command_lines(command, console.width - left)
+    beside = len(lines) == 1 and left + len(lines[0]) + ABOUT + len(purpose) <= console.width
+    for number, line in enumerate(lines):
+        text = Text.assemble((f"{'' if number else label:{left}}", "dim"), (line, style))
+        if beside and purpose:
+            text.append(f"{'':{ABOUT}}{purpose}", "dim")
+        console.print(text, soft_wrap=True)
+    if purpose and not beside:
+        console.print(Text(f"{'':{left + ABOUT}}{purpose}", style="dim"))
+
+
+def _render_part(content: Part, width: int, label: int) -> Iterator[RenderableType]:
+    """Yield what a console prints of a part that may wrap."""
+    from rich.text import Text
+
+    if isinstance(content, Headline):
+        content = Facts(((content.label, content.text),))
     if isinstance(content, str):
         yield Text(content)
     elif isinstance(content, Verbatim):
@@ -161,7 +274,7 @@ def render_part(content: Part, width: int, *, label: int = 0) -> Iterator[Render
             rows.append((label_text, "\n".join(lines)))
             before = name
         yield labelled(rows, width=left)
-    else:
+    elif isinstance(content, Table):
         if content.title:
             yield Text(content.title, style="bold")
         shown = _shown_columns(content)
@@ -252,31 +365,50 @@ def _make_table(table: Table, shown: Mapping[int, Sequence[str]], width: int) ->
 # Markdown
 
 
-def render_markdown(sections: Iterable[Section], *, most_rows: int = sys.maxsize) -> list[str]:
-    """Return sections as blocks of GitHub-flavoured Markdown; no text of others can break out of its cell."""
+def render_markdown(
+    sections: Iterable[Section], *, most_rows: int = sys.maxsize, deeper: int = 0
+) -> list[str]:
+    """Return sections as blocks of GitHub-flavoured Markdown; no text of others can break out of its cell.
+
+    Headings are ``deeper`` levels below their own.
+    """
     blocks = []
-    for section in sections:
+    for section in (section for section in sections if "markdown" in section.views):
         title = markdown_text(section.title)
-        heading = f"<details><summary>{title}</summary>" if section.folded else f"## {title}"
+        is_folded = section.folded and not section.urgent
+        heading = f"{'#' * (section.level + deeper)} {title}"
+        heading = f"<details><summary>{title}</summary>" if is_folded else heading
         blocks += [heading] if title else []
         for content in section.parts:
             blocks += _markdown_blocks(content, most_rows)
-        blocks += ["</details>"] * section.folded
+        blocks += ["</details>"] * is_folded
     return blocks
 
 
 def _markdown_blocks(content: Part, most_rows: int) -> list[str]:
+    """Return a part as blocks; none of what is only seen on a page."""
+    blocks: list[str] = []
     if isinstance(content, str):
-        return [markdown_text(content)]
-    if isinstance(content, Facts):
-        rows = (f"- **{markdown_text(label)}**: {markdown_text(text)}" for label, text in content.rows)
-        return ["\n".join(rows)]
-    if isinstance(content, Verbatim):
-        return ["\n".join(["```text", *(line.replace("```", "'''") for line in content.lines), "```"])]
-    title = [f"**{markdown_text(content.title)}**"] if content.title else []
-    shown_rows = replace(content, rows=content.rows[:most_rows])
-    more = [f"and {len(content.rows) - most_rows} more"] if len(content.rows) > most_rows else []
-    return [*title, "\n".join(_markdown_table(shown_rows)), *more]
+        blocks = [markdown_text(content)]
+    elif isinstance(content, Headline):
+        blocks = [f"{SIGNS_OF_VERDICTS.get(content.verdict, '')}**{markdown_text(content.text)}**"]
+    elif isinstance(content, Facts):
+        facts = (f"- **{markdown_text(label)}**: {markdown_text(text)}" for label, text in content.rows)
+        blocks = ["\n".join(facts)]
+    elif isinstance(content, Commands):
+        commands = (
+            f"- {markdown_text(purpose or label)}: {markdown_code(command)}"
+            for label, command, purpose in content.rows
+        )
+        blocks = ["\n".join(commands)]
+    elif isinstance(content, Verbatim):
+        blocks = ["\n".join(["```text", *(line.replace("```", "'''") for line in content.lines), "```"])]
+    elif isinstance(content, Table):
+        title = [f"**{markdown_text(content.title)}**"] if content.title else []
+        shown_rows = replace(content, rows=content.rows[:most_rows])
+        more = [f"and {len(content.rows) - most_rows} more"] if len(content.rows) > most_rows else []
+        blocks = [*title, "\n".join(_markdown_table(shown_rows)), *more]
+    return blocks
 
 
 def _markdown_table(table: Table) -> Iterator[str]:

@@ -375,6 +375,7 @@ class Controller(EvalSession):
         session.exitstatus = self._gate.exit_code(status)
         self._unscored |= {record.item for record in records if record.status != "scored"}
         self._tell_records(results)
+        self._summary = replace(self._summary, sections=self._calls.sections(self._summary))
         size = len(results.items)
         del records, kept  # reports are made of the journal, line by line
         results.forget()
@@ -439,7 +440,7 @@ class Controller(EvalSession):
         for note in self.settings.notes:
             reporter.write_line(note, yellow=True)
         if self._summary is not None:
-            self._calls.write_sections(reporter, self._summary)
+            self._calls.write_report(reporter, self._summary)
             if self.config.get_verbosity() < 2:  # -vv
                 # The report has just named them: pytest's short summary is left to ordinary tests.
                 for name in reporter.stats.keys() & {"failed", "error"}:

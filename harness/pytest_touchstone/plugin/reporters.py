@@ -142,23 +142,6 @@ class GitHub:
         return ci.append_summary(os.environ, ci.markdown_page(reportable_part(summary)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ResultsTable:
-    """The table of results on the terminal."""
-
-    config: pytest.Config
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_touchstone_terminal_sections(self, summary: Summary) -> tuple[str, str] | None:
-        reporter = self.config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is None:
-            return None
-        width, details = self.config.get_terminal_writer().fullwidth, self.config.get_verbosity() > 0
-        decision = not _ends_with_gate(summary) and not summary.stopped
-        text = terminal.render(summary, width, reporter.hasmarkup, details=details, decision=decision)
-        return "benchmarks", text
-
-
 def tell_failure(folder: Path, target: str | None, code: int, message: str) -> None:
     """Report a run that ends without results.
 
@@ -291,7 +274,7 @@ class HookCaller:
         self.notices: list[ReporterWarning] = []
         self._total = 0
         add_specifications(self._manager)
-        ours: list[object] = [ResultsTable(config), Files(unscored), JUnit(config)]
+        ours: list[object] = [Files(unscored), JUnit(config)]
         ours += [MarkdownFile(target)] if target is not None else []
         ours += [BesideCheckpoints(self.note)] if beside else []
         ours += [GitHub()] if self._on_github else []
@@ -385,26 +368,36 @@ class HookCaller:
         )
         return progress
 
-    def write_sections(self, reporter: pytest.TerminalReporter, summary: Summary) -> None:
-        """Write what the letters of the tests mean, and sections: our own, what could not be done, annotations."""
-        our_section, *other_sections = self.call("pytest_touchstone_terminal_sections", summary=summary) or [
-            ("benchmarks", "")
-        ]
-        notices = "".join(f"\n{notice.line}" for notice in self.notices)
+    def sections(self, summary: Summary) -> list[dict[str, str]]:
+        """Return the sections that others add to the report; one that is no pair of texts is noted."""
+        sections = []
+        for returned in self.call("pytest_touchstone_terminal_sections", summary=summary):
+            if isinstance(returned, tuple) and list(map(type, returned)) == [str, str]:
+                sections.append(dict(zip(("title", "text"), returned, strict=True)))
+            else:
+                self.note(f"pytest_touchstone_terminal_sections: {returned!r:.80} is no title with a text", 1)
+        return sections
+
+    def write_report(self, reporter: pytest.TerminalReporter, summary: Summary) -> None:
+        """Write what the letters of the tests mean, the report, what could not be done, and annotations."""
         reporter.currentfspath = None  # its first line would come after an empty one
         properties = [dict(report.user_properties) for report in reporter.stats.get("passed", ())]
         primaries = [float(row["touchstone_primary"]) for row in properties if "touchstone_primary" in row]
         if primaries and not self._config.option.verbose:
             reporter.write_line(f"letters: {letters_text(primaries)}")
-        for title, text in ((our_section[0], our_section[1] + notices), *other_sections):
-            if text.strip():  # else the run was stopped before anything was scored
-                reporter.section(title)
-                for line in text.splitlines():
-                    reporter.write_line(line)
-            if self._on_github and title is our_section[0]:
-                stream_of(self._config).writelines(
-                    f"{line}\n" for line in ci.gate_commands(reportable_part(summary))
-                )
+        width, details = self._config.get_terminal_writer().fullwidth, self._config.get_verbosity() > 0
+        decision = not _ends_with_gate(summary) and not summary.stopped
+        text = terminal.render(summary, width, reporter.hasmarkup, details=details, decision=decision)
+        reporter.section("benchmarks")
+        for line in (
+            *text.splitlines(),
+            *(line for notice in self.notices for line in notice.line.split("\n")),
+        ):
+            reporter.write_line(line)
+        if self._on_github:
+            stream_of(self._config).writelines(
+                f"{line}\n" for line in ci.gate_commands(reportable_part(summary))
+            )
 
     def write_last_lines(
         self, summary: Summary | None, status: int, stopped: RunDirectory | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +20,7 @@ from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison
 from pytest_touchstone.compare.gate.result import lines_from_json, ordered
 from pytest_touchstone.core.files import shown_path, write_atomic
 from pytest_touchstone.core.text import join_names, one_line
+from pytest_touchstone.document import Section, Table
 from pytest_touchstone.document.formatting import interval, number
 from pytest_touchstone.results.summary import Summary, whole_results
 
@@ -28,17 +29,25 @@ COMMAND_SECONDS: Final = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointAlert:
-    """The line about a checkpoint of a training, and whether the training got worse.
+    """The score and the verdict of a checkpoint of a training, and whether the training got worse.
 
     ``invalid`` means that the result decides nothing, ``gated`` that the exit code depends on it. ``facts`` are passed
     to commands about a worse checkpoint, by name.
     """
 
-    text: str
+    checkpoint: str
+    score: str = ""
+    verdict: str = ""
     worse: bool = False
     invalid: bool = False
     gated: bool = False
     facts: Mapping[str, str] = field(default_factory=dict)
+
+
+def alerts_section(alerts: Iterable[CheckpointAlert]) -> Section:
+    """Return a line for each checkpoint, with its score and verdict."""
+    rows = tuple((alert.checkpoint, alert.score, alert.verdict) for alert in alerts)
+    return Section(key="alerts", parts=(Table(header=("", "", ""), rows=rows, left=3),), urgent=True)
 
 
 def checkpoint_alert(summary: Summary, others: Mapping[str, Mapping[str, Any]]) -> CheckpointAlert:
@@ -69,10 +78,9 @@ def checkpoint_alert(summary: Summary, others: Mapping[str, Mapping[str, Any]]) 
 
     lines = sorted(ordered(tuple(lines_from_json(gate))), key=lambda line: not worse(line))
     top_line = lines[0] if lines else None
-    parts = [str(checkpoint["name"]), _score(summary, top_line, len(lines))]
-    facts = {}
+    verdict, facts = "", {}
     if top_line is not None:
-        parts.append(_verdict(top_line, later=later(top_line) is not None))
+        verdict = _verdict(top_line, later=later(top_line) is not None)
         about = (later(top_line) or checkpoint) if top_line.kind == "better" else checkpoint
         facts = {
             "checkpoint": str(about["path"]),
@@ -82,7 +90,9 @@ def checkpoint_alert(summary: Summary, others: Mapping[str, Mapping[str, Any]]) 
             "run": summary.run_id,
         }
     return CheckpointAlert(
-        text="  ".join(filter(None, parts)),
+        checkpoint=str(checkpoint["name"]),
+        score=_score(summary, top_line, len(lines)),
+        verdict=verdict,
         worse=any(map(worse, lines)),
         invalid=bool(summary.faults) or any(line.invalid for line in lines),
         gated=gate.get("mode") is not None,
@@ -128,7 +138,8 @@ def send_alert(finding: CheckpointAlert, commands: Sequence[str], stop_file: Pat
     """Write the stop file and run the commands for a worse checkpoint. Yield a line per failure."""
     if stop_file is not None:
         try:
-            write_atomic(stop_file, f"{one_line(finding.text)}\n")
+            text = f"{finding.checkpoint}  {finding.score}  {finding.verdict}"
+            write_atomic(stop_file, f"{one_line(text)}\n")
         except OSError as error:
             yield f"cannot write --stop-file {shown_path(stop_file)}: {error.strerror}"
     for command in commands:

@@ -1,7 +1,7 @@
 """Reports for jobs of continuous integration: Markdown, JUnit's test cases and properties, annotations for GitHub.
 
 Markdown is for a comment on a pull request or the summary of a job. A run begins with the gate's decision; where that
-is red, with what dropped, how to look at it, and how to accept it. A comparison has one table per pair, its lists and
+is red, with how to look at what dropped, and how to accept it. A comparison has one table per pair, its lists and
 notes below, and flips folded.
 
 The forms of GitHub's workflow commands are those of its page "Workflow commands for GitHub Actions". The escaping is
@@ -16,7 +16,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -28,49 +27,26 @@ from pytest_touchstone.core import coverage
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.errors import ExitCode
 from pytest_touchstone.core.keys import redact
-from pytest_touchstone.core.text import count, escape_invisible, redact_home
-from pytest_touchstone.document import Facts, Section, formatting, render_markdown
+from pytest_touchstone.core.text import escape_invisible, redact_home
+from pytest_touchstone.document import render_markdown
 from pytest_touchstone.document.formatting import markdown_code, markdown_text
-from pytest_touchstone.reports import comparison, notes
-from pytest_touchstone.reports.best import best_so_far, change_text, changes_section
+from pytest_touchstone.reports import comparison
+from pytest_touchstone.reports.best import best_so_far, change_text
 from pytest_touchstone.reports.comparison import Flips
-from pytest_touchstone.reports.gate import difference_text, gate_section, reason_texts, sign_key
-from pytest_touchstone.reports.next_steps import steps_after_gate
-from pytest_touchstone.reports.terminal import legend, results_section
+from pytest_touchstone.reports.gate import difference_text, reason_texts, sign_key
+from pytest_touchstone.reports.run_report import run_report
 from pytest_touchstone.results.summary import Summary, whole_results
 
 ROWS: Final = 100
 """The most lines of a table; a comment on GitHub holds 65,536 characters."""
 
-MOST_DROPS: Final = 5
-"""The most drops that stand above the table."""
-
 MOST_SIGNS: Final = 2000
-
-SIGNS: Final = {
-    "passed": ":white_check_mark:",
-    "first": ":information_source:",
-    "unsure": ":warning:",
-    "failed": ":x:",
-    "not valid": ":warning:",
-    "mistake": ":warning:",
-    "shown": ":bar_chart:",
-}
 
 
 def markdown_page(summary: Summary) -> str:
     """Return the report of a run as Markdown."""
-    many = len(whole_results(summary)) > ROWS
-    signs = legend(summary, many=many)
-    facts = Facts((*([("legend", signs)] if signs else []), *notes.facts(summary, details=True)))
-    sections = [results_section(summary, many=many), changes_section(summary), Section(parts=(facts,))]
-    parts = [
-        f"### Benchmarks: {markdown_code(summary.run_id)}",
-        *map(markdown_text, notes.demonstration(summary)),
-        *_gate(summary),
-        *render_markdown(filter(None, sections), most_rows=ROWS),
-    ]
-    return "\n\n".join(parts) + "\n"
+    blocks = render_markdown(run_report(summary, details=True), most_rows=ROWS, deeper=2)
+    return "\n\n".join([f"### Benchmarks: {markdown_code(summary.run_id)}", *blocks]) + "\n"
 
 
 def failed_page(code: int, message: str) -> str:
@@ -78,44 +54,6 @@ def failed_page(code: int, message: str) -> str:
     meaning = next((f": {exit_code.sentence}" for exit_code in ExitCode if exit_code == code), "")
     head = f"### Benchmarks: no results\n\n:x: **exit code {code}{markdown_text(meaning)}**"
     return f"{head}\n\n{markdown_text(message[:MOST_SIGNS])}\n"
-
-
-def _gate(summary: Summary) -> list[str]:
-    gate = summary.gate
-    if gate is None:
-        return []
-    parts = [f"{SIGNS.get(sign_key(gate), '')} **{markdown_text(str(gate['text']))}**".strip()]
-    lines = shown_lines(gate)
-    if red := [line for line in lines if line.fails]:
-        lines_of_list = [_describe_failure(line) for line in red[:MOST_DROPS]]
-        lines_of_list += (
-            [f"- and {len(red) - MOST_DROPS} more, in the table"] if len(red) > MOST_DROPS else []
-        )
-        lines_of_list += [
-            f"- {markdown_text(step.what)}: {markdown_code(step.command)}"
-            for step in steps_after_gate(summary)
-        ]
-        parts.append("\n".join(lines_of_list))
-    return [*parts, *render_markdown([replace(gate_section(gate), title="")], most_rows=ROWS)]
-
-
-def _describe_failure(line: BenchmarkComparison) -> str:
-    """Describe a failing line: the scores, the difference with its p-value, and the baseline."""
-    metric = "" if line.metric == COMPOSITE else f" {markdown_code(line.label)}"
-    against = line.against
-    before = "" if against is None else f"{formatting.number(line.as_measured.baseline)} to "
-    parts = [
-        f"{markdown_code(line.benchmark)}{metric} of {markdown_code(line.checkpoint)}: "
-        f"{before}{formatting.number(line.comparison.new)}"
-    ]
-    if line.comparison.difference is not None:
-        adjusted = line.comparison.p_adjusted
-        p = "" if adjusted is None else f", p {markdown_text(formatting.p_short(adjusted))}"
-        parts.append(f"**{difference_text(line)}**{p} over {count(line.comparison.n, 'item')}")
-    if against is not None:
-        parts.append(f"against {markdown_code(against.checkpoint)} of run {markdown_code(against.run_id)}")
-    parts += [markdown_text(reason) for reason in line.fails if reason != "worse"]
-    return f"- {', '.join(parts)}"
 
 
 def comparison_page(pairs: Sequence[PairComparison], flips: Sequence[Flips] = ()) -> str:

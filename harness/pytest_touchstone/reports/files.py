@@ -63,8 +63,8 @@ from pytest_touchstone.core.requests import ProgramOutcome
 from pytest_touchstone.core.tasks import find_metrics
 from pytest_touchstone.core.text import count, csv_text, escape_invisible, join_names
 from pytest_touchstone.metrics.samples import KS, pass_at_ks
-from pytest_touchstone.reports.page.builder import FILE as PAGE
-from pytest_touchstone.reports.page.builder import run_page
+from pytest_touchstone.reports.pages import FILE as PAGE
+from pytest_touchstone.reports.pages import run_page
 from pytest_touchstone.results import DETAILS, file_path
 from pytest_touchstone.results.journal import iter_records
 from pytest_touchstone.results.records import Record

@@ -30,14 +30,17 @@ APART: Final = 20
 """Lines that are shown one by one in a short report, apart from those that fail; more share a line per verdict."""
 
 
-def verdicts_section(gate: Mapping[str, Any] | None, *, details: bool) -> Section | None:
-    """Return a row per benchmark, the most pressing first, with the reasons of failures. None without a gate.
+def gate_sections(gate: Mapping[str, Any] | None, *, details: bool) -> list[Section]:
+    """Return what the gate judged, for a terminal and for wider forms; none without a gate."""
+    return [] if gate is None else [_verdicts_section(gate, details=details), gate_section(gate)]
+
+
+def _verdicts_section(gate: Mapping[str, Any], *, details: bool) -> Section:
+    """Return a row per benchmark, the most pressing first, with the reasons of failures.
 
     Without details, passing lines without a comparison, or too many passing lines, share a row per verdict. With
     details, every line has its reasons and its baseline.
     """
-    if gate is None:
-        return None
     lines = ordered(tuple(lines_from_json(gate)))
     several = len({line.checkpoint for line in lines}) > 1
     rows: list[tuple[str, str]] = []
@@ -81,7 +84,7 @@ def verdicts_section(gate: Mapping[str, Any] | None, *, details: bool) -> Sectio
         rows.append((POOLED, "\n".join(filter(None, reasons))))
     rows += [("note", note) for note in gate.get("notes", ())]
     table = Table(header=("", ""), rows=tuple(rows), left=2)
-    return Section(key="gate", parts=(Facts((("gate", heading(gate)),)), table))
+    return Section(key="gate", parts=(Facts((("gate", heading(gate)),)), table), views=("terminal",))
 
 
 def gate_section(gate: Mapping[str, Any]) -> Section:
@@ -102,7 +105,7 @@ def gate_section(gate: Mapping[str, Any]) -> Section:
     header = ("verdict", "checkpoint", "benchmark", "value", f"points [{level:g} %]", "p (Holm)")
     table = Table(header=(*header, "baseline and reasons"), rows=rows, left=3, words=True)
     parts = (*([table] if rows else []), f"Judged: {heading(gate)}.", *gate.get("notes", ()))
-    return Section(key="gate", title="Gate", parts=parts)
+    return Section(key="gate", title="Gate", parts=parts, views=("markdown", "page"))
 
 
 def detectable_text(line: BenchmarkComparison) -> str:

@@ -1,13 +1,14 @@
 """Sentences about a run that stand below its tables.
 
 They say what became of items, outputs and programs, what answering took, and what must be known before the numbers
-are believed. Each function returns one line per fact, and ``facts`` all of them for a report; with many checkpoints,
-facts are added up.
+are believed. Each function returns one line per fact, and those at the top make sections of them; with many
+checkpoints, facts are added up.
 """
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -18,9 +19,10 @@ from pytest_touchstone.compare.formats import korean_mlm
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.coverage import PICKS
 from pytest_touchstone.core.dataset import HUB
-from pytest_touchstone.core.eval_config import LEFT_OUT, summary_line
+from pytest_touchstone.core.eval_config import LEFT_OUT
 from pytest_touchstone.core.tasks import LM_EVAL_PREFIX
 from pytest_touchstone.core.text import count, join_names
+from pytest_touchstone.document import Facts, Section
 from pytest_touchstone.document.formatting import (
     checkpoints,
     dataset_line,
@@ -55,66 +57,54 @@ _BRACKETS: Final = re.compile(r" \(([^\s()]+)\)")
 _ASIDE: Final = re.compile(r" \([^)]*\)")
 
 
-def facts(summary: Summary, *, details: bool) -> list[tuple[str, str]]:
-    """Return labelled lines about a run, the most important ones last.
+def facts_section(
+    key: str,
+    facts: Iterable[tuple[str, Sequence[str], int]],
+    *,
+    details: bool,
+    title: str = "",
+    **options: Any,
+) -> Section:
+    """Return a section of labelled lines.
 
-    Without ``details`` each label has a single line with a limited number of texts.
+    Args:
+        key: The name of the section.
+        facts: Labels with their texts, and the number of texts that a brief report joins to a line.
+        details: Whether each text has a line of its own.
+        title: The title where a form shows titles.
+        **options: Other fields of the section.
+
     """
-    texts = [
-        ("answers", answer_files(summary), ALL),
-        ("data", _data(summary), 0),
-        ("composite", _formulas(summary), 0),
-        ("best", _best_by_korean_scores(summary), 0),
-        ("items", [item_counts(summary)], 1),
-        ("metrics", lower_is_better(summary), 0),
-        ("reused", reused_scores(summary)[: None if details else 1], 1),
-        ("outputs", text_counts(summary), 0),
-        ("judge", judge_counts(summary), ALL),
-        ("programs", program_counts(summary), 0),
-        ("usage", usage(summary), 0),
-        ("undefined", undefined_metrics(summary), 0),
-        *_warnings(summary),
-        ("limit", short_of_limit(summary), ALL),
-        ("part", _parts(summary), ALL),
-    ]
-    if details:
-        rows = [(label, text) for label, lines, _ in texts for text in lines]
-    else:
-        rows = [
-            (label, join_names(lines, most, between="; ")) for label, lines, most in texts if lines and most
-        ]
-    rows += [("left out", text) for text in (left_out(summary) if details else _left_out_in_brief(summary))]
-    return [*rows, *urgent_facts(summary, details=details)]
+    rows = tuple(
+        (label, text)
+        for label, lines, most in facts
+        for text in (lines if details else [join_names(lines, most, between="; ")] if lines and most else ())
+    )
+    return Section(key=key, title=title, parts=(Facts(rows),) * bool(rows), **{"rank": 2, **options})
 
 
-def urgent_facts(summary: Summary, *, details: bool = False) -> list[tuple[str, str]]:
-    """Return the facts that are always shown in full: failures, missing isolation, invalid results."""
-    rows = [("failed", text) for text in failed_to_load(summary)]
-    rows += faults(summary)[:FAULTS_SHOWN]
-    if (rest := len(faults(summary)) - FAULTS_SHOWN) > 0:
-        rows.append(("", f"and {count(rest, 'other message')}, in errors.log"))
-    if names := dict.fromkeys(result.benchmark for result in whole_results(summary) if result.unsandboxed):
-        rows.append(("no sandbox", f"{join_names(names, NAMED)}: programs ran without isolation"))
-    rows += [("not valid", text) for text in invalid_lines(summary)] if details else []
-    return rows + [("not valid", text) for text in remedy_lines(summary)]
+def items_section(summary: Summary, *, details: bool) -> Section:
+    """Return the counts of items by outcome, and with details when the run began."""
+    text, began = item_counts(summary), summary.manifest.get("began")
+    if details and isinstance(began, int | float):
+        text += time.strftime(", begun on %Y-%m-%d at %H:%M:%S", time.localtime(began))
+    return facts_section("items", [("items", [text], 1)], details=details)
 
 
-def warnings(summary: Summary) -> list[str]:
-    """Return the lines that a reader should see before the numbers."""
-    unsafe = [
-        f"{_name(summary, result)} is UNSANDBOXED: its programs ran without isolation"
-        for result in whole_results(summary)
-        if result.unsandboxed
-    ]
-    return [*invalid_lines(summary), *unsafe, *(text for _, lines, _ in _warnings(summary) for text in lines)]
+def failed_section(summary: Summary) -> Section:
+    """Return the checkpoints that failed to load."""
+    rows = [("failed", failed_to_load(summary), ALL)]
+    return facts_section("failed", rows, details=True, rank=3, urgent=True)
 
 
-def _warnings(summary: Summary) -> list[tuple[str, list[str], int]]:
-    """Return the texts of each warning label, with the number that a brief report shows."""
+def warnings_section(summary: Summary, *, details: bool) -> Section:
+    """Return what a reader should know before the numbers."""
     number = count_items(summary)["truncated"]
     were = "request was" if number == 1 else "requests were"
     cut = f"{number:,} {were} longer than the checkpoint takes: context was cut"
-    return [
+    names = dict.fromkeys(result.benchmark for result in whole_results(summary) if result.unsandboxed)
+    unsafe = [f"{join_names(names, NAMED)}: programs ran without isolation"] * bool(names)
+    rows = [
         ("cut", [cut] * bool(number), 1),
         ("joins", joined_requests(summary), 1),
         ("no answer", unanswered_texts(summary), ALL),
@@ -125,7 +115,56 @@ def _warnings(summary: Summary) -> list[tuple[str, list[str], int]]:
         ("prompts", other_prompts(summary), ALL),
         ("samples", missing_samples(summary), ALL),
         ("note", engine_notes(summary), 1),
+        ("no sandbox", unsafe, ALL),
+        *((("not valid", invalid_lines(summary), ALL),) if details else ()),
+        *(("not valid", [line], ALL) for line in remedy_lines(summary)),
     ]
+    lines = sum(len(texts) for _, texts, _ in rows)
+    title = f"To know before the numbers are believed ({lines})"
+    return facts_section("warnings", rows, details=details, title=title, rank=3, urgent=True, folded=True)
+
+
+def data_section(summary: Summary, *, details: bool) -> Section:
+    """Return the datasets, the formulas of composites, and which part of the data was asked."""
+    rows = [
+        ("answers", answer_files(summary), ALL),
+        ("data", _data(summary), 0),
+        ("composite", _formulas(summary), 0),
+        ("best", _best_by_korean_scores(summary), 0),
+        ("metrics", lower_is_better(summary), 0),
+        ("limit", short_of_limit(summary), ALL),
+        ("part", _parts(summary), ALL),
+    ]
+    return facts_section("data", rows, details=details, title="Data", folded=True)
+
+
+def costs_section(summary: Summary, *, details: bool) -> Section:
+    """Return the numbers of reused scores, texts, verdicts and programs, and the usage of engines."""
+    rows = [
+        ("reused", reused_scores(summary)[: None if details else 1], 1),
+        ("outputs", text_counts(summary), 0),
+        ("judge", judge_counts(summary), ALL),
+        ("programs", program_counts(summary), 0),
+        ("usage", usage(summary), 0),
+    ]
+    return facts_section("costs", rows, details=details, title="Outputs and costs", folded=True)
+
+
+def left_out_section(summary: Summary, *, details: bool) -> Section:
+    """Return the benchmarks and metrics without a value."""
+    undefined = [("undefined", undefined_metrics(summary), ALL)] if details else []
+    lines = left_out(summary) if details else _left_out_in_brief(summary)
+    rows = [*undefined, *(("left out", [line], ALL) for line in lines)]
+    return facts_section("left_out", rows, details=details, title="Left out")
+
+
+def faults_section(summary: Summary) -> Section:
+    """Return the messages of items without a score; reports never shorten them further."""
+    messages = faults(summary)
+    rows = [(status, [text], ALL) for status, text in messages[:FAULTS_SHOWN]]
+    if (rest := len(messages) - FAULTS_SHOWN) > 0:
+        rows.append(("", [f"and {count(rest, 'other message')}, in errors.log"], ALL))
+    return facts_section("faults", rows, details=True, title="Faults", rank=3)
 
 
 def joined_requests(summary: Summary) -> list[str]:
@@ -139,12 +178,6 @@ def joined_requests(summary: Summary) -> list[str]:
 
 
 # What was asked
-
-
-def demonstration(summary: Summary) -> list[str]:
-    """Return the last line of a demonstration, with commands for full data and other checkpoints."""
-    description = summary.manifest.get("demonstration")
-    return [summary_line(description)] if description else []
 
 
 def _data(summary: Summary) -> list[str]:

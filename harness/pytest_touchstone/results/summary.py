@@ -186,7 +186,8 @@ class Summary:
 
     ``gate``: what ``compare.gate.result`` describes, None without a gate. ``changes``: the change of each metric and
     composite against the best so far, as ``compare.changes`` describes it. ``leaders``: the
-    best of several checkpoints, where it can be told (``compare.standings``).
+    best of several checkpoints, where it can be told (``compare.standings``). ``sections``: those that hooks add to the
+    report, as {"title", "text"}.
     """
 
     __pydantic_config__ = FINITE
@@ -207,6 +208,7 @@ class Summary:
     changes: list[dict[str, Any]] = field(default_factory=list)
     leaders: list[dict[str, Any]] = field(default_factory=list)
     failed_to_load: list[dict[str, str]] = field(default_factory=list)
+    sections: list[dict[str, str]] = field(default_factory=list)
 
     @property
     def stopped(self) -> bool:

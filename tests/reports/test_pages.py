@@ -17,10 +17,10 @@ from pytest_touchstone.compare.pair import compare_pair
 from pytest_touchstone.core.keys import MARK
 from pytest_touchstone.reports.comparison import pooled_text
 from pytest_touchstone.reports.files import write_results
-from pytest_touchstone.reports.page.builder import comparison_page, run_page
 from pytest_touchstone.reports.page.payload import PageItems
 from pytest_touchstone.reports.page.security import KeyFoundError, Redaction
 from pytest_touchstone.reports.page.summary import breakdown
+from pytest_touchstone.reports.pages import comparison_page, run_page
 from pytest_touchstone.results.journal import Journal, read_journal
 from pytest_touchstone.results.run_directory import RunDirectory
 from pytest_touchstone.results.summary import load_summary
@@ -150,9 +150,9 @@ def test_the_summary_divides_a_benchmark_by_length_and_fields(tmp_path):
     text = re.sub(r"\s+", " ", unescape(re.sub("<[^>]+>", " ", run_page(summary))))
     assert not missing(text, "by length of the question", "by fields of the data")
     found = breakdown(PageItems(Redaction()).read(summary, compared=False).parts)["texts"]
-    assert [one["label"].partition(":")[0] for one in found] == ["length"] * 3
-    assert sum(one["counts"][0] for one in found) == 96
-    total = sum(one["metric"].value * one["counts"][0] for one in found)
+    assert [one.label.partition(":")[0] for one in found] == ["length"] * 3
+    assert sum(int(one.counts[0]) for one in found) == 96
+    total = sum((one.metric.value or 0) * int(one.counts[0]) for one in found)
     assert total / 96 == pytest.approx(summary.results[-1].metrics["exact_match"].value)
 
 
