@@ -16,7 +16,7 @@ from pytest_touchstone.document import VIEWS, Commands, Facts, Headline, Section
 from pytest_touchstone.reports import notes
 from pytest_touchstone.reports.best import best_of_run, changes_section
 from pytest_touchstone.reports.gate import gate_sections, sign_key
-from pytest_touchstone.reports.next_steps import next_steps, steps_after_gate
+from pytest_touchstone.reports.next_steps import NextStep, next_steps, steps_after_gate
 from pytest_touchstone.reports.page.payload import PageRun
 from pytest_touchstone.reports.page.summary import (
     benchmark_sections,
@@ -117,10 +117,13 @@ def files_sections(summary: Summary, *, details: bool) -> Iterator[Section]:
     paths = [path for name in FILES if (path := file_path(folder, name)).is_file() and path.stat().st_size]
     saved = "   ".join([f"{shown}/", *(str(path.relative_to(folder)) for path in paths)])
     yield Section(key="files", parts=(Facts((("saved", saved),)),), views=("terminal",), rank=4)
-    command, purpose = f"touchstone report {shlex.quote(shown)}", "this report"
-    if not details:
-        command, purpose = f"{command} -v", "all metrics, groups and notes"
-    yield Section(key="again", parts=(Commands((("more", command, purpose),)),), views=("terminal",), rank=4)
+    command = f"touchstone report {shlex.quote(shown)}"
+    step = NextStep(f"{command} -v", "all metrics, groups and notes")
+    if details:
+        step = NextStep(command, "this report")
+    yield Section(
+        key="again", parts=(Commands((("more", step.command, step.what),)),), views=("terminal",), rank=4
+    )
 
 
 def next_section(summary: Summary) -> Section:
