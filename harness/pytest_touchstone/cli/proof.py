@@ -77,12 +77,12 @@ def run(options: argparse.Namespace) -> Output:
         exit_code=ExitCode.WORSE if survivors else ExitCode.OK,
     )
     if options.to is not None:
-        from pytest_touchstone.reports.page.builder import FILE, live_page
+        from pytest_touchstone.reports.pages import FILE, live_page
 
         markdown = argparse.Namespace(format="markdown")
         write(options.to / "proof.md", f"{format_output(output, markdown)}\n", "DIR")
         write(options.to / "proof.json", json.dumps(facts, ensure_ascii=False, indent=1) + "\n", "DIR")
-        write(options.to / FILE, live_page(None, sections, title=f"Proof of {proof.checkpoint}"), "DIR")
+        write(options.to / FILE, live_page(sections, title=f"Proof of {proof.checkpoint}"), "DIR")
     return output
 
 
