@@ -210,6 +210,11 @@ def test_samples_of_a_row_are_scored_together(own: Path) -> None:
         ([{"id": "x", "response": "1"}], (), "none of its 1 rows answers sums: not by prompt"),
         ([{"id": "x", "response": "1"}], ("--answer", "text"), "has no field 'text'"),
         ([{"id": "x"}], (), "no field that could be its answer"),
+        (
+            [{"task_id": "x", "arguments": [["a", "b"]], "resps": [[[-1.0, True]]]}],
+            (),
+            "has log-likelihoods alone",
+        ),
     ],
 )
 def test_a_file_that_answers_nothing_is_refused_before_anything_runs(

@@ -418,7 +418,8 @@ def _capable_checkpoints(spec: Benchmark, collection: Collection) -> list[Checkp
             unsuited.setdefault((info.kind, lacks), []).append(info.name)
     for (kind, lacks), names in unsuited.items():
         why = f"cannot answer; {lacks}" if lacks else f"({kind} LM) cannot answer"
-        leave_out(f"asks {named}, which {join_names(names, 3)} {why}")
+        only_answers = all(info.answers for info in infos)  # which somebody means for this benchmark
+        leave_out(f"asks {named}, which {join_names(names, 3)} {why}", mistake=only_answers)
     return suited
 
 

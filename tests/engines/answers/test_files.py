@@ -139,6 +139,8 @@ def test_samples_are_a_list_or_lines_of_one_name(tmp_path: Path, rows: list[Any]
         ('{"id": 1, "response": {"a": 1}, "prompt": 3}', "is no text|and no text"),
         ('{"id": 1, "response": null}', "and no text"),
         ("[1]", "a list, not a JSON object"),
+        ('{"id": 1, "response": NaN}', "is 'nan' and no text"),
+        (json.dumps({**lm_eval("none", 1.0), "resps": [[[float("nan"), True]]]}), "no log-likelihood"),
         ("{", "row 1: not valid JSON"),
         ("", "holds no answers"),
         (

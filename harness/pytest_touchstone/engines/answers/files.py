@@ -44,7 +44,7 @@ ANSWERS: Final = (
 """The fields that hold an answer, or a list of samples; of several the first."""
 
 VERDICTS: Final = ("passed", "correct", "is_correct", "exact_match", "acc", "score")
-EXTRACTED: Final = ("extracted", "extracted_answer", "parsed_answer", "pred")
+EXTRACTED: Final = ("extracted", "extracted_answer", "parsed_answer", "predicted", "pred")
 
 MOST_UNPACKED: Final = 4 << 30
 """Bytes that a log may unpack to; and at most a thousand times its own size, as a bomb would."""
@@ -171,7 +171,7 @@ def _texts(value: object, where: str) -> tuple[str, ...]:
     """Return the samples of an answer, flat; a number is its text."""
     if isinstance(value, list):
         return tuple(text for sample in value for text in _texts(sample, where))
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     return ((str(value) if number else _text(value, where)),)
 
 
@@ -338,6 +338,8 @@ def _choices(
     for argument, response in zip(arguments, responses, strict=False):
         try:
             logprob, greedy = float(response[0]), str(response[1]) == "True"
+            if math.isnan(logprob):
+                raise ValueError
             choices.append(RecordedChoice(str(argument[0]), str(argument[1]), logprob, greedy))
         except (TypeError, ValueError, IndexError):
             raise ValueError(f"row {number}: {str(response)[:40]!r} is no log-likelihood") from None
