@@ -121,9 +121,9 @@ def test_a_task_that_cannot_be_asked_ends_the_run_in_one_line(
 
 
 def test_without_a_name_of_a_task_nothing_of_lm_eval_is_imported(project: Project, tasks: Path) -> None:
-    project.pytester.makeconftest(
-        "import sys\n\n\ndef pytest_unconfigure():\n"
-        "    print('LOADED', [name for name in ('lm_eval', 'datasets', 'torch') if name in sys.modules])\n"
+    arguments = [EVALS, "--co", "-q", "--checkpoint=fake:causal", f"--eval-lm-eval-path={tasks}"]
+    code = (
+        f"import pytest, sys; pytest.main({arguments!r})\n"
+        "print('LOADED', [name for name in ('lm_eval', 'datasets', 'torch') if name in sys.modules])"
     )
-    result = run(project, tasks, "--co", "-q")
-    assert "LOADED []" in result.outlines
+    assert "LOADED []" in project.pytester.run(sys.executable, "-c", code).outlines
