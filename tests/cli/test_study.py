@@ -45,7 +45,7 @@ def test_the_published_study_fits_two_screens_and_ends_with_the_advice_and_the_r
         "curves 1 of 49 changes of curves: Real@1 of combined/1536, trend per epoch +0.97 "
         "[+0.37, +1.57] (only totals are known: taken as runs on different items)",
         "early_stopping none of 12 drops from a peak",
-        "forgetting no evidence: the scores of items are not known",
+        "forgetting no evidence: item scores are missing",
         "noise none tells series apart; too few items: Real@1, LAMBADA@1, score",
         "E entity_ft ? 3,000 ? 3,800 ? 3,000 ? 3,800",
         "go on from entity_ft/2048/checkpoint-1600: score 63.14 %, the highest measured",

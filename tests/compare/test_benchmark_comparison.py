@@ -19,7 +19,7 @@ FORMER: dict[str, Any] = {
     "benchmark": "b",
     "metric": "acc",
     "verdict": "inconclusive",
-    "why": "-4.90 points [-42.35, +13.26]: neither no loss nor one of 1 point is ruled out",
+    "why": "-4.90 points [-42.35, +13.26]: may be equal, or more than 1 point worse",
     "fails": ["dropped by 16.67 points as measured; max_drop is 12"],
     "invalid": [],
     "notes": [],

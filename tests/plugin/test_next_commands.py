@@ -132,7 +132,7 @@ SITUATIONS: dict[Callable[[Project], pytest.RunResult], tuple[str, ...]] = {
     second: ("a verdict against the best so far",),
     of_two: ("what can be said of their differences",),
     of_a_series_whose_id_is_its_folder: (
-        "benchmark by benchmark, and from whom it is told",
+        "benchmark by benchmark, and what it is told apart from",
         "curves, peaks, and what to do next",
     ),
     with_a_broken_checkpoint: ("a verdict on a new checkpoint",),

@@ -100,7 +100,7 @@ def test_a_mutant_that_the_engine_refuses_is_caught_by_items_in_error(
     monkeypatch.setattr("pytest_touchstone.engines.transformers.mutants.MUTANTS", (broken,))
     proof, _ = prove(capsys, "--must-catch", "heads", "--tasks", "texts")
     cell = cells_of(proof)["broken head", "texts"]
-    assert (cell["state"], cell["faults"], cell["worse"]) == ("caught", 4, [1, "items in error"])
+    assert (cell["state"], cell["faults"], cell["worse"]) == ("caught", 4, [1, "failed items"])
 
 
 def _break_head(model: Any, _: Any) -> None:

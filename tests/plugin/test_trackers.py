@@ -63,7 +63,7 @@ def test_what_a_tracker_has_no_use_for_is_named(tmp_path: Path, capsys: pytest.C
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("status", "why"), [(0, "nobody listens there"), (500, "answers with error 500"), (None, "not done")]
+    ("status", "why"), [(0, "no server listens there"), (500, "answers with error 500"), (None, "not done")]
 )
 def test_a_server_that_is_down_wrong_or_silent_costs_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int | None, why: str

@@ -40,7 +40,7 @@ OVERALL = standing(ALL, metric="pooled")
     ("standings", "expected"),
     [
         ([], ""),
-        ([standing("x")], "a leads on x; it cannot be told from b (p 0.31)"),
+        ([standing("x")], "a leads on x; it cannot be told apart from b (p 0.31)"),
         (
             [standing("x", told=True, p=0.004)],
             "a is the best on x, significantly better than all others (p 0.004)",
@@ -48,11 +48,11 @@ OVERALL = standing(ALL, metric="pooled")
         ([standing("x", tied=True, p=1.0)], "a and b are equally good on x"),
         (
             [standing("x", p=None)],
-            "a leads on x; it cannot be told from b (no test: the scores of items are not known)",
+            "a leads on x; it cannot be told apart from b (no test: item scores are missing)",
         ),
         (
             [standing("x"), standing("y"), standing("z", "b", rival="a"), OVERALL],
-            "over all items a is first, but cannot be told from b (p 0.31); a leads on 2 of 3 benchmarks",
+            "over all items a is first, but cannot be told apart from b (p 0.31); a leads on 2 of 3 benchmarks",
         ),
         (
             [standing("x"), standing("y"), OVERALL._replace(told=True, p=0.01)],
@@ -64,7 +64,7 @@ OVERALL = standing(ALL, metric="pooled")
         ),
         (
             [standing("x"), standing("y", "b"), OVERALL._replace(checkpoint="c", rivals=("a", "b"))],
-            "over all items c is first, but cannot be told from a, b (p 0.31)",
+            "over all items c is first, but cannot be told apart from a, b (p 0.31)",
         ),
         ([standing("x"), standing("y")], "a leads on 2 of 2 benchmarks"),
         (

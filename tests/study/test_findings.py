@@ -41,7 +41,7 @@ def test_the_published_rows_fit_80_columns_and_no_name_is_broken(
     assert text.count("combined/1536") > 8
     costs = ["?", "3,000", "?", "3,800"]
     assert ["E", "entity_ft", *costs, *costs] in [line.split() for line in text.splitlines()]
-    assert "No evidence: the scores of items" in " ".join(text.split())
+    assert "No evidence: item scores" in " ".join(text.split())
 
 
 def test_all_forms_have_the_same_findings(sections: tuple[Study, list[Section]]) -> None:
@@ -64,7 +64,7 @@ def test_a_difference_that_is_told_stands_in_table_and_matrix() -> None:
     text = shown(of_items({"a": runs[:2], "z": runs[2:]}))
     assert "worse 600" in text
     assert "better 600" in text
-    assert "told from all" in text or "cannot be told" in text
+    assert "told apart" in text
 
 
 def test_one_series_has_no_matrix_and_says_that_nothing_can_be_told_apart() -> None:

@@ -74,7 +74,7 @@ def _small(config: Any, vocabulary: int) -> dict[str, Any]:
 
 
 def make(folder: Path, auto: Any, model_type: str, settings: dict[str, Any], *, seed: int = 0) -> Path:
-    """Save a tiny model with random weights, large enough that a right answer is told from a wrong one."""
+    """Save a tiny model with random weights, large enough that a right answer is told apart from a wrong one."""
     import torch
     from transformers import AutoModelForMaskedLM
 

@@ -401,7 +401,7 @@ def plan_add_arguments(parser: argparse.ArgumentParser) -> None:
     add_value(parser, "--margin", parse_share, text, metavar="D", zero=True)
     text = "chance of a false verdict (default: the gate's, else 0.05)"
     add_value(parser, "--alpha", parse_share, text, metavar="P")
-    add_items(parser, "plan for so many items of a benchmark")
+    add_items(parser, "plan for this number of items of a benchmark")
     text = "take this share of items to flip in place of what is saved: 15%%"
     add_value(parser, "--flips", parse_share, text, metavar="SHARE")
     text = "plan for the smallest losses that a proof caught, in place of --drop: its proof.json"

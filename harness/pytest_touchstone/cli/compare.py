@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_value(parser, "--margin", parse_share, text, metavar="D", zero=True)
     text = "chance of a false verdict (default: 0.05)"
     add_value(parser, "--alpha", parse_share, text, metavar="P", default=str(ALPHA))
-    text = "print so many items gained and lost of each benchmark"
+    text = "print up to N gained and N lost items of each benchmark"
     add_value(parser, "--show-flips", parse_integer, text, default="0")
     add_language(parser)
 

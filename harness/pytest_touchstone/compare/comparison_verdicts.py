@@ -337,7 +337,7 @@ def check_means(components: Iterable[tuple[BenchmarkScores, str]]) -> None:
     for entry, metric in components:
         if not entry.saved.aggregation(metric).is_mean:
             raise GateError(
-                f"{entry.saved.benchmark} {metric} is no mean of its items' scores, of which a composite is made"
+                f"{entry.saved.benchmark} {metric} is not a mean of item scores, which a composite needs"
             )
 
 

@@ -79,7 +79,7 @@ def compare_metric(
 
 def _not_compared(a: Metric, b: Metric, how: Aggregation, level: float) -> Comparison:
     """Return both values of a corpus-level metric that only totals give, without a comparison."""
-    why = f"{NOT_COMPARED}: {b.name} is no mean of item scores ({how.by}), and only its totals are known"
+    why = f"{NOT_COMPARED}: {b.name} is not a mean of item scores ({how.by}), and only its totals are known"
     if a.value is None or b.value is None:
         return undefined(why, level=level)
     return _plain(a.value, b.value, level, why)

@@ -113,7 +113,7 @@ def without_password(address: str) -> str:
 
 _REASONS: Final = (
     (r"timed? ?out", "no answer in time"),
-    (r"Connection refused|NewConnectionError", "nobody listens there"),
+    (r"Connection refused|NewConnectionError", "no server listens there"),
     (r"Name or service not known|NameResolutionError|getaddrinfo", "no such host"),
     (r"(?:error code|too many) (\d{3})", "answers with error {}"),
     (r"Connection aborted|RemoteDisconnected|Connection reset", "the connection broke"),

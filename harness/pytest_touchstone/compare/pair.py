@@ -389,7 +389,7 @@ def _comparable(a: BenchmarkScores, b: BenchmarkScores) -> list[str]:
 def differing_judges(a: BenchmarkScores, b: BenchmarkScores) -> str:
     """Return the judges of two results in words if they differ; empty otherwise."""
     mine, other = (result.saved.known.get("judged_by") for result in (a, b))
-    return "" if mine == other else f"judged_by {mine or 'nobody'} and {other or 'nobody'}"
+    return "" if mine == other else f"judged_by {mine or 'no judge'} and {other or 'no judge'}"
 
 
 # Composites

@@ -68,8 +68,8 @@ class Catch(NamedTuple):
     metric: str
 
 
-ERRORS: Final = Catch(1, "items in error")
-"""Items in error show themselves."""
+ERRORS: Final = Catch(1, "failed items")
+"""Failed items are visible without a comparison."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

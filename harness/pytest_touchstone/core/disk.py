@@ -174,7 +174,7 @@ def locked(path: Path) -> Iterator[None]:
     lock, end = path.with_name(f".{path.name}.lock"), time.monotonic() + LOCK_SECONDS
     while not write_new(lock, b""):
         if time.monotonic() > end:
-            reason = f"somebody else is writing it; if nobody is, remove {lock.name} beside it"
+            reason = f"another process is writing it; if none is, remove {lock.name} beside it"
             raise OSError(errno.ETIMEDOUT, reason, str(path))
         time.sleep(0.02)
     try:

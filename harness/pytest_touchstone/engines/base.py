@@ -202,7 +202,7 @@ class RequestQueue:
     def answer(self) -> None:
         """Let the engine answer all waiting requests, until all are answered or the engine is interrupted."""
         asked, self._waiting = self._waiting, []
-        assert asked, "somebody waits, and nothing is asked"
+        assert asked, "no request is waiting for an answer"
         self._ask(asked)
 
     def _ask(self, asked: Sequence[_Submitted]) -> None:

@@ -88,7 +88,7 @@ def _matching_files(folder: Path = _PACKAGE, patterns: Iterable[str] = _PARTS) -
         matched = set(folder.glob(pattern))
         if not matched:
             raise HarnessError(
-                f"{folder} has no file {pattern}: its scores cannot be told from those of other code"
+                f"{folder} has no file {pattern}: its scores cannot be told apart from those of other code"
             )
         files |= matched
     return sorted(files)

@@ -1,6 +1,6 @@
 """The best checkpoint in a sentence and by benchmark, and the changes against the best so far.
 
-checkpoint-300 leads on 3 of 4 benchmarks; over all items it cannot be told from checkpoint-250 (p 0.31)
+checkpoint-300 leads on 3 of 4 benchmarks; over all items it cannot be told apart from checkpoint-250 (p 0.31)
 """
 
 from __future__ import annotations
@@ -76,13 +76,13 @@ def verdicts_of(standings: Sequence[Standing]) -> dict[str, str]:
     if best is None:
         return {}
     verdicts = {best.checkpoint: "the best" if best.told else "measured best"}
-    verdicts |= dict.fromkeys(best.rivals, "cannot be told from the best")
+    verdicts |= dict.fromkeys(best.rivals, "cannot be told apart from the best")
     return verdicts | dict.fromkeys(best.worse, "worse than the best")
 
 
 def _sentence(best: Standing) -> str:
     """Name the best checkpoint and the rivals that do not differ significantly."""
-    rivals = f"cannot be told from {join_names(best.rivals or (best.rival,), 3)}{_p(best)}"
+    rivals = f"cannot be told apart from {join_names(best.rivals or (best.rival,), 3)}{_p(best)}"
     if best.benchmark == ALL:
         if best.tied:
             return f"over all items {best.checkpoint} and {best.rival} are equally good"
@@ -101,7 +101,7 @@ def _sentence(best: Standing) -> str:
 
 def _p(standing: Standing) -> str:
     if standing.p is None:
-        return "" if standing.told else " (no test: the scores of items are not known)"
+        return "" if standing.told else " (no test: item scores are missing)"
     return f" (p {p_short(standing.p)})"
 
 
@@ -117,7 +117,7 @@ def best_sections(study: Study) -> list[Section]:
     rows = [_best_row(study, row) for row in standings if row.benchmark != ALL]
     parts: list[Part] = [best_line(standings, benchmarks_of(study)) or no_best_reason(study)]
     if rows:
-        header = ("benchmark", "metric", "best", "value", "told from")
+        header = ("benchmark", "metric", "best", "value", "told apart from")
         parts.append(Table(header=header, rows=tuple(rows), left=3, words=True))
     if len(costs) > 1:
         cost_rows = tuple(
@@ -202,7 +202,7 @@ def no_best_reason(study: Study) -> str:
     """Return why there is no best checkpoint."""
     if len(study.points) < 2:
         return "one checkpoint: name another run to say which is best"
-    return "which is best cannot be told: no two checkpoints have whole, valid results of the same items"
+    return "the best is undecided: no two checkpoints have whole, valid results of the same items"
 
 
 # Against the best so far

@@ -270,7 +270,7 @@ def _failure(line: BenchmarkComparison) -> str:
     """Return why a line fails in a few words, with its difference."""
     comparison = line.comparison
     moved = "" if comparison.difference is None else f" ({comparison.told_in.told(comparison.difference)})"
-    strict = f"cannot be told{moved}"
+    strict = f"is inconclusive{moved}"
     if line.kind == "not compared":
         strict = f"was compared with nothing ({line.part or comparison.why})"
     words = {"worse": f"is worse{moved}", STRICT: strict}

@@ -235,7 +235,7 @@ def _steps_for_several(summary: Summary) -> Iterator[NextStep]:
     if len(checkpoints(summary)) == 2 or not summary.leaders:
         yield NextStep(_touchstone(summary, "compare"), "what can be said of their differences")
     else:
-        yield NextStep(_touchstone(summary, "best"), "benchmark by benchmark, and from whom it is told")
+        yield NextStep(_touchstone(summary, "best"), "benchmark by benchmark, and what it is told apart from")
     series = [row.get("series") for row in summary.checkpoints if row.get("series")]
     if any(series.count(name) > 2 for name in series):
         yield NextStep(_touchstone(summary, "study"), "curves, peaks, and what to do next")

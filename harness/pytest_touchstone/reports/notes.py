@@ -120,7 +120,7 @@ def warnings_section(summary: Summary, *, details: bool) -> Section:
         *(("not valid", [line], ALL) for line in remedy_lines(summary)),
     ]
     lines = sum(len(texts) for _, texts, _ in rows)
-    title = f"To know before the numbers are believed ({lines})"
+    title = f"Before you trust these numbers ({lines})"
     return facts_section("warnings", rows, details=details, title=title, rank=3, urgent=True, folded=True)
 
 

@@ -106,7 +106,7 @@ def _caught_text(cell: ProofCell) -> str:
         return "n/a"
     tests = sorted((test for test in cell.tests if test.is_caught), key=lambda test: test.items or 0)
     caught = [f"{test.metric} {test.items:,}" for test in tests]
-    lines = ["items in error"] * bool(cell.faults) + caught or [MISSED]
+    lines = ["failed items"] * bool(cell.faults) + caught or [MISSED]
     return "\n".join(lines) + f" / {cell.other.items if cell.other else NOTHING}"
 
 

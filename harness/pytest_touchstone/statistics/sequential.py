@@ -320,7 +320,7 @@ def decide_at(
 _REASONS: Final[dict[Kind, str]] = {
     "worse": "the loss is beyond what chance gives at this interim analysis",
     "better": "the gain is beyond what chance gives at this interim analysis",
-    "not worse": "a loss of more than the margin is ruled out at this interim analysis",
+    "not worse": "at most the margin worse, at this interim analysis",
 }
 
 

@@ -136,14 +136,14 @@ def _why(judged: Comparison, size: int) -> str:
         over = f" after Holm over {judged.family} tests" if judged.family > 1 else ""
         return f"{moved}, p = {p:.2g}{over}: by more than {allowed} and by more than chance"
     if judged.verdict == "not worse":
-        return f"{moved}: a loss of more than {allowed} is ruled out"
+        return f"{moved}: at most {allowed} worse"
     if judged.low is None:
         return f"{moved}; {judged.why or 'no interval'}"
     if p is not None and p <= 1 - judged.level and (judged.oriented.difference or 0) < 0:
         word = "lower" if judged.higher_is_better else "higher"
         return f"{moved}: {word}, but within the margin of {allowed} or beyond it: inconclusive"
-    text, items = f"{moved}: neither no loss nor one of {allowed} is ruled out", judged.items_to_tell
-    return f"{text}; {cannot_tell(items, size) or f'about {items:,} items would tell'}" if items else text
+    text, items = f"{moved}: may be equal, or more than {allowed} worse", judged.items_to_tell
+    return f"{text}; {cannot_tell(items, size) or f'about {items:,} items would decide'}" if items else text
 
 
 def cannot_tell(items: int | None, size: int) -> str:
@@ -154,8 +154,8 @@ def cannot_tell(items: int | None, size: int) -> str:
     if not items or not 0 < size < items:
         return ""
     return (
-        f"it would take about {items:,} items, and there are {size:,}: this set cannot tell, a larger margin or "
-        "several benchmarks pooled may"
+        f"it would take about {items:,} items, and there are {size:,}: too few to decide, except with "
+        "a larger margin or several benchmarks pooled"
     )
 
 

@@ -192,7 +192,7 @@ def _items_needed(duel: BestVsBest, family: int, level: float) -> MoreItems:
     gap = abs(duel.comparison.difference or 0.0)
     needed, why = None, NO_ERROR
     if design is not None and duel.items:
-        why = "no difference to be told"
+        why = "no detectable difference"
         if gap:
             why = "more than ten million items"
             size = items_for_drop(design, gap, power=POWER, family=family, margin=0.0, alpha=1 - level)
@@ -359,12 +359,14 @@ def _reasons(best: RecommendedCheckpoint) -> Iterable[tuple[str, str]]:
         yield "path", path
     if best.rivals:
         names = join_names((point.name for point in best.rivals), 2)
-        rivals = f"nothing better is known; {len(best.rivals)} of {others} others cannot be told from it"
+        rivals = (
+            f"nothing better is known; {len(best.rivals)} of {others} others cannot be told apart from it"
+        )
         yield "reason", f"{rivals}: {names}"
     else:
-        yield "reason", f"it is told from all {others} others"
+        yield "reason", f"it is told apart from all {others} others"
     if best.earliest is not None:
-        yield "earlier", f"{best.earliest.name} had less training and cannot be told from it"
+        yield "earlier", f"{best.earliest.name} had less training and cannot be told apart from it"
     if best.expected is not None:
         low, high = measure.amount(best.expected.low), measure.text(best.expected.high)
         yield "expect", f"on further items {low} to {high}: the best of {best.of} is partly luck"
@@ -373,7 +375,7 @@ def _reasons(best: RecommendedCheckpoint) -> Iterable[tuple[str, str]]:
 def _items_table(rows: Sequence[MoreItems]) -> Table:
     unit = rows[0].measure.difference_unit
     return Table(
-        title=f"{rows[0].measure.label}: not told from {rows[0].duel.first.series.name} with the items there are",
+        title=f"{rows[0].measure.label}: not told apart from {rows[0].duel.first.series.name} with the items there are",
         header=("series", "gap", "corrected", "items", "needed", "times"),
         rows=tuple(
             (

@@ -272,9 +272,7 @@ def _stopping_advice(curves: Sequence[Curve]) -> str:
         return f"stop early: by more than noise falls {join_names(falling)}"
     tested = [curve for curve in curves if curve.early is not None]
     if not tested:
-        return (
-            f"cannot be told: {next((curve.why for curve in curves if curve.why), 'an error is not known')}"
-        )
+        return f"undecided: {next((curve.why for curve in curves if curve.why), 'an error is not known')}"
     none = "no evidence of over-fitting"
     rises = [
         curve

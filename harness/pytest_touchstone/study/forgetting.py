@@ -217,7 +217,7 @@ def _with_answers(example: ForgottenItem, measure: StudyMetric) -> ForgottenItem
 
 
 NO_ITEMS: Final = (
-    "No evidence: the scores of items are not known at two checkpoints of any series. Runs of this harness have them, "
+    "No evidence: item scores are missing at two checkpoints of any series. Runs of this harness have them, "
     "and so do samples of lm-evaluation-harness."
 )
 CERTAIN: Final = (
@@ -277,7 +277,7 @@ def forgetting_section(study: Study) -> Section:
         else (NO_ITEMS,),
         line=summarize_findings(lost, len(steps), "steps that lost more items than they gained")
         if forgettings
-        else "no evidence: the scores of items are not known",
+        else "no evidence: item scores are missing",
         data=facts_of(forgettings),
     )
 

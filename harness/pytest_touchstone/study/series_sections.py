@@ -257,7 +257,7 @@ LEGEND: Final = (
 AT_A_GLANCE: Final = (
     "Beginning: the first value. Speed: where the series comes within one point of its peak. Stability: the mean "
     "change between neighbours, less is steadier. Efficiency: points per epoch (or 1000 steps) by a straight line. "
-    "Better, worse: than how many others. * marks the highest best, which need not be told from the others."
+    "Better, worse: than how many others. * marks the highest best, which may not be told apart from the others."
 )
 
 

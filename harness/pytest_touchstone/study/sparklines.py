@@ -45,7 +45,7 @@ LONGEST: Final = 18
 NOISE: Final = "~"
 UNTESTED: Final = "?"
 SIGNS: Final = {
-    NOISE: "not more than noise: it cannot be told from others of its series",
+    NOISE: "not more than noise: it cannot be told apart from others of its series",
     UNTESTED: "whether it is more than noise cannot be tested",
 }
 

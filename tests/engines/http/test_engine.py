@@ -125,4 +125,4 @@ def test_a_server_that_cannot_be_checked_at_the_end_is_told_of(
             engine.check()
     else:
         engine.check()
-    assert any("nobody knows whether" in note for note in engine.usage["notes"]) == noted
+    assert any("unknown whether" in note for note in engine.usage["notes"]) == noted

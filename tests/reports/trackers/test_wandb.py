@@ -131,7 +131,7 @@ def test_a_run_is_sent_once_to_a_project_and_after_a_break_only_the_rest(
     package.down = "series_a"
     with pytest.raises(TrackerError) as error:
         send(tmp_path)
-    assert str(error.value) == "https://host: nobody listens there"
+    assert str(error.value) == "https://host: no server listens there"
     before = {one.name for one in package.told}
     assert before
     package.down = ""

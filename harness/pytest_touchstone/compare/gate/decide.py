@@ -614,7 +614,11 @@ def benchmark_line(
         *choice.notes,
         *([f"values are means of {how.of}, by which {metric} is compared"] * how.is_perplexity),
         *([] if how.compared_higher_is_better else [f"lower is better for {metric}"]),
-        *([f"asked to the end: {metric} is no mean of item scores"] if early and how.is_corpus_level else []),
+        *(
+            [f"asked to the end: {metric} is not a mean of item scores"]
+            if early and how.is_corpus_level
+            else []
+        ),
         *_note_on_metrics(saved, plan),
         *dict.fromkeys(
             filter(
@@ -660,7 +664,7 @@ def benchmark_line(
 
 
 SOFT_FELL: Final = "the soft scores of the same items fell by more than chance"
-REFERENCE_STAYS: Final = "measured higher, and not told from it"
+REFERENCE_STAYS: Final = "measured higher, and not told apart from it"
 
 LEAST_Z: Final = -2.8
 """The z score below which a soft score contradicts a verdict; one in 200 equal runs falls below it."""

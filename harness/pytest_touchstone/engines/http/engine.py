@@ -418,7 +418,7 @@ class HttpEngine(Engine):
             )
         if self._unchecked:
             notes.append(
-                f"{self.info.name}: the server gave no answers, or others each time, to the known questions, so nobody "
-                "knows whether it was the same at the end"
+                f"{self.info.name}: the server gave no answers, or others each time, to the canary requests, so it is "
+                "unknown whether it was the same at the end"
             )
         return notes

@@ -180,8 +180,8 @@ def unknown_finish_reason(choice: Json, reply: Any) -> str | None:
         return None
     if not usage_count(reply, "completion_tokens"):
         raise MalformedReplyError(
-            f"the server ends a text with finish_reason {finish_reason!r} and counts no tokens, so nobody knows "
-            "whether it was cut off",
+            f"the server ends a text with finish_reason {finish_reason!r} and counts no tokens, so it is unknown "
+            "whether the text was cut off",
             final=True,
         )
     return str(finish_reason)

@@ -450,7 +450,7 @@ class IndependenceProbe:
             reason = "its logits are the same after every text"
         if reason is not None:
             raise CheckpointError(
-                f"{self._path}: {reason}, so no answer can be told from another; its weights are empty, or were not "
+                f"{self._path}: {reason}, so its answers mean nothing; its weights are empty, or were not "
                 "saved: save the model again"
             )
 

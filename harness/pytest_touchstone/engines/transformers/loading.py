@@ -71,7 +71,7 @@ MAKE_ROOM: Final = "free memory there, or choose another --eval-device or a smal
 _NOT_OF_TEXTS: Final = re.compile(r"(^|\.)\w*(vision|visual|image|audio|multi_modal|vq)\w*\.")
 """Tensors of a multimodal model beside its language model."""
 
-_UNQUANTIZED: Final = "give the checkpoint from before its quantization, or a machine that has what it takes"
+_UNQUANTIZED: Final = "give the unquantized checkpoint, or use a machine that supports this quantization"
 
 _PACKAGES: Final = {
     **{"awq": "gptqmodel accelerate", "gptq": "gptqmodel optimum accelerate", "fp8": "accelerate"},
