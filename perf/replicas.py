@@ -278,7 +278,7 @@ def batches(folder: str) -> dict[str, Any]:
     from pytest_touchstone.core.dataset import Example
     from pytest_touchstone.core.requests import Loglikelihood
     from pytest_touchstone.engines.fake import FakeEngine
-    from pytest_touchstone.plugin.driver import Job, RunningBatch
+    from pytest_touchstone.plugin.driver import ItemJob, RunningBatch
     from pytest_touchstone.results.journal import Journal
 
     spec = Benchmark(
@@ -301,7 +301,7 @@ def batches(folder: str) -> dict[str, Any]:
         for begin in range(0, count, 4096):
             marks = [time.process_time()]
             jobs = [
-                Job(f"t::{n}", spec, Example(f"x/{n}", None, {}, "hash"), "c", partial(item, n))
+                ItemJob(f"t::{n}", spec, Example(f"x/{n}", None, {}, "hash"), "c", partial(item, n))
                 for n in range(begin, begin + 4096)
             ]
             batch = RunningBatch(jobs, engine, journal)

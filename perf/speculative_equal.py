@@ -24,7 +24,7 @@ from pytest_touchstone.core.files import shipped
 from pytest_touchstone.core.requests import Generate
 from pytest_touchstone.engines.transformers.causal import CausalEngine
 from pytest_touchstone.engines.transformers.generation.step import SpeculativeStepper
-from pytest_touchstone.engines.transformers.token_work import Prompt
+from pytest_touchstone.engines.transformers.token_work import TokenizedPrompt
 
 TEXTS = (
     ("humaneval", "HumanEval.jsonl", "prompt"),
@@ -97,7 +97,9 @@ def texts(engine: CausalEngine, asked: Sequence[Generate], batch: int) -> list[T
     found: list[Text] = []
     generator: Any = engine._generator()
     for first in range(0, len(asked), batch):
-        prompts = [one for one in engine._plans(asked[first : first + batch]) if isinstance(one, Prompt)]
+        prompts = [
+            one for one in engine._plans(asked[first : first + batch]) if isinstance(one, TokenizedPrompt)
+        ]
         made = {}
         for ended in generator.run(prompts):
             (sample,) = ended.samples

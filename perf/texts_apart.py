@@ -11,7 +11,7 @@ from pytest_touchstone import GenerateAnswer
 from pytest_touchstone.checkpoints import resolve
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.loading import load_model
-from pytest_touchstone.engines.transformers.token_work import ChatMode, Prompt, prepare
+from pytest_touchstone.engines.transformers.token_work import ChatMode, TokenizedPrompt, prepare
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 
 
@@ -29,7 +29,7 @@ def explain(
     for example, (a, b) in pairs.items():
         asking = ChatMode(chat=a.chat)
         prompt = prepare(prompts[example], tokenizer, seq_len=info.seq_len, rows=2**30, asking=asking)
-        assert isinstance(prompt, Prompt)
+        assert isinstance(prompt, TokenizedPrompt)
         mine, theirs = ([*loaded.tokenizer.encode(one.text), loaded.tokenizer.eos_token_id] for one in (a, b))
         common = [x for x, _ in takewhile(lambda two: two[0] == two[1], zip(mine, theirs, strict=False))]
         with torch.no_grad():

@@ -26,7 +26,7 @@ import numpy as np
 
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.gate.result import GateResult
-from pytest_touchstone.core.composite import COMPOSITE, Composite, Part
+from pytest_touchstone.core.composite import COMPOSITE, Composite, WeightedMetric
 from pytest_touchstone.statistics.power import (
     Design,
     binary_design,
@@ -145,7 +145,7 @@ def check_composite(
 ) -> list[Checked]:
     """Compare predictions with gates for a composite of all benchmarks with equal weights."""
     share = 1 / len(sizes)
-    made = Composite("sum", tuple(Part(share, bench.name, METRIC) for bench in benches(sizes)))
+    made = Composite("sum", tuple(WeightedMetric(share, bench.name, METRIC) for bench in benches(sizes)))
     designs = [binary_design(n, flips) for n in sizes]
     whole = composite_design([replace(one, spread=share * one.spread) for one in designs])
     lost = math.fsum(drops) / len(drops)

@@ -27,7 +27,7 @@ from perf.programs import HUMANEVAL
 from perf.prompts import asked_first
 from pytest_touchstone.core.few_shot import Sampling
 from pytest_touchstone.core.requests import Generate, GenerateAnswer
-from pytest_touchstone.engines.transformers.token_work import Prompt, prepare
+from pytest_touchstone.engines.transformers.token_work import TokenizedPrompt, prepare
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 
 PART = "generate"
@@ -58,7 +58,7 @@ class Asked:
     """The prompts of a case, a new token's limit, and the texts that our side gave."""
 
     case: Case
-    prompts: Sequence[Prompt]
+    prompts: Sequence[TokenizedPrompt]
     tokens: int
     texts: Sequence[str] = field(default=())
 
@@ -189,18 +189,18 @@ def _ours(engine: Any, case: Case, setup: Setup, budget: Budget) -> tuple[Asked,
     return Asked(case, prompts, tokens, [one.text for one in samples]), timing
 
 
-def prompts_of(asked: Sequence[Generate], engine: Any) -> list[Prompt]:
+def prompts_of(asked: Sequence[Generate], engine: Any) -> list[TokenizedPrompt]:
     """Return the prompts as the model gets them."""
     tokenizer = TextTokenizer(engine.loaded.tokenizer)
     rows = int(engine.loaded.model.get_input_embeddings().weight.shape[0])
     made = [prepare(one, tokenizer, seq_len=engine.info.seq_len, rows=rows) for one in asked]
-    return [one for one in made if isinstance(one, Prompt)]
+    return [one for one in made if isinstance(one, TokenizedPrompt)]
 
 
 def _one_by_one(engine: Any, asked: Asked, setup: Setup, budget: Budget) -> Timing:
     found: list[int] = []
 
-    def write(one: Prompt) -> None:
+    def write(one: TokenizedPrompt) -> None:
         (answer,) = engine.answer([replace(one.request, samples=1)])
         found.append(sum(sample.tokens for sample in answer.samples))
 

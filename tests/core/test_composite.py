@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_touchstone.core.composite import (
     ATTRIBUTE,
     Composite,
-    Part,
+    WeightedMetric,
     composite,
     composite_value,
     composites_from_plain,
@@ -97,7 +97,9 @@ def test_a_part_without_a_value_is_a_missing_part() -> None:
 @pytest.mark.parametrize("weights", [(0.5, 0.4), (1.5, -0.5), (1.0, 0.0), ()])
 def test_weights_that_are_no_weighted_mean_are_refused(weights: tuple[float, ...]) -> None:
     with pytest.raises(BenchmarkError, match="add up to 1"):
-        Composite("x", tuple(Part(weight, "b", f"m{place}") for place, weight in enumerate(weights)))
+        Composite(
+            "x", tuple(WeightedMetric(weight, "b", f"m{place}") for place, weight in enumerate(weights))
+        )
 
 
 @given(st.lists(st.floats(0, 1), min_size=3, max_size=3))

@@ -27,7 +27,7 @@ from pytest_touchstone.engines.sandbox.cache import TextFiles
 from pytest_touchstone.engines.transformers import agreement
 from pytest_touchstone.engines.transformers.agreement import VerifiedKernels
 from pytest_touchstone.plugin.batches import Quarantine
-from pytest_touchstone.plugin.driver import SYNC_EVERY, Job, RunningBatch
+from pytest_touchstone.plugin.driver import SYNC_EVERY, ItemJob, RunningBatch
 from pytest_touchstone.plugin.gate import write_schedules
 from pytest_touchstone.plugin.run_results import RunResults
 from pytest_touchstone.reports import files as reports
@@ -223,7 +223,7 @@ def _answer(
             batch[0].checkpoint, "c", Path(), "causal", "folder", "fake", "Fake", 100, SERVES["causal"]
         )
         jobs = [
-            Job(
+            ItemJob(
                 one.item,
                 SPEC,
                 Example(one.example, None, {}, _row(one.example)),

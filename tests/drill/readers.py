@@ -44,7 +44,7 @@ from pytest_touchstone.core.files import parse_json, read_checked, read_regular
 from pytest_touchstone.core.settings import load_project_settings, settings_table
 from pytest_touchstone.core.tasks import benchmark_names_in, task_groups
 from pytest_touchstone.engines.answers.files import read_answers
-from pytest_touchstone.engines.http.calls import Failure, MalformedReplyError
+from pytest_touchstone.engines.http.calls import CallFailure, MalformedReplyError
 from pytest_touchstone.engines.sandbox.cache import TextFiles
 from pytest_touchstone.engines.transformers.agreement import _read_verified as read_ways
 from pytest_touchstone.plugin.gate import read_schedules
@@ -646,11 +646,11 @@ def _served(path: Path) -> None:
     ]
     server = RecordedServer("damaged", rows)
 
-    def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:
+    def ask(path: str, body: Mapping[str, Any] | None) -> Any | CallFailure:
         try:
             return server.ask(path, body)
         except AssertionError:  # with other answers it is asked other things
-            return Failure("HTTP 404", "refused", 404, "")
+            return CallFailure("HTTP 404", "refused", 404, "")
 
     try:
         info = probed(ask)

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from pytest_touchstone.checkpoints.formats import Fake
+from pytest_touchstone.checkpoints.formats import FakeFormat
 from pytest_touchstone.results.journal import Journal, latest_records, read_journal
 from pytest_touchstone.results.summary import load_summary
 from tests.drill.conftest import Drill
@@ -258,9 +258,9 @@ def test_whole_runs_of_pytest_are_cut_and_go_on(
     drill: Drill, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = Project(pytester)
-    inspect, sync = Fake.inspect, Journal.sync
+    inspect, sync = FakeFormat.inspect, Journal.sync
     monkeypatch.setattr(
-        Fake, "inspect", lambda self, path, asked: replace(inspect(self, path, asked), cacheable=True)
+        FakeFormat, "inspect", lambda self, path, asked: replace(inspect(self, path, asked), cacheable=True)
     )
     disk = SimulatedDisk(project.path).install(monkeypatch)
 

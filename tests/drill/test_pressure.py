@@ -110,7 +110,7 @@ from pytest_touchstone.core.requests import Generate
 from pytest_touchstone.engines.fake import FakeEngine
 
 HOSTILE = {HOSTILE!r}
-inspect, answer = formats.Fake.inspect, FakeEngine._answer
+inspect, answer = formats.FakeFormat.inspect, FakeEngine._answer
 
 
 def saying(self, request):
@@ -126,7 +126,7 @@ def named(self, path, asked):
     return dataclasses.replace(inspect(self, path, asked), name="fake" + HOSTILE.replace("/", ""))
 
 
-formats.Fake.inspect, FakeEngine._answer = named, saying
+formats.FakeFormat.inspect, FakeEngine._answer = named, saying
 """
 
 TEXTS = f"""

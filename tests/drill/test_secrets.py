@@ -22,7 +22,7 @@ from pytest_touchstone.cli import main
 from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.requests import CallTests, RunProgram
 from pytest_touchstone.reports.trackers.mlflow import MLflow
-from pytest_touchstone.reports.trackers.payload import Sent
+from pytest_touchstone.reports.trackers.payload import UploadResult
 from pytest_touchstone.reports.trackers.wandb import WandB
 from tests.drill.conftest import Drill
 from tests.drill.readers import MANIFEST, READERS
@@ -132,11 +132,11 @@ def test_what_is_exported_or_sent_has_no_key_and_no_home(
     capsys.readouterr()  # of the run
     sent: dict[str, bytes] = {}
 
-    def kept(_: Any, identity: str, runs: Sequence[Any], settings: Any, pictures: Any) -> Sent:
+    def kept(_: Any, identity: str, runs: Sequence[Any], settings: Any, pictures: Any) -> UploadResult:
         sent["identity, runs, settings"] = repr((identity, runs, settings)).encode()
         for files in (*(one.files for one in runs), pictures()):
             sent.update({name: path.read_bytes() for name, path in files.items()})
-        return Sent("there", len(runs), len(runs), 0, len(sent))
+        return UploadResult("there", len(runs), len(runs), 0, len(sent))
 
     for tracker in (MLflow, WandB):
         monkeypatch.setattr(tracker, "missing", lambda _: None)

@@ -24,7 +24,7 @@ from perf.accelerator_parts.shapes import Sizes, named, sizes, small
 from perf.arithmetic import Tokens
 from perf.prompts import Item
 from pytest_touchstone.core.requests import Generate, Loglikelihood
-from pytest_touchstone.engines.transformers.token_work import Prompt
+from pytest_touchstone.engines.transformers.token_work import TokenizedPrompt
 from tests.support.lines import missing
 
 ABOUT = {"device": "A100", "dtype": "bfloat16", "shapes": "as published", "torch": "2.13.0"}
@@ -233,8 +233,8 @@ def test_as_many_texts_are_asked_for_as_there_are_rows_each_new_after_the_same_e
     assert len({one[: one.rfind("\n\n")] for one in gsm8k}) == 1
 
 
-def prompts(*tokens: tuple[int, ...]) -> list[Prompt]:
-    return [Prompt(Generate("", max_new_tokens=8), one, 0) for one in tokens]
+def prompts(*tokens: tuple[int, ...]) -> list[TokenizedPrompt]:
+    return [TokenizedPrompt(Generate("", max_new_tokens=8), one, 0) for one in tokens]
 
 
 def test_a_step_reads_a_shared_prefix_once_and_its_products_grow_with_the_rows() -> None:

@@ -36,7 +36,7 @@ from pytest_touchstone.plugin.dispatch import (
     ProgramRunner,
     RequestDispatcher,
 )
-from pytest_touchstone.plugin.driver import Job, RunningBatch
+from pytest_touchstone.plugin.driver import ItemJob, RunningBatch
 from pytest_touchstone.results.journal import Journal, read_journal, shorten_request
 from pytest_touchstone.results.records import Record
 from tests.support.lines import missing
@@ -109,7 +109,7 @@ class Batch:
     def __init__(self, folder: Path, *functions: Function, spec: Benchmark = SPEC) -> None:
         self.folder = folder
         self.jobs = [
-            Job(f"t::{n}", spec, Example(f"x/{n}", None, {}, "hash"), "c", functools.partial(function, n))
+            ItemJob(f"t::{n}", spec, Example(f"x/{n}", None, {}, "hash"), "c", functools.partial(function, n))
             for n, function in enumerate(functions)
         ]
 

@@ -23,7 +23,7 @@ from pytest_touchstone.core.requests import (
     Request,
 )
 from pytest_touchstone.engines.base import Done, Engine
-from pytest_touchstone.plugin.driver import Job, RunningBatch
+from pytest_touchstone.plugin.driver import ItemJob, RunningBatch
 from pytest_touchstone.results.journal import Journal, read_journal
 
 SPEC = Benchmark(
@@ -66,7 +66,7 @@ class CountingEngine(Engine):
 def run(tmp_path: Path, *functions: Callable[[Any], Any]) -> tuple[dict[str, Any], CountingEngine]:
     engine = CountingEngine()
     jobs = [
-        Job(
+        ItemJob(
             f"t::{n}",
             SPEC,
             Example(f"x/{n}", None, {"text": "t1"}, "hash"),

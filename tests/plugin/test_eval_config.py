@@ -11,7 +11,7 @@ from typing import Any
 from pytest_touchstone.core.dataset import Example
 from pytest_touchstone.core.eval_config import BenchmarkOptions
 from pytest_touchstone.core.requests import Loglikelihood, LoglikelihoodAnswer
-from pytest_touchstone.plugin.driver import Job, RunningBatch, TimeLimit
+from pytest_touchstone.plugin.driver import ItemJob, RunningBatch, TimeLimit
 from pytest_touchstone.results.journal import Journal, latest_records, read_journal
 from tests.plugin.test_driver import SPEC, CountingEngine
 from tests.support.lines import missing
@@ -162,7 +162,7 @@ def test_the_rest_of_a_batch_goes_on_where_one_benchmark_is_past_its_time(tmp_pa
     limit, engine = Clock(5), Streaming()
     late = {"t::0": limit, "t::1": limit, "t::2": limit}
     jobs = [
-        Job(f"t::{n}", SPEC, Example(f"x/{n}", None, {}, "h"), "c", functools.partial(asked, "b" * (n + 1)),
+        ItemJob(f"t::{n}", SPEC, Example(f"x/{n}", None, {}, "h"), "c", functools.partial(asked, "b" * (n + 1)),
         BenchmarkOptions(),
             late.get(f"t::{n}"))
         for n in range(5)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_touchstone.checkpoints.formats import Fake
+from pytest_touchstone.checkpoints.formats import FakeFormat
 from pytest_touchstone.results.journal import read_journal
 from pytest_touchstone.results.reuse import InFlight, ItemKey
 from tests.support.project import Project
@@ -20,8 +20,8 @@ from tests.support.project import Project
 @pytest.fixture
 def killable(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project whose answers by the fake checkpoint are taken from earlier runs as those of any other."""
-    inspect = Fake.inspect
-    monkeypatch.setattr(Fake, "inspect", lambda *asked: replace(inspect(*asked), cacheable=True))
+    inspect = FakeFormat.inspect
+    monkeypatch.setattr(FakeFormat, "inspect", lambda *asked: replace(inspect(*asked), cacheable=True))
     project.rows(60)
     return project
 

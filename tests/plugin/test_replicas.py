@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.engines.replicas.engine import Replicas
-from pytest_touchstone.engines.replicas.replica import Loaded, Replica, WantedCheckpoint
+from pytest_touchstone.engines.replicas.replica import LoadOutcome, Replica, WantedCheckpoint
 from pytest_touchstone.engines.sandbox import open_checked
 from pytest_touchstone.results.journal import latest_records, read_journal
 from tests.support.project import Project
@@ -84,7 +84,7 @@ class Loads:
         loads = self
 
         class Telling(Replica):
-            def load(self, wanted: WantedCheckpoint, files: Mapping[str, Any]) -> Loaded:
+            def load(self, wanted: WantedCheckpoint, files: Mapping[str, Any]) -> LoadOutcome:
                 loads.names.append(str(wanted.row["name"]))
                 if loads.names[-1] == loads.dies_of:
                     raise KillsProcessError

@@ -12,7 +12,7 @@ from pytest_touchstone.compare.gate.result import GateResult, gate_json
 from pytest_touchstone.reports import alerts
 from pytest_touchstone.reports.alerts import CheckpointAlert, checkpoint_alert, send_alert
 from pytest_touchstone.results.summary import Summary
-from pytest_touchstone.statistics.comparison import Comparison, Kind
+from pytest_touchstone.statistics.comparison import Comparison, VerdictKind
 from tests.support.lines import missing
 from tests.support.summaries import sample
 
@@ -26,7 +26,7 @@ WORSE = CheckpointAlert(checkpoint="checkpoint-2", verdict="WORSE", worse=True, 
 OTHERS = {f"run-{step}": {"path": f"runs/a/checkpoint-{step}", "step": step} for step in (100, 900)}
 
 
-def against(step: int, verdict: Kind, fails: tuple[str, ...] = ()) -> Summary:
+def against(step: int, verdict: VerdictKind, fails: tuple[str, ...] = ()) -> Summary:
     """A run of step 500, and its verdict against that of another step."""
     comparison = Comparison(n=0, units=0, baseline=0.5, verdict=verdict)
     summary = sample(1, benchmarks=["winogrande"], faults=False)
@@ -58,7 +58,7 @@ def against(step: int, verdict: Kind, fails: tuple[str, ...] = ()) -> Summary:
     ],
 )
 def test_a_training_got_worse_where_a_later_checkpoint_is_below_an_earlier_one(
-    step: int, verdict: Kind, fails: tuple[str, ...], worse: str, said: str
+    step: int, verdict: VerdictKind, fails: tuple[str, ...], worse: str, said: str
 ) -> None:
     found = checkpoint_alert(against(step, verdict, fails), OTHERS)
     assert said in found.verdict

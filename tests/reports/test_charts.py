@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_touchstone.document.formatting import cut_name
 from pytest_touchstone.reports.charts import (
-    Dot,
+    ChartPoint,
     LineChart,
     bar_charts,
     best_of,
@@ -118,7 +118,11 @@ def test_a_key_is_safe_in_files_and_documents() -> None:
 
 
 def test_what_is_not_valid_is_a_grey_cross_and_never_the_best() -> None:
-    dots = [(Dot(300, 0.9), False), (Dot(100, 0.2, 0.1, 0.3), True), (Dot(200, 0.4, 0.3, 0.5), True)]
+    dots = [
+        (ChartPoint(300, 0.9), False),
+        (ChartPoint(100, 0.2, 0.1, 0.3), True),
+        (ChartPoint(200, 0.4, 0.3, 0.5), True),
+    ]
     line = curve_line("nouns", dots, higher=True)
     assert [dot.place for dot in line.dots] == [100, 200]
     assert (line.best, [dot.value for dot in line.invalid]) == (1, [0.9])

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from pytest_touchstone.cli import main
 from pytest_touchstone.reports import png
-from pytest_touchstone.reports.charts import BarChart, CurveLine, Dot, LineChart
-from pytest_touchstone.reports.plots import WIDTH, Picture, Words, draw_bars, draw_curves, svg
+from pytest_touchstone.reports.charts import BarChart, ChartPoint, CurveLine, LineChart
+from pytest_touchstone.reports.plots import WIDTH, Picture, PlotText, draw_bars, draw_curves, svg
 from pytest_touchstone.study.points import Value
 from tests.support.lines import missing
 from tests.support.published import published
@@ -40,10 +40,14 @@ CHART = LineChart(
     lines=(
         CurveLine(
             "a",
-            (Dot(1, 0.6, 0.58, 0.62, "checkpoint-1"), Dot(2, 0.65, 0.63, 0.67), Dot(3, 0.64, 0.62, 0.66)),
+            (
+                ChartPoint(1, 0.6, 0.58, 0.62, "checkpoint-1"),
+                ChartPoint(2, 0.65, 0.63, 0.67),
+                ChartPoint(3, 0.64, 0.62, 0.66),
+            ),
             1,
         ),
-        CurveLine("한국어/2", (Dot(2, 0.61),), 0),
+        CurveLine("한국어/2", (ChartPoint(2, 0.61),), 0),
     ),
 )
 
@@ -110,7 +114,9 @@ def test_any_values_are_drawn_within_the_picture(
         CurveLine(
             f"series {place}",
             tuple(
-                Dot(at, value, None if half is None else value - half, None if half is None else value + half)
+                ChartPoint(
+                    at, value, None if half is None else value - half, None if half is None else value + half
+                )
                 for at, value, half in sorted(dots, key=lambda one: one[0])
             ),
             0,
@@ -128,13 +134,13 @@ def test_any_values_are_drawn_within_the_picture(
             assert 0 <= y <= height
 
 
-def words(picture: Picture) -> list[Words]:
-    return [part for part in picture.parts if isinstance(part, Words)]
+def words(picture: Picture) -> list[PlotText]:
+    return [part for part in picture.parts if isinstance(part, PlotText)]
 
 
 def test_many_series_get_a_panel_each() -> None:
-    dots = [tuple(Dot(n, 0.4 + n / 100 + row / 50, 0.3, 0.9) for n in range(4)) for row in range(6)]
-    known = [*dots[:5], (Dot(0, 0.5), Dot(1, 0.6, 0.5, 0.7), Dot(2, 0.5))]
+    dots = [tuple(ChartPoint(n, 0.4 + n / 100 + row / 50, 0.3, 0.9) for n in range(4)) for row in range(6)]
+    known = [*dots[:5], (ChartPoint(0, 0.5), ChartPoint(1, 0.6, 0.5, 0.7), ChartPoint(2, 0.5))]
     lines = tuple(CurveLine(f"training-{number}", own, 1) for number, own in enumerate(known))
     picture = draw_curves(LineChart(key="many", title="gsm8k", axis="epoch", lines=lines))
     names = [part for part in words(picture) if part.text.startswith("training-")]

@@ -46,7 +46,7 @@ def test_every_form_tells_what_is_caught_missed_and_not_applicable() -> None:
         }
         assert "log_odds 40 / 2" in lines["loud"]
         assert lines["quiet"].count("missed") == 2
-        assert "items in error / 1" in lines["broken"]
+        assert "failed items / 1" in lines["broken"]
         assert "no: it has none" in text
         assert "norms must be caught, and survive: quiet" in text
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pytest_touchstone.statistics.best_of_many import (
+    BestOfMany,
     GroupedBests,
-    Selection,
     best_of,
     compare_composite_with_best,
     compare_with_best,
@@ -42,12 +42,12 @@ def answers(accuracies: list[float], seed: int, n: int = N) -> list[list[float]]
     return found
 
 
-def against_best(accuracies: list[float], new: float, seed: int, draws: int = 2000) -> Selection:
+def against_best(accuracies: list[float], new: float, seed: int, draws: int = 2000) -> BestOfMany:
     *runs, last = answers([*accuracies, new], seed)
     return compare_with_best(runs, last, draws=draws)
 
 
-def luck_of(selection: Selection) -> float:
+def luck_of(selection: BestOfMany) -> float:
     """What allowing for the choice takes off the value of the best."""
     return known(selection.as_measured.baseline) - known(selection.comparison.baseline)
 

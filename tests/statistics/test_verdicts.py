@@ -15,7 +15,7 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import NormalIndPower
 
-from pytest_touchstone.statistics.comparison import Comparison, Kind, undefined
+from pytest_touchstone.statistics.comparison import Comparison, VerdictKind, undefined
 from pytest_touchstone.statistics.paired import compare_flips, compare_paired
 from pytest_touchstone.statistics.verdicts import holm, items_to_settle, judge
 from tests.support.lines import missing
@@ -34,7 +34,7 @@ def compared(difference: float, half: float, p: float | None) -> Comparison:
     )
 
 
-def kind(comparison: Comparison, **settings_: Any) -> Kind | None:
+def kind(comparison: Comparison, **settings_: Any) -> VerdictKind | None:
     return judge({"one": comparison}, **settings_)["one"].verdict
 
 

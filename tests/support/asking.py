@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from pytest_touchstone.engines.http.calls import Call, CallReply, Failure, MalformedReplyError
+from pytest_touchstone.engines.http.calls import Call, CallFailure, CallReply, MalformedReplyError
 from pytest_touchstone.engines.http.transport import HttpTransport
 from tests.support.fault_server import MODEL, logprob, text_of
 
@@ -63,11 +63,11 @@ def mixed(count: int) -> tuple[list[Call[Any]], list[Any]]:
     return [call for call, _ in pairs], [right for _, right in pairs]
 
 
-def ends_of(transport: HttpTransport, calls: Sequence[Call[Any]]) -> list[CallReply[Any] | Failure]:
+def ends_of(transport: HttpTransport, calls: Sequence[Call[Any]]) -> list[CallReply[Any] | CallFailure]:
     """Ask the calls; return their ends in order. None may be missing or come twice."""
-    ends: dict[int, CallReply[Any] | Failure] = {}
+    ends: dict[int, CallReply[Any] | CallFailure] = {}
 
-    def done(number: int, end: CallReply[Any] | Failure) -> None:
+    def done(number: int, end: CallReply[Any] | CallFailure) -> None:
         assert number not in ends, "an end came twice"
         ends[number] = end
 

@@ -36,7 +36,7 @@ from pytest_touchstone.checkpoints import formats
 from pytest_touchstone.engines.fake import FakeEngine
 
 LOG = os.path.abspath("asked.log")
-inspect, answer = formats.Fake.inspect, FakeEngine._answer
+inspect, answer = formats.FakeFormat.inspect, FakeEngine._answer
 formats._KINDS |= {"fake:other": "causal"}
 
 
@@ -50,7 +50,7 @@ def counted(self, request):
     return answer(self, request)
 
 
-formats.Fake.inspect = lambda self, path, asked: dataclasses.replace(inspect(self, path, asked), cacheable=True)
+formats.FakeFormat.inspect = lambda self, path, asked: dataclasses.replace(inspect(self, path, asked), cacheable=True)
 FakeEngine._answer = counted
 """
 """The fake checkpoint's answers are reused here as those of any other, and each request is noted."""

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from pytest_touchstone.engines.http.calls import Failure
+    from pytest_touchstone.engines.http.calls import CallFailure
 
 Style = Literal["vllm", "openai", "llama.cpp"]
 
@@ -261,14 +261,14 @@ class ModelServer:
             "text_offset": [0] * len(tokens),
         }
 
-    def ask(self, path: str, body: Mapping[str, Any] | None) -> Any | Failure:
+    def ask(self, path: str, body: Mapping[str, Any] | None) -> Any | CallFailure:
         """Answer as to a probe, without a connection."""
-        from pytest_touchstone.engines.http.calls import Failure
+        from pytest_touchstone.engines.http.calls import CallFailure
 
         try:
             return self.get(path) if body is None else self.post(path, dict(body))
         except ApiError as error:
-            return Failure(
+            return CallFailure(
                 f"the server answered {error.status}: {error}", "refused", error.status, str(error)
             )
 

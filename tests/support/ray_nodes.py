@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.core.requests import Request
-from pytest_touchstone.engines.replicas.replica import Computed, Replica
+from pytest_touchstone.engines.replicas.replica import Replica, UnitAnswers
 
 QUICK_TO_NOTICE = {
     "health_check_period_ms": 300,
@@ -56,7 +56,7 @@ def noting(folder: Path, pause: float, poison: str | None = None) -> type[Replic
     """A replica that notes its process in a folder when it answers, is slow, and dies of a request."""
 
     class Noting(Replica):
-        def answer(self, requests: Sequence[Request]) -> Computed | None:
+        def answer(self, requests: Sequence[Request]) -> UnitAnswers | None:
             (folder / f"pid-{os.getpid()}").touch()
             time.sleep(pause)
             if any(getattr(request, "continuation", "") == poison for request in requests):

@@ -17,7 +17,7 @@ from typing import Any
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.formats.base import CheckpointRequest
 from pytest_touchstone.core.requests import Answer, Generate, Loglikelihood, Refusal, Request, Turn
-from pytest_touchstone.engines.http.calls import CallReply, Failure, MalformedReplyError
+from pytest_touchstone.engines.http.calls import CallFailure, CallReply, MalformedReplyError
 from pytest_touchstone.engines.http.engine import canary_requests, served_checkpoint
 from pytest_touchstone.engines.http.planning import Planner
 from pytest_touchstone.engines.http.probe import METRICS, Probe
@@ -48,7 +48,7 @@ class RecordedServer:
             rows = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
         self._rows = {_key(row["path"], row["body"]): row for row in rows}
 
-    def ask(self, path: str, body: Mapping[str, Any] | None) -> Any | Failure:
+    def ask(self, path: str, body: Mapping[str, Any] | None) -> Any | CallFailure:
         row = self._rows.get(_key(path, body))
         assert row is not None, f"{path} was not asked so when it was recorded: {body}"
         return _end(row)
@@ -66,7 +66,9 @@ def answers(info: CheckpointInfo, ask: Ask, requests: tuple[Request, ...]) -> li
     found: dict[int, Answer | Refusal] = dict(planned.ready)
     for number, call in enumerate(planned.calls):
         said = ask(call.path, call.body)
-        end: CallReply[Any] | Failure = said if isinstance(said, Failure) else CallReply(call.read(said))
+        end: CallReply[Any] | CallFailure = (
+            said if isinstance(said, CallFailure) else CallReply(call.read(said))
+        )
         found.update(planned.take(number, end))
     return [found[number] for number in range(len(requests))]
 
@@ -74,7 +76,7 @@ def answers(info: CheckpointInfo, ask: Ask, requests: tuple[Request, ...]) -> li
 def _planner(info: CheckpointInfo, ask: Ask) -> Planner:
     def remote(path: str, bodies: Sequence[Mapping[str, Any]]) -> list[Any]:
         found = [ask(path, body) for body in bodies]
-        return [None if isinstance(said, Failure) else said for said in found]
+        return [None if isinstance(said, CallFailure) else said for said in found]
 
     name = info.served["tokenizer"]
     return Planner(info, ModelSettings(), None if name is None else tokenizer_by_name(name, remote))
@@ -84,11 +86,11 @@ def _key(path: str, body: Mapping[str, Any] | None) -> str:
     return json.dumps([path, body], sort_keys=True)
 
 
-def _end(row: Mapping[str, Any]) -> Any | Failure:
+def _end(row: Mapping[str, Any]) -> Any | CallFailure:
     if row["status"] == 200:
         return row["reply"]
     said = json.dumps(row["reply"])
-    return Failure(f"HTTP {row['status']}; the server says: {said}", "refused", row["status"], said)
+    return CallFailure(f"HTTP {row['status']}; the server says: {said}", "refused", row["status"], said)
 
 
 def record(url: str, file: Path, model: str) -> None:
@@ -96,7 +98,7 @@ def record(url: str, file: Path, model: str) -> None:
     rows: dict[str, dict[str, Any]] = {}
     neutral = f"/models/{Path(model).name}"
 
-    def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:
+    def ask(path: str, body: Mapping[str, Any] | None) -> Any | CallFailure:
         data = None if body is None else json.dumps(body).replace(neutral, model).encode()
         request = urllib.request.Request(url + path, data, {"Content-Type": "application/json"})
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pytest_touchstone.checkpoints import CheckpointInfo, Weights
+from pytest_touchstone.checkpoints import CheckpointInfo, WeightsInfo
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.causal import CausalEngine
@@ -107,7 +107,7 @@ def info_of(path: Path, **params: Any) -> CheckpointInfo:
         model_type="mtp",
         architecture="mtp",
         seq_len=SEQ_LEN,
-        weights=Weights(params={**PARAMS, **params}),
+        weights=WeightsInfo(params={**PARAMS, **params}),
         tokenizer=path.parent,
     )
 

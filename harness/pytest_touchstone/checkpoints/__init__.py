@@ -18,7 +18,7 @@ from pytest_touchstone.checkpoints.formats.base import (
     SchemeHandler,
     WeightsOnlyFormat,
 )
-from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo, Kind, Weights, unique_names
+from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo, ModelKind, WeightsInfo, unique_names
 from pytest_touchstone.checkpoints.resolve import default_checkpoints, resolve
 
 __all__ = [
@@ -27,11 +27,11 @@ __all__ = [
     "CheckpointFormat",
     "CheckpointInfo",
     "CheckpointRequest",
-    "Kind",
     "LoadableFormat",
+    "ModelKind",
     "SchemeHandler",
     "TrainingState",
-    "Weights",
+    "WeightsInfo",
     "WeightsOnlyFormat",
     "default_checkpoints",
     "fingerprint",

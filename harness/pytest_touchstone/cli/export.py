@@ -16,7 +16,7 @@ from typing import Final
 from pytest_touchstone.cli.command import Output, add_places, add_run, add_target, run_folder, write
 from pytest_touchstone.cli.items import check_name
 from pytest_touchstone.compare.formats.every_eval_ever_export import every_eval_ever_files
-from pytest_touchstone.compare.formats.export import Export, ExportedSample, how_asked, sanitized
+from pytest_touchstone.compare.formats.export import ExportedCheckpoint, ExportedSample, how_asked, sanitized
 from pytest_touchstone.compare.formats.hub_export import hub_files
 from pytest_touchstone.compare.formats.lm_eval_export import lm_eval_files
 from pytest_touchstone.core.errors import HarnessError
@@ -25,7 +25,7 @@ from pytest_touchstone.core.requests import VERDICT_KINDS
 from pytest_touchstone.core.text import count
 from pytest_touchstone.plugin.finished_run import Item, Items, build_item_view
 from pytest_touchstone.plugin.replay import Replay
-from pytest_touchstone.reports.trackers.payload import PLACE, Sent, Tracker, place_option
+from pytest_touchstone.reports.trackers.payload import PLACE, Tracker, UploadResult, place_option
 from pytest_touchstone.reports.trackers.sending import track, trackers
 from pytest_touchstone.results.item_view import is_shortened
 from pytest_touchstone.results.run_directory import RunDirectory
@@ -100,7 +100,7 @@ def _export(options: argparse.Namespace, source: Path) -> Output:
         samples = list(map(_sample, items_to_write))
         without_row += sum(not sample.row for sample in samples)
         records = (item.record for item in scored(checkpoint)) if options.format != "lm-eval" else ()
-        export = Export(
+        export = ExportedCheckpoint(
             summary=summary,
             checkpoint=checkpoint,
             samples=samples,
@@ -163,7 +163,7 @@ def _sample(item: Item) -> ExportedSample:
     return ExportedSample(item.record, requests, row, build_item_view(item))
 
 
-def _text(tracker: Tracker, sent: Sent) -> str:
+def _text(tracker: Tracker, sent: UploadResult) -> str:
     if sent.new or sent.numbers or sent.files:
         old = f" ({sent.runs - sent.new} were there)" if 0 < sent.new < sent.runs else ""
         text = f"{count(sent.new, 'run')}{old}, {count(sent.numbers, 'number')}, {count(sent.files, 'file')} sent to"

@@ -126,7 +126,7 @@ def _score_answers(options: argparse.Namespace) -> Output:
 
 
 @dataclass(slots=True)
-class Rescored:
+class RescoredRun:
     """The results of a run by the current scorers.
 
     ``changes`` are items with different scores: by name, before and now (None if the score no longer exists). ``added``
@@ -185,7 +185,7 @@ def _rescore_run(options: argparse.Namespace) -> Output:
     return Output(data, "\n".join(lines))
 
 
-def _write(target: Path, folder: Path, scored: Rescored) -> None:
+def _write(target: Path, folder: Path, scored: RescoredRun) -> None:
     """Write a table, or a run folder with a journal.
 
     Commands read the folder, but later runs reuse no scores from it.
@@ -209,14 +209,14 @@ def _write(target: Path, folder: Path, scored: Rescored) -> None:
     write_results(summary_of(target, scored.records))
 
 
-def rescore(folder: Path, *, data: str | None = None, root: Path | None = None) -> Rescored:
+def rescore(folder: Path, *, data: str | None = None, root: Path | None = None) -> RescoredRun:
     """Score a run's stored answers again; the run's folder is only read.
 
     ``data`` and ``root`` replace the data folder and the project's folder that the run had. Raises
     ``HarnessError`` where the run or its benchmarks cannot be read.
     """
     replay = Replay(folder, data=data, root=root)
-    scored = Rescored()
+    scored = RescoredRun()
     sums: dict[str, list[tuple[float, float]]] = {}
     for record in latest_records(read_journal(folder)).values():
         if record.status != "scored":

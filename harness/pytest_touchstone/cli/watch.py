@@ -146,7 +146,7 @@ def run(options: argparse.Namespace) -> Output:
 
 
 @contextmanager
-def _hold_lock(plan: Plan) -> Iterator[int]:
+def _hold_lock(plan: WatchPlan) -> Iterator[int]:
     """Hold the lock of a watch and yield its descriptor. Another watch or run must release it first."""
     plan.output.mkdir(parents=True, exist_ok=True)
     with (plan.output / f".{plan.name}.lock").open("a") as file:
@@ -187,7 +187,7 @@ def parse_until(text: str) -> tuple[str, float]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class WatchPlan:
     """The plan of a watch, derived from its ``options``.
 
     ``name`` is ``watch-SERIES-KEY``, ``words`` are the arguments of each run, ``settings`` the resolved settings of its
@@ -218,7 +218,7 @@ class Plan:
         return infos[0]
 
 
-def plan_of(options: argparse.Namespace) -> Plan:
+def plan_of(options: argparse.Namespace) -> WatchPlan:
     """Return what the options ask for. Raises ``HarnessError`` for a mistake in them."""
     if re.match(r"\w[\w+.-]*:", options.pattern):
         raise HarnessError(f"{options.pattern}: expected checkpoints on disk, such as 'runs/a/checkpoint-*'")
@@ -258,7 +258,9 @@ def plan_of(options: argparse.Namespace) -> Plan:
     ):
         if path is not None and (why := "is a folder" if path.is_dir() else unwritable_reason(path.parent)):
             raise HarnessError(f"{flag} {shown_path(path)}: {why}; choose another")
-    return Plan(options=options, settings=settings, words=tuple(words), name=name, output=output, page=page)
+    return WatchPlan(
+        options=options, settings=settings, words=tuple(words), name=name, output=output, page=page
+    )
 
 
 def _settings(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
@@ -292,7 +294,7 @@ class Watch:
     that are not begun again, ``failed`` has the failures of the others.
     """
 
-    plan: Plan
+    plan: WatchPlan
     lock: int = -1
     findings: dict[Path, CheckpointAlert] = field(default_factory=dict)
     checkpoints: dict[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.core.files import from_plain
-from pytest_touchstone.statistics.best_of_many import Selection
+from pytest_touchstone.statistics.best_of_many import BestOfMany
 from pytest_touchstone.statistics.comparison import POINTS, Comparison
 
 WITHOUT: Final = {"first": "first", "apart": "not compared"}
@@ -25,7 +25,7 @@ REFERENCES: Final = ("better", "not worse", "first", "accepted", "no baseline", 
 STRICT: Final = "inconclusive, and the gate is strict"
 
 
-class Flips(NamedTuple):
+class FlippedIds(NamedTuple):
     """Ids of the items that the new run scores better, and worse."""
 
     gained: tuple[str, ...]
@@ -88,7 +88,7 @@ class BenchmarkComparison:
     identical: bool = False
     primary: bool = True
     counts: ItemCounts = field(default=ItemCounts(), compare=False)
-    flips: Flips | None = None
+    flips: FlippedIds | None = None
     fails: tuple[str, ...] = ()
     invalid: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -152,7 +152,7 @@ def record_of(
     new: BenchmarkScores,
     baselines: Sequence[BenchmarkScores],
     metric: str,
-    selection: Selection,
+    selection: BestOfMany,
     *,
     unit: str = "",
     identical: bool = False,

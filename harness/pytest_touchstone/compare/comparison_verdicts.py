@@ -39,8 +39,8 @@ from pytest_touchstone.core.errors import BenchmarkError, GateError
 from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.results.store_entry import ItemScores, StoredResult
 from pytest_touchstone.statistics.best_of_many import (
+    BestOfMany,
     PooledChoice,
-    Selection,
     compare_composite_with_best,
     compare_with_best,
     nothing_chosen,
@@ -308,7 +308,7 @@ def compare_aligned(
     higher: bool,
     chosen: int | PooledChoice | None = None,
     level: float = LEVEL,
-) -> Selection:
+) -> BestOfMany:
     """Compare aligned scores; if lower is better, their distances from the largest possible score."""
     if higher:
         return compare_with_best(aligned.baselines, aligned.new, aligned.clusters, chosen=chosen, level=level)
@@ -320,7 +320,7 @@ def compare_aligned(
     return mirrored_selection(mirrored, top)
 
 
-def mirrored_selection(selection: Selection, top: float = 0.0) -> Selection:
+def mirrored_selection(selection: BestOfMany, top: float = 0.0) -> BestOfMany:
     """Return a selection with every value subtracted from ``top``, which reverses the better direction."""
     return replace(
         selection,
@@ -476,14 +476,14 @@ class PooledPart(NamedTuple):
         return len(self.baselines) == 1 and comparison.flips is not None and comparison.units == comparison.n
 
 
-class Pooled(NamedTuple):
+class PooledComparison(NamedTuple):
     """The comparison of all items together, with the names of the benchmarks."""
 
     benchmarks: tuple[str, ...]
     compared: BenchmarkComparison
 
 
-def pool(parts: Mapping[str, PooledPart], *, level: float) -> Pooled | None:
+def pool(parts: Mapping[str, PooledPart], *, level: float) -> PooledComparison | None:
     """Compare all items of the benchmarks as one; None for fewer than two, or without complete checkpoints."""
     eligible = {
         name: result
@@ -510,7 +510,7 @@ def pool(parts: Mapping[str, PooledPart], *, level: float) -> Pooled | None:
         ]
         compared = compare_composite(POOLED, weighed, chosen=chosen, level=level)
     compared = replace(compared, benchmark=count(len(eligible), "benchmark"), metric=POOLED)
-    return Pooled(tuple(eligible), compared)
+    return PooledComparison(tuple(eligible), compared)
 
 
 def of_the_same_checkpoints(

@@ -22,8 +22,8 @@ from pytest_touchstone.core.settings import settings_table
 from pytest_touchstone.core.text import join_names
 from pytest_touchstone.engines.registry import open_engine
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.engines.transformers.divergence import MOST, Side, divergences
-from pytest_touchstone.statistics.comparison import Comparison, Kind
+from pytest_touchstone.engines.transformers.divergence import MOST, ComparedCheckpoint, divergences
+from pytest_touchstone.statistics.comparison import Comparison, VerdictKind
 from pytest_touchstone.statistics.intervals import (
     Estimate,
     mean_estimate,
@@ -150,13 +150,17 @@ def fidelity(
     sides = []
     for info, model_dtype in zip(infos, dtypes, strict=True):
         cut = replace(info, seq_len=taken)
-        sides.append(Side(cut, partial(open_engine, cut, ModelSettings(dtype=model_dtype, device=device))))
+        sides.append(
+            ComparedCheckpoint(
+                cut, partial(open_engine, cut, ModelSettings(dtype=model_dtype, device=device))
+            )
+        )
     return _measured(sides, path, documents)
 
 
 def verdict_at_limit(
     estimate: Estimate, limit: float, *, higher_is_better: bool, lower_bound: bool = False
-) -> Kind:
+) -> VerdictKind:
     """Return "worse", "not worse" or "inconclusive": a value beside a limit, by its whole interval.
 
     ``lower_bound``: the true value may be any larger one.
@@ -220,7 +224,7 @@ def _text_of(row: RawRow) -> str:
     return text
 
 
-def _measured(sides: Sequence[Side], path: Path, documents: Sequence[str]) -> Fidelity:
+def _measured(sides: Sequence[ComparedCheckpoint], path: Path, documents: Sequence[str]) -> Fidelity:
     divergence = divergences(documents, *sides)
     units, clusters = (
         ("document", divergence.documents) if len(documents) > 1 else ("window", divergence.windows)

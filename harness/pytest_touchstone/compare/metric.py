@@ -24,7 +24,12 @@ from statistics import NormalDist
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.compare.baselines import format_condition
-from pytest_touchstone.compare.benchmark_comparison import BenchmarkComparison, Flips, ItemCounts, record_of
+from pytest_touchstone.compare.benchmark_comparison import (
+    BenchmarkComparison,
+    FlippedIds,
+    ItemCounts,
+    record_of,
+)
 from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.comparison_verdicts import (
     NOT_COMPARED,
@@ -154,10 +159,10 @@ def _counts(baseline: BenchmarkScores, new: BenchmarkScores, metric: str) -> tup
 
 def _flips(
     names: Sequence[str], before: Sequence[float], after: Sequence[float], higher_is_better: bool
-) -> Flips:
+) -> FlippedIds:
     moved = list(zip(names, before, after, strict=True))
     up, down = (tuple(name for name, a, b in moved if sign * b > sign * a) for sign in (1, -1))
-    return Flips(up, down) if higher_is_better else Flips(down, up)
+    return FlippedIds(up, down) if higher_is_better else FlippedIds(down, up)
 
 
 def by_score(entry: BenchmarkScores, metric: str) -> str:

@@ -49,7 +49,7 @@ from pytest_touchstone.results.aggregate import as_metric
 from pytest_touchstone.results.store_entry import ItemScores, composites_of, soft_score_mismatch
 from pytest_touchstone.results.summary import Metric
 from pytest_touchstone.statistics.best_of_many import nothing_chosen
-from pytest_touchstone.statistics.comparison import Comparison, Kind
+from pytest_touchstone.statistics.comparison import Comparison, VerdictKind
 from pytest_touchstone.statistics.composites import compare_composite_totals
 from pytest_touchstone.statistics.intervals import mean_estimate
 from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN
@@ -201,7 +201,7 @@ Sides: TypeAlias = tuple[Mapping[str, BenchmarkScores], Mapping[str, BenchmarkSc
 
 
 @dataclass(frozen=True, slots=True)
-class Mean:
+class MeanComparison:
     """The mean over ``benchmarks`` benchmarks: values, difference and interval.
 
     ``percent`` is the mean of the relative differences, in per cent, of the ``relative`` benchmarks with a baseline
@@ -226,7 +226,7 @@ class PairComparison:
     new: CheckpointResults
     lines: tuple[BenchmarkComparison, ...]
     composites: tuple[BenchmarkComparison, ...]
-    mean: Mean | None
+    mean: MeanComparison | None
     pooled: BenchmarkComparison | None = None
     harnesses: tuple[HarnessDifference, ...] = ()
 
@@ -235,7 +235,7 @@ class PairComparison:
         """Return the lines with verdicts, by benchmark."""
         return {line.benchmark: line for line in self.lines if line.primary}
 
-    def of_kind(self, kind: Kind) -> list[str]:
+    def of_kind(self, kind: VerdictKind) -> list[str]:
         """Return the benchmarks with this verdict."""
         return [name for name, line in self.judged.items() if line.comparison.verdict == kind]
 
@@ -503,7 +503,7 @@ def _compare_pooled(
 # The mean
 
 
-def _mean(lines: Sequence[BenchmarkComparison], level: float) -> Mean | None:
+def _mean(lines: Sequence[BenchmarkComparison], level: float) -> MeanComparison | None:
     """Return the mean over benchmarks with shares that are better when higher; None for fewer than two."""
     shares = [line for line in lines if _is_share(line.comparison) and line.comparison.higher_is_better]
     if len(shares) < 2:
@@ -511,7 +511,7 @@ def _mean(lines: Sequence[BenchmarkComparison], level: float) -> Mean | None:
     weight = 1 / len(shares)
     comparison = compare_composite_totals([[(weight, line.comparison)] for line in shares], level=level)
     percents = [line.percent for line in shares if line.percent is not None]
-    return Mean(
+    return MeanComparison(
         replace(comparison, why="" if comparison.stderr else comparison.why),
         len(shares),
         sum(percents) / len(percents) if percents else None,

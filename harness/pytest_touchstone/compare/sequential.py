@@ -23,7 +23,7 @@ from pytest_touchstone.compare.comparison_verdicts import compare
 from pytest_touchstone.compare.gate.config import GateConfig
 from pytest_touchstone.compare.gate.decide import EarlyVerdict, margin_of, metrics_of
 from pytest_touchstone.compare.prompts import PROMPTS
-from pytest_touchstone.compare.standings import Reference, choose_references
+from pytest_touchstone.compare.standings import EarlierBest, choose_references
 from pytest_touchstone.core.aggregation import facts_beside
 from pytest_touchstone.results.journal import JournalFollower, latest_records
 from pytest_touchstone.results.records import Record
@@ -275,7 +275,7 @@ class InterimAnalyses:
     plan: AnalysisPlan
     saved: StoredResult
     choice: BaselineChoice
-    reference: Reference
+    reference: EarlierBest
     metric: str
     family: int
     settled: EarlyVerdict | None = None

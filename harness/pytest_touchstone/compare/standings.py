@@ -256,7 +256,7 @@ def choose_best(benchmarks: Iterable[tuple[Sequence[BenchmarkScores], str]]) -> 
     return choose_over_all(scores) if len(scores) > 1 else None
 
 
-class Reference(NamedTuple):
+class EarlierBest(NamedTuple):
     """The earlier results to compare a benchmark with, one per checkpoint, and the best of them."""
 
     results: tuple[BenchmarkScores, ...]
@@ -265,7 +265,7 @@ class Reference(NamedTuple):
 
 def choose_references(
     earlier: Mapping[str, Sequence[BenchmarkScores]], metrics: Mapping[str, str]
-) -> dict[str, Reference]:
+) -> dict[str, EarlierBest]:
     """Choose what each benchmark is compared with among its earlier results: the best over all items.
 
     Where no two checkpoints have all benchmarks that several have, one checkpoint is chosen for those benchmarks that
@@ -273,7 +273,7 @@ def choose_references(
     cannot be pooled go with those that can: nothing of them was chosen. Where fewer than two can, each has the best by
     its own metric.
     """
-    references: dict[str, Reference] = {}
+    references: dict[str, EarlierBest] = {}
     while waiting := {name: results for name, results in earlier.items() if name not in references}:
         having: dict[str, set[str]] = {}
         for name, results in waiting.items():
@@ -292,11 +292,11 @@ def choose_references(
         for name, results in zip(names, shared, strict=True):
             if choice is None:
                 values = _values_by(results, metrics[name])
-                references[name] = Reference(results, values.index(max(values)))
+                references[name] = EarlierBest(results, values.index(max(values)))
             elif are_pooled(results, metrics[name]):
-                references[name] = Reference(results, choice)
+                references[name] = EarlierBest(results, choice)
             else:
-                references[name] = Reference((results[choice.place],), 0)
+                references[name] = EarlierBest((results[choice.place],), 0)
     return references
 
 

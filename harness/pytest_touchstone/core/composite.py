@@ -25,7 +25,7 @@ from pytest_touchstone.core.errors import BenchmarkError
 from pytest_touchstone.core.files import project_table
 
 
-class Part(NamedTuple):
+class WeightedMetric(NamedTuple):
     """One summand: its weight, benchmark and metric."""
 
     weight: float
@@ -38,7 +38,7 @@ class Composite:
     """A weighted mean of metrics; the weights are positive and add up to 1."""
 
     name: str
-    parts: tuple[Part, ...]
+    parts: tuple[WeightedMetric, ...]
 
     def __post_init__(self) -> None:
         weights = [component.weight for component in self.parts]
@@ -100,14 +100,15 @@ def parse_composite(name: str, parts: object, where: str) -> Composite:
             raise BenchmarkError(
                 f"{where_named}: the weight of {key} is {weight!r}; give a number such as 0.3"
             )
-        components.append(Part(float(weight), benchmark, metric))
+        components.append(WeightedMetric(float(weight), benchmark, metric))
     return Composite(name, tuple(components))
 
 
 def composites_from_plain(rows: Iterable[Mapping[str, Any]]) -> list[Composite]:
     """Return the composites that ``Composite.plain`` wrote, each once."""
     composites = (
-        Composite(str(row["name"]), tuple(Part(*component) for component in row["parts"])) for row in rows
+        Composite(str(row["name"]), tuple(WeightedMetric(*component) for component in row["parts"]))
+        for row in rows
     )
     return list(dict.fromkeys(composites))
 

@@ -175,7 +175,7 @@ def load_module(path: Path, name: str) -> ModuleType:
 # Bounded reading
 
 
-Kind = TypeVar("Kind")
+ObjectType = TypeVar("ObjectType")
 
 MOST_BYTES: Final = 1 << 31
 """The largest file that is read at once."""
@@ -280,7 +280,7 @@ FORMER_FIELDS: Final = {"pack": "dataset", "broken": "failed_to_load", "contende
 """The names that fields have had before, with those that they have."""
 
 
-def from_plain(kind: type[Kind], fields: object) -> Kind:
+def from_plain(kind: type[ObjectType], fields: object) -> ObjectType:
     """Build a dataclass or tuple from plain data; raise ``ValueError`` naming a wrong field.
 
     Fields may have their former names.
@@ -288,7 +288,7 @@ def from_plain(kind: type[Kind], fields: object) -> Kind:
     from pydantic import ValidationError
 
     try:
-        valid: Kind = adapter_of(kind).validate_python(fields)  # type: ignore[arg-type]
+        valid: ObjectType = adapter_of(kind).validate_python(fields)  # type: ignore[arg-type]
     except ValidationError as error:
         if (renamed := _renamed(fields)) != fields:
             return from_plain(kind, renamed)

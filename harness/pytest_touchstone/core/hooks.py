@@ -27,7 +27,7 @@ from pytest_touchstone.core.errors import HarnessError
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class StartedRun:
     """A run that begins.
 
     ``manifest`` is the content of ``run.json``: the settings, the checkpoints with their fingerprints, the benchmarks,
@@ -41,7 +41,7 @@ class Run:
 
 
 @pytest.hookspec
-def pytest_touchstone_run_started(run: Run) -> None:
+def pytest_touchstone_run_started(run: StartedRun) -> None:
     """Follow the start of a run, when everything is collected and no item has been asked."""
 
 

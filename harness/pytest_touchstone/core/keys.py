@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 MARK: Final = "[redacted: looks like {}]"
 
 
-class Pattern(NamedTuple):
+class SecretPattern(NamedTuple):
     """A kind of secret key: its name, literals of which every match contains one, and a regular expression."""
 
     name: str
@@ -21,8 +21,8 @@ class Pattern(NamedTuple):
     form: re.Pattern[str]
 
 
-def _pattern(name: str, form: str, *literals: str) -> Pattern:
-    return Pattern(name, literals, re.compile(form))
+def _pattern(name: str, form: str, *literals: str) -> SecretPattern:
+    return SecretPattern(name, literals, re.compile(form))
 
 
 _API: Final = "an API key"

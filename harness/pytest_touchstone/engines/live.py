@@ -10,7 +10,7 @@ with the model. They talk by a connection that only the two of them have: its nu
     too long, REQUESTS   -> their numbers
     answer, REQUESTS     -> (number, answer), ... and in the end the engine's usage
 
-In place of any of them comes a ``Fault``.
+In place of any of them comes a ``RemoteFault``.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TARGET: Final = "live:"
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class RemoteFault:
     """A failure at the model's side; ``known``: the message is a line for the user."""
 
     message: str
@@ -92,7 +92,9 @@ def serve(model: Any, connection: Connection) -> None:
             except Exception as error:
                 is_expected = isinstance(error, HarnessError)
                 connection.send(
-                    Fault(str(error) if is_expected else f"{type(error).__name__}: {error}", is_expected)
+                    RemoteFault(
+                        str(error) if is_expected else f"{type(error).__name__}: {error}", is_expected
+                    )
                 )
 
 
@@ -134,7 +136,7 @@ def _ask(connection: Connection, *asked: Any) -> Any:
         reply = connection.recv()
     except (EOFError, OSError):
         raise ServerError("the process that has the model has ended; the same call goes on") from None
-    if isinstance(reply, Fault):
+    if isinstance(reply, RemoteFault):
         raise CheckpointError(reply.message) if reply.known else RuntimeError(reply.message)
     return reply
 

@@ -37,7 +37,7 @@ PUNCTUATION: Final = str.maketrans("", "", string.punctuation)
 SEPARATORS: Final = re.compile(r"[;\n]|,?\sand\s|,\s")
 
 
-class Match(NamedTuple):
+class DropMatch(NamedTuple):
     """Exact match and F1 of one prediction against one gold answer."""
 
     em: float
@@ -62,7 +62,7 @@ def grade_drop(golds: Sequence[Sequence[str]], prediction: str | Sequence[str]) 
     )
 
 
-def compare(prediction: Sequence[str], gold: Sequence[str]) -> Match:
+def compare(prediction: Sequence[str], gold: Sequence[str]) -> DropMatch:
     """Return exact match and rounded F1 of a prediction's spans against those of one gold answer."""
     import numpy as np
     from scipy.optimize import linear_sum_assignment
@@ -70,14 +70,14 @@ def compare(prediction: Sequence[str], gold: Sequence[str]) -> Match:
     predicted, wanted = [normalize_span(span) for span in prediction], [normalize_span(span) for span in gold]
     exact = len(predicted) == len(wanted) and set(predicted) == set(wanted)
     if not predicted or not wanted:
-        return Match(float(exact), 0.0)
+        return DropMatch(float(exact), 0.0)
     table = np.array(
         [[bag_f1(set(ours.split()), set(theirs.split())) for ours in predicted] for theirs in wanted]
     )
     rows, columns = linear_sum_assignment(table, maximize=True)
     each = np.zeros(max(len(predicted), len(wanted)))
     each[rows] = table[rows, columns]
-    return Match(float(exact), float(np.round(each.mean(), 2)))
+    return DropMatch(float(exact), float(np.round(each.mean(), 2)))
 
 
 def bag_f1(predicted: set[str], gold: set[str]) -> float:

@@ -115,14 +115,14 @@ def normalize(text: str) -> str:
     return (rest.removesuffix(newline).removesuffix(".") + newline).lower()
 
 
-class Number(NamedTuple):
+class ParsedNumber(NamedTuple):
     """A number: the text that it was read from, as ``normalize_numbers`` has it, and its value."""
 
     text: str
     value: Fraction
 
 
-def find_answer_number(output: str) -> Number | None:
+def find_answer_number(output: str) -> ParsedNumber | None:
     """Return the number that ``exact_match_number`` compares, or None.
 
     It is that of the last closed box, else the first after ``####``, else the last in the text.
@@ -150,12 +150,12 @@ def normalize_numbers(text: str) -> str:
     return _GROUPED.sub(lambda number: re.sub(_SEPARATOR, "", number[0]), text)
 
 
-def numbers_in(text: str) -> Iterator[Number]:
+def numbers_in(text: str) -> Iterator[ParsedNumber]:
     """Return the numbers of a text, from its beginning to its end."""
     return filter(None, map(_parse_number, _NUMBER.finditer(normalize_numbers(text))))
 
 
-def _parse_number(match: re.Match[str]) -> Number | None:
+def _parse_number(match: re.Match[str]) -> ParsedNumber | None:
     """Return the number that was found; None for a date, and for a fraction by 0."""
     if match["between"]:
         return None
@@ -164,7 +164,7 @@ def _parse_number(match: re.Match[str]) -> Number | None:
         return None
     power = Fraction(10) ** int(match["exponent"] or 0)
     value = Fraction(above) * power / Fraction(below) + int(match["whole"] or 0)
-    return Number(match[0], -value if match["sign"] else value)
+    return ParsedNumber(match[0], -value if match["sign"] else value)
 
 
 def _final_answer(row: dict[str, Any]) -> FinalAnswer | None:

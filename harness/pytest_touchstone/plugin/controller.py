@@ -24,7 +24,7 @@ import pytest
 
 from pytest_touchstone.checkpoints.resolve import no_checkpoint_message
 from pytest_touchstone.core.errors import ExitCode, HarnessError
-from pytest_touchstone.core.hooks import Run
+from pytest_touchstone.core.hooks import StartedRun
 from pytest_touchstone.core.settings import DEFAULT, OPTION
 from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.plugin import NO_CHECKPOINT, markdown_given
@@ -194,7 +194,7 @@ class Controller(EvalSession):
             directory.log(f"left out: {line}")
         self._results = results
         self._calls.call(
-            "pytest_touchstone_run_started", run=Run(directory.run_id, directory.path, size, manifest)
+            "pytest_touchstone_run_started", run=StartedRun(directory.run_id, directory.path, size, manifest)
         )
         self._progress = self._calls.start_progress(
             directory.path, size, settings.workers, results.checkpoint_of

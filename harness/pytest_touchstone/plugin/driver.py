@@ -95,7 +95,7 @@ SYNC_EVERY: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ItemJob:
     """An item to run: its node id, benchmark, example, checkpoint, and the function that starts its generator.
 
     ``asking`` are the options that change its requests, ``time`` is the time limit of its benchmark, ``answers`` are
@@ -121,14 +121,14 @@ class ItemOutcome:
 
 
 @dataclass(slots=True, eq=False)
-class _Running:
+class _RunningItem:
     """An item that has been started.
 
     ``answers`` has the answers to its present requests so far, by number; the first of its former requests has
     ``length`` characters. ``counts`` are fields of its record.
     """
 
-    job: Job
+    job: ItemJob
     generator: Generator[Any, Any, Any] | None = None
     yields: int = 0
     requests: list[Request] = field(default_factory=list)
@@ -175,7 +175,7 @@ class RunningBatch:
 
     def __init__(
         self,
-        jobs: Sequence[Job],
+        jobs: Sequence[ItemJob],
         engine: Engine,
         journal: Recorder,
         sandbox: ProgramRunner | None = None,
@@ -187,7 +187,7 @@ class RunningBatch:
 
         ``reopen`` opens the engine anew after the judge has closed it, by default the same engine.
         """
-        self.running = [_Running(job) for job in jobs]
+        self.running = [_RunningItem(job) for job in jobs]
         self.open = len(self.running)
         self._engine, self._journal, self._sandbox = engine, journal, sandbox
         self._judge, self._reopen = judge, reopen or (lambda: engine)
@@ -242,7 +242,7 @@ class RunningBatch:
             self.close()
         return self.outcomes
 
-    def _ask_all(self, engine: Engine, states: Iterable[_Running]) -> None:
+    def _ask_all(self, engine: Engine, states: Iterable[_RunningItem]) -> None:
         """Ask an engine what there is to ask, anew where another was asked before."""
         self._asking.close()
         self._engine = engine
@@ -280,14 +280,14 @@ class RunningBatch:
         """The outcomes so far, by item; each is in the journal."""
         return {state.job.item: state.outcome for state in self.running if state.outcome is not None}
 
-    def _ask(self, state: _Running) -> None:
+    def _ask(self, state: _RunningItem) -> None:
         if state.outcome is not None:
             self.open -= 1
             self._journal.sync(every=SYNC_EVERY)
         else:
             self._asking.ask(state, state.asked)
 
-    def _take(self, state: _Running, number: int, answer: Answered, seconds: float) -> None:
+    def _take(self, state: _RunningItem, number: int, answer: Answered, seconds: float) -> None:
         state.seconds += seconds
         if state.outcome is not None:
             return  # it has ended by its time limit
@@ -305,7 +305,7 @@ class RunningBatch:
             self._advance(state)
             self._ask(state)
 
-    def _start(self, state: _Running) -> None:
+    def _start(self, state: _RunningItem) -> None:
         """Run a generator up to its first question; an error is kept until the batch runs."""
 
         def first() -> object:
@@ -323,7 +323,7 @@ class RunningBatch:
                 f"{_who(state.job)} returned before it yielded a request; a score must come from the checkpoint"
             )
 
-    def _advance(self, state: _Running) -> None:
+    def _advance(self, state: _RunningItem) -> None:
         """Send a generator the answers to all its requests, which takes it to its next requests or its end."""
         assert state.generator is not None
         answers = [state.answers[number] for number in range(len(state.requests))]
@@ -342,7 +342,7 @@ class RunningBatch:
         elif end is not None:
             fail(state, end, self._journal)
 
-    def _resume(self, state: _Running, run: Callable[[], object]) -> BaseException | None:
+    def _resume(self, state: _RunningItem, run: Callable[[], object]) -> BaseException | None:
         """Run a generator to its next requests and store these.
 
         Returns the exception that it raises, or ``StopIteration`` at its end.
@@ -359,11 +359,11 @@ class RunningBatch:
         return None
 
 
-def _has_timed_out(state: _Running) -> bool:
+def _has_timed_out(state: _RunningItem) -> bool:
     return state.job.time is not None and state.job.time.past()
 
 
-def _record_timeout(state: _Running, journal: Recorder) -> None:
+def _record_timeout(state: _RunningItem, journal: Recorder) -> None:
     """Journal an item whose benchmark is past its time limit."""
     assert state.job.time is not None
     error = RequestError(
@@ -374,7 +374,7 @@ def _record_timeout(state: _Running, journal: Recorder) -> None:
 
 
 def _advance_to_request(
-    state: _Running, yielded: object, engine: Engine, lacks: Mapping[type[Request], str]
+    state: _RunningItem, yielded: object, engine: Engine, lacks: Mapping[type[Request], str]
 ) -> None:
     """Store the requests of a generator.
 
@@ -431,7 +431,7 @@ def _check_plain(request: Request, who: str) -> None:
         ) from None
 
 
-def _journal_exchanges(state: _Running, answers: Sequence[Answered]) -> None:
+def _journal_exchanges(state: _RunningItem, answers: Sequence[Answered]) -> None:
     if not state.exchanges:
         first = state.requests[0]
         state.length = len(getattr(first, TEXT_FIELDS[type(first)][0]))
@@ -483,7 +483,7 @@ def _counts_of(answer: GenerateAnswer) -> dict[str, int]:
     }
 
 
-def _finish(state: _Running, returned: object, journal: Recorder) -> None:
+def _finish(state: _RunningItem, returned: object, journal: Recorder) -> None:
     try:
         scores = plain_scores(scores_of(returned, state.job.spec.primary_score), _who(state.job))
         state.counts["no_answer"] = int(scores.pop(NO_ANSWER, 0))
@@ -514,7 +514,7 @@ def _finish(state: _Running, returned: object, journal: Recorder) -> None:
     _record_outcome(state, journal, "scored", failure, scores=scores, told=facts, message=message)
 
 
-def fail(state: _Running, error: BaseException, journal: Recorder) -> None:
+def fail(state: _RunningItem, error: BaseException, journal: Recorder) -> None:
     """Journal an item that ends with an error, a skip or a failed assertion."""
     status: Status = "error"
     # An assertion about an answer is the item's score, where there is no other primary score.
@@ -542,7 +542,11 @@ def fail(state: _Running, error: BaseException, journal: Recorder) -> None:
 
 
 def _record_outcome(
-    state: _Running, journal: Recorder, status: Status, raised: BaseException | None = None, **outcome: Any
+    state: _RunningItem,
+    journal: Recorder,
+    status: Status,
+    raised: BaseException | None = None,
+    **outcome: Any,
 ) -> None:
     """Journal the end of an item; ``outcome`` is its scores, or the message."""
     counts: dict[str, Any] = {**state.counts}
@@ -581,7 +585,7 @@ def cluster_of(spec: Benchmark, example: Example) -> str | None:
     return None if cluster is None else plain_text(str(cluster))
 
 
-def _who(job: Job) -> str:
+def _who(job: ItemJob) -> str:
     return f"benchmark {job.spec.name} ({job.example.id})"
 
 

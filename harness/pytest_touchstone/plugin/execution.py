@@ -29,7 +29,7 @@ from pytest_touchstone.core.text import count
 from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.plugin.batches import Quarantine, batch_key, split_into_batches
 from pytest_touchstone.plugin.dispatch import LlmJudge, ProgramRunner
-from pytest_touchstone.plugin.driver import SYNC_EVERY, ItemOutcome, Job, RunningBatch
+from pytest_touchstone.plugin.driver import SYNC_EVERY, ItemJob, ItemOutcome, RunningBatch
 from pytest_touchstone.plugin.options import Settings
 from pytest_touchstone.plugin.planned import PlannedItem, planned_of
 from pytest_touchstone.results.journal import Journal
@@ -49,7 +49,7 @@ from pytest_touchstone.results.usage import UsageMeter
 if TYPE_CHECKING:
     from pytest_touchstone.checkpoints import CheckpointInfo
     from pytest_touchstone.engines.base import Engine
-    from pytest_touchstone.plugin.gate import Sequential
+    from pytest_touchstone.plugin.gate import InterimGate
 
 MAIN: Final = "main"
 """The name of a process that is no worker of xdist."""
@@ -104,7 +104,7 @@ class Execution:
         settings: Settings,
         directory: RunDirectory,
         backends: Backends,
-        sequential: Sequential | None,
+        sequential: InterimGate | None,
         progress: ProgressWriter,
     ) -> None:
         """Divide the items into batches.
@@ -193,7 +193,7 @@ class Execution:
             self._settled.update(batch.outcomes)
             self._meter.count(engine, engine.info.name, to_plain(engine.usage))
 
-    def _start(self, jobs: Sequence[Job], engine: Engine) -> RunningBatch:
+    def _start(self, jobs: Sequence[ItemJob], engine: Engine) -> RunningBatch:
         """Start the generators of a batch, and let the engine prepare their requests."""
         sandbox, judge = self._backends.sandbox, self._backends.judge
         reopen = functools.partial(self._backends.engine, engine.info)

@@ -6,7 +6,7 @@
     --eval-set gate_config=FILE   margins, floors and the rest; by default pyproject.toml
 
 Only the controlling process has a gate. With ``gate_sequential`` all processes know which items are no longer needed
-(``Sequential``).
+(``InterimGate``).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 SCHEDULES: Final = "schedules.json"
 
 
-class Sequential:
+class InterimGate:
     """The interim analyses as a process sees them: the items that are no longer needed.
 
     Each benchmark's items of a checkpoint keep their places among all items, but among themselves come in the order

@@ -31,7 +31,7 @@ from pytest_touchstone.metrics.soft import soft_names, temperature_of
 from pytest_touchstone.plugin import project_file
 from pytest_touchstone.plugin.collection import OWN_ARGUMENTS, OWN_NAMES, CollectedExample, collected_example
 from pytest_touchstone.plugin.dispatch import CAUGHT
-from pytest_touchstone.plugin.driver import Job, TimeLimit, identity
+from pytest_touchstone.plugin.driver import ItemJob, TimeLimit, identity
 from pytest_touchstone.results.records import Record, Status
 from pytest_touchstone.results.reuse import ItemKey
 from pytest_touchstone.results.summary import CollectedItem, Declaration
@@ -109,7 +109,7 @@ class PlannedItem:
             if name not in OWN_ARGUMENTS
         )
 
-    def job(self, leader: PlannedItem) -> Job:
+    def job(self, leader: PlannedItem) -> ItemJob:
         """Return what the driver runs, with the fixtures of the leader."""
         given, fixtures = self.given, leader.item.funcargs
         wanted = {
@@ -122,7 +122,7 @@ class PlannedItem:
         }
         start = given.loaded.start(functools.partial(self.function.generator, **wanted), given.example)
         identity = self.nodeid, self.spec, given.example, self.info.name
-        return Job(*identity, start, given.loaded.asking, self.limit, self.answers)
+        return ItemJob(*identity, start, given.loaded.asking, self.limit, self.answers)
 
     def record(self, status: Status, message: str) -> Record:
         """Return the record of the item where it has not run."""

@@ -47,7 +47,7 @@ from pytest_touchstone.plugin.collection import (
     LoadedBenchmark,
     load_benchmark,
 )
-from pytest_touchstone.plugin.driver import Job, RunningBatch
+from pytest_touchstone.plugin.driver import ItemJob, RunningBatch
 from pytest_touchstone.plugin.lm_eval_tasks import declare_tasks
 from pytest_touchstone.results.journal import shorten_request
 from pytest_touchstone.results.records import Record
@@ -111,7 +111,7 @@ class Replay:
     def _declarations(self) -> dict[str, Declaration]:
         return self._directory.read_collected()[1]
 
-    def job(self, record: Record) -> Job:
+    def job(self, record: Record) -> ItemJob:
         """Return the item, ready to be started; raise ``BenchmarkError`` where it cannot be.
 
         Raises other errors of ours where the benchmark itself, or its data, cannot be had.
@@ -128,7 +128,7 @@ class Replay:
         wanted = {name: info if name in infos else OWN_ARGUMENTS[name](given) for name in names}
         spec = replace(benchmark.loaded.spec, name=record.benchmark)
         start = benchmark.loaded.start(partial(function, **wanted), example)
-        return Job(record.item, spec, example, record.checkpoint, start, self._asking)
+        return ItemJob(record.item, spec, example, record.checkpoint, start, self._asking)
 
     def run(self, record: Record, exchanges: Sequence[Mapping[str, Any]] | None = None) -> ReplayedItem:
         """Return the record of the item with its stored answers, or with others to the same requests.

@@ -49,7 +49,7 @@ class ReporterWarning(NamedTuple):
     exit_code: int = 0
 
 
-class Files:
+class FileReporter:
     """The files of the run's folder."""
 
     def __init__(self, unscored: Set[str]) -> None:
@@ -112,7 +112,7 @@ class BesideCheckpoints:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class JUnit:
+class JUnitReporter:
     """Properties and the gate's test cases in the file of ``--junitxml``, which pytest writes afterwards."""
 
     config: pytest.Config
@@ -310,10 +310,10 @@ class HookCaller:
                 line = f"{name} of {who} failed: {type(error).__name__}: {error}"
                 if isinstance(implementation.plugin, MarkdownFile):
                     line = str(error)
-                elif isinstance(implementation.plugin, Files):
+                elif isinstance(implementation.plugin, FileReporter):
                     why = write_error_message(Path(), error) if isinstance(error, MemoryError) else str(error)
                     line = f"the results cannot be written: {why}"
-                self.note(line, ExitCode.NOT_VALID if isinstance(implementation.plugin, Files) else 1)
+                self.note(line, ExitCode.NOT_VALID if isinstance(implementation.plugin, FileReporter) else 1)
         return returned
 
     def tell_beginning(self, manifest: Mapping[str, Any], total: int) -> None:

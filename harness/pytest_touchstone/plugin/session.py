@@ -49,7 +49,7 @@ from pytest_touchstone.plugin.collection import (
     collected_example,
     parametrize_benchmark,
 )
-from pytest_touchstone.plugin.gate import GateSession, Sequential
+from pytest_touchstone.plugin.gate import GateSession, InterimGate
 from pytest_touchstone.plugin.item_errors import SAME, forbid_exit, one_line, place_of, whole_sentence
 from pytest_touchstone.plugin.options import runs_nothing, settings_of
 from pytest_touchstone.plugin.plain_stream import mask_keys
@@ -96,7 +96,7 @@ class EvalSession:
         if self.worker or config.getoption("dist", "no") == "no":
             gc.disable()  # nothing that is collected can become garbage before the end of the session
         self._judge: RunJudge | None = None
-        self._sequential: Sequential | None = None
+        self._sequential: InterimGate | None = None
         self._execution: Execution | None = None
         self._whole: list[pytest.Item] = []
         self._share: ShardShare | None = None
@@ -133,7 +133,7 @@ class EvalSession:
     def _open_gate(self) -> GateSession:
         gate = GateSession(self.config, self.settings, self.directory.path.parent)
         if self.settings.gate_sequential:
-            self._sequential = Sequential(self.settings.seed, gate)
+            self._sequential = InterimGate(self.settings.seed, gate)
         return gate
 
     def give_checkpoints(self, metafunc: pytest.Metafunc) -> None:

@@ -20,7 +20,7 @@ LIMITS: Final = "95 % intervals"
 
 
 @dataclass(frozen=True, slots=True)
-class Dot:
+class ChartPoint:
     """A point of a line chart.
 
     ``place`` is its step or epoch, ``name`` its checkpoint; the limits are those of its interval.
@@ -42,9 +42,9 @@ class CurveLine:
     """
 
     name: str
-    dots: tuple[Dot, ...]
+    dots: tuple[ChartPoint, ...]
     best: int | None = None
-    invalid: tuple[Dot, ...] = ()
+    invalid: tuple[ChartPoint, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,11 +115,13 @@ def line_of(study: Study, series: Series, measure: StudyMetric) -> CurveLine:
         is_placed = position is not None or series.axis == "order"
         if value is not None and math.isfinite(value.value) and is_placed:
             x = float(number if position is None else position)
-            dots.append((Dot(x, value.value, value.low, value.high, point.short), value.invalid is None))
+            dots.append(
+                (ChartPoint(x, value.value, value.low, value.high, point.short), value.invalid is None)
+            )
     return curve_line(series.name, dots, higher=measure.higher_is_better)
 
 
-def curve_line(name: str, dots: Iterable[tuple[Dot, bool]], *, higher: bool) -> CurveLine:
+def curve_line(name: str, dots: Iterable[tuple[ChartPoint, bool]], *, higher: bool) -> CurveLine:
     """Return the curve of pairs of a point and its validity."""
     ordered = sorted(dots, key=lambda dot_and_validity: dot_and_validity[0].place)
     valid, invalid = (

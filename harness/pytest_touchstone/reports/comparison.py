@@ -25,7 +25,7 @@ from pytest_touchstone.compare.metric import (
     conditions_that_differ,
     metric_of,
 )
-from pytest_touchstone.compare.pair import Mean, PairComparison, differing_judges
+from pytest_touchstone.compare.pair import MeanComparison, PairComparison, differing_judges
 from pytest_touchstone.core.composite import COMPOSITE
 from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.document import Facts, Section, Table, render_text
@@ -37,10 +37,10 @@ from pytest_touchstone.document.formatting import (
     p_exact,
 )
 from pytest_touchstone.reports.harnesses import difference_facts, harness_sections
-from pytest_touchstone.statistics.comparison import POINTS, Comparison, Kind
+from pytest_touchstone.statistics.comparison import POINTS, Comparison, VerdictKind
 from pytest_touchstone.statistics.verdicts import P_DECIDES, is_at_odds
 
-LISTS: Final[tuple[tuple[Kind, str], ...]] = (
+LISTS: Final[tuple[tuple[VerdictKind, str], ...]] = (
     ("better", "improvements"),
     ("worse", "regressions"),
     ("not worse", "not_worse"),
@@ -63,11 +63,11 @@ class Flip:
     gold: str | None
 
 
-Flips = Mapping[str, Sequence[Flip]]
+FlipsByBenchmark = Mapping[str, Sequence[Flip]]
 """Items to be shown, by benchmark."""
 
 
-class Cells(NamedTuple):
+class ComparisonCells(NamedTuple):
     """A line of a comparison in words."""
 
     benchmark: str
@@ -82,12 +82,12 @@ class Cells(NamedTuple):
     verdict: str
 
 
-HEADER: Final = Cells(
+HEADER: Final = ComparisonCells(
     "benchmark", "metric", "A", "B", "points (per cent)", "95 % interval", "p", "n", "flips", "verdict"
 )
 
 
-def line_cells(line: BenchmarkComparison, *, is_composite: bool = False) -> Cells:
+def line_cells(line: BenchmarkComparison, *, is_composite: bool = False) -> ComparisonCells:
     """Return the line's cells; ``p`` is the uncorrected one, while verdicts use Holm's. Composites have no items."""
     comparison = line.comparison
     relative = "" if line.percent is None else f" ({percent(line.percent)})"
@@ -96,7 +96,7 @@ def line_cells(line: BenchmarkComparison, *, is_composite: bool = False) -> Cell
     if line.flips is not None:
         gained, lost = map(len, line.flips)
         flips = IDENTICAL if line.is_unchanged else f"+{gained} -{lost}"
-    return Cells(
+    return ComparisonCells(
         line.benchmark,
         COMPOSITE if is_composite else line.label,
         number(comparison.baseline),
@@ -130,7 +130,7 @@ def findings(pair: PairComparison) -> list[tuple[str, str]]:
     )
 
 
-def mean_text(improvement: Mean) -> str:
+def mean_text(improvement: MeanComparison) -> str:
     """Return the mean improvement in one line."""
     comparison = improvement.comparison
     text = POINTS.told(comparison.difference)
@@ -249,7 +249,7 @@ def _published_notes(pair: PairComparison) -> list[str]:
 # Plain data
 
 
-def pair_facts(pair: PairComparison, flips: Flips | None = None) -> dict[str, Any]:
+def pair_facts(pair: PairComparison, flips: FlipsByBenchmark | None = None) -> dict[str, Any]:
     """Return the whole comparison."""
     improvement = pair.mean
     return {
@@ -317,12 +317,14 @@ MOST_SIGNS: Final = 300
 """The characters of a text of an item."""
 
 
-def render(pairs: Sequence[PairComparison], flips: Sequence[Flips] = (), *, width: int, color: bool) -> str:
+def render(
+    pairs: Sequence[PairComparison], flips: Sequence[FlipsByBenchmark] = (), *, width: int, color: bool
+) -> str:
     """Return all comparisons as text of at most ``width`` columns, but no fewer than 76."""
     return render_text(sections_of(pairs, flips), width=max(width, NARROWEST), color=color)
 
 
-def sections_of(pairs: Sequence[PairComparison], flips: Sequence[Flips] = ()) -> list[Section]:
+def sections_of(pairs: Sequence[PairComparison], flips: Sequence[FlipsByBenchmark] = ()) -> list[Section]:
     """Return a section for each comparison, and those that explain it.
 
     These say why results differ across harnesses, and list the gained and lost items by benchmark.

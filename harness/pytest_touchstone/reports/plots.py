@@ -21,8 +21,8 @@ from pytest_touchstone.document.formatting import cell_width, cut_name, in_perce
 from pytest_touchstone.reports.charts import (
     LIMITS,
     BarChart,
+    ChartPoint,
     CurveLine,
-    Dot,
     LineChart,
     bar_charts,
     extent,
@@ -78,7 +78,7 @@ XY: TypeAlias = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Stroke:
+class PlotLine:
     """Lines through points, or with ``filled`` the area that they enclose.
 
     ``series`` selects the colour, None that of text. ``title`` is the tooltip.
@@ -94,7 +94,7 @@ class Stroke:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class PlotMarker:
     """The marker of a series at a point.
 
     ``ring`` encircles the best point of a series; ``small`` is for dense curves. Without a series the marker is a grey
@@ -109,7 +109,7 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class PlotText:
     """A line of text at a point.
 
     ``anchor`` is the end that lies on the point; with ``middle`` the text is centred vertically.
@@ -126,7 +126,7 @@ class Words:
     series: None = None
 
 
-Part: TypeAlias = Stroke | Mark | Words
+Part: TypeAlias = PlotLine | PlotMarker | PlotText
 
 
 class Picture(NamedTuple):
@@ -153,7 +153,7 @@ def bar_pictures(study: Study, front: str) -> list[Picture]:
     return [draw_bars(chart, front) for chart in bar_charts(study)]
 
 
-class Scale(NamedTuple):
+class AxisScale(NamedTuple):
     """A linear map of values from ``low`` to ``high`` to coordinates of the picture."""
 
     low: float
@@ -170,8 +170,8 @@ class Scale(NamedTuple):
 class Panel(NamedTuple):
     """The two axes of a panel, which begin at its left and bottom ends."""
 
-    x: Scale
-    y: Scale
+    x: AxisScale
+    y: AxisScale
 
 
 def heading(chart: LineChart | BarChart) -> str:
@@ -199,24 +199,28 @@ def draw_curves(chart: LineChart) -> Picture:
     apart = len(chart.lines) > 1 and (dense or len(chart.lines) > TOGETHER)
     panels, bottom = _panels(chart, apart)
     names = labels([line.name for line in chart.lines])
-    parts: list[Part] = [Words((LEFT, 18), heading(chart), size=14, bold=True)]
+    parts: list[Part] = [PlotText((LEFT, 18), heading(chart), size=14, bold=True)]
     for series, panel in enumerate(panels):
         parts += _axes(chart, panel, left=panel.x.start == LEFT, below=panel.y.start > bottom - PANEL)
         if apart:
             line = chart.lines[series]
-            parts.append(Words((panel.x.start, panel.y.end - 6), names[series]))
+            parts.append(PlotText((panel.x.start, panel.y.end - 6), names[series]))
             others = (other for other in chart.lines if other is not line)
             runs = tuple(
                 tuple((round(panel.x.at(dot.place)), round(panel.y.at(dot.value))) for dot in other.dots)
                 for other in others
             )
-            parts += [Stroke(runs, opacity=0.25), *_band(line, series, panel), *_curve(chart, series, panel)]
+            parts += [
+                PlotLine(runs, opacity=0.25),
+                *_band(line, series, panel),
+                *_curve(chart, series, panel),
+            ]
     if not apart:
         parts += [
             shape for series, line in enumerate(chart.lines) for shape in _band(line, series, panels[0])
         ]
         parts += [shape for series in range(len(chart.lines)) for shape in _curve(chart, series, panels[0])]
-    parts.append(Words((WIDTH - RIGHT, bottom + 33), chart.axis, "end"))
+    parts.append(PlotText((WIDTH - RIGHT, bottom + 33), chart.axis, "end"))
     legend, height = _legend(names, bottom + 48) if not apart else ([], bottom + 28)
     note = (
         f"bands: {LIMITS}; rings: the best of each series"
@@ -224,7 +228,7 @@ def draw_curves(chart: LineChart) -> Picture:
         else "rings: the best of each series"
     )
     note += "; grey crosses: NOT VALID" if any(line.invalid for line in chart.lines) else ""
-    parts += [*legend, Words((LEFT, height + 14), note, opacity=0.75)]
+    parts += [*legend, PlotText((LEFT, height + 14), note, opacity=0.75)]
     return Picture(f"curve_{chart.key}", heading(chart), description(chart), WIDTH, height + 20, parts)
 
 
@@ -257,8 +261,8 @@ def _panels(chart: LineChart, apart: bool) -> tuple[list[Panel], float]:
     for index in range(many):
         row, column = divmod(index, columns)
         left, upper = LEFT + column * (wide + GAP), top + row * (tall + ROW + GAP)
-        x = Scale(min(places) - pad, max(places) + pad, left, left + wide)
-        panels.append(Panel(x, Scale(values[0], values[-1], upper + tall, upper)))
+        x = AxisScale(min(places) - pad, max(places) + pad, left, left + wide)
+        panels.append(Panel(x, AxisScale(values[0], values[-1], upper + tall, upper)))
     return panels, panels[-1].y.start
 
 
@@ -269,17 +273,17 @@ def _axes(chart: LineChart | BarChart, panel: Panel, *, left: bool, below: bool)
     factor = 100 if chart.percent else 1
     digits = max(0, -math.floor(math.log10((levels[1] - levels[0]) * factor) + 1e-9))
     grid = tuple(((x.start, y.at(level)), (x.end, y.at(level))) for level in levels)
-    yield Stroke(grid, opacity=0.18)
+    yield PlotLine(grid, opacity=0.18)
     for level in levels if left else ():
-        yield Words((x.start - 8, y.at(level)), f"{level * factor:.{digits}f}", "end", middle=True)
+        yield PlotText((x.start - 8, y.at(level)), f"{level * factor:.{digits}f}", "end", middle=True)
     places = [] if isinstance(chart, BarChart) else _measured_places(chart, x)
     runs = [((x.at(at), y.start), (x.at(at), y.start + 5)) for at in places]
-    yield Stroke((((x.start, y.start), (x.end, y.start)), *runs), opacity=0.6)
+    yield PlotLine((((x.start, y.start), (x.end, y.start)), *runs), opacity=0.6)
     for at in places if below else ():
-        yield Words((x.at(at), y.start + 18), format_step(at), "middle")
+        yield PlotText((x.at(at), y.start + 18), format_step(at), "middle")
 
 
-def _measured_places(chart: LineChart, x: Scale) -> list[float]:
+def _measured_places(chart: LineChart, x: AxisScale) -> list[float]:
     """Return the steps or epochs that get a number below the axis. The last one is always among them."""
     places = {dot.place for line in chart.lines for dot in (*line.dots, *line.invalid)}
     shown: list[float] = []
@@ -299,26 +303,26 @@ def _band(line: CurveLine, series: int, panel: Panel) -> Iterator[Part]:
         upper = [(x.at(dot.place), y.at(dot.high or 0.0)) for dot in run]
         lower = [(x.at(dot.place), y.at(dot.low or 0.0)) for dot in reversed(run)]
         if len(run) > 1:
-            yield Stroke(((*upper, *lower),), series, opacity=0.12, filled=True)
+            yield PlotLine(((*upper, *lower),), series, opacity=0.12, filled=True)
         elif run:
-            yield Stroke(((*upper, *lower),), series, 1.5, 0.6)
+            yield PlotLine(((*upper, *lower),), series, 1.5, 0.6)
 
 
 def _curve(chart: LineChart, series: int, panel: Panel) -> Iterator[Part]:
     line = chart.lines[series]
     points = [(panel.x.at(dot.place), panel.y.at(dot.value)) for dot in line.dots]
-    yield Stroke((tuple(points),), series, 2, dashes=DASHES[series % len(DASHES)])
+    yield PlotLine((tuple(points),), series, 2, dashes=DASHES[series % len(DASHES)])
     for index, (at, dot) in enumerate(zip(points, line.dots, strict=True)):
         best = index == line.best
         position = f"{line.name}, {chart.axis} {format_step(dot.place)}"
         text = f"{position}: {_with_limits(chart, dot)}{', the best of its series' if best else ''}"
         text += f" ({dot.name})" if dot.name else ""
-        yield Mark(at, series, text, best and len(points) > 1, len(points) > DENSE)
+        yield PlotMarker(at, series, text, best and len(points) > 1, len(points) > DENSE)
     for dot in line.invalid:
-        yield Mark((panel.x.at(dot.place), panel.y.at(dot.value)), None)
+        yield PlotMarker((panel.x.at(dot.place), panel.y.at(dot.value)), None)
 
 
-def _with_limits(chart: LineChart | BarChart, dot: Dot | Value) -> str:
+def _with_limits(chart: LineChart | BarChart, dot: ChartPoint | Value) -> str:
     """Return a value as text, followed by its interval if there is one."""
     has_interval = dot.low is not None and dot.high is not None
     limits = f" [{shown(chart, dot.low or 0.0)}, {shown(chart, dot.high or 0.0)}]" if has_interval else ""
@@ -342,9 +346,9 @@ def _legend(
         if order:
             parts.append(_box((x + 14, y - 5), (x + 28, y + 5), order[series % len(order)]))
         else:
-            parts.append(Stroke((((x, y), (x + 28, y)),), series, 2, dashes=DASHES[series % len(DASHES)]))
-            parts.append(Mark((x + 14, y), series))
-        parts.append(Words((x + 34, y), name, middle=True))
+            parts.append(PlotLine((((x, y), (x + 28, y)),), series, 2, dashes=DASHES[series % len(DASHES)]))
+            parts.append(PlotMarker((x + 14, y), series))
+        parts.append(PlotText((x + 34, y), name, middle=True))
         left += wide
     return parts, top + row * ROW + 10
 
@@ -368,11 +372,11 @@ def draw_bars(chart: BarChart, front: str = "bars") -> Picture:
     bars = [bar for _, row in chart.bars for bar in row if bar is not None]
     numbers = [value for bar in bars for value in (bar.value, bar.low, bar.high) if value is not None]
     levels = ticks(min(0.0, *numbers), max(0.0, *numbers))
-    parts: list[Part] = [Words((LEFT, 18), heading(chart), size=14, bold=True)]
+    parts: list[Part] = [PlotText((LEFT, 18), heading(chart), size=14, bold=True)]
     top = float(TOP + ROW)
     for row in rows:
         panel = Panel(
-            Scale(-0.6, most - 0.4, LEFT, width - RIGHT), Scale(levels[0], levels[-1], top + 200, top)
+            AxisScale(-0.6, most - 0.4, LEFT, width - RIGHT), AxisScale(levels[0], levels[-1], top + 200, top)
         )
         parts += [*_axes(chart, panel, left=True, below=False), *_bar_row(chart, row, panel, steep)]
         top += 200 + below + ROW
@@ -381,7 +385,7 @@ def draw_bars(chart: BarChart, front: str = "bars") -> Picture:
         legend, bottom = _legend(names, top, width, BAR_ORDER)
         parts += legend
     if any(bar.low is not None for bar in bars):
-        parts.append(Words((LEFT, bottom + 14), f"bars: {LIMITS}", opacity=0.75))
+        parts.append(PlotText((LEFT, bottom + 14), f"bars: {LIMITS}", opacity=0.75))
     about = f"{', '.join(names)} of {len(chart.groups)} checkpoints."
     return Picture(f"{front}_{chart.key}", heading(chart), about, width, bottom + 20, parts)
 
@@ -405,24 +409,24 @@ def _bar_row(chart: BarChart, row: tuple[int, int], panel: Panel, steep: bool) -
                 low, high = y.at(bar.low), y.at(bar.high)
                 errors.append(((middle, low), (middle, high)))
                 errors += [((middle - cap, level), (middle + cap, level)) for level in (low, high)]
-    yield Stroke(tuple(errors))
+    yield PlotLine(tuple(errors))
     for group, name in enumerate(labels(chart.groups)[start:end]):
         at = x.at(group), y.start + 16
-        yield Words(at, name, "end" if steep else "middle", size=11, angle=-50 if steep else 0)
+        yield PlotText(at, name, "end" if steep else "middle", size=11, angle=-50 if steep else 0)
     inner = [x.at(first - start - 0.5) for first, _ in chart.sections if start < first < end]
-    yield Stroke(tuple(((at, y.start), (at, y.end)) for at in inner), opacity=0.6, dashes=(1, 3))
+    yield PlotLine(tuple(((at, y.start), (at, y.end)) for at in inner), opacity=0.6, dashes=(1, 3))
     section = max((first for first, _ in chart.sections if first <= start), default=0)
     for first, name in chart.sections:
         if start <= first < end or first == section:
-            yield Words(
+            yield PlotText(
                 (x.at(max(first, start) - start - 0.45), y.end - 6), cut_name(name, LONGEST_NAME), size=11
             )
 
 
-def _box(corner: XY, opposite: XY, series: int, title: str = "") -> Stroke:
+def _box(corner: XY, opposite: XY, series: int, title: str = "") -> PlotLine:
     (left, bottom), (right, top) = corner, opposite
     points = ((left, bottom), (left, top), (right, top), (right, bottom))
-    return Stroke((points,), series, filled=True, title=title)
+    return PlotLine((points,), series, filled=True, title=title)
 
 
 # SVG
@@ -453,25 +457,25 @@ def svg(picture: Picture, *, alone: bool = False) -> str:
 
 
 def _element(shape: Part) -> str:
-    title = "" if isinstance(shape, Words) or not shape.title else f"<title>{escape(shape.title)}</title>"
+    title = "" if isinstance(shape, PlotText) or not shape.title else f"<title>{escape(shape.title)}</title>"
     match shape:
-        case Stroke(runs, _, _, opacity, _, True):
+        case PlotLine(runs, _, _, opacity, _, True):
             attributes = f' fill-opacity="{opacity:g}"' * (opacity < 1)
             return f'<path d="{_run(runs[0])}z"{attributes}>{title}</path>'
-        case Stroke(runs, _, width, opacity, dashes):
+        case PlotLine(runs, _, width, opacity, dashes):
             attributes = f'fill="none" stroke="currentColor" stroke-width="{width:g}"'
             attributes += f' stroke-opacity="{opacity:g}"' * (opacity < 1)
             attributes += f' stroke-dasharray="{" ".join(map(str, dashes))}"' * bool(dashes)
             if len(runs) == 1:
                 return f'<polyline points="{" ".join(map(_point, runs[0]))}" {attributes}/>'
             return f'<path d="{"".join(map(_run, runs))}" {attributes}/>' if runs else ""
-        case Mark((x, y), series, _, ring, small):
+        case PlotMarker((x, y), series, _, ring, small):
             outline = _SMALL if small else _CROSS if series is None else _SHAPES[series % len(_SHAPES)]
             around = '<circle r="8" fill="none" stroke="currentColor" stroke-width="1.5"/>' * ring
             grey = ' stroke-opacity="0.55"' * (series is None)
             mark = f'<path d="{outline}" stroke="currentColor" stroke-width="1.4"{grey}/>'
             return f'<g transform="translate({x:.1f},{y:.1f})">{title}{around}{mark}</g>'
-        case Words((x, y), text, anchor, size, bold, middle, opacity, angle):
+        case PlotText((x, y), text, anchor, size, bold, middle, opacity, angle):
             attributes = f' text-anchor="{anchor}"' * (anchor != "start") + f' font-size="{size}"' * (
                 size != 12
             )

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from pytest_touchstone.reports.plots import COLOURS, Mark, Picture, Stroke, Words
+from pytest_touchstone.reports.plots import COLOURS, Picture, PlotLine, PlotMarker, PlotText
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,11 +62,11 @@ def png(picture: Picture) -> bytes:
         axes.set_ylim(picture.height, 0)
         for depth, shape in enumerate(picture.parts):
             match shape:
-                case Stroke():
+                case PlotLine():
                     _add_lines(axes, shape, depth)
-                case Mark():
+                case PlotMarker():
                     _add_mark(axes, shape, depth)
-                case Words():
+                case PlotText():
                     _add_words(axes, shape, spelled)
         buffer = io.BytesIO()
         canvas: Any = FigureCanvasAgg(figure)
@@ -80,7 +80,7 @@ def _colour(series: int | None) -> str:
     return TEXT if series is None else COLOURS[series % len(COLOURS)]
 
 
-def _add_lines(axes: Axes, stroke: Stroke, depth: int) -> None:
+def _add_lines(axes: Axes, stroke: PlotLine, depth: int) -> None:
     from matplotlib.collections import LineCollection, PolyCollection
 
     collection: Any
@@ -96,7 +96,7 @@ def _add_lines(axes: Axes, stroke: Stroke, depth: int) -> None:
     axes.add_collection(collection, autolim=False)
 
 
-def _add_mark(axes: Axes, mark: Mark, depth: int) -> None:
+def _add_mark(axes: Axes, mark: PlotMarker, depth: int) -> None:
     style: Any = {
         "color": _colour(mark.series),
         "alpha": 0.55 if mark.series is None else 1,
@@ -111,7 +111,7 @@ def _add_mark(axes: Axes, mark: Mark, depth: int) -> None:
         axes.plot(*mark.at, marker="o", markersize=16 * POINT, fillstyle="none", **style)
 
 
-def _add_words(axes: Axes, words: Words, spelled: Callable[[str], str]) -> None:
+def _add_words(axes: Axes, words: PlotText, spelled: Callable[[str], str]) -> None:
     style: Any = {
         "ha": {"start": "left", "middle": "center", "end": "right"}[words.anchor],
         "rotation": -words.angle,

@@ -126,7 +126,7 @@ def suite_text(suite: ProvenSuite) -> str:
 def gate_lines(suite: ProvenSuite) -> Iterator[str]:
     """Yield the lines of pyproject.toml that let a gate judge by a suite's metrics.
 
-    The log-odds have no margin of their own. Where only items in error show mutants, any metric does.
+    The log-odds have no margin of their own. Where only failed items show mutants, any metric does.
     """
     for name, metrics in filter(itemgetter(1), suite.metrics.items()):
         yield f'[tool.touchstone.gate.benchmarks."{name}"]'

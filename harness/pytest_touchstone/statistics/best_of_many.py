@@ -75,7 +75,7 @@ DRAWS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
+class BestOfMany:
     """The best of several runs against a new one.
 
     ``chosen`` is its place among the runs, ``candidates`` the places of all that the test takes as equally good.
@@ -129,7 +129,7 @@ def compare_with_best(
     chosen: int | PooledChoice | None = None,
     level: float = LEVEL,
     draws: int = DRAWS,
-) -> Selection:
+) -> BestOfMany:
     """Compare the new run with the best of ``runs``, all on the same items in the same order.
 
     ``chosen`` is the run that was chosen by more items than these, or by another metric; by default the one with the
@@ -147,9 +147,9 @@ def compare_with_best(
     return select(best, means, plain, noise, choice=choice, draws=draws)
 
 
-def nothing_chosen(best: int, runs: int, plain: Comparison) -> Selection:
+def nothing_chosen(best: int, runs: int, plain: Comparison) -> BestOfMany:
     """Return a selection without a correction: nothing was chosen, or the noise is unknown."""
-    return Selection(
+    return BestOfMany(
         chosen=best,
         candidates=(best,),
         runs=runs,
@@ -167,7 +167,7 @@ def select(
     choice: PooledChoice | None = None,
     draws: int = DRAWS,
     sample: NoiseDraws | None = None,
-) -> Selection:
+) -> BestOfMany:
     """Compare the run at ``best`` with the new one, whose plain comparison is given, allowing for the choice.
 
     ``choice`` says how it was chosen, where these items alone did not decide that; ``sample`` are draws of the noise,
@@ -190,7 +190,7 @@ def select(
         ahead = weight * drawn[:new] + drawn[new + 1 :]
         runs = CandidateRuns(choice.means, choice.noise, ahead, drawn[:new])
     squares = np.diag(covariance)[:new] + covariance[new, new] - 2 * covariance[new, :new]
-    return Selection(
+    return BestOfMany(
         chosen=best,
         candidates=runs.candidates,
         runs=new,
@@ -348,7 +348,7 @@ def compare_composite_with_best(
     chosen: int | None = None,
     level: float = LEVEL,
     draws: int = DRAWS,
-) -> Selection:
+) -> BestOfMany:
     """Compare the new run's composite with the highest of the runs', or with the ``chosen`` run's."""
     metrics = [metric for benchmark in benchmarks for metric in benchmark.parts]
     count = len(metrics[0].runs)

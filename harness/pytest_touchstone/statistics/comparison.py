@@ -69,7 +69,7 @@ def unit_of(name: str, *, share: bool) -> MetricUnit:
 
 LEVEL: Final = 0.95
 
-Kind = Literal["worse", "better", "not worse", "inconclusive"]
+VerdictKind = Literal["worse", "better", "not worse", "inconclusive"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,7 @@ class Comparison:
     why: str = ""
     higher_is_better: bool = True
     unit: str = ""
-    verdict: Kind | None = None
+    verdict: VerdictKind | None = None
     margin: float | None = None
     p_adjusted: float | None = None
     family: int = 0

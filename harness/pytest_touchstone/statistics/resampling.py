@@ -27,7 +27,7 @@ from dataclasses import replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from pytest_touchstone.statistics.best_of_many import Selection, nothing_chosen, select
+from pytest_touchstone.statistics.best_of_many import BestOfMany, nothing_chosen, select
 from pytest_touchstone.statistics.comparison import LEVEL, Comparison, undefined
 from pytest_touchstone.statistics.contrasts import MeanCovariance
 from pytest_touchstone.statistics.intervals import Clusters, Estimate, t_quantile
@@ -53,7 +53,7 @@ def compare_resampled(
     higher: bool = True,
     chosen: int | None = None,
     level: float = LEVEL,
-) -> Selection | None:
+) -> BestOfMany | None:
     """Compare a new run with the best of ``runs`` by a statistic of records of the same items.
 
     ``chosen`` and ``level`` are as in ``best_of_many.compare_with_best``. Where lower is better all values have the
@@ -163,7 +163,7 @@ def _apart(clusters: Clusters, indices: Sequence[int]) -> list[str | None]:
     return names
 
 
-class _Kinds(NamedTuple):
+class _UnitKinds(NamedTuple):
     """The units (items, or clusters) that have the same records in all runs, as one kind each.
 
     ``sizes`` counts the units of each. ``records`` are those of one unit of each kind, a list per run; ``clusters`` and
@@ -189,7 +189,7 @@ class _Kinds(NamedTuple):
         return statistic([*self.records[0], *self.records[-1]], both, np.hstack((counts[:, self.kind], rest)))
 
 
-def _kinds(runs: Sequence[Sequence[Any]], clusters: Clusters | None) -> _Kinds:
+def _kinds(runs: Sequence[Sequence[Any]], clusters: Clusters | None) -> _UnitKinds:
     import numpy as np
 
     units: dict[Any, list[int]] = {}
@@ -201,7 +201,7 @@ def _kinds(runs: Sequence[Sequence[Any]], clusters: Clusters | None) -> _Kinds:
         records = tuple(tuple(run[index] for index in indices) for run in runs)
         by_kind.setdefault(records, []).append(indices)
     kept = [(kind, index) for kind, group in enumerate(by_kind.values()) for index in group[0]]
-    return _Kinds(
+    return _UnitKinds(
         np.array([len(group) for group in by_kind.values()], dtype=float),
         [[run[index] for _, index in kept] for run in runs],
         None if clusters is None else [clusters[index] for _, index in kept],
@@ -209,7 +209,7 @@ def _kinds(runs: Sequence[Sequence[Any]], clusters: Clusters | None) -> _Kinds:
     )
 
 
-def _drawn(kinds: _Kinds, statistic: Statistic, draws: int, generator: np.random.Generator) -> np.ndarray:
+def _drawn(kinds: _UnitKinds, statistic: Statistic, draws: int, generator: np.random.Generator) -> np.ndarray:
     """Return the values of all runs, a row each, over items drawn with replacement."""
     import numpy as np
 
@@ -221,7 +221,7 @@ def _drawn(kinds: _Kinds, statistic: Statistic, draws: int, generator: np.random
     return np.concatenate(chunks, axis=1)
 
 
-def _tossed(kinds: _Kinds, draws: Draws, generator: np.random.Generator) -> np.ndarray:
+def _tossed(kinds: _UnitKinds, draws: Draws, generator: np.random.Generator) -> np.ndarray:
     """Return the differences of two runs after a toss exchanges the records of each unit."""
     import numpy as np
 

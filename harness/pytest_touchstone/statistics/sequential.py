@@ -46,7 +46,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Final
 
-from pytest_touchstone.statistics.comparison import Comparison, Kind
+from pytest_touchstone.statistics.comparison import Comparison, VerdictKind
 from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN, kind_of
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def spent(fraction: float, error: float) -> float:
 def upper_boundaries(fractions: Sequence[float], alpha: float) -> Boundaries:
     """Return the limits of a one-sided test of level ``alpha``."""
     boundaries: list[float] = []
-    path = _Path()
+    path = _BrownianPath()
     for new in _steps(fractions, alpha):
         boundaries.append(path.advance_upper(fractions[len(boundaries)], new))
     return Boundaries(tuple(fractions), tuple(boundaries))
@@ -105,7 +105,7 @@ def _lower(
     fractions: Sequence[float], upper: Sequence[float], beta: float, drift: float
 ) -> tuple[list[float], float]:
     """Return the lower boundaries of all analyses but the last, and the excess of the error missed there."""
-    path, boundaries, steps = _Path(drift), list[float](), _steps(fractions, beta)
+    path, boundaries, steps = _BrownianPath(drift), list[float](), _steps(fractions, beta)
     for fraction, high, new in zip(fractions[:-1], upper, steps, strict=False):
         boundaries.append(path.advance_lower(fraction, high, new))
     return boundaries, path.under(fractions[-1], upper[-1]) - steps[-1]
@@ -122,7 +122,7 @@ def _root(function: Callable[[float], float], low: float, high: float) -> float:
     return float(brentq(function, low, high, xtol=1e-10))
 
 
-class _Path:
+class _BrownianPath:
     """The part of the Brownian motion that has not stopped: nodes, their weights and the density there."""
 
     def __init__(self, drift: float = 0.0) -> None:
@@ -215,7 +215,7 @@ class AnalysisPlan:
 class EarlyStop:
     """The stop of a benchmark after ``items`` of ``total``, with its verdict and the reason."""
 
-    kind: Kind
+    kind: VerdictKind
     items: int
     total: int
     why: str
@@ -317,7 +317,7 @@ def decide_at(
     return EarlyStop(kind=kind, items=plan.analyses[analysis], total=plan.analyses[-1], why=why)
 
 
-_REASONS: Final[dict[Kind, str]] = {
+_REASONS: Final[dict[VerdictKind, str]] = {
     "worse": "the loss is beyond what chance gives at this interim analysis",
     "better": "the gain is beyond what chance gives at this interim analysis",
     "not worse": "at most the margin worse, at this interim analysis",

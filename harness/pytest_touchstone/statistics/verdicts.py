@@ -39,7 +39,7 @@ from dataclasses import replace
 from statistics import NormalDist
 from typing import Final, TypeVar
 
-from pytest_touchstone.statistics.comparison import Comparison, Kind, z_quantile
+from pytest_touchstone.statistics.comparison import Comparison, VerdictKind, z_quantile
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -97,7 +97,7 @@ def judge(
     }
 
 
-def kind_of(comparison: Comparison, *, significant: bool, margin: float, flaw: str = "") -> Kind:
+def kind_of(comparison: Comparison, *, significant: bool, margin: float, flaw: str = "") -> VerdictKind:
     """Return the verdict by the rule above.
 
     ``significant``: the difference is more than chance. ``flaw`` is the reason why the comparison is not valid.

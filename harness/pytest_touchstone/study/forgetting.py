@@ -31,7 +31,7 @@ EXAMPLES: Final = 6
 
 PASS: Final = "pass@"
 
-Kind = Literal["certain", "sampled", "not known"]
+AnswerKind = Literal["certain", "sampled", "not known"]
 OUTCOMES: Final = ("kept", "never", "learned", "lost", "unsteady")
 """The outcomes of an item over a training; ``LEGEND`` explains them."""
 
@@ -81,7 +81,7 @@ class Forgetting:
     learned: int
     lost: int
     unsteady: int
-    kind: Kind
+    kind: AnswerKind
     samples: int
     steps: tuple[ForgettingStep, ...]
     examples: tuple[ForgottenItem, ...] = ()
@@ -162,7 +162,7 @@ def series_forgetting(study: Study, series: Series, measure: StudyMetric) -> For
     )
 
 
-def _answer_kind(entry: BenchmarkScores, measure: StudyMetric) -> tuple[Kind, int]:
+def _answer_kind(entry: BenchmarkScores, measure: StudyMetric) -> tuple[AnswerKind, int]:
     """Return the kind of answers and the number of samples per item, from the first records of a run."""
     try:
         exchanges = first_exchanges(entry)

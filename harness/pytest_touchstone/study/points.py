@@ -32,9 +32,9 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 from pytest_touchstone.compare.candidate import AS_PUBLISHED, BenchmarkScores, CheckpointResults
 from pytest_touchstone.compare.changes import composite_of_items
-from pytest_touchstone.compare.formats.base import BadRow, Contradiction
+from pytest_touchstone.compare.formats.base import BadRow, CompositeContradiction
 from pytest_touchstone.compare.metric import is_share, metric_of
-from pytest_touchstone.core.composite import COMPOSITE, Composite, Part, composite_value
+from pytest_touchstone.core.composite import COMPOSITE, Composite, WeightedMetric, composite_value
 from pytest_touchstone.core.text import format_step, join_names
 from pytest_touchstone.document.formatting import NOTHING, in_percent, interval, number
 from pytest_touchstone.results.summary import Metric
@@ -137,9 +137,9 @@ class StudyMetric:
         return 1 if self.higher_is_better else -1
 
     @property
-    def parts(self) -> tuple[Part, ...]:
+    def parts(self) -> tuple[WeightedMetric, ...]:
         """The weighted metrics of a composite; the metric itself for others."""
-        return self.composite.parts if self.composite else (Part(1.0, self.benchmark, self.metric),)
+        return self.composite.parts if self.composite else (WeightedMetric(1.0, self.benchmark, self.metric),)
 
     @property
     def benchmarks(self) -> list[str]:
@@ -243,7 +243,7 @@ class Study:
     series: tuple[Series, ...]
     measures: tuple[StudyMetric, ...]
     values: Mapping[tuple[str, str], Value]
-    contradictions: tuple[Contradiction, ...] = ()
+    contradictions: tuple[CompositeContradiction, ...] = ()
     bad: tuple[tuple[str, BadRow], ...] = ()
     notes: tuple[str, ...] = ()
     sources: tuple[str, ...] = ()

@@ -33,7 +33,7 @@ from pytest_touchstone.compare.candidate import BenchmarkScores
 from pytest_touchstone.compare.comparison_verdicts import score_name
 from pytest_touchstone.compare.metric import compare_metric, metric_of
 from pytest_touchstone.compare.pair import compare_composite_in
-from pytest_touchstone.core.composite import Part
+from pytest_touchstone.core.composite import WeightedMetric
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.statistics.best_of_many import is_told_best
 from pytest_touchstone.statistics.comparison import Comparison, undefined
@@ -343,7 +343,9 @@ def _benchmark_noise(
     return _BenchmarkNoise(means, covariance, errors, units, span)
 
 
-def _weighted_column(study: Study, entry: BenchmarkScores, parts: Sequence[Part]) -> ScoreColumn | None:
+def _weighted_column(
+    study: Study, entry: BenchmarkScores, parts: Sequence[WeightedMetric]
+) -> ScoreColumn | None:
     """Return the weighted sum of each item's scores, oriented so that larger is better; None without scores."""
     import numpy as np
 

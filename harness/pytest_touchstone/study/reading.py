@@ -37,7 +37,7 @@ from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults
 from pytest_touchstone.compare.formats import format_of
-from pytest_touchstone.compare.formats.base import BadRow, Contradiction, ResultTable
+from pytest_touchstone.compare.formats.base import BadRow, CompositeContradiction, ResultTable
 from pytest_touchstone.compare.formats.korean_mlm import COLUMNS
 from pytest_touchstone.compare.load import check_sizes, locate_results, read_file, result_files
 from pytest_touchstone.compare.load import select as select_candidates
@@ -389,7 +389,7 @@ def build_study(
     measures = [
         _with_share(measure, values) for measure in measures if any(key == measure.key for _, key in values)
     ]
-    contradictions: list[Contradiction] = [
+    contradictions: list[CompositeContradiction] = [
         contradiction for _, table in read.tables for contradiction in table.contradictions
     ]
     bad: list[tuple[str, BadRow]] = [(path, row) for path, table in read.tables for row in table.bad]

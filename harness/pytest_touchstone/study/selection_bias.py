@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pytest_touchstone.compare.standings import ALL, Standing, standings_of
-from pytest_touchstone.core.composite import Composite, Part
+from pytest_touchstone.core.composite import Composite, WeightedMetric
 from pytest_touchstone.statistics.best_of_many import BestChoice, best_of
 from pytest_touchstone.statistics.contrasts import Contrast, ContrastTerm
 from pytest_touchstone.statistics.curves import CURVE_DRAWS
@@ -97,7 +97,7 @@ def _pooled_measure(study: Study, standing: Standing, measures: Iterable[StudyMe
         return None
     sizes = [len(points[0].candidate.entries[measure.benchmark].items.examples) for measure in shares]
     parts = [
-        Part(size / sum(sizes), measure.benchmark, measure.metric)
+        WeightedMetric(size / sum(sizes), measure.benchmark, measure.metric)
         for size, measure in zip(sizes, shares, strict=True)
     ]
     composite = Composite(ALL_ITEMS, tuple(parts))

@@ -47,7 +47,7 @@ OPPOSITE: Final[dict[ComparisonVerdict, ComparisonVerdict]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Best:
+class BestOfSeries:
     """The best point of a series by a measure.
 
     ``value`` is measured; ``corrected`` allows for the selection, and is None if the noise is unknown. ``rivals`` are
@@ -73,8 +73,8 @@ class BestVsBest:
     """
 
     measure: StudyMetric
-    first: Best
-    second: Best
+    first: BestOfSeries
+    second: BestOfSeries
     comparison: Comparison
     as_measured: Comparison
     items: int
@@ -118,10 +118,10 @@ class SeriesContest:
         self._bests = GroupedBests(pool.means, pool.spread, pool.units, [indices for _, indices in groups])
         self.bests = tuple(self._best(number, *group) for number, group in enumerate(groups))
 
-    def _best(self, group_index: int, series: Series, indices: Sequence[int]) -> Best:
+    def _best(self, group_index: int, series: Series, indices: Sequence[int]) -> BestOfSeries:
         pool, index = self._pool, self._bests.places[group_index]
         luck = self._bests.luck(group_index)
-        return Best(
+        return BestOfSeries(
             series=series,
             point=pool.points[index],
             value=pool.measure.sign * pool.means[index],
@@ -315,8 +315,8 @@ class SeriesComparison:
     """
 
     measure: StudyMetric
-    bests: tuple[Best, ...]
-    overall: Best | None
+    bests: tuple[BestOfSeries, ...]
+    overall: BestOfSeries | None
     duels: tuple[BestVsBest, ...]
     epochs: tuple[EpochComparison, ...]
     starts: tuple[EpochComparison, ...]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_touchstone.compare.formats.every_eval_ever_export import every_eval_ever_files
-from pytest_touchstone.compare.formats.export import Export, ExportedSample, how_asked
+from pytest_touchstone.compare.formats.export import ExportedCheckpoint, ExportedSample, how_asked
 from pytest_touchstone.compare.formats.run import candidates_of
 from pytest_touchstone.core.files import write_atomic, write_json
 from pytest_touchstone.results.summary import Summary
@@ -22,7 +22,7 @@ BENCHMARKS = ["winogrande", "lambada_openai", "mmlu_stem", "real_coref"]
 def exported(folder: Path, summary: Summary, samples: list[ExportedSample], **more: Any) -> Path:
     """The file of the run's checkpoint."""
     asked = how_asked(one.record for one in samples)
-    export = Export(summary=summary, checkpoint="runs/a", samples=samples, asked=asked, **more)
+    export = ExportedCheckpoint(summary=summary, checkpoint="runs/a", samples=samples, asked=asked, **more)
     files = every_eval_ever_files(export)
     for name, content in files.items():
         (write_atomic if isinstance(content, str) else write_json)(folder / name, content)

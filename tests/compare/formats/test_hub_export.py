@@ -10,7 +10,7 @@ import pytest
 import yaml
 from huggingface_hub import ModelCard, parse_eval_result_entries
 
-from pytest_touchstone.compare.formats.export import Export, how_asked
+from pytest_touchstone.compare.formats.export import ExportedCheckpoint, how_asked
 from pytest_touchstone.compare.formats.hub_export import hub_files
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.core.files import write_atomic
@@ -23,7 +23,7 @@ PLACES = {
 }
 
 
-def export_of(benchmarks: list[str], *, invalid: str | None = None, **more: Any) -> Export:
+def export_of(benchmarks: list[str], *, invalid: str | None = None, **more: Any) -> ExportedCheckpoint:
     summary, samples = finished(benchmarks)
     declarations = [replace(one, hub=PLACES.get(one.name, {})) for one in summary.declarations]
     results = [
@@ -31,10 +31,10 @@ def export_of(benchmarks: list[str], *, invalid: str | None = None, **more: Any)
     ]
     asked = how_asked(one.record for one in samples)
     whole = replace(summary, declarations=declarations, results=results)
-    return Export(summary=whole, checkpoint="runs/a", samples=[], asked=asked, **more)
+    return ExportedCheckpoint(summary=whole, checkpoint="runs/a", samples=[], asked=asked, **more)
 
 
-def written(folder: Path, export: Export) -> list[str]:
+def written(folder: Path, export: ExportedCheckpoint) -> list[str]:
     files, notes = hub_files(export, folder)
     for name, content in files.items():
         write_atomic(folder / name, content)

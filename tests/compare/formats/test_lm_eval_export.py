@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_touchstone.compare.candidate import CheckpointResults
-from pytest_touchstone.compare.formats.export import Export, ExportedSample, filtered
+from pytest_touchstone.compare.formats.export import ExportedCheckpoint, ExportedSample, filtered
 from pytest_touchstone.compare.formats.lm_eval_export import lm_eval_files
 from pytest_touchstone.compare.formats.task_metrics import metric_name
 from pytest_touchstone.compare.load import read_file
@@ -44,7 +44,7 @@ RESULTS_FIELDS = {
 
 
 def written(folder: Path, summary: Summary, samples: list[ExportedSample]) -> list[Path]:
-    files = lm_eval_files(Export(summary=summary, checkpoint="runs/a", samples=samples, asked={}))
+    files = lm_eval_files(ExportedCheckpoint(summary=summary, checkpoint="runs/a", samples=samples, asked={}))
     for name, content in files.items():
         (write_atomic if isinstance(content, str) else write_json)(folder / name, content)
     return [folder / name for name in files]
@@ -119,7 +119,7 @@ def test_a_text_has_a_line_for_each_filter_with_what_it_read() -> None:
     program = {"kind": "RunProgram", "request": {"program": "7"}, "answer": {"outcome": "passed"}}
     sample = sample_of(one, [exchange, program], Question("Generate", "2+5"))
     samples = [replace(sample, requests=[request])]
-    files = lm_eval_files(Export(summary=summary, checkpoint="runs/a", samples=samples, asked={}))
+    files = lm_eval_files(ExportedCheckpoint(summary=summary, checkpoint="runs/a", samples=samples, asked={}))
     strict, flexible = (json.loads(line) for line in [*files.values()][1].splitlines())
     assert (strict["filter"], strict["exact_match"], strict["filtered_resps"]) == (
         "strict-match",

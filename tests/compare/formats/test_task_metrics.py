@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 
-from pytest_touchstone.compare.formats.task_metrics import PER_CENT, SHARE, Written, divisor_of, mixed_names
+from pytest_touchstone.compare.formats.task_metrics import (
+    PER_CENT,
+    SHARE,
+    ReportedMetric,
+    divisor_of,
+    mixed_names,
+)
 from pytest_touchstone.compare.load import read_file
 from tests.support.lines import missing
 
@@ -30,19 +36,19 @@ def values(one: Any) -> dict[str, dict[str, float]]:
 @pytest.mark.parametrize(
     ("written", "divisor"),
     [
-        (Written("arc_easy", "acc", 0.6), SHARE),
-        (Written("arc_easy", "acc", 60.1), PER_CENT),
-        (Written("wmt16-ro-en", "bleu", 23.4), PER_CENT),
-        (Written("math", "exact_match", 0.8, 0.4, 500), PER_CENT),  # no share has such an error
-        (Written("math", "exact_match", 0.8, 0.018, 500), SHARE),
-        (Written("mt_bench", "judge", 7.8), None),
-        (Written("t", "acc", 515.0), None),
-        (Written("t", "mcc", -0.2), SHARE),
-        (Written("t", "logprob", -120.0), SHARE),
+        (ReportedMetric("arc_easy", "acc", 0.6), SHARE),
+        (ReportedMetric("arc_easy", "acc", 60.1), PER_CENT),
+        (ReportedMetric("wmt16-ro-en", "bleu", 23.4), PER_CENT),
+        (ReportedMetric("math", "exact_match", 0.8, 0.4, 500), PER_CENT),  # no share has such an error
+        (ReportedMetric("math", "exact_match", 0.8, 0.018, 500), SHARE),
+        (ReportedMetric("mt_bench", "judge", 7.8), None),
+        (ReportedMetric("t", "acc", 515.0), None),
+        (ReportedMetric("t", "mcc", -0.2), SHARE),
+        (ReportedMetric("t", "logprob", -120.0), SHARE),
     ],
 )
 def test_a_value_is_a_share_or_in_per_cent_by_its_size_and_its_error(
-    written: Written, divisor: int | None
+    written: ReportedMetric, divisor: int | None
 ) -> None:
     assert divisor_of(written) == divisor
 
@@ -54,15 +60,19 @@ def test_scores_of_lm_eval_that_are_always_in_per_cent_are_so_below_one_too() ->
         ("wmt", "bleu"),
         ("t", "rouge1_max"),
     ):
-        assert divisor_of(Written(task, name, 0.6), lm_eval=True) == PER_CENT
-    assert divisor_of(Written("truthfulqa_gen", "bleu_acc", 0.3), lm_eval=True) == SHARE
+        assert divisor_of(ReportedMetric(task, name, 0.6), lm_eval=True) == PER_CENT
+    assert divisor_of(ReportedMetric("truthfulqa_gen", "bleu_acc", 0.3), lm_eval=True) == SHARE
 
 
 def test_a_metric_that_is_in_per_cent_elsewhere_in_a_file_is_told_by_its_error_or_not_at_all() -> None:
-    found = [Written("a", "acc", 60.0), Written("b", "acc", 0.8), Written("squad", "f1", 70.0)]
+    found = [
+        ReportedMetric("a", "acc", 60.0),
+        ReportedMetric("b", "acc", 0.8),
+        ReportedMetric("squad", "f1", 70.0),
+    ]
     assert mixed_names(found) == {"acc"}
     assert divisor_of(found[1], mixed=True) is None
-    assert divisor_of(Written("b", "acc", 0.8, math.sqrt(0.16 / 99), 100), mixed=True) == SHARE
+    assert divisor_of(ReportedMetric("b", "acc", 0.8, math.sqrt(0.16 / 99), 100), mixed=True) == SHARE
 
 
 def test_a_file_in_per_cent_is_compared_as_shares_and_says_so(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from pytest_touchstone.engines.http.calls import (
     LONGEST_PAUSE,
     LONGEST_WAIT,
+    CallFailure,
     CallLimits,
     FailedAttempt,
-    Failure,
     deadline_failure,
     failure_after,
     pause_after,
@@ -39,7 +39,7 @@ def test_these_statuses_are_asked_again(number: int) -> None:
 def test_most_statuses_of_4xx_are_final(number: int) -> None:
     failure = failure_after(FailedAttempt("status", status_text(number), number, "no"), 1, 1.0, 100.0, LIMITS)
     reason = f"{status_text(number)}; not asked again; the server says: no"
-    assert failure == Failure(reason, "refused", number, "no")
+    assert failure == CallFailure(reason, "refused", number, "no")
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_call_that_ends_says_why(
 
 def test_a_call_that_never_got_its_turn_says_so_with_its_last_trouble() -> None:
     waited = "the item's 100 s (--eval-set item_timeout) passed while the call waited for its turn"
-    assert deadline_failure(None, LIMITS) == Failure(waited, "deadline")
+    assert deadline_failure(None, LIMITS) == CallFailure(waited, "deadline")
     assert deadline_failure(status(429), LIMITS).kind == "limited"
 
 

@@ -17,7 +17,7 @@ from pytest_touchstone.core.requests import (
     LoglikelihoodAnswer,
     Refusal,
 )
-from pytest_touchstone.engines.http.calls import Call, CallReply, Failure
+from pytest_touchstone.engines.http.calls import Call, CallFailure, CallReply
 from pytest_touchstone.engines.http.engine import (
     MOST_PER_TOKEN,
     HttpEngine,
@@ -93,27 +93,27 @@ class Replayed(HttpTransport):
     def __init__(self, server: RecordedServer) -> None:
         super().__init__("http://h")
         self.server = server
-        self.end: Failure | ServerError | None = None
+        self.end: CallFailure | ServerError | None = None
 
     def run(self, calls: Sequence[Call[Any]], done: Callable[[int, Any], None]) -> None:
         for number, call in enumerate(calls):
             if isinstance(self.end, ServerError):
                 raise self.end
             said = self.end or self.server.ask(call.path, call.body)
-            done(number, said if isinstance(said, Failure) else CallReply(call.read(said)))
+            done(number, said if isinstance(said, CallFailure) else CallReply(call.read(said)))
 
 
 @pytest.mark.parametrize(
     ("end", "noted"),
     [
         (None, False),
-        (Failure("HTTP 500", "server", 500), True),
+        (CallFailure("HTTP 500", "server", 500), True),
         (ServerError("it has not answered for 120 s"), True),
     ],
     ids=["answered", "refused", "gone"],
 )
 def test_a_server_that_cannot_be_checked_at_the_end_is_told_of(
-    end: Failure | ServerError | None, noted: bool
+    end: CallFailure | ServerError | None, noted: bool
 ) -> None:
     server = RecordedServer("llama-server-b11434")
     transport, info = Replayed(server), probed(server.ask)

@@ -21,7 +21,7 @@ from pytest_touchstone.engines.http import calls, http_client
 from pytest_touchstone.engines.http.calls import Call, CallLimits, CallReply, FailedAttempt
 from pytest_touchstone.engines.http.engine import HttpFactory
 from pytest_touchstone.engines.http.http_client import HttpClient, Outcome
-from pytest_touchstone.engines.http.server import Key, key_from_environment
+from pytest_touchstone.engines.http.server import ApiKey, key_from_environment
 from pytest_touchstone.engines.http.transport import HttpTransport
 from tests.support.asking import generated
 from tests.support.fault_server import LONG_WAIT, MODEL, FaultServer, Scripted, scripted, text_of
@@ -227,7 +227,7 @@ def test_other_servers_are_asked_through_the_proxy_of_the_environment(
 def test_a_proxy_that_does_not_speak_http_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("all_proxy", "socks5://127.0.0.1:9")
     with pytest.raises(CheckpointError, match=naming("socks5", "http")):
-        HttpClient("http://models.example", Key())
+        HttpClient("http://models.example", ApiKey())
 
 
 def test_a_library_that_is_missing_is_named_with_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -352,7 +352,7 @@ def test_a_reply_that_comes_while_the_connection_is_idle_is_none_to_the_next_req
             writer.close()
 
         async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-            own = HttpClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", Key())
+            own = HttpClient(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", ApiKey())
             found = [await own.send(Call("/", None, str, text=True), 10)]
             more.set()
             await asyncio.sleep(0.05)
@@ -378,7 +378,7 @@ def test_a_request_that_is_given_up_at_any_turn_leaves_no_connection_open() -> N
         async with await asyncio.start_server(silent, "127.0.0.1", 0) as server:
             port = server.sockets[0].getsockname()[1]
             for turns in range(30):
-                own = HttpClient(f"http://127.0.0.1:{port}", Key())
+                own = HttpClient(f"http://127.0.0.1:{port}", ApiKey())
                 asking = asyncio.create_task(own.send(Call("/", {}, str, text=True), 10))
                 for _ in range(turns):
                     await asyncio.sleep(0.0002 if turns % 2 else 0)

@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Generate, Loglikelihood, RollingLoglikelihood
-from pytest_touchstone.engines.http.calls import Failure
+from pytest_touchstone.engines.http.calls import CallFailure
 from pytest_touchstone.engines.http.capabilities import capabilities_from_plain
 from pytest_touchstone.engines.http.probe import Probe, ProbedServer
 from pytest_touchstone.engines.http.server import parse_address
@@ -120,14 +120,14 @@ def test_a_server_that_answers_nothing_is_refused_in_one_line(whole: Path) -> No
     with pytest.raises(CheckpointError, match="answers neither completions nor chats"):
         probed(ModelServer(whole), "/v1/chat/completions")  # it has no chat template
 
-    def gone(path: str, body: Any) -> Failure:
-        return Failure("connection refused", "gone")
+    def gone(path: str, body: Any) -> CallFailure:
+        return CallFailure("connection refused", "gone")
 
     with pytest.raises(CheckpointError, match="connection refused; start the server"):
         Probe(parse_address("http://h:8000"), gone).run(None, None)
 
-    def wants_a_key(path: str, body: Any) -> Failure:
-        return Failure("the server answered 401", "refused", 401)
+    def wants_a_key(path: str, body: Any) -> CallFailure:
+        return CallFailure("the server answered 401", "refused", 401)
 
     with pytest.raises(CheckpointError, match="OPENAI_API_KEY"):
         Probe(parse_address("http://h:8000"), wants_a_key).run(None, None)
@@ -136,20 +136,20 @@ def test_a_server_that_answers_nothing_is_refused_in_one_line(whole: Path) -> No
 @pytest.mark.parametrize(
     "failure",
     [
-        Failure("HTTP 429 (too many requests); the server asks to wait 900 s", "limited", 429),
-        Failure("HTTP 503 (service unavailable), after 3 attempts", "server", 503),
-        Failure("no reply within 120 s, after 3 attempts", "deadline"),
-        Failure("connection refused", "gone"),
+        CallFailure("HTTP 429 (too many requests); the server asks to wait 900 s", "limited", 429),
+        CallFailure("HTTP 503 (service unavailable), after 3 attempts", "server", 503),
+        CallFailure("no reply within 120 s, after 3 attempts", "deadline"),
+        CallFailure("connection refused", "gone"),
     ],
     ids=lambda failure: failure.kind,
 )
 @pytest.mark.parametrize("known", [0, 1, 3, 5, 8])
 def test_a_server_that_is_busy_or_goes_away_during_the_probe_is_not_one_that_cannot(
-    whole: Path, failure: Failure, known: int
+    whole: Path, failure: CallFailure, known: int
 ) -> None:
     server = ModelServer(whole)
 
-    def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:
+    def ask(path: str, body: Mapping[str, Any] | None) -> Any | CallFailure:
         return server.ask(path, body) if len(server.gets) + len(server.bodies) < known else failure
 
     with pytest.raises(CheckpointError) as raised:
@@ -160,9 +160,9 @@ def test_a_server_that_is_busy_or_goes_away_during_the_probe_is_not_one_that_can
 def test_a_server_that_breaks_off_what_it_does_not_understand_is_asked_for_the_rest(whole: Path) -> None:
     server = ModelServer(whole, style="openai")
 
-    def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:
+    def ask(path: str, body: Mapping[str, Any] | None) -> Any | CallFailure:
         if body is not None and isinstance(body.get("prompt"), list):
-            return Failure("the connection broke before the reply", "gone")
+            return CallFailure("the connection broke before the reply", "gone")
         return server.ask(path, body)
 
     found = Probe(parse_address("http://h:8000"), ask).run(None, str(whole))
@@ -173,7 +173,7 @@ def test_a_server_that_breaks_off_what_it_does_not_understand_is_asked_for_the_r
 def test_a_reply_without_choices_is_no_ability(whole: Path) -> None:
     server = ModelServer(whole)
 
-    def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:
+    def ask(path: str, body: Mapping[str, Any] | None) -> Any | CallFailure:
         return {"error": "no such thing"} if path.endswith("completions") else server.ask(path, body)
 
     with pytest.raises(CheckpointError, match=r"completions: .*choices; chats: .*choices"):
@@ -189,7 +189,7 @@ def test_chats_that_begin_twice_are_refused_and_an_address_of_chats_alone_with_t
     tokens = len(tokenizer.encode("Hi", add_special_tokens=False)) + 2
     server = ModelServer(whole)
 
-    def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:
+    def ask(path: str, body: Mapping[str, Any] | None) -> Any | CallFailure:
         if not path.endswith("/chat/completions"):
             return server.ask(path, body)
         choice = {"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "length"}
@@ -205,10 +205,12 @@ def test_chats_that_begin_twice_are_refused_and_an_address_of_chats_alone_with_t
 def answering(**reply: Any) -> ProbedServer:
     """What is found of a server whose every reply has these parts beside a choice."""
 
-    def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:
+    def ask(path: str, body: Mapping[str, Any] | None) -> Any | CallFailure:
         if body is None:
             return (
-                {"data": [{"id": "m"}]} if path.endswith("/models") else Failure("HTTP 404", "refused", 404)
+                {"data": [{"id": "m"}]}
+                if path.endswith("/models")
+                else CallFailure("HTTP 404", "refused", 404)
             )
         choice = {"index": 0, "text": "x", "message": {"content": "x"}, "finish_reason": "stop"}
         return {"choices": [choice | dict(reply.get("choice", {}))], "usage": reply.get("usage")}
@@ -240,9 +242,9 @@ def test_a_server_that_cuts_prompts_is_refused_in_one_line() -> None:
 
 
 def test_a_list_of_models_that_cannot_be_read_is_said_unless_one_is_named() -> None:
-    def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:
+    def ask(path: str, body: Mapping[str, Any] | None) -> Any | CallFailure:
         if body is None:
-            return Failure("the reply is a web page titled 'Sign in' and no JSON", "malformed")
+            return CallFailure("the reply is a web page titled 'Sign in' and no JSON", "malformed")
         return {"choices": [{"index": 0, "text": "x", "message": {"content": "x"}, "finish_reason": "stop"}]}
 
     with pytest.raises(CheckpointError, match=naming("'Sign in'", "JSON", "address")):

@@ -17,7 +17,7 @@ from pytest_touchstone.engines.http.capabilities import (
     capabilities_from_plain,
 )
 from pytest_touchstone.engines.http.scoring import score_calls, split_into_token_steps, top_tokens_call
-from pytest_touchstone.engines.transformers.token_work import Score, ScoringPlan, TokenWork
+from pytest_touchstone.engines.transformers.token_work import ScoringPlan, TargetScore, TokenWork
 from tests.support.lines import naming
 
 WORK = TokenWork((5, 6, 7), (7, 8))
@@ -73,14 +73,14 @@ OPENAI: dict[str, Any] = {
 """A reply as OpenAI's API documents it, to ``echo`` with ``logprobs`` 1 and one new token."""
 
 
-def scored(can: ServerCapabilities, reply: Any, work: TokenWork = WORK) -> Score:
+def scored(can: ServerCapabilities, reply: Any, work: TokenWork = WORK) -> TargetScore:
     (one,) = score_calls([work], [0], ServedModel("/v1", "m", can))
     return one.call.read(reply)[0]
 
 
 @pytest.mark.parametrize(("can", "reply"), [(OWN, VLLM), (ECHO, OPENAI)], ids=["own", "echo"])
 def test_the_last_tokens_of_a_prompt_are_summed(can: ServerCapabilities, reply: dict[str, Any]) -> None:
-    assert scored(can, reply) == Score(-2.25, False)
+    assert scored(can, reply) == TargetScore(-2.25, False)
     assert scored(can, reply, TokenWork((5, 6, 7), (8,))).is_greedy is False
     assert scored(can, reply, TokenWork((5, 6, 7), (6, 7, 8))).logprob == pytest.approx(-3.75)
 
@@ -160,7 +160,11 @@ def test_choices_of_one_token_take_one_call_and_equal_works_are_asked_once() -> 
         ],
         "usage": {"prompt_tokens": 2, "completion_tokens": 1},
     }
-    assert calls[0].call.read(reply) == {0: Score(-1.0, False), 2: Score(-1.0, False), 1: Score(-0.5, True)}
+    assert calls[0].call.read(reply) == {
+        0: TargetScore(-1.0, False),
+        2: TargetScore(-1.0, False),
+        1: TargetScore(-0.5, True),
+    }
     del reply["choices"][0]["logprobs"]["top_logprobs"][0]["token_id:7"]  # type: ignore[index]
     with pytest.raises(MalformedReplyError, match=naming("token 7")):
         calls[0].call.read(reply)
@@ -186,7 +190,7 @@ def test_choices_go_in_steps_where_a_cache_makes_that_less_work() -> None:
         [work for one in found for work in one.work], [0] * 5, ServedModel("/v1", "m", STEPPING)
     )
     assert len(calls) == 2, "what follows the same tokens is asked in one call"
-    scores = [Score(-1.0, True), Score(-2.0, False)]
+    scores = [TargetScore(-1.0, True), TargetScore(-2.0, False)]
     assert found[0].answer(scores) == LoglikelihoodAnswer(-3.0, False, 2, truncated=3)
 
 

@@ -14,8 +14,8 @@ from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.engines.http.server import (
     MIN_KEY_LENGTH,
     NAMES,
-    Address,
-    Key,
+    ApiKey,
+    ServerAddress,
     choose_model,
     key_from_environment,
     parse_address,
@@ -28,20 +28,20 @@ HOST = "http://h:8000"
 @pytest.mark.parametrize(
     ("written", "meant"),
     [
-        ("http://h:8000", Address(HOST)),
-        ("http://h:8000/", Address(HOST)),
-        ("http://h:8000/v1", Address(HOST)),
-        ("http://h:8000/v1/", Address(HOST)),
-        ("http://h:8000/v1?model=a/b", Address(HOST)),
-        ("http://h:8000/v1/completions", Address(HOST, only="completions")),
-        ("http://h:8000/v1/chat/completions", Address(HOST, only="chat")),
-        ("https://Some.Host/team/llm", Address("https://some.host/team/llm")),
-        ("https://h/team/llm/v1", Address("https://h/team/llm")),
-        ("https://h/api/paas/v4/chat/completions", Address("https://h/api/paas/v4", "", "chat")),
-        ("http://[::1]:8000/v1", Address("http://[::1]:8000")),
+        ("http://h:8000", ServerAddress(HOST)),
+        ("http://h:8000/", ServerAddress(HOST)),
+        ("http://h:8000/v1", ServerAddress(HOST)),
+        ("http://h:8000/v1/", ServerAddress(HOST)),
+        ("http://h:8000/v1?model=a/b", ServerAddress(HOST)),
+        ("http://h:8000/v1/completions", ServerAddress(HOST, only="completions")),
+        ("http://h:8000/v1/chat/completions", ServerAddress(HOST, only="chat")),
+        ("https://Some.Host/team/llm", ServerAddress("https://some.host/team/llm")),
+        ("https://h/team/llm/v1", ServerAddress("https://h/team/llm")),
+        ("https://h/api/paas/v4/chat/completions", ServerAddress("https://h/api/paas/v4", "", "chat")),
+        ("http://[::1]:8000/v1", ServerAddress("http://[::1]:8000")),
     ],
 )
-def test_each_way_to_write_an_address_means_one_place(written: str, meant: Address) -> None:
+def test_each_way_to_write_an_address_means_one_place(written: str, meant: ServerAddress) -> None:
     assert parse_address(written) == meant
 
 
@@ -59,7 +59,7 @@ def test_what_is_no_address_is_named_with_an_example(written: str) -> None:
 
 
 def test_the_only_model_is_taken_and_one_of_several_must_be_named() -> None:
-    place = Address(HOST)
+    place = ServerAddress(HOST)
     assert choose_model(place, None, ["a"]) == "a"
     assert choose_model(place, "b", ["a", "b"]) == "b"
     assert choose_model(place, "hidden", []) == "hidden"
@@ -127,7 +127,7 @@ def test_a_key_is_removed_from_any_text_in_the_forms_it_takes_in_addresses(befor
     ],
 )
 def test_what_looks_like_a_key_goes_too(text: str, shown: str) -> None:
-    assert Key().removed(text) == shown
+    assert ApiKey().removed(text) == shown
 
 
 def test_a_placeholder_is_not_looked_for_in_texts() -> None:

@@ -20,15 +20,15 @@ from pytest_touchstone.core.errors import ServerError
 from pytest_touchstone.engines.http import calls
 from pytest_touchstone.engines.http.calls import (
     Call,
+    CallFailure,
     CallLimits,
     CallReply,
     FailedAttempt,
-    Failure,
     MalformedReplyError,
     status_text,
 )
 from pytest_touchstone.engines.http.http_client import Outcome
-from pytest_touchstone.engines.http.server import Key
+from pytest_touchstone.engines.http.server import ApiKey
 from pytest_touchstone.engines.http.transport import CallQueue, HttpTransport, ServerConnection
 from tests.support.asking import ends_of, mixed
 from tests.support.fault_server import FaultServer
@@ -83,7 +83,7 @@ class Script:
 class Played:
     """The ends of an asking, and what it ended with."""
 
-    ends: dict[int, CallReply[Any] | Failure]
+    ends: dict[int, CallReply[Any] | CallFailure]
     error: Exception | None
     link: ServerConnection
     seconds: float
@@ -105,9 +105,9 @@ def play(
         Call("/", {"place": place}, lambda found: found, owner=owners[place] if owners else place)
         for place in range(count)
     ]
-    ends: dict[int, CallReply[Any] | Failure] = {}
+    ends: dict[int, CallReply[Any] | CallFailure] = {}
 
-    def note(event: tuple[int, CallReply[Any] | Failure]) -> None:
+    def note(event: tuple[int, CallReply[Any] | CallFailure]) -> None:
         assert event[0] not in ends, "an end is told once"
         ends[event[0]] = event[1]
 
@@ -133,7 +133,9 @@ def play(
 
 
 def kinds(played: Played) -> dict[str, int]:
-    return dict(Counter(end.kind if isinstance(end, Failure) else "reply" for end in played.ends.values()))
+    return dict(
+        Counter(end.kind if isinstance(end, CallFailure) else "reply" for end in played.ends.values())
+    )
 
 
 def test_calls_are_answered_side_by_side_up_to_the_most() -> None:
@@ -196,10 +198,10 @@ def test_the_deadline_of_an_item_counts_all_its_calls_from_the_first_one_sent() 
     limits = CallLimits(item_seconds=5.5, concurrency_most=1)
     played = play(Script(), 12, limits, owners=[0] * 8 + [1] * 4)
     types = [type(played.ends[place]) for place in range(12)]
-    assert types == [CallReply] * 5 + [Failure] * 3 + [CallReply] * 4
+    assert types == [CallReply] * 5 + [CallFailure] * 3 + [CallReply] * 4
     cut, waiting = played.ends[5], played.ends[6]
-    assert isinstance(cut, Failure)
-    assert isinstance(waiting, Failure)
+    assert isinstance(cut, CallFailure)
+    assert isinstance(waiting, CallFailure)
     assert naming("5.5 s", "--eval-set item_timeout", "replied").search(cut.reason)
     assert naming("5.5 s", "--eval-set item_timeout", "turn").search(waiting.reason)
 
@@ -208,7 +210,7 @@ def test_an_attempt_that_takes_too_long_is_given_up_and_tried_again() -> None:
     script = Script(after=9.0)
     played = play(script, 1, CallLimits(attempt_seconds=2.0, attempts=3))
     reason = "no reply within 2 s, after 3 attempts (--eval-set request_timeout)"
-    assert played.ends[0] == Failure(reason, "deadline")
+    assert played.ends[0] == CallFailure(reason, "deadline")
     assert len(script.sent) == 3
 
 
@@ -275,7 +277,7 @@ def test_a_call_that_finds_no_connection_fails_soon_although_the_server_answers_
 
 def test_who_asks_once_is_told_at_once_that_nobody_answers() -> None:
     played = play(Script(away=-1), limits=CallLimits(gone_seconds=None, attempts=3))
-    assert played.ends[0] == Failure("connection refused, after 3 attempts", "gone")
+    assert played.ends[0] == CallFailure("connection refused, after 3 attempts", "gone")
     assert played.error is None
     assert played.seconds < 5
 
@@ -343,7 +345,7 @@ def test_whatever_the_server_does_every_call_ends_once_or_the_run_says_why(outco
 
 @contextmanager
 def transport(server: FaultServer, limits: CallLimits | None = None) -> Iterator[HttpTransport]:
-    asking = HttpTransport(server.base, limits, Key())
+    asking = HttpTransport(server.base, limits, ApiKey())
     try:
         yield asking
     finally:
@@ -356,7 +358,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calls, "FIRST_PAUSE", 0.01)
 
 
-def told(end: CallReply[Any] | Failure) -> object:
+def told(end: CallReply[Any] | CallFailure) -> object:
     """The value of an end, or the kind of its failure."""
     return end.value if isinstance(end, CallReply) else end.kind
 
@@ -380,7 +382,7 @@ def check_story(count: int, at: tuple[int, ...]) -> None:
             if isinstance(end, CallReply) and end.value != right[number]
         ]
         assert not wrong
-        failures = [end for end in ends if isinstance(end, Failure)]
+        failures = [end for end in ends if isinstance(end, CallFailure)]
         assert all(end.reason and "\n" not in end.reason for end in failures)
         assert 0 < len(failures) < count / 50
         assert len(server.faults) > 18
@@ -415,7 +417,7 @@ def test_a_server_that_comes_back_is_asked_on_and_nothing_is_lost() -> None:
     with FaultServer(delay=0.002) as server, transport(server) as asking:
         ends: dict[int, object] = {}
 
-        def done(number: int, end: CallReply[Any] | Failure) -> None:
+        def done(number: int, end: CallReply[Any] | CallFailure) -> None:
             ends[number] = told(end)
             if len(ends) == 100:
                 server.vanish()
@@ -432,7 +434,7 @@ def pressing(asking: HttpTransport, calls: list[Call[Any]], presses: dict[int, i
     """Ask calls, with Ctrl-C pressed after so many ends; return the ends."""
     ends: dict[int, object] = {}
 
-    def done(number: int, end: CallReply[Any] | Failure) -> None:
+    def done(number: int, end: CallReply[Any] | CallFailure) -> None:
         for _ in range(presses.get(len(ends), 0)):
             signal.raise_signal(signal.SIGINT)
         assert number not in ends
@@ -483,7 +485,7 @@ def test_another_handler_of_the_interrupt_gets_it_when_all_is_handed_over() -> N
     calls, right = mixed(300)
     ends: dict[int, object] = {}
 
-    def done(number: int, end: CallReply[Any] | Failure) -> None:
+    def done(number: int, end: CallReply[Any] | CallFailure) -> None:
         if len(ends) == 40:
             signal.raise_signal(signal.SIGINT)
         ends[number] = told(end)
@@ -523,7 +525,7 @@ def test_a_thread_that_is_not_the_main_one_asks_too() -> None:
 
 
 def test_no_calls_start_nothing_and_closing_twice_is_closing() -> None:
-    asking = HttpTransport("http://127.0.0.1:9", key=Key())
+    asking = HttpTransport("http://127.0.0.1:9", key=ApiKey())
     asking.run([], lambda *_: pytest.fail("nothing was asked"))
     asking.close()
     asking.close()

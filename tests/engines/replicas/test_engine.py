@@ -17,7 +17,7 @@ from pytest_touchstone.engines.fake import FakeEngine
 from pytest_touchstone.engines.registry import identity, open_engine
 from pytest_touchstone.engines.replicas.engine import Replicas, ReplicatedEngine
 from pytest_touchstone.engines.replicas.ray_cluster import target_of
-from pytest_touchstone.engines.replicas.replica import Computed, Loaded, Replica, WantedCheckpoint
+from pytest_touchstone.engines.replicas.replica import LoadOutcome, Replica, UnitAnswers, WantedCheckpoint
 from pytest_touchstone.engines.settings import ModelSettings
 from tests.engines.replicas.test_units import asked
 from tests.support import simulated_ray
@@ -55,7 +55,7 @@ def killing(kills: type[BaseException], *continuations: str) -> type[Replica]:
     """A replica that dies of requests with these continuations."""
 
     class Dying(Replica):
-        def answer(self, requests: Sequence[Request]) -> Computed | None:
+        def answer(self, requests: Sequence[Request]) -> UnitAnswers | None:
             if any(getattr(request, "continuation", "") in continuations for request in requests):
                 raise kills
             return super().answer(requests)
@@ -109,7 +109,7 @@ def test_poison_among_ten_thousand_is_found_with_few_deaths(kills: type[BaseExce
 
 def test_an_error_is_found_without_a_death(started: Any) -> None:
     class Raising(Replica):
-        def answer(self, requests: Sequence[Request]) -> Computed | None:
+        def answer(self, requests: Sequence[Request]) -> UnitAnswers | None:
             if any(getattr(request, "continuation", "") == "77" for request in requests):
                 raise ValueError("no")
             return super().answer(requests)
@@ -167,7 +167,7 @@ def test_what_replicas_have_spent_is_kept_when_they_die(started: Any) -> None:
     class Counting(Replica):
         spent = 0
 
-        def answer(self, requests: Sequence[Request]) -> Computed | None:
+        def answer(self, requests: Sequence[Request]) -> UnitAnswers | None:
             self.spent += len(requests)
             computed = super().answer(requests)
             return None if computed is None else computed._replace(usage={"tokens": self.spent})
@@ -194,7 +194,7 @@ def test_a_slow_replica_gets_less(started: Any) -> None:
     computed = [0, 0]
 
     class Counted(Replica):
-        def answer(self, requests: Sequence[Request]) -> Computed | None:
+        def answer(self, requests: Sequence[Request]) -> UnitAnswers | None:
             computed[[actor.process for actor in cluster.actors].index(self)] += len(requests)
             return super().answer(requests)
 
@@ -210,10 +210,10 @@ def test_units_have_as_many_texts_as_the_engine_of_a_replica_says(
     sizes: list[int] = []
 
     class Telling(Replica):
-        def load(self, wanted: WantedCheckpoint, files: Mapping[str, Any]) -> Loaded:
+        def load(self, wanted: WantedCheckpoint, files: Mapping[str, Any]) -> LoadOutcome:
             return super().load(wanted, files)._replace(texts=says)
 
-        def answer(self, requests: Sequence[Request]) -> Computed | None:
+        def answer(self, requests: Sequence[Request]) -> UnitAnswers | None:
             sizes.append(len(requests))
             return super().answer(requests)
 
@@ -236,7 +236,7 @@ def test_replicas_that_die_whenever_they_load_are_an_error_and_load_the_next_che
     started: Any, tmp_path: Path
 ) -> None:
     class Dying(Replica):
-        def load(self, wanted: WantedCheckpoint, files: Mapping[str, Any]) -> Loaded:
+        def load(self, wanted: WantedCheckpoint, files: Mapping[str, Any]) -> LoadOutcome:
             if wanted.row["name"] != "model":
                 raise KillsProcessError
             return super().load(wanted, files)
@@ -250,8 +250,10 @@ def test_replicas_that_die_whenever_they_load_are_an_error_and_load_the_next_che
 
 def test_replicas_that_refuse_a_checkpoint_load_the_next(started: Any, tmp_path: Path) -> None:
     class Refusing(Replica):
-        def load(self, wanted: WantedCheckpoint, files: Mapping[str, Any]) -> Loaded:
-            return Loaded("it is broken") if wanted.row["name"] != "model" else super().load(wanted, files)
+        def load(self, wanted: WantedCheckpoint, files: Mapping[str, Any]) -> LoadOutcome:
+            return (
+                LoadOutcome("it is broken") if wanted.row["name"] != "model" else super().load(wanted, files)
+            )
 
     replicas = started(SimulatedRay([1, 1]), Refusing)
     with pytest.raises(CheckpointError, match="fake-causal: it is broken"):
@@ -263,7 +265,7 @@ def test_replicas_that_refuse_a_checkpoint_load_the_next(started: Any, tmp_path:
 
 def test_a_replica_that_cannot_load_is_left_out(started: Any) -> None:
     class Dying(Replica):
-        def load(self, wanted: WantedCheckpoint, files: Mapping[str, Any]) -> Loaded:
+        def load(self, wanted: WantedCheckpoint, files: Mapping[str, Any]) -> LoadOutcome:
             if cluster.here is cluster.machines[0]:
                 raise KillsProcessError
             return super().load(wanted, files)
@@ -276,7 +278,7 @@ def test_a_replica_that_cannot_load_is_left_out(started: Any) -> None:
 
 def test_another_model_on_a_node_to_which_a_replica_moves_ends_the_run(started: Any) -> None:
     class Elsewhere(Replica):
-        def load(self, wanted: WantedCheckpoint, files: Mapping[str, Any]) -> Loaded:
+        def load(self, wanted: WantedCheckpoint, files: Mapping[str, Any]) -> LoadOutcome:
             if cluster.here is not None and cluster.here.name == "node2":
                 wanted = wanted._replace(fingerprint="0123456789abcdef")
             return super().load(wanted, files)

@@ -28,7 +28,7 @@ from pytest_touchstone.engines.transformers.mutants import (
     Mutant,
     NotApplicableError,
 )
-from pytest_touchstone.engines.transformers.mutated import MutatedModel, Reply
+from pytest_touchstone.engines.transformers.mutated import MutatedModel, ProbeReply
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.families import CAUSAL, SHOTS, causal_of
 from tests.support.resolved import only
@@ -89,7 +89,7 @@ def changed(model: MutatedModel, mutant: Mutant) -> dict[str, torch.Tensor]:
         }
 
 
-def same(one: list[Reply], other: list[Reply]) -> bool:
+def same(one: list[ProbeReply], other: list[ProbeReply]) -> bool:
     """Whether two models reply alike to the bit."""
     return all(
         a.tokens == b.tokens
@@ -439,7 +439,7 @@ def test_template_mutants_change_what_the_template_is_given(tmp_path: Path) -> N
                     ([question], ""),
                     ([REQUESTS[0]], "it changes generated texts alone"),
                 ):
-                    sound = [Reply((1,), torch.zeros(1, 1))]
+                    sound = [ProbeReply((1,), torch.zeros(1, 1))]
                     assert model.reason_not_applicable(BY_NAME[name], sound, requests) == reason
     assert written == {
         "question by the role system": "<system>Why?\n<assistant>",
@@ -553,10 +553,10 @@ def test_what_a_models_code_refuses_is_not_applicable_and_leaves_no_trace(llama_
     ("left", "right", "differs"), [(0.0, 9e-5, False), (0.0, 2e-4, True), (0.0, float("nan"), True)]
 )
 def test_replies_differ_from_a_tenth_of_a_thousandth_on(left: float, right: float, differs: bool) -> None:
-    one, other = (Reply((1, 2), torch.full((2, 3), value)) for value in (left, right))
+    one, other = (ProbeReply((1, 2), torch.full((2, 3), value)) for value in (left, right))
     assert one.differs(other) is differs
-    assert one.differs(Reply((1, 3), one.logits))
-    assert one.differs(Reply((), None))
+    assert one.differs(ProbeReply((1, 3), one.logits))
+    assert one.differs(ProbeReply((), None))
 
 
 def test_a_masked_model_has_no_mutants(tmp_path: Path) -> None:

@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from pytest_touchstone.engines.transformers.prefix_tree import (
     BatchLimits,
-    Chunk,
     PrefixChain,
+    PrefixChunk,
+    PrefixTree,
     PromptGroup,
-    Tree,
     build_tree,
     common_prefix_length,
     group_by_prefix,
@@ -29,9 +29,9 @@ rooms = st.integers(1, 30)
 sizes = st.none() | st.integers(1, 6)
 
 
-def parts(root: PrefixChain) -> tuple[list[Chunk], list[tuple[PrefixChain, tuple[int, ...]]]]:
+def parts(root: PrefixChain) -> tuple[list[PrefixChunk], list[tuple[PrefixChain, tuple[int, ...]]]]:
     """All chunks, and all chains with the nodes of the chains above."""
-    chunks: list[Chunk] = []
+    chunks: list[PrefixChunk] = []
     chains: list[tuple[PrefixChain, tuple[int, ...]]] = []
     todo: list[tuple[PrefixChain, tuple[int, ...]]] = [(root, ())]
     while todo:
@@ -136,7 +136,7 @@ def test_batches_hold_every_piece_once_and_keep_to_their_limits(
     counts = [len(node.tokens) for node in tree.nodes]
     chunks, _ = parts(partition_tree(tree, room=8, saving=5, logits=counts))
     left = sorted(chunks, key=lambda chunk: chunk.length)
-    taken: list[Chunk] = []
+    taken: list[PrefixChunk] = []
     while left:
         rows = take_batch(left, BatchLimits(tokens, logits, size, row=16))
         batch = [chunk for row in rows for chunk in row]
@@ -159,7 +159,7 @@ def test_in_a_row_each_token_sees_its_own_prefix_and_nothing_else(given_: Sequen
         check_sight(tree, take_batch(left, BatchLimits(40, 1000, row=30)))
 
 
-def check_sight(tree: Tree, rows: list[list[Chunk]]) -> None:
+def check_sight(tree: PrefixTree, rows: list[list[PrefixChunk]]) -> None:
     layout = lay_out(tree, rows)
     prefix = {
         node.first + offset: tree.path(number)[: node.depth + offset + 1]

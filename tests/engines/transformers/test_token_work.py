@@ -12,7 +12,7 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Generate, Refusal, Turn
 from pytest_touchstone.engines.settings import Chat, ModelSettings
-from pytest_touchstone.engines.transformers.token_work import ChatMode, Prompt, chat_mode_of, prepare
+from pytest_touchstone.engines.transformers.token_work import ChatMode, TokenizedPrompt, chat_mode_of, prepare
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.lines import naming
 from tests.support.tiny import bytelevel_tokenizer, metaspace_tokenizer
@@ -32,12 +32,12 @@ def tokenizer(template: str | None = None, *, metaspace: bool = False) -> Any:
     return made
 
 
-def prepared(made: Any, request: Generate = REQUEST, **asking: Any) -> Prompt | Refusal:
+def prepared(made: Any, request: Generate = REQUEST, **asking: Any) -> TokenizedPrompt | Refusal:
     return prepare(request, TextTokenizer(made), seq_len=128, rows=1000, asking=ChatMode(**asking))
 
 
-def text_of(made: Any, prompt: Prompt | Refusal) -> str:
-    assert isinstance(prompt, Prompt)
+def text_of(made: Any, prompt: TokenizedPrompt | Refusal) -> str:
+    assert isinstance(prompt, TokenizedPrompt)
     found: str = made.decode(list(prompt.tokens))
     return found
 
@@ -61,7 +61,7 @@ def test_turns_are_written_by_the_template_up_to_the_assistants_turn() -> None:
     made = tokenizer(TEMPLATE)
     prompt = prepared(made, chat=True)
     assert text_of(made, prompt) == "<user>one?\n<assistant>two\n<user>three?\n<me>"
-    assert isinstance(prompt, Prompt)
+    assert isinstance(prompt, TokenizedPrompt)
     assert prompt.chat
 
 
@@ -75,7 +75,7 @@ def test_without_chat_the_plain_prompt_is_given() -> None:
     made = tokenizer(TEMPLATE)
     prompt = prepared(made)
     assert text_of(made, prompt) == "one? two three?"
-    assert isinstance(prompt, Prompt)
+    assert isinstance(prompt, TokenizedPrompt)
     assert not prompt.chat
 
 
@@ -90,7 +90,7 @@ def test_a_question_without_turns_is_plain_unless_chat_is_demanded() -> None:
 def test_one_bos_of_the_template_is_not_doubled_by_the_tokenizer() -> None:
     made = tokenizer("<s>" + TEMPLATE, metaspace=True)
     prompt = prepared(made, chat=True)
-    assert isinstance(prompt, Prompt)
+    assert isinstance(prompt, TokenizedPrompt)
     assert prompt.tokens.count(made.bos_token_id) == 1
 
 
@@ -175,7 +175,7 @@ def test_the_tokens_of_a_chat_are_those_of_transformers(family: str, front: str,
     prompt = prepare(
         replace(REQUEST, turns=turns), TextTokenizer(made), seq_len=500, rows=1000, asking=ChatMode(chat=True)
     )
-    assert isinstance(prompt, Prompt)
+    assert isinstance(prompt, TokenizedPrompt)
     assert list(prompt.tokens) == made.apply_chat_template(
         [{"role": turn.role, "content": turn.text} for turn in turns],
         add_generation_prompt=not begun,
@@ -223,20 +223,20 @@ def test_half_of_a_character_is_a_refusal_in_prompts_and_in_chats() -> None:
 def test_a_chat_has_stops_and_a_limit_of_its_own(chat: bool) -> None:
     request = replace(REQUEST, stop=("def",), turns_stop=("```",), turns_max_new_tokens=20)
     prompt = prepared(tokenizer(TEMPLATE), request, chat=chat)
-    assert isinstance(prompt, Prompt)
+    assert isinstance(prompt, TokenizedPrompt)
     assert prompt.request.stop == (("```",) if chat else ("def",))
     assert prompt.request.max_new_tokens == (20 if chat else 8)
     own = prepared(tokenizer(TEMPLATE), request, chat=chat, max_new_tokens=5)
-    assert isinstance(own, Prompt)
+    assert isinstance(own, TokenizedPrompt)
     assert own.request.max_new_tokens == 5
     alike = prepared(tokenizer(TEMPLATE), replace(REQUEST, stop=("def",)), chat=chat)
-    assert isinstance(alike, Prompt)
+    assert isinstance(alike, TokenizedPrompt)
     assert (alike.request.stop, alike.request.max_new_tokens) == (("def",), 8)
 
 
 def test_a_chat_may_have_no_stop_at_all() -> None:
     prompt = prepared(tokenizer(TEMPLATE), replace(REQUEST, stop=("def",), turns_stop=()), chat=True)
-    assert isinstance(prompt, Prompt)
+    assert isinstance(prompt, TokenizedPrompt)
     assert prompt.request.stop == ()
 
 
@@ -266,7 +266,7 @@ def test_an_answer_begun_with_a_block_keeps_its_line_break_where_a_template_stri
 
 def test_the_persons_limit_goes_before_the_benchmarks() -> None:
     prompt = prepared(tokenizer(), max_new_tokens=100)
-    assert isinstance(prompt, Prompt)
+    assert isinstance(prompt, TokenizedPrompt)
     assert prompt.request.max_new_tokens == 100
     refusal = prepared(tokenizer(), max_new_tokens=200)
     assert isinstance(refusal, Refusal)
@@ -292,7 +292,7 @@ def test_a_system_prompt_is_written_by_the_template() -> None:
         rows=10**6,
         asking=mode,
     )
-    assert isinstance(prompt, Prompt)
+    assert isinstance(prompt, TokenizedPrompt)
     assert prompt.request.turns == (Turn("system", "Be brief."), Turn("user", "q"))
 
 

@@ -13,7 +13,7 @@ from pytest_touchstone.core.keys import MARK
 from pytest_touchstone.reports.page.items import (
     ENCODER,
     SHARED,
-    Kind,
+    PageBenchmark,
     PagePart,
     chunk_text,
     error_of,
@@ -48,7 +48,7 @@ def record(number, text="42", **fields):
 
 def part_of(records, rows=(), size=4, redaction=None):
     known = dict(rows)
-    kind = Kind("sums", "exact", "exact", filter_fields(known.values()), {}, {})
+    kind = PageBenchmark("sums", "exact", "exact", filter_fields(known.values()), {}, {})
     part = PagePart(kind, "m", redaction or Redaction(), size)
     for one in records:
         part.add(one, known.get(one.row, {}))

@@ -11,20 +11,20 @@ from types import MappingProxyType
 from typing import Final
 
 from pytest_touchstone.checkpoints.formats.base import GROUP, CheckpointFormat, CheckpointRequest
-from pytest_touchstone.checkpoints.formats.distributed import Distributed
-from pytest_touchstone.checkpoints.formats.gguf import Gguf
-from pytest_touchstone.checkpoints.formats.llama import Llama
-from pytest_touchstone.checkpoints.formats.lora import Lora
-from pytest_touchstone.checkpoints.formats.transformers import Transformers
-from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo, Kind
+from pytest_touchstone.checkpoints.formats.distributed import DistributedFormat
+from pytest_touchstone.checkpoints.formats.gguf import GgufFormat
+from pytest_touchstone.checkpoints.formats.llama import LlamaFormat
+from pytest_touchstone.checkpoints.formats.lora import LoraFormat
+from pytest_touchstone.checkpoints.formats.transformers import TransformersFormat
+from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo, ModelKind
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.hooks import load_plugins
 
 _LENGTH: Final = 2048
-_KINDS: Final[dict[str, Kind]] = {"fake:causal": "causal", "fake:masked": "masked"}
+_KINDS: Final[dict[str, ModelKind]] = {"fake:causal": "causal", "fake:masked": "masked"}
 
 
-class Fake:
+class FakeFormat:
     """The checkpoints whose names begin with ``fake:``; nothing on disk."""
 
     name = "fake"
@@ -68,7 +68,14 @@ class Fake:
 
 def formats() -> tuple[CheckpointFormat, ...]:
     """Return every format in the order of detection."""
-    ours = (Lora(), Distributed(), Llama(), Gguf(), Transformers(), Fake())
+    ours = (
+        LoraFormat(),
+        DistributedFormat(),
+        LlamaFormat(),
+        GgufFormat(),
+        TransformersFormat(),
+        FakeFormat(),
+    )
     return (*load_plugins(GROUP, CheckpointError), *ours)
 
 

@@ -63,7 +63,7 @@ _OLMO_NORMS: Final = {
 """The same of norms: OLMo's since its second version come after what others' come before."""
 
 
-class Distributed:
+class DistributedFormat:
     """A folder that ``torch.distributed.checkpoint`` wrote, or that holds one of the model."""
 
     name = "distributed"

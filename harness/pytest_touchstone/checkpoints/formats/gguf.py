@@ -33,7 +33,7 @@ from pytest_touchstone.checkpoints.formats.gguf_metadata import (
     format_key,
     refusal_error,
 )
-from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo, Weights
+from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo, WeightsInfo
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.files import open_regular
 from pytest_touchstone.core.text import join_names
@@ -225,7 +225,7 @@ _MAY_BE_NONE: Final = ("feed_forward_length", "attention.head_count")
 _SIDES: Final = ("embedding_length", "feed_forward_length", "attention.head_count", "vocab_size")
 
 
-class Gguf:
+class GgufFormat:
     """A ``.gguf`` file."""
 
     name = "gguf"
@@ -254,7 +254,7 @@ class Gguf:
             architecture=f"{header.architecture} (gguf)",
             seq_len=asked.limited(path, header.context_length or _LENGTH),
             serves=SERVES["causal"],
-            weights=Weights(header.parameters, header.dtype),
+            weights=WeightsInfo(header.parameters, header.dtype),
             takes_adapters=True,
         )
 

@@ -43,7 +43,7 @@ from pytest_touchstone.checkpoints.formats.dcp import distributed_files, read_di
 from pytest_touchstone.checkpoints.formats.torch_pickle import read_pickled
 from pytest_touchstone.checkpoints.formats.transformers import has_tokenizer
 from pytest_touchstone.checkpoints.formats.weights import foreign_format_advice, state_dict
-from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo, Weights
+from pytest_touchstone.checkpoints.info import SERVES, CheckpointInfo, WeightsInfo
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.text import count
 
@@ -68,7 +68,7 @@ def has_params(folder: Path) -> bool:
     return (folder / "params.json").is_file() and not (folder / "config.json").is_file()
 
 
-class Llama:
+class LlamaFormat:
     """A ``.pt`` or ``.pth`` file, or a folder with one and ``params.json``."""
 
     name = "mtp"
@@ -144,7 +144,7 @@ def describe_llama(
         source=asked.source,
         path=path,
         kind="causal",
-        format=Llama.name,
+        format=LlamaFormat.name,
         model_type="mtp" if heads > 1 else "llama",
         architecture=f"Llama's reference code, {count(heads, 'prediction head')}",
         seq_len=asked.limited(path, params.get("max_seq_len") or _LENGTH),
@@ -157,7 +157,7 @@ def describe_llama(
                 {key: held[key] for key in ("config", "train_metrics", "val_metrics") if key in held}
             ),
         ),
-        weights=Weights(
+        weights=WeightsInfo(
             parameters=count_parameters(tensors),
             dtype=main_dtype(tensors),
             config_dtype=None if dtype is None else str(dtype),

@@ -96,7 +96,7 @@ class LoraTensors(NamedTuple):
     scale: float
 
 
-class Lora:
+class LoraFormat:
     """A folder with an adapter and no whole model."""
 
     name = "adapter"
@@ -291,7 +291,7 @@ def _base(folder: Path, config: AdapterConfig, asked: CheckpointRequest) -> Chec
     try:
         if asked.base_model is None and not Path(named).exists() and (folder / named).is_dir():
             named = str(folder / named)
-        if Lora().detect(Path(named)):
+        if LoraFormat().detect(Path(named)):
             raise CheckpointError(f"{named}: an adapter itself; give the model that it was trained on")
         bases = asked.resolve_base(named)
     except CheckpointError as error:

@@ -47,7 +47,7 @@ from pytest_touchstone.checkpoints.formats.weights import (
     weight_files,
     weights_of,
 )
-from pytest_touchstone.checkpoints.info import LACKS, SERVES, CheckpointInfo, Kind, Weights
+from pytest_touchstone.checkpoints.info import LACKS, SERVES, CheckpointInfo, ModelKind, WeightsInfo
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.files import open_regular
 
@@ -255,7 +255,7 @@ PATTERNS: Final = ("config.json", "generation_config.json", *TOKENIZER)
 """Files that count for the fingerprint beside the weights."""
 
 
-class Transformers:
+class TransformersFormat:
     """A folder that ``save_pretrained`` or a Trainer wrote."""
 
     name = "folder"
@@ -342,12 +342,12 @@ def describe_transformers(
         source=asked.source,
         path=path,
         kind=kind,
-        format=Transformers.name,
+        format=TransformersFormat.name,
         model_type=config.model_type,
         architecture=architecture,
         seq_len=asked.limited(path, context.seq_len),
         serves=SERVES[kind],
-        weights=Weights(count_parameters(tensors), main_dtype(tensors), overrides=context.overrides),
+        weights=WeightsInfo(count_parameters(tensors), main_dtype(tensors), overrides=context.overrides),
         trust_remote_code=asked.trust_remote_code,
         takes_adapters=True,
         extra={} if by is None else {LACKS: f"{by} in its config.json, so its tokens see later ones"},
@@ -463,7 +463,7 @@ _XLM: Final = frozenset({"flaubert", "xlm"})
 """Model types with one class for both kinds, whose tokens see later ones unless the config says ``causal``."""
 
 
-def kind_of(path: Path, config: ModelConfig) -> tuple[Kind, str]:
+def kind_of(path: Path, config: ModelConfig) -> tuple[ModelKind, str]:
     """Return kind and name of the architecture, by ``architectures`` or else model type.
 
     Raises ``CheckpointError`` for encoder-decoders, models without a language-model head, and unknown types.

@@ -19,7 +19,7 @@ from pytest_touchstone.results.summary import Summary
 GROUP: Final = "touchstone.result_formats"
 
 
-class Contradiction(NamedTuple):
+class CompositeContradiction(NamedTuple):
     """A composite that does not follow from the parts beside it by more than rounding."""
 
     name: str
@@ -46,7 +46,7 @@ class ResultTable:
     """The content of a file of results, and its faults."""
 
     candidates: tuple[CheckpointResults, ...]
-    contradictions: tuple[Contradiction, ...] = ()
+    contradictions: tuple[CompositeContradiction, ...] = ()
     bad: tuple[BadRow, ...] = ()
 
 

@@ -23,7 +23,7 @@ from typing import Any, Final
 from pytest_touchstone.checkpoints.config_files import step_of_row
 from pytest_touchstone.compare.formats.export import (
     READ_BY,
-    Export,
+    ExportedCheckpoint,
     ExportedSample,
     Files,
     began,
@@ -54,7 +54,7 @@ _MODEL: Final = ("parameters", "dtype", "format", "architecture", "fingerprint",
 class _Record:
     """The file of a checkpoint: its path, its ids, and the results of whole benchmarks as saved."""
 
-    export: Export
+    export: ExportedCheckpoint
     model_id: str
     saved: Mapping[str, StoredResult]
     stem: str = ""
@@ -69,7 +69,7 @@ class _Record:
         self.id = f"{OURS}/{self.model_id}/{began(run).timestamp():.0f}"
 
 
-def every_eval_ever_files(export: Export) -> Files:
+def every_eval_ever_files(export: ExportedCheckpoint) -> Files:
     """Return the file of a checkpoint, and the one of its samples where it has any."""
     saved = {
         one.benchmark: one

@@ -106,7 +106,7 @@ def how_asked(records: Iterable[Record]) -> dict[tuple[str, str | None], HowAske
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Export:
+class ExportedCheckpoint:
     """A checkpoint of a run that is exported.
 
     ``model_id`` is its name on the Hub (``ORG/NAME``), ``source`` the public address of the run; None if it was not

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.compare.formats.every_eval_ever_export import CANONICAL, OURS
-from pytest_touchstone.compare.formats.export import Export, Files, began, row_of
+from pytest_touchstone.compare.formats.export import ExportedCheckpoint, Files, began, row_of
 from pytest_touchstone.core.aggregation import is_soft
 from pytest_touchstone.core.dataset import read_text
 from pytest_touchstone.core.errors import DataError
@@ -39,7 +39,7 @@ class HubFiles(NamedTuple):
     notes: list[str]
 
 
-def hub_files(export: Export, folder: Path) -> HubFiles:
+def hub_files(export: ExportedCheckpoint, folder: Path) -> HubFiles:
     """Return the files of a checkpoint's repository in this folder, with what else is in them there.
 
     Raises ``DataError`` for a file that is there and cannot be read.
@@ -73,7 +73,7 @@ def hub_files(export: Export, folder: Path) -> HubFiles:
 # .eval_results
 
 
-def _entries(export: Export, result: Result) -> list[dict[str, Any]]:
+def _entries(export: ExportedCheckpoint, result: Result) -> list[dict[str, Any]]:
     from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
 
     hub = export.on_hub(result)
@@ -89,7 +89,7 @@ def _entries(export: Export, result: Result) -> list[dict[str, Any]]:
     return eval_result_entries_to_yaml([entry])
 
 
-def _notes(export: Export, result: Result) -> str:
+def _notes(export: ExportedCheckpoint, result: Result) -> str:
     """Return all that must be known beside the number."""
     metric, asked = result.metrics[result.primary], export.asked.get((result.benchmark, None))
     limits = ""
@@ -108,7 +108,7 @@ def _notes(export: Export, result: Result) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _library(export: Export) -> str:
+def _library(export: ExportedCheckpoint) -> str:
     version = export.summary.manifest.get("versions", {}).get(OURS)
     return f"{OURS} {version or ''}".rstrip() + f", run {export.summary.run_id}"
 
@@ -122,7 +122,7 @@ def _task(entry: Any) -> tuple[Any, Any] | None:
 # The card
 
 
-def _card(export: Export, results: Sequence[Result], path: Path) -> tuple[str, int]:
+def _card(export: ExportedCheckpoint, results: Sequence[Result], path: Path) -> tuple[str, int]:
     """Return the card with the results, and how many of the one that is there are replaced."""
     from huggingface_hub import RepoCard
     from huggingface_hub.repocard_data import eval_results_to_model_index
@@ -150,7 +150,7 @@ def _card(export: Export, results: Sequence[Result], path: Path) -> tuple[str, i
     return str(card), len(there) - len(kept)
 
 
-def _evaluations(export: Export, result: Result) -> list[Any]:
+def _evaluations(export: ExportedCheckpoint, result: Result) -> list[Any]:
     """Return the metrics of a benchmark, but soft scores and those without a value."""
     from huggingface_hub import EvalResult
 

@@ -49,7 +49,13 @@ from pytest_touchstone.compare.candidate import (
     series_and_step_from_path,
     source_of,
 )
-from pytest_touchstone.compare.formats.base import BadRow, Contradiction, ResultTable, json_content, read_json
+from pytest_touchstone.compare.formats.base import (
+    BadRow,
+    CompositeContradiction,
+    ResultTable,
+    json_content,
+    read_json,
+)
 from pytest_touchstone.compare.formats.task_json import is_task_file, read_tasks
 from pytest_touchstone.core.composite import composite_value
 from pytest_touchstone.core.errors import DataError
@@ -130,7 +136,7 @@ def read_row(
     source: ResultSource,
     sizes: Mapping[str, int],
     alone: bool = False,
-) -> tuple[CheckpointResults, tuple[Contradiction, ...]]:
+) -> tuple[CheckpointResults, tuple[CompositeContradiction, ...]]:
     """Return the candidate of a row, and its composites that contradict their formula.
 
     ``sizes`` are the numbers of items by benchmark, for rows without them. If a row is ``alone`` in its file and names
@@ -248,7 +254,7 @@ def _metrics(fields: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, d
 
 def _contradictions(
     name: str, fields: Mapping[str, Any], measured: Mapping[str, Mapping[str, Metric]]
-) -> tuple[Contradiction, ...]:
+) -> tuple[CompositeContradiction, ...]:
     values = {(b, m): metric.value for b, metrics in measured.items() for m, metric in metrics.items()}
     keys = {(benchmark, metric): key for key, benchmark, metric, _ in COLUMNS}
     found = []
@@ -261,7 +267,7 @@ def _contradictions(
             parts = [(part.weight, fields[keys[part.benchmark, part.metric]]) for part in composite.parts]
             slack = math.fsum(weight * _rounding(text) for weight, text in parts) + _rounding(fields[column])
             if abs(reported - computed) > slack + 1e-9:
-                found.append(Contradiction(name, composite.name, reported, computed))
+                found.append(CompositeContradiction(name, composite.name, reported, computed))
     return tuple(found)
 
 
@@ -340,7 +346,7 @@ def _result_table(
     With ``has_lines`` they are those of a table, whose rows are of one length and have names of their own.
     """
     candidates: list[CheckpointResults] = []
-    contradictions: list[Contradiction] = []
+    contradictions: list[CompositeContradiction] = []
     bad: list[BadRow] = []
     lines: dict[str, int] = {}
     for line, fields in rows:

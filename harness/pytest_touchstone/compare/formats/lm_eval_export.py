@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from pytest_touchstone.compare.formats.export import (
     READ_BY,
-    Export,
+    ExportedCheckpoint,
     ExportedSample,
     Files,
     began,
@@ -59,7 +59,7 @@ class ExportedTask:
         return sample.record.scores.get(aggregation_of(self.aggregate, metric).of)
 
 
-def lm_eval_files(export: Export) -> Files:
+def lm_eval_files(export: ExportedCheckpoint) -> Files:
     """Return the files of a checkpoint: its results, and the samples of each task."""
     tasks = _tasks(export)
     stamp = began(export.summary).isoformat().replace(":", "-")
@@ -72,7 +72,7 @@ def lm_eval_files(export: Export) -> Files:
     return files
 
 
-def _tasks(export: Export) -> list[ExportedTask]:
+def _tasks(export: ExportedCheckpoint) -> list[ExportedTask]:
     """Return the tasks of a checkpoint with their samples, a benchmark before its groups."""
     theirs = {ours: name for name, ours in OURS.items()}
     declared = {declaration.name: declaration.aggregate for declaration in export.summary.declarations}
@@ -91,7 +91,7 @@ def _tasks(export: Export) -> list[ExportedTask]:
     return [tasks[key] for key in sorted(tasks, key=lambda key: (order.get(key[0], 0), key[1] is not None))]
 
 
-def _results(export: Export, tasks: Sequence[ExportedTask]) -> dict[str, Any]:
+def _results(export: ExportedCheckpoint, tasks: Sequence[ExportedTask]) -> dict[str, Any]:
     summary, checkpoint = export.summary, export.checkpoint
     info = row_of(summary, checkpoint)
     settings = summary.manifest.get("settings", {})

@@ -32,7 +32,7 @@ from pytest_touchstone.compare.candidate import (
 from pytest_touchstone.compare.formats.base import ResultTable, json_content, read_json
 from pytest_touchstone.compare.formats.run import about
 from pytest_touchstone.compare.formats.task_metrics import (
-    Scales,
+    MetricScales,
     TaskMetrics,
     metric_notes,
     metrics_of,
@@ -132,7 +132,7 @@ def metrics_by_task(
     path: Path,
     sizes: Mapping[str, int],
     wholes: Container[str],
-    scales: Scales | None,
+    scales: MetricScales | None,
 ) -> dict[str, TaskMetrics]:
     """Return the metrics of all tasks but ``wholes``. Raises ``DataError`` for a value that is not a number."""
     aggregations = table_of(content.get("aggregation"))

@@ -52,7 +52,7 @@ _OTHERWISE: Final = 3.0
 """The factor by which a share's error may exceed that of right and wrong answers; in per cent it is over ten."""
 
 
-class Written(NamedTuple):
+class ReportedMetric(NamedTuple):
     """A metric as written in a file, without the filter in its name; ``n`` and ``error`` may be unknown."""
 
     task: str
@@ -62,7 +62,7 @@ class Written(NamedTuple):
     n: int = 0
 
 
-def divisor_of(one: Written, *, mixed: bool = False, lm_eval: bool = False) -> int | None:
+def divisor_of(one: ReportedMetric, *, mixed: bool = False, lm_eval: bool = False) -> int | None:
     """Return the divisor that turns a value into a fraction, 1 or 100; None if the scale is unknown.
 
     A metric of another kind that is at most 1 gives 1. ``mixed``: the same metric is above 1 in another task of the
@@ -81,12 +81,12 @@ def divisor_of(one: Written, *, mixed: bool = False, lm_eval: bool = False) -> i
     return None if mixed and value else SHARE
 
 
-def mixed_names(found: Iterable[Written]) -> frozenset[str]:
+def mixed_names(found: Iterable[ReportedMetric]) -> frozenset[str]:
     """Return the metrics that are above 1 in some task, apart from SQuAD's own scores."""
     return frozenset(one.name for one in found if one.value > 1 and not _is_squad(one))
 
 
-def _is_squad(one: Written) -> bool:
+def _is_squad(one: ReportedMetric) -> bool:
     return _SQUAD.fullmatch(one.task) is not None and _OF_SQUAD.fullmatch(one.name) is not None
 
 
@@ -146,7 +146,7 @@ class TaskMetrics(NamedTuple):
     ignored: tuple[str, ...] = ()
 
 
-class Scales(NamedTuple):
+class MetricScales(NamedTuple):
     """What is known about the scales in a file.
 
     These are the metrics that are above 1 somewhere (``scales.mixed_names``), and whether lm-evaluation-harness wrote
@@ -194,7 +194,7 @@ def metrics_of(
     task: str = "",
     n: object = None,
     default: int | None = None,
-    scales: Scales | None = None,
+    scales: MetricScales | None = None,
     made_by: Mapping[str, str] = MappingProxyType({}),
 ) -> TaskMetrics:
     """Return the metrics of one task, without the values that are not numbers.
@@ -253,9 +253,9 @@ def _ignored(values: Mapping[str, Any]) -> tuple[str, ...]:
     )
 
 
-def scales_of(results: Mapping[str, Mapping[str, Any]], *, lm_eval: bool = False) -> Scales:
+def scales_of(results: Mapping[str, Mapping[str, Any]], *, lm_eval: bool = False) -> MetricScales:
     """Return what is known about the scales of another program's file."""
-    return Scales(
+    return MetricScales(
         mixed_names(one for task, values in results.items() for _, one in written(task, values)), lm_eval
     )
 
@@ -276,14 +276,17 @@ def metric_notes(file: str, found: Mapping[str, TaskMetrics]) -> list[str]:
     ]
 
 
-def written(task: str, values: Mapping[str, Any], n: int = 0) -> Iterator[tuple[str, Written]]:
+def written(task: str, values: Mapping[str, Any], n: int = 0) -> Iterator[tuple[str, ReportedMetric]]:
     """Yield the numbers of a task that are metrics, by this harness's names, with their errors."""
     keys = {metric_name(key): (key, value) for key, value in values.items()}
     for name, (key, value) in keys.items():
         found, base = finite_number(value), key.partition(",")[0]
         if name in _NO_METRICS or name.endswith(_STDERR) or found is None:
             continue
-        yield name, Written(task, base, found, finite_number(keys.get(f"{name}{_STDERR}", ("", None))[1]), n)
+        yield (
+            name,
+            ReportedMetric(task, base, found, finite_number(keys.get(f"{name}{_STDERR}", ("", None))[1]), n),
+        )
 
 
 def _count(n: object, where: str) -> int | None:

@@ -42,7 +42,7 @@ from pytest_touchstone.compare.comparison_verdicts import (
     NOT_COMPARED,
     POOLED,
     CompositeComponent,
-    Pooled,
+    PooledComparison,
     PooledPart,
     check_means,
     columns,
@@ -57,7 +57,7 @@ from pytest_touchstone.compare.gate.accepted import AcceptedDrop, apply_accepted
 from pytest_touchstone.compare.gate.config import Floor, GateConfig, check_names
 from pytest_touchstone.compare.gate.result import GateResult
 from pytest_touchstone.compare.prompts import EDITED, OTHER, OTHERS, changed_text, edited_text
-from pytest_touchstone.compare.standings import Reference, choose_references
+from pytest_touchstone.compare.standings import EarlierBest, choose_references
 from pytest_touchstone.core.aggregation import LOG_ODDS, SOFT, SOFT_METRICS
 from pytest_touchstone.core.composite import COMPOSITE, Composite
 from pytest_touchstone.core.errors import GateError
@@ -285,7 +285,7 @@ def _pool(
     compared: Mapping[tuple[str, str], BenchmarkComparison],
     flaws: Mapping[tuple[str, str], str],
     plan: GateConfig,
-) -> Pooled | None:
+) -> PooledComparison | None:
     """Compare all items of the valid benchmarks together, by the first metric of each."""
     parts: dict[str, PooledPart] = {}
     for (name, metric), choice in choices.items():
@@ -296,7 +296,7 @@ def _pool(
 
 def _pooled_line(
     case: CheckpointCase,
-    pooled: Pooled,
+    pooled: PooledComparison,
     judged: Mapping[tuple[str, str], BenchmarkComparison],
     plan: GateConfig,
 ) -> BenchmarkComparison:
@@ -355,7 +355,7 @@ def _references(
     composites: Sequence[_ComparedComposite],
     choices: Mapping[tuple[str, str], BaselineChoice],
     plan: GateConfig,
-) -> dict[tuple[str, str], Reference]:
+) -> dict[tuple[str, str], EarlierBest]:
     """Choose what each benchmark and metric is compared with.
 
     The first metrics of all benchmarks share one reference, the best checkpoint over all items; so do their second
@@ -368,7 +368,7 @@ def _references(
         if metrics is None:
             rounds.append(metrics := {})
         metrics[name] = metric
-    references: dict[tuple[str, str], Reference] = {}
+    references: dict[tuple[str, str], EarlierBest] = {}
     for metrics in rounds:
         earlier = {name: choices[name, metric].baselines for name, metric in metrics.items()}
         references |= {
@@ -380,7 +380,7 @@ def _references(
     for name, metric in () if plan.plain_metrics else references:
         composite = by_benchmark.get(name)
         if composite is not None and composite.compared is not None:
-            references[name, metric] = Reference(composite.parts[name], composite.compared.place)
+            references[name, metric] = EarlierBest(composite.parts[name], composite.compared.place)
     return references
 
 
@@ -542,7 +542,7 @@ FIRST: Final = "no baseline yet: this result is the first"
 
 
 @dataclass(slots=True)
-class Reasons:
+class FailureReasons:
     """The reasons why a line fails, and why it is not valid."""
 
     fails: list[str] = field(default_factory=list)
@@ -728,14 +728,14 @@ def composite_line(
     return _with_reasons(line, reasons)
 
 
-def _reasons(choice: BaselineChoice, plan: GateConfig, flaw: str = "") -> Reasons:
+def _reasons(choice: BaselineChoice, plan: GateConfig, flaw: str = "") -> FailureReasons:
     """Return the reasons that the baseline and a flaw of the result give."""
     fails = [STRICT] if choice.state == "apart" and plan.mode == "strict" else []
-    return Reasons(fails, [flaw or choice.reason] if flaw or choice.state == "refused" else [])
+    return FailureReasons(fails, [flaw or choice.reason] if flaw or choice.state == "refused" else [])
 
 
 def apply_floors(
-    values: Mapping[str, float | None], name: str, floors: Iterable[Floor], reasons: Reasons
+    values: Mapping[str, float | None], name: str, floors: Iterable[Floor], reasons: FailureReasons
 ) -> None:
     """Note every floor that is missed or undefined; raises ``GateError`` for an unknown metric."""
     for floor in floors:
@@ -748,11 +748,11 @@ def apply_floors(
             reasons.fails.append(f"floor {floor.text}: it is {floor.shown(value)}")
 
 
-def _with_reasons(line: BenchmarkComparison, reasons: Reasons) -> BenchmarkComparison:
+def _with_reasons(line: BenchmarkComparison, reasons: FailureReasons) -> BenchmarkComparison:
     return replace(line, fails=tuple(reasons.fails), invalid=tuple(reasons.invalid))
 
 
-def _note_verdict(line: BenchmarkComparison, plan: GateConfig, reasons: Reasons) -> None:
+def _note_verdict(line: BenchmarkComparison, plan: GateConfig, reasons: FailureReasons) -> None:
     """Note the reasons to fail that the verdict and ``max_drop`` give."""
     verdict, measured = line.comparison.verdict, line.as_measured
     if verdict == "worse":

@@ -1,6 +1,7 @@
 """Calls to a server, their ends, and the retry policy. Independent of any HTTP library.
 
-Every call that is given to the transport ends exactly once, as a ``CallReply`` or a ``Failure``, unless the run stops.
+Every call that is given to the transport ends exactly once, as a ``CallReply`` or a ``CallFailure``, unless the run
+stops.
 
 The retry policy decides after a failed attempt whether and when the call is sent again:
 
@@ -117,7 +118,7 @@ class CallReply(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class CallFailure:
     """The end of a call without an answer: one line for people, without keys, and its kind.
 
     ``status`` is that of the last reply, None if there was none; ``server_message`` is its explanation, shortened.
@@ -129,7 +130,7 @@ class Failure:
     server_message: str = ""
 
 
-Receiver: TypeAlias = Callable[[int, CallReply[T] | Failure], None]
+Receiver: TypeAlias = Callable[[int, CallReply[T] | CallFailure], None]
 """Receives the index of a call, and its end."""
 
 TOKENS: Final = ("prompt_tokens", "completion_tokens")
@@ -206,7 +207,7 @@ def pause_after(attempt: FailedAttempt, attempts: int) -> float:
 
 def failure_after(
     attempt: FailedAttempt, attempts: int, pause: float, left: float, limits: CallLimits
-) -> Failure | None:
+) -> CallFailure | None:
     """Return the failure that ends a call, or None if it is sent again after the pause.
 
     Args:
@@ -234,14 +235,14 @@ def failure_after(
     return _failure(_deadline_kind(attempt), attempt, attempt.text + (asks if attempt.wait else passed))
 
 
-def deadline_failure(attempt: FailedAttempt | None, limits: CallLimits) -> Failure:
+def deadline_failure(attempt: FailedAttempt | None, limits: CallLimits) -> CallFailure:
     """Return the failure of a call that waited past its item's deadline.
 
     ``attempt`` is the last attempt, None if the call was never sent.
     """
     waited = f"{_item(limits)} ({ITEM_OPTION}) passed while the call waited for its turn"
     if attempt is None:
-        return Failure(waited, "deadline")
+        return CallFailure(waited, "deadline")
     return _failure(_deadline_kind(attempt), attempt, f"{attempt.text}; {waited}")
 
 
@@ -277,9 +278,9 @@ def status_text(status: int) -> str:
     return f"HTTP {status} ({phrase})" if phrase else f"HTTP {status}"
 
 
-def _failure(kind: FailureKind, attempt: FailedAttempt, text: str) -> Failure:
+def _failure(kind: FailureKind, attempt: FailedAttempt, text: str) -> CallFailure:
     explanation = f"; the server says: {attempt.server_message}" if attempt.server_message else ""
-    return Failure(text + explanation, kind, attempt.status, attempt.server_message)
+    return CallFailure(text + explanation, kind, attempt.status, attempt.server_message)
 
 
 def _deadline_kind(attempt: FailedAttempt) -> FailureKind:

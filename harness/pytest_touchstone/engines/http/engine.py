@@ -40,8 +40,8 @@ from pytest_touchstone.core.requests import (
     Turn,
 )
 from pytest_touchstone.engines.base import Done, Engine, EngineFactory, EngineProgress
-from pytest_touchstone.engines.http.calls import TOKENS, Call, CallLimits, CallReply, Failure
-from pytest_touchstone.engines.http.server import TARGETS, Address, parse_address
+from pytest_touchstone.engines.http.calls import TOKENS, Call, CallFailure, CallLimits, CallReply
+from pytest_touchstone.engines.http.server import TARGETS, ServerAddress, parse_address
 from pytest_touchstone.engines.settings import ModelSettings
 
 if TYPE_CHECKING:
@@ -115,7 +115,9 @@ def planner_of(
     return Planner(info, settings, None if name is None else tokenizer_by_name(name, ask))
 
 
-def inspect_server(address: Address, asked: CheckpointRequest, limit: int | None = None) -> CheckpointInfo:
+def inspect_server(
+    address: ServerAddress, asked: CheckpointRequest, limit: int | None = None
+) -> CheckpointInfo:
     """Probe the server at an address and describe its model. Raises ``CheckpointError``.
 
     ``limit`` is the maximum number of tokens for a server that does not report one.
@@ -125,9 +127,9 @@ def inspect_server(address: Address, asked: CheckpointRequest, limit: int | None
     limits = CallLimits(attempt_seconds=PROBE_SECONDS, attempts=PROBE_ATTEMPTS, gone_seconds=None)
     transport = _transport(address.base, limits)
 
-    def ask(path: str, body: Mapping[str, Any] | None) -> Any | Failure:
+    def ask(path: str, body: Mapping[str, Any] | None) -> Any | CallFailure:
         (end,) = transport.ask([Call(path, body, lambda reply: reply, text=path == METRICS)])
-        return end if isinstance(end, Failure) else end.value
+        return end if isinstance(end, CallFailure) else end.value
 
     try:
         server = Probe(address, ask).run(asked.options.get("model"), asked.options.get("tokenizer"))
@@ -137,7 +139,9 @@ def inspect_server(address: Address, asked: CheckpointRequest, limit: int | None
     return served_checkpoint(address, server, asked)
 
 
-def served_checkpoint(address: Address, server: ProbedServer, asked: CheckpointRequest) -> CheckpointInfo:
+def served_checkpoint(
+    address: ServerAddress, server: ProbedServer, asked: CheckpointRequest
+) -> CheckpointInfo:
     """Return the checkpoint for a probed server."""
     from pytest_touchstone.engines.http.planning import DEFAULT_LIMIT
 
@@ -353,7 +357,7 @@ class HttpEngine(Engine):
         ]
         rows = []
         for end in self._transport.ask(calls):
-            if isinstance(end, Failure):
+            if isinstance(end, CallFailure):
                 raise CheckpointError(f"{self.info.source}: {end.reason}")
             rows.append(end.value)
         return rows
@@ -393,7 +397,7 @@ class HttpEngine(Engine):
             if done is not None:
                 done(number, answer)
 
-        def ended(number: int, end: CallReply[Any] | Failure) -> None:
+        def ended(number: int, end: CallReply[Any] | CallFailure) -> None:
             if isinstance(end, CallReply) and end.fingerprint is not None:
                 self._fingerprints[end.fingerprint] += 1
             for request, answer in planned.take(number, end):

@@ -57,7 +57,7 @@ from pytest_touchstone.engines.http.calls import (
     retry_after,
     status_text,
 )
-from pytest_touchstone.engines.http.server import Key
+from pytest_touchstone.engines.http.server import ApiKey
 
 T = TypeVar("T")
 
@@ -113,7 +113,7 @@ class _Connector(TCPConnector):
 class HttpClient:
     """A client of one server, in one event loop."""
 
-    def __init__(self, base: str, key: Key) -> None:
+    def __init__(self, base: str, key: ApiKey) -> None:
         """Look up the proxy of a server.
 
         ``base`` is the address before all paths, without a slash at the end (``http://h:8000``). Raises

@@ -25,7 +25,7 @@ from pytest_touchstone.core.requests import (
     Turn,
 )
 from pytest_touchstone.core.text import CHARACTERS_PER_TOKEN
-from pytest_touchstone.engines.http.calls import Call, CallReply, Failure
+from pytest_touchstone.engines.http.calls import Call, CallFailure, CallReply
 from pytest_touchstone.engines.http.capabilities import (
     ServedModel,
     ServerCapabilities,
@@ -220,14 +220,14 @@ class PlannedCalls:
                 self.calls += calls
 
     def take(
-        self, call_index: int, outcome: CallReply[Any] | Failure
+        self, call_index: int, outcome: CallReply[Any] | CallFailure
     ) -> Iterator[tuple[int, Answer | Refusal]]:
         """Yield the indices and answers of the requests that the end of a call completes."""
         for index, part_index, work in self._targets[call_index]:
             request = self._pending.get(index)
             if request is None:
                 continue
-            if isinstance(outcome, Failure):
+            if isinstance(outcome, CallFailure):
                 del self._pending[index]
                 yield index, Refusal(outcome.reason)
                 continue

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Refusal, Turn
 from pytest_touchstone.core.text import count
-from pytest_touchstone.engines.http.calls import UNAVAILABLE_STATUSES, Failure, MalformedReplyError
+from pytest_touchstone.engines.http.calls import UNAVAILABLE_STATUSES, CallFailure, MalformedReplyError
 from pytest_touchstone.engines.http.capabilities import (
     HELLO,
     NEUTRAL,
@@ -46,13 +46,13 @@ from pytest_touchstone.engines.http.replies import (
     usage_count,
 )
 from pytest_touchstone.engines.http.scoring import next_token_call, whole_prompt_call
-from pytest_touchstone.engines.http.server import Address, choose_model
+from pytest_touchstone.engines.http.server import ServerAddress, choose_model
 from pytest_touchstone.engines.http.tokens import PROBE_TEXT, ServedTokenizer, find_tokenizer
-from pytest_touchstone.engines.transformers.token_work import Score, TokenWork
+from pytest_touchstone.engines.transformers.token_work import TargetScore, TokenWork
 
 T = TypeVar("T")
 
-Ask: TypeAlias = Callable[[str, Mapping[str, Any] | None], Any | Failure]
+Ask: TypeAlias = Callable[[str, Mapping[str, Any] | None], Any | CallFailure]
 """Sends a call to a path below the server's base (GET if the body is None). Returns the JSON of the reply, the text of
 ``METRICS``, or a failure."""
 
@@ -110,7 +110,7 @@ class ProbedServer:
 class Probe:
     """The questions to one server; ``ask`` must not raise."""
 
-    def __init__(self, address: Address, ask: Ask) -> None:
+    def __init__(self, address: ServerAddress, ask: Ask) -> None:
         self._address, self._ask = address, ask
         self._server = ProbedServer("")
 
@@ -142,7 +142,7 @@ class Probe:
 
     def _identify(self, wanted: str | None) -> None:
         reply = self._ask(f"{self._address.api}/models", None)
-        if isinstance(reply, Failure):
+        if isinstance(reply, CallFailure):
             _check_not_fatal(self._address, reply, named=wanted is not None)
         rows = model_rows(reply)
         self._server.model = model = choose_model(self._address, wanted, [str(row["id"]) for row in rows])
@@ -162,7 +162,7 @@ class Probe:
             self._note_batch_invariance()
         elif family == "llama.cpp" or not name:
             reply = self._ask("/props", None)
-            if not isinstance(reply, Failure) and (build := text_of(reply, "build_info")):
+            if not isinstance(reply, CallFailure) and (build := text_of(reply, "build_info")):
                 self._server.version = build
                 settings = reply.get("default_generation_settings")
                 size = settings.get("n_ctx") if isinstance(settings, Mapping) else None
@@ -218,7 +218,7 @@ class Probe:
 
         Raises ``CheckpointError`` if the server cuts prompts, which it would do at any endpoint.
         """
-        if isinstance(reply, Failure):
+        if isinstance(reply, CallFailure):
             return reply.reason
         if not choice_count(reply):
             return "the reply has no choices"
@@ -255,7 +255,7 @@ class Probe:
             reply = self._post(
                 "chat/completions", {"messages": [{"role": "user", "content": HELLO}], limit: 1}
             )
-            if not isinstance(reply, Failure) or "max_completion_tokens" not in reply.server_message:
+            if not isinstance(reply, CallFailure) or "max_completion_tokens" not in reply.server_message:
                 return reply, limit
         return reply, "max_tokens"
 
@@ -317,7 +317,7 @@ class Probe:
         ids = tokens.text.prompt(PROBE_TEXT)
         self._check_same_tokens(tokens, ids)
         reply = ids if isinstance(ids, Refusal) else self._complete(list(ids))
-        if isinstance(ids, Refusal) or isinstance(reply, (Failure, Refusal)):
+        if isinstance(ids, Refusal) or isinstance(reply, (CallFailure, Refusal)):
             raise MalformedReplyError(
                 f"takes no prompt as token ids: {shorten(reply.reason, _LONGEST_REASON)}"
             )
@@ -341,13 +341,13 @@ class Probe:
                 f"{rescored.logprob:.2f} as a prompt, and drew them with {expected:.2f}"
             )
 
-    def _score(self, work: TokenWork, capabilities: ServerCapabilities) -> Score:
+    def _score(self, work: TokenWork, capabilities: ServerCapabilities) -> TargetScore:
         body, read = whole_prompt_call(work, capabilities)
         reply = self._post("completions", body)
         try:
             return _parse(read, reply)[0]
         except MalformedReplyError as error:
-            verb = "refuses" if isinstance(reply, Failure) else "ignores"
+            verb = "refuses" if isinstance(reply, CallFailure) else "ignores"
             raise MalformedReplyError(f"{verb} {capabilities.scoring}: {error}") from None
 
     def _draw(self, ids: tuple[int, ...]) -> tuple[tuple[int, ...], float]:
@@ -449,7 +449,7 @@ class Probe:
         self._server.abilities = replace(
             can,
             several=choice_count(several) == 2 and not can.ends,  # their tokens are counted together
-            stops=len(_STOPS) - 1 if isinstance(stops, Failure) else None,
+            stops=len(_STOPS) - 1 if isinstance(stops, CallFailure) else None,
             token_ids=choice_count(ids) == 1 and isinstance(ids["choices"][0].get("token_ids"), list),
         )
 
@@ -459,7 +459,7 @@ class Probe:
         Raises ``CheckpointError`` if the server is busy or away: that says nothing about its abilities.
         """
         reply = self._ask(f"{self._address.api}/{endpoint}", {"model": self._server.model, **body})
-        if isinstance(reply, Failure) and (_is_busy(reply) or (reply.kind == "gone" and self._is_gone())):
+        if isinstance(reply, CallFailure) and (_is_busy(reply) or (reply.kind == "gone" and self._is_gone())):
             raise CheckpointError(
                 f"{self._address.url}: {reply.reason}; what the server can do is not known before it answers that: "
                 "try again later"
@@ -469,11 +469,11 @@ class Probe:
     def _is_gone(self) -> bool:
         """Return whether no request is answered; some servers drop only those that they do not understand."""
         reply = self._ask(f"{self._address.api}/models", None)
-        return isinstance(reply, Failure) and reply.kind == "gone"
+        return isinstance(reply, CallFailure) and reply.kind == "gone"
 
     def _ask_or_none(self, path: str, body: Mapping[str, Any]) -> Any:
         reply = self._ask(path, {"model": self._server.model, **body})
-        return None if isinstance(reply, Failure) else reply
+        return None if isinstance(reply, CallFailure) else reply
 
 
 def _scoring_methods(family: Family) -> Sequence[tuple[ScoringMethod, int, int]]:
@@ -497,12 +497,12 @@ def _cache_block_size(metrics: Any) -> int:
 
 def _parse(read: Callable[[Any], T], reply: Any) -> T:
     """Parse a reply with a reader. Raises ``MalformedReplyError``, for a failure too."""
-    if isinstance(reply, Failure):
+    if isinstance(reply, CallFailure):
         raise MalformedReplyError(reply.reason)
     return read(reply)
 
 
-def _check_not_fatal(address: Address, failure: Failure, *, named: bool) -> None:
+def _check_not_fatal(address: ServerAddress, failure: CallFailure, *, named: bool) -> None:
     """Raise ``CheckpointError`` if further questions are pointless.
 
     That is so if the server does not answer, if it requires a key, or if no model is ``named`` and the list of models
@@ -523,5 +523,5 @@ def _check_not_fatal(address: Address, failure: Failure, *, named: bool) -> None
         )
 
 
-def _is_busy(failure: Failure) -> bool:
+def _is_busy(failure: CallFailure) -> bool:
     return failure.kind in ("deadline", "limited") or failure.status in UNAVAILABLE_STATUSES

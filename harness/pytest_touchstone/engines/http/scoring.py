@@ -25,7 +25,7 @@ from pytest_touchstone.engines.http.replies import (
     parse_logprob,
     parse_token_id,
 )
-from pytest_touchstone.engines.transformers.token_work import Score, ScoringPlan, TokenWork
+from pytest_touchstone.engines.transformers.token_work import ScoringPlan, TargetScore, TokenWork
 
 STEP_COSTS: Final = 64
 """The overhead of a request, in prompt tokens of equal cost."""
@@ -41,7 +41,7 @@ _ROUNDING: Final = 0.01
 class ScoreCall:
     """A call whose reply has the scores of several works, by their indices."""
 
-    call: Call[dict[int, Score]]
+    call: Call[dict[int, TargetScore]]
     works: tuple[int, ...]
 
 
@@ -103,7 +103,7 @@ def _score_call(
     else:
         body, read = whole_prompt_call(first, served.abilities)
 
-    def read_by_index(reply: Any) -> dict[int, Score]:
+    def read_by_index(reply: Any) -> dict[int, TargetScore]:
         scores = read(reply)
         return {index: score for work, score in zip(works, scores, strict=True) for index in indices[work]}
 
@@ -111,7 +111,7 @@ def _score_call(
     return ScoreCall(served.call("completions", body, read_by_index, owners[answered[0]]), answered)
 
 
-ReadScores = Callable[[Any], list[Score]]
+ReadScores = Callable[[Any], list[TargetScore]]
 
 
 def next_token_call(
@@ -131,7 +131,7 @@ def next_token_call(
         **NEUTRAL[abilities.family],
     }
 
-    def read(reply: Any) -> list[Score]:
+    def read(reply: Any) -> list[TargetScore]:
         check_prompt(reply, len(inputs))
         (choice,) = parse_choices(reply, 1)
         logprobs = choice.get("logprobs") or {}
@@ -152,7 +152,8 @@ def next_token_call(
         values = [parse_logprob(by_token[token], f"the next token {token}") for token in targets]
         check_not_all_zero(values)
         return [
-            Score(value, token == most_probable_token) for token, value in zip(targets, values, strict=True)
+            TargetScore(value, token == most_probable_token)
+            for token, value in zip(targets, values, strict=True)
         ]
 
     return body, read
@@ -170,7 +171,7 @@ def whole_prompt_call(work: TokenWork, abilities: ServerCapabilities) -> tuple[d
     if abilities.family == "vllm":
         body["return_tokens_as_token_ids"] = True
 
-    def read(reply: Any) -> list[Score]:
+    def read(reply: Any) -> list[TargetScore]:
         check_prompt(reply, len(ids))
         (choice,) = parse_choices(reply, 1)
         if abilities.scoring == "prompt_logprobs":
@@ -180,7 +181,7 @@ def whole_prompt_call(work: TokenWork, abilities: ServerCapabilities) -> tuple[d
         check_not_all_zero([token_logprob for token_logprob, _ in token_scores[1:]])
         target_scores = token_scores[begin:]
         total = sum(token_logprob for token_logprob, _ in target_scores)
-        return [Score(total, all(is_best for _, is_best in target_scores))]
+        return [TargetScore(total, all(is_best for _, is_best in target_scores))]
 
     return body, read
 

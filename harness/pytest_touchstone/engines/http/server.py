@@ -37,7 +37,7 @@ _ENDINGS: Final[tuple[tuple[str, Endpoint], ...]] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ServerAddress:
     """The address of a server's API: ``base`` without a slash at the end, then ``api`` (``/v1``).
 
     ``only`` is the endpoint in the address, None if all may be used.
@@ -53,7 +53,7 @@ class Address:
         return self.base + self.api
 
 
-def parse_address(text: str) -> Address:
+def parse_address(text: str) -> ServerAddress:
     """Parse the address of a server. Raises ``CheckpointError`` with what is wrong."""
     plain = text.partition("?")[0]
     try:
@@ -76,9 +76,9 @@ def parse_address(text: str) -> Address:
             path, only = path.removesuffix(ending), endpoint
             break
     if path.endswith("/v1"):
-        return Address(origin + path.removesuffix("/v1"), "/v1", only)
+        return ServerAddress(origin + path.removesuffix("/v1"), "/v1", only)
     # A whole endpoint without /v1 is what the server has; anything else is a prefix.
-    return Address(origin + path, "" if only else "/v1", only)
+    return ServerAddress(origin + path, "" if only else "/v1", only)
 
 
 def without_credentials(text: str) -> str:
@@ -88,7 +88,7 @@ def without_credentials(text: str) -> str:
     return f"{scheme}{between}{authority.rpartition('@')[2]}{slash}{path}"
 
 
-def choose_model(address: Address, wanted: str | None, listing: Sequence[str]) -> str:
+def choose_model(address: ServerAddress, wanted: str | None, listing: Sequence[str]) -> str:
     """Return the wanted model, else the only one that the server lists.
 
     Raises ``CheckpointError`` with the list of models. If a server lists none, the wanted one is assumed to exist.
@@ -125,7 +125,7 @@ _LIKE_A_KEY: Final = re.compile(
 _BETWEEN: Final = re.compile(r"\s+")
 
 
-class Key:
+class ApiKey:
     """An API key, or none. No text of this object shows the value; it can only be had as a header."""
 
     __slots__ = ("_value", "name")
@@ -168,9 +168,9 @@ class Key:
         return _BETWEEN.sub(" ", "".join(sign if sign.isprintable() else " " for sign in shown)).strip()
 
 
-def key_from_environment(environ: Mapping[str, str]) -> Key:
+def key_from_environment(environ: Mapping[str, str]) -> ApiKey:
     """Return the key of an environment. Raises ``CheckpointError`` for a key that cannot be sent."""
     for name in NAMES:
         if environ.get(name, "").strip():
-            return Key(name, environ[name])
-    return Key()
+            return ApiKey(name, environ[name])
+    return ApiKey()

@@ -31,21 +31,21 @@ from pytest_touchstone.core.errors import ServerError
 from pytest_touchstone.core.text import count
 from pytest_touchstone.engines.http.calls import (
     Call,
+    CallFailure,
     CallLimits,
     CallReply,
     FailedAttempt,
-    Failure,
     Receiver,
     deadline_failure,
     failure_after,
     pause_after,
 )
 from pytest_touchstone.engines.http.http_client import HttpClient, Outcome
-from pytest_touchstone.engines.http.server import Key, key_from_environment
+from pytest_touchstone.engines.http.server import ApiKey, key_from_environment
 
 T = TypeVar("T")
 
-End: TypeAlias = CallReply[Any] | Failure
+End: TypeAlias = CallReply[Any] | CallFailure
 
 RUN_OPTION: Final = "--eval-set run_timeout"
 
@@ -209,7 +209,7 @@ class CallQueue:
             raise self._server_error(f"{link.base} has not answered for {silent:.0f} s ({trouble.text})")
         return True
 
-    def _note_failure(self, failure: Failure, owner: int, begun: float) -> None:
+    def _note_failure(self, failure: CallFailure, owner: int, begun: float) -> None:
         """Raise ``ServerError`` if too many consecutive items have no answer."""
         link = self._link
         if failure.kind in ("refused", "malformed"):
@@ -233,7 +233,7 @@ class HttpTransport:
     ``counts`` and ``troubles`` are those of ``ServerConnection``.
     """
 
-    def __init__(self, base: str, limits: CallLimits | None = None, key: Key | None = None) -> None:
+    def __init__(self, base: str, limits: CallLimits | None = None, key: ApiKey | None = None) -> None:
         """Create a transport; ``base`` is the address before all paths, ``key`` defaults to the environment's.
 
         Raises ``CheckpointError`` if the environment's key or proxy cannot be used.
@@ -288,9 +288,9 @@ class HttpTransport:
             asking.cancel()
             self._queue = None
 
-    def ask(self, calls: Sequence[Call[T]]) -> list[CallReply[T] | Failure]:
+    def ask(self, calls: Sequence[Call[T]]) -> list[CallReply[T] | CallFailure]:
         """Return the ends of calls, in order."""
-        ends: dict[int, CallReply[T] | Failure] = {}
+        ends: dict[int, CallReply[T] | CallFailure] = {}
         self.run(calls, ends.__setitem__)
         return [ends[number] for number in range(len(calls))]
 

@@ -47,7 +47,13 @@ from pytest_touchstone.core.text import CHARACTERS_PER_TOKEN
 from pytest_touchstone.engines.base import Done, Engine
 from pytest_touchstone.engines.registry import EnginePool, identity
 from pytest_touchstone.engines.replicas.ray_cluster import RayTarget, has_room, share_of, start, target_of
-from pytest_touchstone.engines.replicas.replica import Computed, Loaded, Replica, WantedCheckpoint, files_of
+from pytest_touchstone.engines.replicas.replica import (
+    LoadOutcome,
+    Replica,
+    UnitAnswers,
+    WantedCheckpoint,
+    files_of,
+)
 from pytest_touchstone.engines.settings import ModelSettings
 
 # Units of requests
@@ -185,7 +191,7 @@ class UnitEnd(NamedTuple):
 
     unit: WorkUnit
     replica: int
-    computed: Computed | None
+    computed: UnitAnswers | None
     error: str | None
     died: bool
 
@@ -313,7 +319,7 @@ class Replicas:
         self._idle.pop(replica, None)
         self._left_out[replica] = why
 
-    def _load_ended(self, call: _Call, reply: Loaded) -> bool:
+    def _load_ended(self, call: _Call, reply: LoadOutcome) -> bool:
         """Return whether a replica has loaded its checkpoint; missing files are sent for the next attempt."""
         if call.checkpoint == self._checkpoint and self._info is not None:
             if reply.fault is not None:

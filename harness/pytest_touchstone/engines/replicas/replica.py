@@ -66,7 +66,7 @@ class WantedCheckpoint(NamedTuple):
     sent: bool = False
 
 
-class Loaded(NamedTuple):
+class LoadOutcome(NamedTuple):
     """The end of loading: the reason of a failure or None, and whether the node lacks the files.
 
     ``texts`` is the maximum number of texts in a step of its engine, None if unknown.
@@ -77,7 +77,7 @@ class Loaded(NamedTuple):
     texts: int | None = None
 
 
-class Computed(NamedTuple):
+class UnitAnswers(NamedTuple):
     """The answers of a unit, the usage since the checkpoint was loaded, and a name for that loading."""
 
     answers: Sequence[Answer | Refusal]
@@ -96,7 +96,7 @@ class Replica:
     def alive(self) -> None:
         """Return when the process has started."""
 
-    def load(self, wanted: WantedCheckpoint, files: Mapping[str, Any]) -> Loaded:
+    def load(self, wanted: WantedCheckpoint, files: Mapping[str, Any]) -> LoadOutcome:
         """Load a checkpoint in place of the former one; ``files`` has references to sent files by name.
 
         The fingerprint is computed here: the path may hold something else on this node.
@@ -107,27 +107,27 @@ class Replica:
             folder = Path(tempfile.gettempdir()) / FOLDER / str(wanted.fingerprint)
             if not folder.is_dir():
                 if not files:
-                    return Loaded(lacks_files=True)
+                    return LoadOutcome(lacks_files=True)
                 _write(folder, files)
             info = _moved(
                 info, {root: _place(folder / str(n), root) for n, root in enumerate(roots_of(info))}
             )
         try:
             if (here := identity(info)) != wanted.fingerprint:
-                return Loaded(
+                return LoadOutcome(
                     f"{os.uname().nodename}: {info.path} has the fingerprint {(here or 'none')[:12]}, and here "
                     f"{(wanted.fingerprint or 'none')[:12]} was asked for"
                 )
             self._engine = self._pool.engine(info)
         except HarnessError as error:
-            return Loaded(f"{os.uname().nodename}: {error}")
-        return Loaded(texts=self._engine.texts_together)
+            return LoadOutcome(f"{os.uname().nodename}: {error}")
+        return LoadOutcome(texts=self._engine.texts_together)
 
-    def answer(self, requests: Sequence[Request]) -> Computed | None:
+    def answer(self, requests: Sequence[Request]) -> UnitAnswers | None:
         """Return the answers of a unit; None if the process has restarted and holds nothing."""
         if self._engine is None:
             return None
-        return Computed(self._engine.answer(requests), self._engine.usage, self._life)
+        return UnitAnswers(self._engine.answer(requests), self._engine.usage, self._life)
 
 
 def _write(folder: Path, files: Mapping[str, Any]) -> None:

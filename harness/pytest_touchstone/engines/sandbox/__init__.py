@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pytest_touchstone.engines.sandbox.sandbox import Sandbox
     from pytest_touchstone.engines.sandbox.soundness import SelfCheckingSandbox
 
-Kind: TypeAlias = Literal["bwrap", "docker", "none"]
+SandboxKind: TypeAlias = Literal["bwrap", "docker", "none"]
 
 Grader: TypeAlias = Literal["exact", "reference"]
 
@@ -27,13 +27,13 @@ class SandboxSettings:
     the limit of CPU time of every program, None for the task's own.
     """
 
-    kind: Kind = "bwrap"
+    kind: SandboxKind = "bwrap"
     workers: int | None = None
     grader: Grader = "exact"
     program_seconds: float | None = None
 
 
-def open_sandbox(kind: Kind = "bwrap", **more: Any) -> Sandbox:
+def open_sandbox(kind: SandboxKind = "bwrap", **more: Any) -> Sandbox:
     """Open a sandbox with tested isolation, unless its kind has none; the arguments are those of ``SandboxSettings``.
 
     Raises ``SandboxError`` with the reason and the remedy if programs cannot be run safely.

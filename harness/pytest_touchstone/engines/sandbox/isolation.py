@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from pytest_touchstone.core.errors import SandboxError
 from pytest_touchstone.core.requests import CallTests, InputOutputTests, RunProgram, RunProgramAnswer
-from pytest_touchstone.engines.sandbox import Kind
+from pytest_touchstone.engines.sandbox import SandboxKind
 
 GUEST: Final = Path(__file__).parent / "guest"
 _BOUND: Final = "/touchstone/guest"
@@ -61,7 +61,7 @@ class Isolation:
     removal: tuple[str, ...] = ()
 
 
-def isolation_of_kind(kind: Kind) -> Isolation:
+def isolation_of_kind(kind: SandboxKind) -> Isolation:
     """Return the isolation of a kind. Raises ``SandboxError`` with the remedy if this machine lacks it."""
     if kind == "bwrap":
         return _bubblewrap()
@@ -275,7 +275,7 @@ _MEMORY: Final = 256
 _FILES: Final = 64
 
 
-REMEDIES: Final[dict[Kind, str]] = {
+REMEDIES: Final[dict[SandboxKind, str]] = {
     "bwrap": "unprivileged user namespaces may be forbidden here (sysctl kernel.apparmor_restrict_unprivileged_userns, "
     "user.max_user_namespaces): allow them, or use --eval-sandbox docker, or, for programs that you trust, "
     "--eval-sandbox none",

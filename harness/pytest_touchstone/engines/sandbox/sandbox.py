@@ -126,7 +126,7 @@ class WorkerClient:
             self._jobs, self._results = self._process.stdin, self._process.stdout
             framing.send(self._jobs.fileno(), self._settings)
             framing.receive(self._results.fileno())
-        except (OSError, framing.Closed) as error:
+        except (OSError, framing.ConnectionClosed) as error:
             self._fault = f"the sandbox does not start: {self._end() or error}"
             return False
         with self._lock:
@@ -141,7 +141,7 @@ class WorkerClient:
         while True:
             try:
                 result = framing.receive(self._results.fileno(), longest=_LONGEST)
-            except framing.Closed:
+            except framing.ConnectionClosed:
                 return useful
             useful = True
             with self._lock:
@@ -164,7 +164,7 @@ class WorkerClient:
 
     def _send(self, job: dict[str, Any]) -> None:
         # The listener finds that the supervisor has ended; the next one gets the job.
-        with suppress(framing.Closed, ValueError):
+        with suppress(framing.ConnectionClosed, ValueError):
             framing.send(self._jobs.fileno(), job)
 
     def _end(self) -> str:

@@ -35,9 +35,9 @@ from pytest_touchstone.engines.transformers.loading import LoadedModel
 from pytest_touchstone.engines.transformers.scoring import SPLITS, PaddedScorer, PrefixTreeScorer, batches
 from pytest_touchstone.engines.transformers.split_attention import attention_of
 from pytest_touchstone.engines.transformers.token_work import (
-    Prompt,
-    Score,
     ScoringPlan,
+    TargetScore,
+    TokenizedPrompt,
     TokenWork,
     WorkDone,
     chat_mode_of,
@@ -62,7 +62,7 @@ NO_VLLM: Final = (
 """A note on texts on CUDA where ``--eval-set texts`` finds no vLLM."""
 
 
-class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
+class CausalEngine(ModelEngine[ScoringPlan | TokenizedPrompt | Refusal]):
     """Answers ``Loglikelihood``, ``RollingLoglikelihood`` and ``Generate``."""
 
     def __init__(
@@ -156,14 +156,14 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
         return [answers_by_index[number] for number in range(len(requests))]
 
     def _answers(
-        self, plans: Sequence[ScoringPlan | Prompt | Refusal]
+        self, plans: Sequence[ScoringPlan | TokenizedPrompt | Refusal]
     ) -> Generator[tuple[int, Answer | Refusal], None, None]:
         """Yield the index of each request and its answer, as soon as it is final.
 
         Between two answers the model is at rest, and transformers' warnings are as usual.
         """
         scored = {number: made for number, made in enumerate(plans) if isinstance(made, ScoringPlan)}
-        prompts = {number: made for number, made in enumerate(plans) if isinstance(made, Prompt)}
+        prompts = {number: made for number, made in enumerate(plans) if isinstance(made, TokenizedPrompt)}
         yield from ((number, made) for number, made in enumerate(plans) if isinstance(made, Refusal))
         with closing(self._scored(scored)) as answers:
             yield from answers
@@ -187,7 +187,7 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
         """Yield the index and the answer of each request for scores."""
         works = [work for made in plans.values() for work in made.work]
         owners = [number for number, made in plans.items() for _ in made.work]
-        scores_of: dict[int, dict[int, Score]] = {number: {} for number in plans}
+        scores_of: dict[int, dict[int, TargetScore]] = {number: {} for number in plans}
         with closing((self._shared or self._plain).scored(works)) as running:
             while True:
                 with self._quiet():
@@ -246,13 +246,13 @@ class CausalEngine(ModelEngine[ScoringPlan | Prompt | Refusal]):
         plans = enumerate(self._plans(requests))
         return [number for number, plan in plans if not isinstance(plan, Refusal) and plan.truncated]
 
-    def _plans(self, requests: Sequence[Request]) -> list[ScoringPlan | Prompt | Refusal]:
+    def _plans(self, requests: Sequence[Request]) -> list[ScoringPlan | TokenizedPrompt | Refusal]:
         """Return the tokenized requests; a refusal for one that is invalid or too long for ``--eval-set memory``."""
         seq_len, asking = self.info.seq_len, self._asking
         tokenizer = self._tokenizer.with_encoded(texts_of(requests, asking))
-        plans: list[ScoringPlan | Prompt | Refusal] = []
+        plans: list[ScoringPlan | TokenizedPrompt | Refusal] = []
         for request in requests:
-            made: ScoringPlan | Prompt | Refusal
+            made: ScoringPlan | TokenizedPrompt | Refusal
             if isinstance(request, Generate):
                 made = prepare(request, tokenizer, seq_len=seq_len, rows=self._rows, asking=asking)
             else:

@@ -48,7 +48,7 @@ _DEFAULT: Final = "50%"
 
 
 @dataclass(frozen=True, slots=True)
-class Costs:
+class MemoryCosts:
     """Bytes that a model takes.
 
     ``token`` is for a token that goes through it, ``logit`` for a number of its logits. ``row`` is for a token's keys
@@ -72,7 +72,7 @@ class MemoryBudget:
     """
 
     whole: int | None = None
-    costs: Costs = Costs()
+    costs: MemoryCosts = MemoryCosts()
     asked: str | None = None
 
     def part(self, eighths: int) -> int | None:
@@ -212,7 +212,7 @@ def bytes_of_weights(model: Any) -> int:
     return sum(sizes.values())
 
 
-def _costs(model: Any) -> Costs:
+def _costs(model: Any) -> MemoryCosts:
     config = model.config.get_text_config()
     size, held = model.dtype.itemsize, cpu.stored_type(model.dtype, model.device).itemsize
 
@@ -230,7 +230,7 @@ def _costs(model: Any) -> Costs:
     head = most("head_dim", width // heads)
     eager = getattr(config, "_attn_implementation", "sdpa") == "eager"
     scores = heads * (3 * 4 + size)  # scores, as put together, as weights, and in the model's own type
-    return Costs(
+    return MemoryCosts(
         # A layer's hidden states and their copies, its queries, keys and values, and the wide part of its MLP.
         token=held * (12 * width + 4 * inner),
         logit=size + 2 * 4,  # as computed, as float32, and one copy

@@ -54,7 +54,7 @@ _BESIDE: Final = 2
 """The memory that a second model takes while it is loaded, in weights of the first."""
 
 
-class Side(NamedTuple):
+class ComparedCheckpoint(NamedTuple):
     """A checkpoint, and the function that opens it."""
 
     info: CheckpointInfo
@@ -91,7 +91,9 @@ class Divergences:
     left_out: int = 0
 
 
-def divergences(texts: Sequence[str], reference: Side, candidate: Side) -> Divergences:
+def divergences(
+    texts: Sequence[str], reference: ComparedCheckpoint, candidate: ComparedCheckpoint
+) -> Divergences:
     """Return the divergences of a candidate at every token of the texts; lower bounds for a served one.
 
     Raises:

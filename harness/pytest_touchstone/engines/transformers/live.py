@@ -32,7 +32,7 @@ from pytest_touchstone.checkpoints.config_files import step_in_name
 from pytest_touchstone.checkpoints.fingerprint import digest_of
 from pytest_touchstone.checkpoints.formats.content import Tensor, table_line
 from pytest_touchstone.checkpoints.formats.torch_pickle import DTYPES
-from pytest_touchstone.checkpoints.formats.transformers import Transformers
+from pytest_touchstone.checkpoints.formats.transformers import TransformersFormat
 from pytest_touchstone.checkpoints.formats.weights import WEIGHTS
 from pytest_touchstone.checkpoints.info import clean_name
 from pytest_touchstone.core.errors import CheckpointError
@@ -87,7 +87,7 @@ class LiveModel(ExitStack[bool | None]):
                 one_line_errors(f"{named.name}: cannot be scored", "save it, and score the checkpoint"),
             ):
                 self._describe(tokenizer, state)
-            self._saved = Transformers().inspect(
+            self._saved = TransformersFormat().inspect(
                 self._folder, CheckpointRequest(str(named), trust_remote_code=True)
             )
         except BaseException as error:
@@ -130,7 +130,7 @@ class LiveModel(ExitStack[bool | None]):
             name: Tensor(entry["dtype"], tuple(entry["shape"]), Path(name), 0, 0)
             for name, entry in _header(state).items()
         }
-        content = Transformers().content(
+        content = TransformersFormat().content(
             self._saved, tensors, lambda stored: hash_tensor(state[str(stored.file)])
         )
         return digest_of(

@@ -53,7 +53,7 @@ class PlainText:
         return max(0, len(self.ids) - self.room)
 
 
-class _Question(NamedTuple):
+class _MaskedQuestion(NamedTuple):
     """A request that can be answered, with its number among the requests."""
 
     number: int
@@ -95,7 +95,7 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         del done  # no answer is there long before the others
         self._put_on_adapter()
         answers: dict[int, Answer | Refusal] = {}
-        questions: list[_Question] = []
+        questions: list[_MaskedQuestion] = []
         texts: list[tuple[int, PlainText]] = []
         for number, (request, text) in enumerate(zip(requests, self._ahead.made(requests), strict=True)):
             if isinstance(text, Refusal):
@@ -103,7 +103,7 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
             elif isinstance(text, PlainText):
                 texts.append((number, text))
             elif isinstance(request, FillMask):
-                questions.append(_Question(number, request, text))
+                questions.append(_MaskedQuestion(number, request, text))
         masked = [[*self._masked(text)] for _, text in texts]
         flat = [text for some in masked for text in some]
         how: dict[str, Any] = {"budget": self.budget, "company": self.company, "done": self.work_done}
@@ -200,7 +200,7 @@ class MaskedEngine(ModelEngine[MaskedText | PlainText | Refusal]):
         self._count(inputs, rows)
         return [logprob for logprob, _ in read_targets(logits, range(len(batch)), true)]
 
-    def _fill(self, batch: Sequence[_Question]) -> list[FillMaskAnswer]:
+    def _fill(self, batch: Sequence[_MaskedQuestion]) -> list[FillMaskAnswer]:
         """Run one forward pass for every number of candidates asked for."""
         import torch
 

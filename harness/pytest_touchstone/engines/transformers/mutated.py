@@ -41,7 +41,7 @@ _LAST: Final = 8
 """The places at the end of a request whose logits are compared."""
 
 
-class Reply(NamedTuple):
+class ProbeReply(NamedTuple):
     """The tokens that a request becomes, and float32 logits [places, vocabulary] at its last places.
 
     A request that is refused has no tokens, and no logits.
@@ -50,7 +50,7 @@ class Reply(NamedTuple):
     tokens: tuple[int, ...]
     logits: torch.Tensor | None
 
-    def differs(self, other: Reply) -> bool:
+    def differs(self, other: ProbeReply) -> bool:
         """Return whether tokens differ, or a logit by ``EQUAL`` or more; NaN differs from everything."""
         if self.logits is None or other.logits is None or self.tokens != other.tokens:
             return self.tokens != other.tokens
@@ -117,7 +117,7 @@ class MutatedModel(LiveModel):
         with collector_paused():
             return engine_of(info, loaded, settings, remembers=False)
 
-    def replies(self, requests: Sequence[Loglikelihood | Generate]) -> list[Reply]:
+    def replies(self, requests: Sequence[Loglikelihood | Generate]) -> list[ProbeReply]:
         """Return the tokens of requests and their logits, by the model's own code."""
         import torch
 
@@ -136,10 +136,10 @@ class MutatedModel(LiveModel):
             inputs = torch.tensor([tokens], device=model.device)
             with torch.no_grad():
                 logits = model(input_ids=inputs, use_cache=False).logits[0, -_LAST:] if tokens else None
-            replies.append(Reply(tokens, None if logits is None else logits.float().cpu()))
+            replies.append(ProbeReply(tokens, None if logits is None else logits.float().cpu()))
         return replies
 
-    def reason_not_applicable(self, mutant: Mutant, sound: Sequence[Reply], requests: Sequence[Any]) -> str:
+    def reason_not_applicable(self, mutant: Mutant, sound: Sequence[ProbeReply], requests: Sequence[Any]) -> str:
         """Return why requests cannot show the mutant that is in the model; empty where they may.
 
         Raises ``NotApplicableError`` where the model's code fails with it.
@@ -149,5 +149,5 @@ class MutatedModel(LiveModel):
         if mutant.kind == "eos" or not requests:  # the end of a text shows in no logit
             return ""
         with cannot("the model cannot compute with it"):
-            differs = any(map(Reply.differs, self.replies(requests), sound))
+            differs = any(map(ProbeReply.differs, self.replies(requests), sound))
         return "" if differs else f"the float32 logits of its requests differ by less than {EQUAL:g}"

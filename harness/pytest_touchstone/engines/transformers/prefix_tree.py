@@ -36,7 +36,7 @@ with each chunk.
 
 
 @dataclass(slots=True)
-class Node:
+class PrefixNode:
     """A run of tokens; ``depth`` tokens come before it. Its token i is the tree's token ``first`` + i."""
 
     tokens: tuple[int, ...]
@@ -52,10 +52,10 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class PrefixTree:
     """A prefix tree; ``ends[i]`` is the index of the node that sequence i ends with, which sequences may share."""
 
-    nodes: list[Node]
+    nodes: list[PrefixNode]
     ends: list[int]
 
     @property
@@ -95,7 +95,7 @@ class Tree:
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class PrefixChunk:
     """Nodes computed in one row, each after its parent; the first one's parent is in a chain, or absent."""
 
     nodes: tuple[int, ...]
@@ -109,7 +109,7 @@ class PrefixChain:
     """A run of nodes, each the parent of the next, and the parts below it; the root's run is empty."""
 
     nodes: tuple[int, ...] = ()
-    chunks: list[Chunk] = field(default_factory=list)
+    chunks: list[PrefixChunk] = field(default_factory=list)
     chains: list[PrefixChain] = field(default_factory=list)
 
 
@@ -138,9 +138,9 @@ def longest_prefix_match(texts: Sequence[tuple[int, ...]], text: tuple[int, ...]
     )
 
 
-def build_tree(sequences: Sequence[tuple[int, ...]]) -> Tree:
+def build_tree(sequences: Sequence[tuple[int, ...]]) -> PrefixTree:
     """Return the tree of sequences, none of them empty."""
-    nodes: list[Node] = []
+    nodes: list[PrefixNode] = []
     ends = [0] * len(sequences)
     branch: list[int] = []  # the nodes of the previous sequence, from the root on
     before: tuple[int, ...] = ()
@@ -156,7 +156,7 @@ def build_tree(sequences: Sequence[tuple[int, ...]]) -> Tree:
             branch.append(_split(nodes, branch.pop(), shared))
         parent = branch[-1] if branch else -1
         branch.append(len(nodes))
-        nodes.append(Node(sequence[shared:], shared, parent))
+        nodes.append(PrefixNode(sequence[shared:], shared, parent))
         ends[number] = branch[-1]
         before = sequence
     for number, node in enumerate(nodes):
@@ -164,11 +164,11 @@ def build_tree(sequences: Sequence[tuple[int, ...]]) -> Tree:
             nodes[node.parent].children.append(number)
     for node, first in zip(nodes, accumulate((len(node.tokens) for node in nodes), initial=0), strict=False):
         node.first = first
-    return Tree(nodes, ends)
+    return PrefixTree(nodes, ends)
 
 
 def partition_tree(
-    tree: Tree,
+    tree: PrefixTree,
     *,
     room: int = ROOM,
     saving: int = SAVING,
@@ -203,7 +203,14 @@ class _TreePartition:
     """The sums over subtrees that ``partition_tree`` decides by, and the parts it makes."""
 
     def __init__(
-        self, tree: Tree, cuts: Collection[int], logits: Sequence[int], *, room: int, saving: int, most: int
+        self,
+        tree: PrefixTree,
+        cuts: Collection[int],
+        logits: Sequence[int],
+        *,
+        room: int,
+        saving: int,
+        most: int,
     ) -> None:
         self._nodes, self._room, self._saving = tree.nodes, room, saving
         self._most, self._logits, self._cuts = most, logits, cuts
@@ -241,7 +248,7 @@ class _TreePartition:
         else:
             self._carry(node, node_chain, chain)
 
-    def _carry(self, node: Node, node_chain: tuple[int, ...], chain: PrefixChain) -> None:
+    def _carry(self, node: PrefixNode, node_chain: tuple[int, ...], chain: PrefixChain) -> None:
         """Pack the children into as few chunks as possible, each with a copy of a short run of nodes."""
         group: list[int] = []
         for child in sorted(node.children, key=lambda child: self._size[child]):
@@ -262,14 +269,14 @@ class _TreePartition:
         cut = any(self._cut[top] for top in tops)
         return length <= self._room and sequences <= self._most and not cut
 
-    def _chunk(self, tops: Sequence[int], carried: tuple[int, ...]) -> Chunk:
+    def _chunk(self, tops: Sequence[int], carried: tuple[int, ...]) -> PrefixChunk:
         """Return a chunk of subtrees, which begins with the nodes carried into it."""
         nodes = list(carried)
         todo = list(reversed(tops))
         while todo:
             nodes.append(todo.pop())
             todo += self._nodes[nodes[-1]].children
-        return Chunk(
+        return PrefixChunk(
             tuple(nodes),
             length=sum(len(self._nodes[node].tokens) for node in nodes),
             sequences=sum(self._here[node] for node in nodes),
@@ -277,16 +284,16 @@ class _TreePartition:
         )
 
 
-def _split(nodes: list[Node], number: int, depth: int) -> int:
+def _split(nodes: list[PrefixNode], number: int, depth: int) -> int:
     """Split a node at a depth within it; return the number of the new node, which holds its upper part."""
     lower = nodes[number]
     cut = depth - lower.depth
-    nodes.append(Node(lower.tokens[:cut], lower.depth, lower.parent))
+    nodes.append(PrefixNode(lower.tokens[:cut], lower.depth, lower.parent))
     lower.tokens, lower.depth, lower.parent = lower.tokens[cut:], depth, len(nodes) - 1
     return len(nodes) - 1
 
 
-Row: TypeAlias = list[Chunk]
+Row: TypeAlias = list[PrefixChunk]
 
 _WIDTHS: Final = (1, 2, 3, 4)
 """The row lengths that are tried, as multiples of the longest chunk."""
@@ -306,7 +313,7 @@ class BatchLimits:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class RowLayout:
     """The rows of a forward pass, padded on the right.
 
     Attributes:
@@ -332,7 +339,7 @@ class Layout:
         )
 
 
-def take_batch(chunks: list[Chunk], limits: BatchLimits) -> list[Row]:
+def take_batch(chunks: list[PrefixChunk], limits: BatchLimits) -> list[Row]:
     """Remove the chunks of the next batch from ``chunks``, sorted by length, and return its rows.
 
     The longest come first, so that a lack of memory shows at once. Rows are filled with the longest chunk that still
@@ -356,9 +363,9 @@ def take_batch(chunks: list[Chunk], limits: BatchLimits) -> list[Row]:
     return batch
 
 
-def lay_out(tree: Tree, rows: Sequence[Row]) -> Layout:
+def lay_out(tree: PrefixTree, rows: Sequence[Row]) -> RowLayout:
     """Return the layout of rows, each of chunks one after the other."""
-    layout = Layout([], [], [], [])
+    layout = RowLayout([], [], [], [])
     width = max(sum(chunk.length for chunk in row) for row in rows)
     for row in rows:
         ids: list[int] = []
@@ -382,7 +389,7 @@ def lay_out(tree: Tree, rows: Sequence[Row]) -> Layout:
 
 
 def _fill_rows(
-    chunks: Sequence[Chunk], lengths: Sequence[int], width: int, limits: BatchLimits
+    chunks: Sequence[PrefixChunk], lengths: Sequence[int], width: int, limits: BatchLimits
 ) -> list[list[int]]:
     """Return the indices of the chunks in each row, for rows of up to ``width`` tokens."""
     left = list(range(len(chunks)))
@@ -405,7 +412,7 @@ def _fill_rows(
     return rows
 
 
-def _seen_until(tree: Tree, chunk: Chunk) -> list[int]:
+def _seen_until(tree: PrefixTree, chunk: PrefixChunk) -> list[int]:
     """Return for each token of a chunk the column after its last descendant, counted within the chunk."""
     begins: dict[int, int] = {}
     last: dict[int, int] = {}

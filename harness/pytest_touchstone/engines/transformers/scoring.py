@@ -37,9 +37,9 @@ from pytest_touchstone.engines.transformers.prefix_tree import (
     ROOM,
     SAVING,
     BatchLimits,
-    Layout,
     PrefixChain,
-    Tree,
+    PrefixTree,
+    RowLayout,
     build_tree,
     common_prefix_length,
     lay_out,
@@ -51,7 +51,7 @@ from pytest_touchstone.engines.transformers.split_attention import (
     additive_mask,
     use_split_attention,
 )
-from pytest_touchstone.engines.transformers.token_work import Score, TokenWork, WorkDone, sum_scores
+from pytest_touchstone.engines.transformers.token_work import TargetScore, TokenWork, WorkDone, sum_scores
 
 if TYPE_CHECKING:
     import torch
@@ -68,7 +68,7 @@ class PaddedScorer:
         self._budget = budget
         self.company = ANY
 
-    def scored(self, works: Sequence[TokenWork]) -> Generator[list[tuple[int, Score]], None, None]:
+    def scored(self, works: Sequence[TokenWork]) -> Generator[list[tuple[int, TargetScore]], None, None]:
         """Yield the numbers of all sequences and their scores at once, in their order, whatever the batches."""
         scores = compute_in_batches(
             works,
@@ -98,7 +98,7 @@ class PaddedScorer:
         """Return input ids and attention mask [rows, longest], padded on the right with any token."""
         return {**pad_rows([work.inputs for work in works], 0, self._model.device), "use_cache": False}
 
-    def _score(self, works: Sequence[TokenWork]) -> list[Score]:
+    def _score(self, works: Sequence[TokenWork]) -> list[TargetScore]:
         """Run one forward pass and return the score of each sequence."""
         rows = _pad([work.inputs for work in works], 0)
         targets = [target for work in works for target in work.targets]
@@ -297,7 +297,7 @@ class PrefixTreeScorer:
             self._kept.clear()
         return torch.stack(logits)
 
-    def scored(self, works: Sequence[TokenWork]) -> Generator[list[tuple[int, Score]], None, None]:
+    def scored(self, works: Sequence[TokenWork]) -> Generator[list[tuple[int, TargetScore]], None, None]:
         """Yield the indices of sequences and their scores, each once.
 
         They come all at the end, or as they are computed where the device goes on meanwhile.
@@ -307,7 +307,7 @@ class PrefixTreeScorer:
         if not works:
             return
         hints = sorted(self._kept.hints([work.inputs for work in works]))
-        scores: dict[int, Score] = {}
+        scores: dict[int, TargetScore] = {}
         while left := [number for number in range(len(works)) if number not in scores]:
             tree = build_tree([*(works[number].inputs for number in left), *hints])
             cuts = {tree.ends.pop() for _ in hints}
@@ -411,7 +411,7 @@ class PrefixTreeScorer:
         while (begin := len(past.tokens)) < len(whole):
             end = min(len(whole), begin + step)
             length = end - begin
-            layout = Layout(
+            layout = RowLayout(
                 [list(whole[begin:end])],
                 [list(range(begin, end))],
                 [[length] * length],
@@ -426,7 +426,7 @@ class PrefixTreeScorer:
         """Return whether attention is split in a pass after ``past`` tokens."""
         return self.splits and past >= _LEAST_SPLIT
 
-    def _forward(self, pass_: _TreePass, layout: Layout, cache: PrefixSharedCache) -> None:
+    def _forward(self, pass_: _TreePass, layout: RowLayout, cache: PrefixSharedCache) -> None:
         """Run one forward pass, and pass the scores of its targets to ``pass_``."""
         asked = pass_.asked(layout.token_indices)
         rows: list[list[Any]] = [layout.ids, layout.positions, layout.seen_until]
@@ -440,7 +440,7 @@ class PrefixTreeScorer:
         if asked.token_indices:
             pass_.take(asked, logits, TargetScores(logits, number, target), self._unread)
 
-    def _inputs(self, layout: Layout, cache: PrefixSharedCache, *sent: torch.Tensor) -> dict[str, Any]:
+    def _inputs(self, layout: RowLayout, cache: PrefixSharedCache, *sent: torch.Tensor) -> dict[str, Any]:
         """Return the inputs of the model; ``sent`` are the ids, positions and ends of a layout on the device."""
         import torch
 
@@ -493,7 +493,7 @@ class _TreePass:
     """A tree, the targets wanted at its tokens, and the scores that are computed so far."""
 
     def __init__(
-        self, tree: Tree, works: Sequence[TokenWork], rows: dict[int, torch.Tensor] | None = None
+        self, tree: PrefixTree, works: Sequence[TokenWork], rows: dict[int, torch.Tensor] | None = None
     ) -> None:
         """``rows`` receives the logits, by place."""
         self.tree, self._rows = tree, rows
@@ -553,7 +553,7 @@ class _TreePass:
         assert self._rows is not None, "logits are not kept"
         return [self._rows[token_index] for pairs in self._asked for token_index, _ in pairs]
 
-    def completed(self) -> list[tuple[int, Score]]:
+    def completed(self) -> list[tuple[int, TargetScore]]:
         """Return the indices and scores of the sequences completed since the last call."""
         completed, self._completed = self._completed, []
         return [

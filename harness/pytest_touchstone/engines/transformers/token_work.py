@@ -47,17 +47,17 @@ class TokenWork:
     targets: tuple[int, ...]
 
 
-class Score(NamedTuple):
+class TargetScore(NamedTuple):
     """The sum of the targets' log-probabilities (nats), and whether each target is the most probable token."""
 
     logprob: float
     is_greedy: bool
 
 
-def sum_scores(scores: Iterable[tuple[float, bool]]) -> Score:
+def sum_scores(scores: Iterable[tuple[float, bool]]) -> TargetScore:
     """Return the score of parts together; Python's floats are added, so that their order cannot matter."""
     logprobs, greedy = zip(*scores, strict=True)
-    return Score(sum(logprobs), all(greedy))
+    return TargetScore(sum(logprobs), all(greedy))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class ScoringPlan:
         """The most tokens in memory at once."""
         return max((len(work.inputs) for work in self.work), default=0)
 
-    def answer(self, scores: Sequence[Score]) -> Answer:
+    def answer(self, scores: Sequence[TargetScore]) -> Answer:
         """Return the answer, from the scores of ``work`` in the same order."""
         score = sum_scores(scores)
         tokens = sum([len(work.targets) for work in self.work])
@@ -217,7 +217,7 @@ def _system_prompt_fault(tokenizer: Any, system: str, chat: Chat) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class TokenizedPrompt:
     """A request and the tokens of its prompt that the model is given.
 
     ``truncated`` counts those cut off on the left; ``chat`` says that they come from its turns.
@@ -247,7 +247,7 @@ class Prompt:
 
 def prepare(
     request: Generate, tokenizer: TextTokenizer, *, seq_len: int, rows: int, asking: ChatMode = ChatMode()
-) -> Prompt | Refusal:
+) -> TokenizedPrompt | Refusal:
     """Return the prompt as it is given to the model, which has ``rows`` embeddings.
 
     It is cut from the left to ``seq_len`` - ``max_new_tokens`` tokens, special tokens at the start included, to leave
@@ -271,7 +271,7 @@ def prepare(
     if max(tokens) >= rows:
         return Refusal(f"the prompt has a token that the model, with {rows} embeddings, does not know")
     truncated = max(0, len(tokens) - room)
-    return Prompt(request, tokens[truncated:], truncated, chat)
+    return TokenizedPrompt(request, tokens[truncated:], truncated, chat)
 
 
 def apply_chat_mode(request: Generate, chat: bool, asking: ChatMode) -> Generate:

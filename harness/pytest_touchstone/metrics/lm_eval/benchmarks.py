@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_touchstone.core.benchmark import Benchmark, BenchmarkCode, Dataset, Published, Shots, declare
-from pytest_touchstone.core.composite import Composite, Part
+from pytest_touchstone.core.composite import Composite, WeightedMetric
 from pytest_touchstone.core.dataset import Example, apply_limit
 from pytest_touchstone.core.files import shipped_evals
 from pytest_touchstone.core.grade import Scores
@@ -149,7 +149,7 @@ def group_composites(
                     continue
                 sizes = [_size(spec, limit) if wanted.weight_by_size else 1 for spec in having]
                 parts = [
-                    Part(size / sum(sizes), spec.name, metric)
+                    WeightedMetric(size / sum(sizes), spec.name, metric)
                     for spec, size in zip(having, sizes, strict=True)
                 ]
                 own = f"{name}:{metric}" if name in composites else name

@@ -91,7 +91,7 @@ class ItemRow(NamedTuple):
     fields: Mapping[str, Any]
 
 
-class Kind(NamedTuple):
+class PageBenchmark(NamedTuple):
     """A benchmark as the page shows it: the score that items are right by, its metrics and groups so far, and the
     fields of its rows."""
 
@@ -106,7 +106,7 @@ class Kind(NamedTuple):
 class PagePart:
     """The items of one checkpoint on one benchmark, in the order in which they are added."""
 
-    def __init__(self, kind: Kind, checkpoint: str, redaction: Redaction, size: int = CHUNK) -> None:
+    def __init__(self, kind: PageBenchmark, checkpoint: str, redaction: Redaction, size: int = CHUNK) -> None:
         self.kind, self.checkpoint, self.size = kind, checkpoint, size
         self.rows: list[ItemRow] = []
         self._redaction = redaction

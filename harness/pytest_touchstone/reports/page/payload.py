@@ -18,7 +18,7 @@ from pytest_touchstone.compare.pair import PairComparison, compare_pair
 from pytest_touchstone.core.aggregation import aggregation_of
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.reports.comparison import pair_facts
-from pytest_touchstone.reports.page.items import ENCODER, Kind, PagePart, filter_fields, ranks_of
+from pytest_touchstone.reports.page.items import ENCODER, PageBenchmark, PagePart, filter_fields, ranks_of
 from pytest_touchstone.reports.page.security import Redaction
 from pytest_touchstone.results.item_view import data_rows
 from pytest_touchstone.results.journal import read_record_at, record_locations
@@ -54,7 +54,7 @@ class PageItems:
 
     def __init__(self, redaction: Redaction) -> None:
         self.runs: list[PageRun] = []
-        self.kinds: dict[str, Kind] = {}
+        self.kinds: dict[str, PageBenchmark] = {}
         self._redaction = redaction
 
     def read(self, summary: Summary, *, compared: bool) -> PageRun:
@@ -157,10 +157,10 @@ class PageItems:
         return meta, blocks
 
 
-def _benchmark_kind(declared: Declaration, rows: Mapping[str, str]) -> Kind:
+def _benchmark_kind(declared: Declaration, rows: Mapping[str, str]) -> PageBenchmark:
     aggregation = aggregation_of(declared.aggregate, declared.primary)
     fields = filter_fields(map(json.loads, rows.values()))
-    return Kind(
+    return PageBenchmark(
         declared.name,
         aggregation.of,
         aggregation.of if aggregation.higher_score_is_better else None,

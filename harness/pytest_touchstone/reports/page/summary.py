@@ -340,7 +340,9 @@ def _of_benchmark(parts: Sequence[PagePart]) -> list[BarRow]:
     return shares
 
 
-def _fields(kind: Kind, rows: Sequence[ItemRow]) -> Iterator[tuple[str, list[Any], Mapping[Any, str]]]:
+def _fields(
+    kind: PageBenchmark, rows: Sequence[ItemRow]
+) -> Iterator[tuple[str, list[Any], Mapping[Any, str]]]:
     groups = {row.group for row in rows if row.group is not None}
     for name in kind.fields:
         values = [row.fields.get(name) for row in rows]

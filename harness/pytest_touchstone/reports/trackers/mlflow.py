@@ -15,8 +15,8 @@ from typing import Any, Final
 from pytest_touchstone.compare.mlflow import IDENTITY, KEY, TrackerError, client, missing, place_of, search
 from pytest_touchstone.reports.trackers.payload import (
     Pictures,
-    Sent,
     TrackedRun,
+    UploadResult,
     place_name,
     texts,
 )
@@ -41,7 +41,7 @@ class MLflow:
 
     def send(
         self, identity: str, runs: Sequence[TrackedRun], settings: Mapping[str, Any], pictures: Pictures
-    ) -> Sent:
+    ) -> UploadResult:
         """Send the runs, the parent first. Raises ``TrackerError``."""
         name = place_name(self, settings)
         with client() as mlflow:
@@ -68,7 +68,7 @@ class MLflow:
                 if tracked.info.status != status:
                     mlflow.set_terminated(tracked.info.run_id, status)
             files += _send_files(mlflow, pictures(), parent)
-            return Sent(f"experiment {name} of {place_of(mlflow)}", len(runs), new, numbers, files)
+            return UploadResult(f"experiment {name} of {place_of(mlflow)}", len(runs), new, numbers, files)
 
 
 def _complete(client: Any, run: TrackedRun, tracked: Any) -> int:

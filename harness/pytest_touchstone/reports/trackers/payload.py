@@ -33,7 +33,7 @@ from pytest_touchstone.results.summary import (
     whole_results,
 )
 
-Kind: TypeAlias = Literal["run", "result", "composite", "series"]
+TrackerRunKind: TypeAlias = Literal["run", "result", "composite", "series"]
 
 NOT_VALID: Final = "not valid"
 THOUSANDTHS: Final = 1000
@@ -57,7 +57,7 @@ class TrackedRun:
 
     key: str
     name: str
-    kind: Kind
+    kind: TrackerRunKind
     params: Mapping[str, Any]
     tags: Mapping[str, str]
     points: tuple[MetricPoint, ...] = ()
@@ -98,7 +98,7 @@ def tracked_runs(
     """
     rows = {row.checkpoint: row for row in result_rows(summary)}.values()
     fine = {row.series for row in rows if row.step is not None and row.step != int(row.step)}
-    steps = {row.checkpoint: Step.of(row, fine=row.series in fine) for row in rows}
+    steps = {row.checkpoint: SeriesStep.of(row, fine=row.series in fine) for row in rows}
     measured = _measured(summary)
     return [
         _parent(summary, measured, files),
@@ -108,7 +108,7 @@ def tracked_runs(
     ]
 
 
-class Step(NamedTuple):
+class SeriesStep(NamedTuple):
     """The step of a checkpoint in its series, as a whole number.
 
     Trackers take integers: steps of a series with fractional epochs are in thousandths, as the tag ``step_unit`` says.
@@ -120,7 +120,7 @@ class Step(NamedTuple):
     tags: Mapping[str, str] = MappingProxyType({})
 
     @classmethod
-    def of(cls, row: ResultRow, *, fine: bool) -> Step:
+    def of(cls, row: ResultRow, *, fine: bool) -> SeriesStep:
         """Return the step of a checkpoint. With ``fine`` it is in thousandths."""
         if row.step is None:
             return cls()
@@ -128,7 +128,7 @@ class Step(NamedTuple):
         return cls(row.series, round(row.step * (THOUSANDTHS if fine else 1)), unit)
 
 
-class Measured(NamedTuple):
+class TrackedScores(NamedTuple):
     """The scores of a checkpoint on a benchmark or composite. ``why_not`` is the reason if they are NOT VALID."""
 
     checkpoint: str
@@ -138,19 +138,19 @@ class Measured(NamedTuple):
     composite: bool = False
 
 
-def _measured(summary: Summary) -> list[Measured]:
+def _measured(summary: Summary) -> list[TrackedScores]:
     """Return the scores of all checkpoints, under names that trackers accept."""
     measured = []
     for result in whole_results(summary):
         values = {tracker_name(metric.name): metric.value for metric in result.metrics.values()}
-        measured.append(Measured(result.checkpoint, result.name, values, why_not(result)))
+        measured.append(TrackedScores(result.checkpoint, result.name, values, why_not(result)))
     reasons = {(benchmark.checkpoint, benchmark.name): benchmark.why_not for benchmark in measured}
     for row in summary.composites:
         names = dict.fromkeys(component["benchmark"] for component in row["parts"])
         whys = [f"{name}: {why}" for name in names if (why := reasons.get((row["checkpoint"], name)))]
         values = {tracker_name(row["name"]): row["value"]}
         measured.append(
-            Measured(row["checkpoint"], row["name"], values, "; ".join(whys) or None, composite=True)
+            TrackedScores(row["checkpoint"], row["name"], values, "; ".join(whys) or None, composite=True)
         )
     return measured
 
@@ -163,7 +163,7 @@ def why_not(result: Result) -> str | None:
 
 def _run(
     summary: Summary,
-    kind: Kind,
+    kind: TrackerRunKind,
     key: str,
     name: str,
     *,
@@ -196,7 +196,7 @@ def _run(
     )
 
 
-def _parent(summary: Summary, measured: Sequence[Measured], files: Mapping[str, Path]) -> TrackedRun:
+def _parent(summary: Summary, measured: Sequence[TrackedScores], files: Mapping[str, Path]) -> TrackedRun:
     gate = summary.gate or {}
     failed = [checkpoint["name"] for checkpoint in summary.failed_to_load]
     benchmarks = [score for score in measured if not score.composite]
@@ -231,8 +231,8 @@ def _parent(summary: Summary, measured: Sequence[Measured], files: Mapping[str, 
 
 def _results(
     summary: Summary,
-    measured: Sequence[Measured],
-    steps: Mapping[str, Step],
+    measured: Sequence[TrackedScores],
+    steps: Mapping[str, SeriesStep],
     result_files: Mapping[CheckpointBenchmark, ResultFiles],
 ) -> Iterator[TrackedRun]:
     rows = {str(row.get("name")): row for row in summary.checkpoints}
@@ -243,7 +243,7 @@ def _results(
     for saved, _ in results_from_records(summary, ()):
         key = (saved.checkpoint, saved.benchmark)
         results = results_by_key[key]
-        files, step = result_files.get(key, ResultFiles({})), steps.get(saved.checkpoint, Step())
+        files, step = result_files.get(key, ResultFiles({})), steps.get(saved.checkpoint, SeriesStep())
         undefined = [
             f"{result.name} {metric.name}: {metric.why or 'no value'}"
             for result in results
@@ -325,14 +325,14 @@ def _tags(saved: StoredResult) -> dict[str, Any]:
 
 
 def _composites(
-    summary: Summary, measured: Sequence[Measured], steps: Mapping[str, Step]
+    summary: Summary, measured: Sequence[TrackedScores], steps: Mapping[str, SeriesStep]
 ) -> Iterator[TrackedRun]:
     rows = {str(row.get("name")): row for row in summary.checkpoints}
     for composite, score in zip(
         summary.composites, (score for score in measured if score.composite), strict=True
     ):
         checkpoint, name = composite["checkpoint"], composite["name"]
-        row, step = rows.get(checkpoint, {}), steps.get(checkpoint, Step())
+        row, step = rows.get(checkpoint, {}), steps.get(checkpoint, SeriesStep())
         terms = [
             f"{component['weight']} {component['benchmark']}:{component['metric']}"
             for component in composite["parts"]
@@ -357,7 +357,7 @@ def _composites(
 
 
 def _series(
-    summary: Summary, measured: Sequence[Measured], steps: Mapping[str, Step]
+    summary: Summary, measured: Sequence[TrackedScores], steps: Mapping[str, SeriesStep]
 ) -> Iterator[TrackedRun]:
     endings = shortest_endings(step.series for step in steps.values() if step.series is not None)
     for series, ending in endings.items():
@@ -394,7 +394,7 @@ def _series(
         )
 
 
-def _front(score: Measured) -> str:
+def _front(score: TrackedScores) -> str:
     """Return the prefix of metric names in a series."""
     return f"{NOT_VALID}/" * bool(score.why_not) + ("" if score.composite else f"{tracker_name(score.name)}/")
 
@@ -420,7 +420,7 @@ PLACE: Final = "touchstone"
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class UploadResult:
     """What a tracker received.
 
     ``runs`` counts the runs in the tracker, ``new`` those created now; ``numbers`` and ``files`` were sent now.
@@ -453,7 +453,7 @@ class Tracker(Protocol):
 
     def send(
         self, identity: str, runs: Sequence[TrackedRun], settings: Mapping[str, Any], pictures: Pictures
-    ) -> Sent:
+    ) -> UploadResult:
         """Send what the tracker lacks. ``pictures`` belong to the first run. Raises ``TrackerError``."""
 
 

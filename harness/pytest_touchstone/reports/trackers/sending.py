@@ -29,9 +29,9 @@ from pytest_touchstone.reports.trackers.mlflow import MLflow
 from pytest_touchstone.reports.trackers.payload import (
     CheckpointBenchmark,
     ResultFiles,
-    Sent,
     TrackedRun,
     Tracker,
+    UploadResult,
     identity,
     tracked_runs,
 )
@@ -62,7 +62,7 @@ OF_RUN: Final = (SUMMARY, "results.csv", "errors.log", PAGE)
 class Artifacts:
     """The files to send, copied into ``target``. ``left_out`` names the files that are not sent, with the reason."""
 
-    def __init__(self, summary: Summary, target: Path, secrets: Secrets) -> None:
+    def __init__(self, summary: Summary, target: Path, secrets: SecretValues) -> None:
         self._summary = summary
         self._folder = Path(summary.directory)
         self._target = target
@@ -179,7 +179,7 @@ _NAMES: Final = re.compile(
 )
 
 
-class Secrets:
+class SecretValues:
     """The secret values of an environment.
 
     Secrets are the values of variables with names such as ``API_KEY``, and passwords in URLs.
@@ -229,12 +229,12 @@ def trackers() -> tuple[Tracker, ...]:
     return (MLflow(), WandB())
 
 
-def track(folder: Path, tracker: Tracker, settings: Mapping[str, Any]) -> Sent:
+def track(folder: Path, tracker: Tracker, settings: Mapping[str, Any]) -> UploadResult:
     """Send what a tracker lacks of a finished run. Raises ``HarnessError``."""
     if (missing := tracker.missing()) is not None:
         raise HarnessError(missing)
     summary = load_summary(folder)
-    secrets = Secrets(os.environ)
+    secrets = SecretValues(os.environ)
     with tempfile.TemporaryDirectory(prefix="touchstone-track-") as target:
         artifacts = Artifacts(summary, Path(target), secrets)
         try:
@@ -246,7 +246,7 @@ def track(folder: Path, tracker: Tracker, settings: Mapping[str, Any]) -> Sent:
     return replace(sent, left_out=tuple(artifacts.left_out))
 
 
-def _without(secrets: Secrets, run: TrackedRun) -> TrackedRun:
+def _without(secrets: SecretValues, run: TrackedRun) -> TrackedRun:
     """Return a tracker's run without secrets in its texts."""
     names = ("key", "name", "params", "tags", "why_not")
     texts = {name: map_texts(getattr(run, name), secrets.removed) for name in names}

@@ -16,7 +16,13 @@ from typing import Any, Final
 from pytest_touchstone.compare.mlflow import TrackerError, talking, without_password
 from pytest_touchstone.core import disk
 from pytest_touchstone.core.files import shown_path
-from pytest_touchstone.reports.trackers.payload import MetricPoint, Pictures, Sent, TrackedRun, place_name
+from pytest_touchstone.reports.trackers.payload import (
+    MetricPoint,
+    Pictures,
+    TrackedRun,
+    UploadResult,
+    place_name,
+)
 
 MARK: Final = "touchstone-sent"
 """The file in the package's folder of a run that was sent whole."""
@@ -55,7 +61,7 @@ class WandB:
 
     def send(
         self, identity: str, runs: Sequence[TrackedRun], settings: Mapping[str, Any], pictures: Pictures
-    ) -> Sent:
+    ) -> UploadResult:
         """Send the runs, the parent last, with the pictures. Raises ``TrackerError``."""
         server = "its own settings"
         with talking(PATIENCE, lambda: server):
@@ -81,7 +87,7 @@ class WandB:
                 where = f"of {server}"
                 if wandb_settings.run_mode != "run":
                     where = f"in {shown_path(folder)}, offline; `wandb sync` uploads it"
-                return Sent(f"project {project} {where}", len(runs), new, numbers, sent_files)
+                return UploadResult(f"project {project} {where}", len(runs), new, numbers, sent_files)
             finally:
                 wandb.teardown()
 

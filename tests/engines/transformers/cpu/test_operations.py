@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_touchstone.engines.transformers.cpu import kernels as operations
 from pytest_touchstone.engines.transformers.cpu.kernels import kernels
-from pytest_touchstone.engines.transformers.cpu.packing import BFloat16Kernels, Native
+from pytest_touchstone.engines.transformers.cpu.packing import BFloat16Kernels, NativeKernels
 from pytest_touchstone.engines.transformers.fused_layers import apply_rotary
 
 needs_halves = pytest.mark.skipif(
@@ -38,7 +38,7 @@ def close(found: torch.Tensor, expected: torch.Tensor) -> bool:
 
 @given(rows=st.integers(1, 450), inner=sizes, outer=st.integers(1, 150), biased=st.booleans())
 def test_products(rows: int, inner: int, outer: int, biased: bool) -> None:
-    native, x, weight = Native(), numbers(rows, inner), numbers(outer, inner)
+    native, x, weight = NativeKernels(), numbers(rows, inner), numbers(outer, inner)
     bias = numbers(outer) if biased else None
     packed = native.packed(weight)
     assert close(native.product(x, packed, bias, (outer, inner)), torch.nn.functional.linear(x, weight, bias))
@@ -48,7 +48,7 @@ def test_products(rows: int, inner: int, outer: int, biased: bool) -> None:
 @given(rows=st.integers(2, 60), some=st.sampled_from([1, 12, 13, 17]), inner=sizes, outer=sizes)
 def test_a_row_is_the_same_whatever_is_beside_it(rows: int, some: int, inner: int, outer: int) -> None:
     """Products of few rows and of more may go by different units of the processor."""
-    native, most = Native(), 12 if some <= 12 else 1000
+    native, most = NativeKernels(), 12 if some <= 12 else 1000
     x = numbers(min(max(rows, some), most), inner)
     packed = native.packed(numbers(outer, inner))
     together = native.product(x, packed, None, (outer, inner))
@@ -66,7 +66,7 @@ def test_a_row_is_the_same_whatever_is_beside_it(rows: int, some: int, inner: in
 def test_products_with_weights_that_are_widened(
     rows: int, inner: int, outer: int, dtype: torch.dtype
 ) -> None:
-    native, x, weight = Native(str(dtype)), numbers(rows, inner), numbers(outer, inner).to(dtype)
+    native, x, weight = NativeKernels(str(dtype)), numbers(rows, inner), numbers(outer, inner).to(dtype)
     packed = native.packed(weight)
     found = native.product(x, packed, None, (outer, inner))
     assert close(found, torch.nn.functional.linear(x, weight.float()))
@@ -80,7 +80,7 @@ def test_weights_of_half_precision_may_be_small_infinite_or_nan() -> None:
     kinds = [5.96e-8, -6.1e-5, 0.0, -0.0, torch.inf, -torch.inf, torch.nan, 65504.0]
     weight = torch.tensor(kinds, dtype=torch.float16).view(-1, 1)
     for dtype in (torch.float16, torch.bfloat16):
-        native = Native(str(dtype))
+        native = NativeKernels(str(dtype))
         given_weight = weight.to(dtype)
         found = native.product(torch.ones(1, 1), native.packed(given_weight), None, (len(kinds), 1))
         assert torch.equal(found.view(-1).nan_to_num(7), given_weight.float().view(-1).nan_to_num(7))
@@ -109,7 +109,7 @@ def test_bfloat16_rows_with_nan_give_nan_and_no_others() -> None:
 
 
 def test_products_of_rows_that_lie_apart() -> None:
-    native, x, weight = Native(), numbers(3, 5, 40)[:, ::2, :33], numbers(50, 33)
+    native, x, weight = NativeKernels(), numbers(3, 5, 40)[:, ::2, :33], numbers(50, 33)
     found = native.product(x, native.packed(weight), None, (50, 33))
     assert close(found, torch.nn.functional.linear(x, weight))
 
@@ -313,7 +313,7 @@ def test_a_token_that_sees_nothing_finds_zeros() -> None:
 
 @pytest.mark.parametrize("rows", [1, 40])
 def test_long_products_are_as_exact_as_torchs(rows: int) -> None:
-    native, x, weight = Native(), numbers(rows, 6000), numbers(64, 6000)
+    native, x, weight = NativeKernels(), numbers(rows, 6000), numbers(64, 6000)
     exact = x.double() @ weight.double().t()
     found = native.product(x, native.packed(weight), None, (64, 6000))
     off, usual = ((one - exact).square().mean() for one in (found, x @ weight.t()))

@@ -14,7 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pytest_touchstone.checkpoints import SERVES, CheckpointInfo, CheckpointRequest, TrainingState, Weights
+from pytest_touchstone.checkpoints import (
+    SERVES,
+    CheckpointInfo,
+    CheckpointRequest,
+    TrainingState,
+    WeightsInfo,
+)
 from pytest_touchstone.checkpoints.formats.content import (
     TOKENIZER,
     Tensor,
@@ -74,7 +80,7 @@ class NanoGpt:
             seq_len=asked.limited(path, sizes["block_size"]),
             serves=SERVES["causal"],
             training=TrainingState(content.get("iter_num")),
-            weights=Weights(
+            weights=WeightsInfo(
                 count_parameters(tensors),
                 main_dtype(tensors),
                 params={

@@ -20,19 +20,19 @@ _MOST_DIGITS: Final = 640
 _HEAD: Final = struct.Struct(">I")
 
 
-class Closed(BaseException):
+class ConnectionClosed(BaseException):
     """The other side is gone, or did not send a message.
 
     Not an ``Exception``: a test that catches all exceptions of a program must not take the program's end for one.
     """
 
 
-class TooLate(BaseException):
+class DeadlinePassed(BaseException):
     """No message came in time."""
 
 
 Wait = Callable[[int, int], None]
-"""Waits for an event (of ``select.poll``) at a descriptor, or raises ``TooLate``."""
+"""Waits for an event (of ``select.poll``) at a descriptor, or raises ``DeadlinePassed``."""
 
 
 def until(deadline: float) -> Wait:
@@ -43,7 +43,7 @@ def until(deadline: float) -> Wait:
         poll = select.poll()
         poll.register(descriptor, event)
         if left <= 0 or not poll.poll(left * 1000):
-            raise TooLate
+            raise DeadlinePassed
 
     return wait
 
@@ -51,7 +51,7 @@ def until(deadline: float) -> Wait:
 def send(descriptor: int, message: Any, *, wait: Wait | None = None) -> None:
     """Write a whole message.
 
-    Raises ``Closed`` if nobody reads any more, and what ``wait`` raises before somebody does.
+    Raises ``ConnectionClosed`` if nobody reads any more, and what ``wait`` raises before somebody does.
     """
     body = json.dumps(message, separators=(",", ":")).encode()
     view = memoryview(_HEAD.pack(len(body)) + body)
@@ -65,7 +65,7 @@ def send(descriptor: int, message: Any, *, wait: Wait | None = None) -> None:
                 if wait is not None:
                     wait(descriptor, select.POLLOUT)
     except OSError as error:
-        raise Closed(str(error)) from None
+        raise ConnectionClosed(str(error)) from None
     finally:
         if wait is not None:
             os.set_blocking(descriptor, True)
@@ -74,17 +74,17 @@ def send(descriptor: int, message: Any, *, wait: Wait | None = None) -> None:
 def receive(descriptor: int, *, longest: int = LONGEST, wait: Wait | None = None) -> Any:
     """Return the next message.
 
-    Raises ``Closed`` at the end of the stream, for a message that is too long and for invalid JSON, and what ``wait``
-    raises before the message arrives.
+    Raises ``ConnectionClosed`` at the end of the stream, for a message that is too long and for invalid JSON, and
+    what ``wait`` raises before the message arrives.
     """
     (length,) = _HEAD.unpack(_read(descriptor, _HEAD.size, wait))
     if length > longest:
-        raise Closed(f"a message of {length} bytes; {longest} at most")
+        raise ConnectionClosed(f"a message of {length} bytes; {longest} at most")
     return parse_frame(_read(descriptor, length, wait))
 
 
 def parse_frame(body: bytes | str) -> Any:
-    """Return the message of a JSON text. Raises ``Closed`` for a text that holds none.
+    """Return the message of a JSON text. Raises ``ConnectionClosed`` for a text that holds none.
 
     Long numbers are sent as hexadecimal texts (``values``). Reading decimal ones takes hours, so there are none.
     """
@@ -93,7 +93,7 @@ def parse_frame(body: bytes | str) -> Any:
     try:
         return json.loads(body)
     except (ValueError, RecursionError, MemoryError) as error:
-        raise Closed(f"no message: {error}") from None
+        raise ConnectionClosed(f"no message: {error}") from None
     finally:
         sys.set_int_max_str_digits(most)
 
@@ -106,9 +106,9 @@ def _read(descriptor: int, count: int, wait: Wait | None) -> bytes:
         try:
             chunk = os.read(descriptor, min(count, 2**20))
         except OSError as error:
-            raise Closed(str(error)) from None
+            raise ConnectionClosed(str(error)) from None
         if not chunk:
-            raise Closed("the other side closed the connection")
+            raise ConnectionClosed("the other side closed the connection")
         parts.append(chunk)
         count -= len(chunk)
     return b"".join(parts)

@@ -256,11 +256,13 @@ class ProgramClock:
         if left <= 0:
             left = cpu_seconds(self._process) / LEAST_SHARE - passed
             if left <= 0:
-                raise framing.TooLate(f"still there after {self._wall:g} s")
+                raise framing.DeadlinePassed(f"still there after {self._wall:g} s")
         if self._until < float("inf"):
             computes = self._until - cpu_seconds(self._process)
             if computes <= 0:
-                raise framing.TooLate(f"more CPU time on one input than its limit of {self._limit:.2g} s")
+                raise framing.DeadlinePassed(
+                    f"more CPU time on one input than its limit of {self._limit:.2g} s"
+                )
             # Even on all cores it cannot use up the remaining CPU time sooner than this.
             left = min(left, computes / CORES)
         return max(SHORTEST, left)
@@ -272,11 +274,11 @@ def _sender(connection: int) -> int:
     try:
         position, extra, _, _ = end.recvmsg(1, socket.CMSG_SPACE(_CREDENTIALS.size))
     except OSError as error:
-        raise framing.Closed(str(error)) from None
+        raise framing.ConnectionClosed(str(error)) from None
     finally:
         end.detach()
     if position != HERE:
-        raise framing.Closed("the program's process has not begun")
+        raise framing.ConnectionClosed("the program's process has not begun")
     for _, kind, data in extra:
         if kind == getattr(socket, "SCM_CREDENTIALS", None):
             return int(_CREDENTIALS.unpack(data)[0])

@@ -74,7 +74,7 @@ def parse_batch(message: Any) -> tuple[list[str], dict[str, Any] | None, bool]:
     """Check a batch of the program and return texts, an exception or None, and whether the batch is the last."""
     is_valid = isinstance(message, list) and len(message) == 3 and isinstance(message[0], list)
     if not is_valid or not all(isinstance(text, str) for text in message[0]):
-        raise framing.Closed("an answer that is none")
+        raise framing.ConnectionClosed("an answer that is none")
     texts, error, whole = message
     return (
         texts,
@@ -277,7 +277,7 @@ class TestProxy:
         program = getattr(error, "of_program", None)
         if program is not None:
             return describe_exception(program)
-        if isinstance(error, (framing.Closed, framing.TooLate)):
+        if isinstance(error, (framing.ConnectionClosed, framing.DeadlinePassed)):
             return no_answer_verdict(error)
         where = _test_line(error)
         if isinstance(error, NameError) and error.name in self._missing:
@@ -358,7 +358,7 @@ class TestProxy:
                 new_texts, error, is_last = parse_batch(self._reply("each", longest=_MAX_ANSWER_BYTES))
                 texts += new_texts
                 if len(texts) > len(arguments) or (error is None and not new_texts):
-                    raise framing.Closed("as many answers as were not asked for")
+                    raise framing.ConnectionClosed("as many answers as were not asked for")
         except _FATAL as failed:
             return texts, failed
         finally:
@@ -410,7 +410,7 @@ class TestProxy:
         self._send({"ask": "names", "names": names})
         messages = self._reply("value")
         if not isinstance(messages, list) or len(messages) != len(names):
-            raise framing.Closed("the program's names are no list")
+            raise framing.ConnectionClosed("the program's names are no list")
         for name, message in zip(names, messages, strict=True):
             kind = message[0] if isinstance(message, list) and message else None
             if kind == "?":
@@ -425,7 +425,7 @@ class TestProxy:
                 space[name] = self._decode(message)
 
     def _send(self, message: Any) -> None:
-        if isinstance(self._failed, framing.TooLate):
+        if isinstance(self._failed, framing.DeadlinePassed):
             raise self._failed
         framing.send(self._descriptor, message, wait=self._clock.wait)
 
@@ -434,7 +434,7 @@ class TestProxy:
         while True:
             reply = framing.receive(self._descriptor, longest=longest, wait=self._clock.wait)
             if not isinstance(reply, dict):
-                raise framing.Closed("an answer that is none")
+                raise framing.ConnectionClosed("an answer that is none")
             if "callback" in reply:
                 self._call_back(reply)
             elif "error" in reply:
@@ -446,7 +446,7 @@ class TestProxy:
             elif key in reply:
                 return reply[key]
             else:
-                raise framing.Closed("an answer that is none")
+                raise framing.ConnectionClosed("an answer that is none")
 
     def _call_back(self, reply: dict[str, Any]) -> None:
         """Call a function that the tests passed to the program."""
@@ -480,9 +480,9 @@ class TestProxy:
         try:
             return values.decode(message, self._decode_object)
         except (values.UnsendableError, RecursionError) as error:
-            raise framing.Closed(f"an answer that is no value: {error}") from None
+            raise framing.ConnectionClosed(f"an answer that is no value: {error}") from None
         except MemoryError:
-            raise framing.Closed("an answer that is too large") from None
+            raise framing.ConnectionClosed("an answer that is too large") from None
 
     def _decode_object(self, message: Any) -> Any:
         if message[0] == "T":
@@ -507,7 +507,7 @@ class TestProxy:
 _HERE: Final = TestProxy.ask.__code__.co_filename
 
 
-_FATAL: Final = (framing.Closed, framing.TooLate, ProgramFailure)
+_FATAL: Final = (framing.ConnectionClosed, framing.DeadlinePassed, ProgramFailure)
 """The exceptions that fail the program, whatever the tests do with them."""
 
 _MAX_CALLS: Final = 64
@@ -523,7 +523,7 @@ def _to_exception(program: Any) -> BaseException:
     The type is the same builtin, if that is an ``Exception`` that only tests can catch.
     """
     if not isinstance(program, dict):
-        return framing.Closed("an error that is none")
+        return framing.ConnectionClosed("an error that is none")
     exception: BaseException = ProgramFailure("the program ended")
     names = types_of(program)
     for name in () if set(names) & set(_SIGNALS) else names:
@@ -567,8 +567,8 @@ def _test_line(error: BaseException) -> int | None:
     return line
 
 
-def no_answer_verdict(error: framing.Closed | framing.TooLate) -> dict[str, Any]:
+def no_answer_verdict(error: framing.ConnectionClosed | framing.DeadlinePassed) -> dict[str, Any]:
     """Return the verdict on a program that gave no answer."""
-    if isinstance(error, framing.TooLate):
+    if isinstance(error, framing.DeadlinePassed):
         return {"outcome": "timeout", "detail": str(error)}
     return {"outcome": "crashed", "detail": f"{NO_ANSWER}: {error}"}

@@ -124,7 +124,7 @@ class Launcher:
                 outcome = self._launch(jail.ProgramLimits(**asked["limits"]), report, rest)
             except OSError as error:
                 outcome = {"fault": str(error)}
-            with suppress(framing.Closed):
+            with suppress(framing.ConnectionClosed):
                 framing.send(report, outcome)
             for descriptor in (report, *rest):
                 with suppress(OSError):

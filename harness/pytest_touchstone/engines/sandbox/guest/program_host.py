@@ -74,7 +74,7 @@ def serve(descriptor: int) -> None:
     while True:
         try:
             request = framing.receive(descriptor)
-        except framing.Closed:
+        except framing.ConnectionClosed:
             return
         host.say(host.answer(request))
 
@@ -167,7 +167,7 @@ class _ProgramHost:
             else:
                 value = _READS[request["ask"]](target, *arguments)
             return {"value": values.encode(value, self._encode_object)}
-        except framing.Closed:
+        except framing.ConnectionClosed:
             raise
         except BaseException as error:
             return {"error": self.described(error)}
@@ -186,7 +186,7 @@ class _ProgramHost:
             try:
                 value = target(*self._decode(json.loads(message)))
                 text = values.text(value, self._encode_object)
-            except framing.Closed:
+            except framing.ConnectionClosed:
                 raise
             except BaseException as error:
                 return [texts, self.described(error), True]

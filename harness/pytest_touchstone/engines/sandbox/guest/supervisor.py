@@ -127,10 +127,10 @@ class TestProcess:
             verdict = framing.receive(
                 self._connection.fileno(), longest=test_runner.LONGEST_JOB, wait=framing.until(deadline)
             )
-        except framing.TooLate:
+        except framing.DeadlinePassed:
             verdict = {"outcome": "timeout", "detail": "the tests took too long"}
             self._renew()
-        except (framing.Closed, OSError):
+        except (framing.ConnectionClosed, OSError):
             verdict = {
                 "outcome": "timeout",
                 "detail": "the tests were ended: comparing the answers took too long",
@@ -168,7 +168,7 @@ class Supervisor:
         try:
             while True:
                 self._jobs.put(framing.receive(0, longest=test_runner.LONGEST_JOB))
-        except framing.Closed:
+        except framing.ConnectionClosed:
             os._exit(0)
 
     def _say(self, message: Any) -> None:
@@ -230,7 +230,7 @@ class Supervisor:
             report = framing.receive(
                 reported.fileno(), wait=framing.until(time.monotonic() + limits.longest + _GRACE)
             )
-        except (framing.Closed, framing.TooLate):
+        except (framing.ConnectionClosed, framing.DeadlinePassed):
             return {"fault": "the launcher of the program gave no report"}
         return report if isinstance(report, dict) else {}
 
@@ -265,7 +265,9 @@ class Supervisor:
             self._launchers[slot].ask({"limits": asdict(limits)}, [end.fileno() for end in program_ends])
             for end in program_ends:
                 end.close()
-            with suppress(framing.Closed, framing.TooLate):  # its report says why it did not read
+            with suppress(
+                framing.ConnectionClosed, framing.DeadlinePassed
+            ):  # its report says why it did not read
                 deadline = time.monotonic() + limits.longest
                 framing.send(mine.fileno(), {"program": job["program"]}, wait=framing.until(deadline))
             printed = _read_output(printed_by, limits)
@@ -277,7 +279,7 @@ class Supervisor:
             verdict = {"outcome": "passed", "detail": ""}
             if report.get("code") != 0:
                 verdict = {"outcome": "crashed", "detail": judge.NO_ANSWER}
-                with suppress(framing.Closed, framing.TooLate):
+                with suppress(framing.ConnectionClosed, framing.DeadlinePassed):
                     until = framing.until(time.monotonic() + _GRACE)
                     error = framing.receive(mine.fileno(), longest=_MAX_ERROR_BYTES, wait=until)
                     verdict = describe_exception(error) if isinstance(error, dict) else verdict
@@ -294,7 +296,7 @@ def _read_output(descriptor: int, limits: jail.ProgramLimits) -> bytes | None:
     """Return what a program prints until it closes its output or its time is over; None where that is too much."""
     wait = framing.until(time.monotonic() + limits.longest + _GRACE)
     printed = bytearray()
-    with suppress(framing.TooLate):
+    with suppress(framing.DeadlinePassed):
         while len(printed) <= limits.output * 2**20:
             wait(descriptor, select.POLLIN)
             if not (chunk := os.read(descriptor, 2**20)):

@@ -37,7 +37,7 @@ def reference(descriptor: int, clock: ProgramClock, job: dict[str, Any]) -> dict
     try:
         framing.send(descriptor, {"program": f"{job['program']}\n{job['code']}"}, wait=clock.wait)
         reply = framing.receive(descriptor, wait=clock.wait)
-    except (framing.Closed, framing.TooLate) as error:
+    except (framing.ConnectionClosed, framing.DeadlinePassed) as error:
         return no_answer_verdict(error)
     if isinstance(reply, dict) and "ready" in reply:
         return {"outcome": "passed", "detail": ""}
@@ -76,7 +76,7 @@ def serve(descriptor: int, slot: int, system_calls: bytes) -> None:
                 job = framing.receive(descriptor, longest=LONGEST_JOB)
                 framing.send(descriptor, _verdict(job, descriptors[0]))
                 os.close(descriptors[0])
-    except framing.Closed:
+    except framing.ConnectionClosed:
         pass  # the supervisor has ended, or given this process up
     finally:
         os._exit(0)
@@ -94,7 +94,7 @@ def _verdict(job: dict[str, Any], program: int) -> dict[str, Any]:
             return computed(job)
         clock = ProgramClock(program, job["wall"])
         return reference(program, clock, job) if job["reference"] else TestProxy(program, clock).verdict(job)
-    except framing.Closed as error:
+    except framing.ConnectionClosed as error:
         return no_answer_verdict(error)
     except Exception as error:
         return {"outcome": "fault", "detail": f"the tests cannot run: {error}"}

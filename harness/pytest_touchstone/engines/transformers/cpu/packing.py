@@ -142,7 +142,7 @@ class _MKL:
         return self.product(torch.eye(shape[1]), packed, None, shape).t().contiguous()
 
 
-class Native:
+class NativeKernels:
     """Products of float32 numbers by our own kernels; weights of other types are widened when read.
 
     Their layout is panels [outputs / width, inputs, width], with 0 beyond the outputs. ``RuntimeError`` where there is
@@ -277,7 +277,7 @@ def libraries_for(dtype: torch.dtype, *, wide: bool) -> tuple[Callable[[], Packe
         return (BFloat16Kernels, _OneDNN) if multiplies_by_tiles() else (_OneDNN,)
     theirs: tuple[Callable[[], PackedMatmul], ...] = (_MKL, _OneDNN) if mkl_is_faster() else (_OneDNN,)
     if not wide:
-        return (Native, *theirs) if multiplies_by_tiles() else theirs
+        return (NativeKernels, *theirs) if multiplies_by_tiles() else theirs
     return (
         library_for_steps(dtype, wide=True),
         *(lambda library=library: UpcastKernels(library(), dtype) for library in theirs),
@@ -287,10 +287,10 @@ def libraries_for(dtype: torch.dtype, *, wide: bool) -> tuple[Callable[[], Packe
 def library_for_steps(dtype: torch.dtype, *, wide: bool) -> Callable[[], PackedMatmul]:
     """Return the factory of the products that are fastest for few rows, where they can be used."""
     if not wide:
-        return BFloat16Kernels if str(dtype) == "torch.bfloat16" else Native
+        return BFloat16Kernels if str(dtype) == "torch.bfloat16" else NativeKernels
     if keeps_narrow():
-        return lambda: UpcastKernels(Native(str(dtype)), dtype, narrow=True)
-    return lambda: UpcastKernels(Native(), dtype)
+        return lambda: UpcastKernels(NativeKernels(str(dtype)), dtype, narrow=True)
+    return lambda: UpcastKernels(NativeKernels(), dtype)
 
 
 def keeps_narrow() -> bool:
@@ -410,7 +410,7 @@ def _pack_again(layer: Any, tried: PackingChecks) -> bool:
 
     before, old = layer.kernels, layer._parameters[PACKED]
     wide = isinstance(before, UpcastKernels)
-    if isinstance(before.library if wide else before, (Native, BFloat16Kernels)):
+    if isinstance(before.library if wide else before, (NativeKernels, BFloat16Kernels)):
         return True
     with torch.inference_mode(False), torch.no_grad():
         try:

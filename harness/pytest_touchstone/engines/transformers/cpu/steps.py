@@ -12,7 +12,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pytest_touchstone.engines.transformers.cpu.kernels import kernels, structure
-from pytest_touchstone.engines.transformers.cpu.packing import PACKED, BFloat16Kernels, Native, UpcastKernels
+from pytest_touchstone.engines.transformers.cpu.packing import (
+    PACKED,
+    BFloat16Kernels,
+    NativeKernels,
+    UpcastKernels,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -52,7 +57,7 @@ class StepKernels:
         if (
             library is None
             or others
-            or kind not in (Native, BFloat16Kernels)
+            or kind not in (NativeKernels, BFloat16Kernels)
             or not all(map(_is_supported, layers))
         ):
             raise ValueError("not a model for the kernels")

@@ -56,7 +56,7 @@ from pytest_touchstone.engines.transformers.prefix_tree import (
 )
 from pytest_touchstone.engines.transformers.scoring import PrefixTreeScorer
 from pytest_touchstone.engines.transformers.split_attention import use_split_attention
-from pytest_touchstone.engines.transformers.token_work import Prompt, TokenWork
+from pytest_touchstone.engines.transformers.token_work import TokenizedPrompt, TokenWork
 
 if TYPE_CHECKING:
     import torch
@@ -70,7 +70,7 @@ _LEAST_SHARED: Final = 24
 """The least number of shared tokens for which keys and values of an ended text are copied."""
 
 
-class _Job(NamedTuple):
+class _Prefill(NamedTuple):
     """A prefill: the samples of one prompt, and the tokens of its slot after the prefix.
 
     The keys and values of the first ``copied`` tokens are copied from ``held``, those of a text that has ended.
@@ -198,7 +198,7 @@ class PrefixGroup:
         self.slots.reserve(first + len(coming), self._longest)
         next_prompt = self._waiting[len(coming)].prompt if len(coming) < len(self._waiting) else None
         logits: list[torch.Tensor] = []
-        jobs: list[_Job] = []
+        jobs: list[_Prefill] = []
         for sample in coming:
             if (kept := self._held.get(id(sample.prompt))) is not None and not sample.tokens:
                 self.slots.add(kept[0])
@@ -259,17 +259,17 @@ class PrefixGroup:
         self._waiting.remove(sample)
         self.running.append(sample)
 
-    def _job(self, sample: GeneratedSequence) -> _Job:
+    def _job(self, sample: GeneratedSequence) -> _Prefill:
         """Return the prefill of a sample, whose prompt may begin like a text that has ended."""
         past, prompt, row = self.slots.past, sample.prompt.tokens, sample.before
         tail = [*prompt[past + self.slots.begun :], *sample.tokens]
         if row is not None and not self.slots.begun:
             until = min(common_prefix_length(row.tokens, prompt), len(prompt) - 1)
             if until - past >= _LEAST_SHARED:
-                return _Job([sample], tail, until - past, row.between(past, until))
-        return _Job([sample], tail)
+                return _Prefill([sample], tail, until - past, row.between(past, until))
+        return _Prefill([sample], tail)
 
-    def _fill(self, jobs: Sequence[_Job], next_prompt: Prompt | None) -> list[torch.Tensor]:
+    def _fill(self, jobs: Sequence[_Prefill], next_prompt: TokenizedPrompt | None) -> list[torch.Tensor]:
         """Prefill the prompts of jobs, and copy each into the slots of its further samples.
 
         Return the logits [vocabulary] after each prompt, in the order of the running samples.
@@ -295,9 +295,9 @@ class PrefixGroup:
                 self._held[id(first.prompt)] = (held, logits[number].clone())
         return logits
 
-    def _batches(self, jobs: list[_Job]) -> Iterator[list[_Job]]:
+    def _batches(self, jobs: list[_Prefill]) -> Iterator[list[_Prefill]]:
         """Yield jobs of similar length, each batch within the budget of tokens or a single job."""
-        batch: list[_Job] = []
+        batch: list[_Prefill] = []
         for job in sorted(jobs, key=lambda job: -job.left):
             longest = batch[0].left if batch else 0
             if batch and longest * (len(batch) + 1) > self._budget.tokens:
@@ -346,12 +346,12 @@ class BatchGenerator:
         self._most_groups = 1 if stepper.speculative else most_groups
         self._open_groups: list[PrefixGroup] = []
         self._waiting: deque[PrefixGroup] = deque()
-        self._begun: dict[Prompt, list[list[GeneratedSequence]]] = {}
+        self._begun: dict[TokenizedPrompt, list[list[GeneratedSequence]]] = {}
         self._ended: list[EndedRow] = []
         self.asked = False
         """Whether the caller has asked for more texts while an ended one was handed on; set by the engine."""
 
-    def run(self, prompts: Sequence[Prompt]) -> Generator[EndedPrompt, None, None]:
+    def run(self, prompts: Sequence[TokenizedPrompt]) -> Generator[EndedPrompt, None, None]:
         """Yield each prompt as soon as its samples have ended, while others go on.
 
         Nothing is computed between two prompts. Texts that are running when the generator is closed go on when a later
@@ -418,7 +418,7 @@ class BatchGenerator:
         rows = {id(row): row for row in (*self._ended, *claimed) if row is not None}
         return sum(len(row.tokens) - len(row.prefix.tokens) for row in rows.values())
 
-    def _samples(self, prompts: Sequence[Prompt]) -> list[list[GeneratedSequence]]:
+    def _samples(self, prompts: Sequence[TokenizedPrompt]) -> list[list[GeneratedSequence]]:
         """Return the samples of each prompt: those of an earlier call, or new ones, which are queued."""
         import torch
 
@@ -450,7 +450,7 @@ class BatchGenerator:
         return samples
 
     def _new_groups(
-        self, prompts: Sequence[Prompt], samples: Sequence[Sequence[GeneratedSequence]]
+        self, prompts: Sequence[TokenizedPrompt], samples: Sequence[Sequence[GeneratedSequence]]
     ) -> list[PrefixGroup]:
         """Return new prefix groups, those whose texts may become longest first.
 

@@ -29,7 +29,7 @@ from pytest_touchstone.core.reasoning import ReasoningDelimiters
 from pytest_touchstone.core.requests import FinishReason, Generated, earliest_stop
 from pytest_touchstone.engines.transformers.devices import AsyncHostCopy, to_device
 from pytest_touchstone.engines.transformers.kv_cache import EndedRow
-from pytest_touchstone.engines.transformers.token_work import Prompt
+from pytest_touchstone.engines.transformers.token_work import TokenizedPrompt
 from pytest_touchstone.engines.transformers.tokenizer import UNREADABLE, TextTokenizer
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class GeneratedSequence:
     begins at. ``before`` is a text that began like its prompt, until the prompt is computed.
     """
 
-    prompt: Prompt
+    prompt: TokenizedPrompt
     number: int
     ends: StopTokens
     watch: StopWatch
@@ -193,7 +193,7 @@ class EndedPrompt(NamedTuple):
     samples: list[GeneratedSequence]
 
 
-def new_samples(prompt: Prompt, ends: StopTokens) -> list[GeneratedSequence]:
+def new_samples(prompt: TokenizedPrompt, ends: StopTokens) -> list[GeneratedSequence]:
     """Return the samples of a prompt, one per different draw, with no tokens yet."""
     tokenizer, stops = ends.tokenizer, prompt.request.stop
     opened, delimiters = tokenizer.opens_reasoning(prompt.tokens), tokenizer.reasoning

@@ -46,7 +46,7 @@ from pytest_touchstone.engines.transformers.logits import SelectiveLogits
 from pytest_touchstone.engines.transformers.prefix_tree import group_by_prefix
 from pytest_touchstone.engines.transformers.scoring import pad_rows
 from pytest_touchstone.engines.transformers.split_attention import Attention, attach_cache_parts, slot_mask
-from pytest_touchstone.engines.transformers.token_work import Prompt, TokenWork, WorkDone
+from pytest_touchstone.engines.transformers.token_work import TokenizedPrompt, TokenWork, WorkDone
 
 if TYPE_CHECKING:
     import torch
@@ -324,7 +324,7 @@ class SequentialGenerator:
         self.from_the_beginning = False
         self._prefixes: set[tuple[int, ...]] = set()
 
-    def run(self, prompts: Sequence[Prompt]) -> Generator[EndedPrompt, None, None]:
+    def run(self, prompts: Sequence[TokenizedPrompt]) -> Generator[EndedPrompt, None, None]:
         """Yield each prompt once its samples have ended, in order."""
         # What batched generation would compute: a shared prefix once, and what follows it once for all samples.
         enough = [len(prompt.tokens) for prompt in prompts]
