@@ -235,7 +235,7 @@ def _load_source(spec: Benchmark, source: Dataset, data: str | None, *, scored: 
 def _hub_lines(hub: Dataset) -> list[RawRow]:
     """Load the rows of a Hub dataset, or of a folder that ``datasets`` reads.
 
-    Of several configurations each is a file.
+    Each of several configurations counts as a file of its own.
     """
     try:
         import datasets
@@ -243,17 +243,17 @@ def _hub_lines(hub: Dataset) -> list[RawRow]:
         raise DataError(
             "--eval-data hub needs the package datasets: pip install 'pytest-touchstone[hub]'"
         ) from error
-    several = isinstance(hub.config, tuple)
+    has_configs = isinstance(hub.config, tuple)
     lines: list[RawRow] = []
     for config in hub.config if isinstance(hub.config, tuple) else (hub.config,):
-        where = f"{hub.path}/{config}" if several else str(hub.path)
+        source = f"{hub.path}/{config}" if has_configs else str(hub.path)
         try:
             rows = datasets.load_dataset(hub.path, config, split=hub.split)
         except Exception as error:  # datasets raises dozens of kinds; all mean that the set is not available
             reason = str(error).strip().partition("\n")[0] or type(error).__name__
-            raise DataError(f"dataset {where} ({hub.split}): {reason}") from error
-        stem = config if several and config is not None else hub.split
-        lines += [RawRow(where, number, stem, dict(row)) for number, row in enumerate(rows, start=1)]
+            raise DataError(f"dataset {source} ({hub.split}): {reason}") from error
+        stem = config if has_configs and config is not None else hub.split
+        lines += [RawRow(source, number, stem, dict(row)) for number, row in enumerate(rows, start=1)]
     return lines
 
 

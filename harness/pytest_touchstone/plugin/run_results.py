@@ -184,10 +184,12 @@ class RunResults:
         store = ResultStore(self._directory.path.parent)
         is_shard = self._manifest.get("settings", {}).get("shard") is not None
         results = results_from_records(summary, records)
-        again = any(path.name == f"items-{REASKED}.jsonl" for path in journal_files(self._directory.path))
+        was_reasked = any(
+            path.name == f"items-{REASKED}.jsonl" for path in journal_files(self._directory.path)
+        )
         for saved, items in results if keep and not is_shard else ():
             # What speaks against a result may have been found after its last item.
-            if items.examples and (saved.checkpoint not in self._saved or saved.invalid or again):
+            if items.examples and (saved.checkpoint not in self._saved or saved.invalid or was_reasked):
                 store.save(saved, items)
         return results
 

@@ -135,30 +135,30 @@ def tokenizer_of(path: Path, architecture: str, keys: Mapping[str, Value]) -> Gg
 
     Raises ``CheckpointError`` where it is of another kind, or a key demands what Transformers does not do.
     """
-    start = "tokenizer.ggml."
-    settings = {key.removeprefix(start): value for key, value in keys.items() if key.startswith(start)}
+    prefix = "tokenizer.ggml."
+    settings = {key.removeprefix(prefix): value for key, value in keys.items() if key.startswith(prefix)}
     model, pre = str(settings.get("model", "llama")), settings.get("pre")
     if model not in ("gpt2", "llama"):
         raise refusal_error(path, f"has a tokenizer of the kind {model!r:.40}")
     space = settings.get("add_space_prefix", model == "llama")
-    refused = {f"{start}{name}": value for name, value in settings.items() if not _is_supported(name, value)}
+    refused = {f"{prefix}{name}": value for name, value in settings.items() if not _is_supported(name, value)}
     refused |= {
         key: value for key, value in keys.items() if re.match(r"tokenizer\.(?!ggml\.|chat_|huggingface)", key)
     }
     if space and (model == "gpt2" or architecture in _GEMMA):
-        refused[f"{start}add_space_prefix"] = True
+        refused[f"{prefix}add_space_prefix"] = True
     if refused:
         raise refusal_error(path, f"holds {join_names((format_key(*pair) for pair in refused.items()), 3)}")
     if model == "gpt2" and (not isinstance(pre, str) or pre == "default"):
         raise CheckpointError(
-            f"{path}: does not name the way to cut a text before its tokens ({start}pre), so that they would be "
+            f"{path}: does not name the way to cut a text before its tokens ({prefix}pre), so that they would be "
             "guessed; convert the model again with a current llama.cpp"
         )
     if model == "gpt2" and pre not in SPLITS:
         raise refusal_error(
-            path, f"names a way to cut texts that is not known here ({start}pre = {pre!r:.40})"
+            path, f"names a way to cut texts that is not known here ({prefix}pre = {pre!r:.40})"
         )
-    whole = model == "gpt2" and pre in _WHOLE_WORDS
+    splits_whole_words = model == "gpt2" and pre in _WHOLE_WORDS
     tokens = {} if model == "gpt2" else {"bos_token": 1, "eos_token": 2, "unk_token": 0}
     for name, key in (("bos", "bos"), ("eos", "eos"), ("unk", "unknown"), ("pad", "padding")):
         value = settings.get(f"{key}_token_id")
@@ -169,16 +169,16 @@ def tokenizer_of(path: Path, architecture: str, keys: Mapping[str, Value]) -> Gg
         architecture in _GEMMA,
         architecture == "phi3",
         SPLITS[str(pre)] if model == "gpt2" else (),
-        whole_words=whole,
+        whole_words=splits_whole_words,
         space=bool(space),
-        add_bos=bool(settings.get("add_bos_token", whole or model == "llama")),
+        add_bos=bool(settings.get("add_bos_token", splits_whole_words or model == "llama")),
         add_eos=bool(settings.get("add_eos_token", False)),
         tokens=tokens,
     )
     for added, name in ((tokenizer.add_bos, "bos"), (tokenizer.add_eos, "eos")):
         if added and f"{name}_token" not in tokens:
             raise CheckpointError(
-                f"{path}: texts get a token {name.upper()}, but {start}{name}_token_id is not there; convert it again"
+                f"{path}: texts get a token {name.upper()}, but {prefix}{name}_token_id is not there; convert it again"
             )
     return tokenizer
 

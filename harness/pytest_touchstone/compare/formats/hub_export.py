@@ -46,25 +46,27 @@ def hub_files(export: ExportedCheckpoint, folder: Path) -> HubFiles:
     """
     import yaml
 
-    whole = [
-        one for one in export.results if one.group is None and one.metrics[one.primary].value is not None
+    complete = [
+        result
+        for result in export.results
+        if result.group is None and result.metrics[result.primary].value is not None
     ]
-    valid = [one for one in whole if one.invalid is None]
-    on_hub = [one for one in valid if export.on_hub(one)]
+    valid = [result for result in complete if result.invalid is None]
+    on_hub = [result for result in valid if export.on_hub(result)]
     card, replaced = _card(export, valid, folder / CARD)
     files: Files = {CARD: card}
     for result in on_hub:
         name = f"{FOLDER}/{file_name(result.benchmark)}.yaml"
         ours = _entries(export, result)
-        kept = [one for one in _yaml_list(folder / name) if _task(one) not in map(_task, ours)]
+        kept = [entry for entry in _yaml_list(folder / name) if _task(entry) not in map(_task, ours)]
         files[name] = yaml.safe_dump([*kept, *ours], sort_keys=False, allow_unicode=True)
     notes = [f"{count(len(on_hub), 'result')} in {FOLDER}/ beside it"]
-    if dropped := [one.name for one in whole if one.invalid is not None]:
+    if dropped := [result.name for result in complete if result.invalid is not None]:
         notes.append(f"not valid, left out: {join_names(dropped)}")
-    if own := [one.name for one in valid if one not in on_hub]:
-        notes.append(f"of no dataset on the Hub that is known, in the card alone: {join_names(own)}")
-    if part := [one.name for one in valid if one.mark]:
-        notes.append(f"over a part of the items, as their notes say: {join_names(part)}")
+    if unpublished := [result.name for result in valid if result not in on_hub]:
+        notes.append(f"of no dataset on the Hub that is known, in the card alone: {join_names(unpublished)}")
+    if partial := [result.name for result in valid if result.mark]:
+        notes.append(f"over a part of the items, as their notes say: {join_names(partial)}")
     if replaced:
         notes.append(f"{CARD}: {count(replaced, 'result')} of the same tasks replaced, all else kept")
     return HubFiles(files, notes)
