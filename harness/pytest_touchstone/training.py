@@ -107,7 +107,7 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
                         self._count(worse)
             except HarnessError as error:
                 fault = error
-        if (fault := self._first.found(fault)) is not None:
+        if (fault := self._first.broadcast(fault)) is not None:
             raise fault
 
     def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
@@ -131,7 +131,7 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
                 message = f"step {state.global_step} is not scored, and the training goes on: {kind}{error}"
                 LOG.warning("%s", one_line(message))
             self._write(values, args, state, control)
-        values, worse = self._first.found((values, self._worse))
+        values, worse = self._first.broadcast((values, self._worse))
         self._values = state.global_step, values
         is_over = self._stop_after is not None and worse >= self._stop_after
         if is_over and not control.should_training_stop:

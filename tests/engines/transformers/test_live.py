@@ -257,7 +257,7 @@ from pytest_touchstone.engines.transformers.live import FirstProcess
 rank = int(sys.argv[1])
 distributed.init_process_group("gloo", init_method="file://" + sys.argv[2], rank=rank, world_size=2)
 first = FirstProcess()
-print([first.found((rank, step) if rank == 0 else None) for step in range(3)])
+print([first.broadcast((rank, step) if rank == 0 else None) for step in range(3)])
 distributed.destroy_process_group()
 """
 
@@ -273,7 +273,7 @@ def test_the_processes_of_a_training_learn_what_the_first_one_finds(tmp_path: Pa
 
 
 def test_a_training_of_one_process_waits_for_none() -> None:
-    assert FirstProcess().found("all") == "all"
+    assert FirstProcess().broadcast("all") == "all"
 
 
 # Between the processes

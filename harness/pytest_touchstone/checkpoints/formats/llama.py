@@ -118,18 +118,18 @@ def _read(path: Path, asked: CheckpointRequest) -> CheckpointInfo:
 
 
 def describe_llama(
-    path: Path, asked: CheckpointRequest, tensors: Tensors, held: Mapping[str, Any]
+    path: Path, asked: CheckpointRequest, tensors: Tensors, saved: Mapping[str, Any]
 ) -> CheckpointInfo:
-    """Describe a checkpoint by its tensors; ``held`` has the training's other values.
+    """Describe a checkpoint by its tensors; ``saved`` has the training's other values.
 
     Raises ``CheckpointError`` where the tensors, sizes or tokenizer are not all there.
     """
-    config, metrics = _table_in(held, "config"), _table_in(held, "val_metrics")
+    config, metrics = _table_in(saved, "config"), _table_in(saved, "val_metrics")
     names = {PREFIXES.sub("", name) for name in tensors}
     base = None if asked.base_model is None else Path(asked.base_model).expanduser()
     folders = list(_candidate_folders(path, config, base))
     params = _load_params(path, config, names, folders)
-    step = next((held[key] for key in ("global_step", "step") if isinstance(held.get(key), int)), None)
+    step = next((saved[key] for key in ("global_step", "step") if isinstance(saved.get(key), int)), None)
     losses = (finite_number(metrics.get(key)) for key in ("val_loss", "loss"))
     heads = params["n_future_tokens"]
     dtype = to_plain_values(_table_in(config, "model").get("dtype"))
@@ -151,10 +151,10 @@ def describe_llama(
         serves=SERVES["causal"],
         training=TrainingState(
             global_step=step if step is not None else step_in_name(path.stem),
-            epoch=finite_number(held.get("epoch")),
+            epoch=finite_number(saved.get("epoch")),
             val_loss=next((loss for loss in losses if loss is not None), None),
             settings=to_plain_values(
-                {key: held[key] for key in ("config", "train_metrics", "val_metrics") if key in held}
+                {key: saved[key] for key in ("config", "train_metrics", "val_metrics") if key in saved}
             ),
         ),
         weights=WeightsInfo(
@@ -167,8 +167,8 @@ def describe_llama(
     )
 
 
-def _table_in(held: Mapping[str, Any], name: str) -> dict[str, Any]:
-    table = held.get(name)
+def _table_in(saved: Mapping[str, Any], name: str) -> dict[str, Any]:
+    table = saved.get(name)
     return table if isinstance(table, dict) else {}
 
 
@@ -177,15 +177,16 @@ def tensors_of(path: Path, content: Any) -> Tensors:
 
     Raises ``CheckpointError`` where there are none.
     """
-    held = content if isinstance(content, dict) else {}
+    saved = content if isinstance(content, dict) else {}
     state = next(
-        (held[name] for name in ("model_state_dict", "state_dict") if isinstance(held.get(name), dict)), None
+        (saved[name] for name in ("model_state_dict", "state_dict") if isinstance(saved.get(name), dict)),
+        None,
     )
     if state is not None:
         return state_dict(path, state)
     if has_params(path.parent):
         return state_dict(path, content)
-    if {"model", "model_args"} <= held.keys():
+    if {"model", "model_args"} <= saved.keys():
         raise CheckpointError(
             f"{path}: a checkpoint of nanoGPT; install the package for it (tests/seams/packages/nanogpt_checkpoints "
             "in the sources; docs/checkpoints.md, 'Your own formats'), or give it as a Transformers folder"

@@ -302,7 +302,7 @@ class FirstProcess:
         # A group of its own, since others give up after minutes.
         self._group = distributed.new_group(backend="gloo", timeout=timedelta(days=30)) if several else None
 
-    def found(self, value: Any) -> Any:
+    def broadcast(self, value: Any) -> Any:
         """Return the value that the first process gives."""
         if self._group is None:
             return value
