@@ -139,7 +139,9 @@ class MutatedModel(LiveModel):
             replies.append(ProbeReply(tokens, None if logits is None else logits.float().cpu()))
         return replies
 
-    def reason_not_applicable(self, mutant: Mutant, sound: Sequence[ProbeReply], requests: Sequence[Any]) -> str:
+    def reason_not_applicable(
+        self, mutant: Mutant, sound: Sequence[ProbeReply], requests: Sequence[Any]
+    ) -> str:
         """Return why requests cannot show the mutant that is in the model; empty where they may.
 
         Raises ``NotApplicableError`` where the model's code fails with it.
