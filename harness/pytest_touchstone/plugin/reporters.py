@@ -274,7 +274,7 @@ class HookCaller:
         self.notices: list[ReporterWarning] = []
         self._total = 0
         add_specifications(self._manager)
-        ours: list[object] = [Files(unscored), JUnit(config)]
+        ours: list[object] = [FileReporter(unscored), JUnitReporter(config)]
         ours += [MarkdownFile(target)] if target is not None else []
         ours += [BesideCheckpoints(self.note)] if beside else []
         ours += [GitHub()] if self._on_github else []

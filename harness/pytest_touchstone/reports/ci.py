@@ -32,7 +32,7 @@ from pytest_touchstone.document import render_markdown
 from pytest_touchstone.document.formatting import markdown_code, markdown_text
 from pytest_touchstone.reports import comparison
 from pytest_touchstone.reports.best import best_so_far, change_text
-from pytest_touchstone.reports.comparison import Flips
+from pytest_touchstone.reports.comparison import FlipsByBenchmark
 from pytest_touchstone.reports.gate import difference_text, reason_texts, sign_key
 from pytest_touchstone.reports.run_report import run_report
 from pytest_touchstone.results.summary import Summary, whole_results
@@ -56,7 +56,7 @@ def failed_page(code: int, message: str) -> str:
     return f"{head}\n\n{markdown_text(message[:MOST_SIGNS])}\n"
 
 
-def comparison_page(pairs: Sequence[PairComparison], flips: Sequence[Flips] = ()) -> str:
+def comparison_page(pairs: Sequence[PairComparison], flips: Sequence[FlipsByBenchmark] = ()) -> str:
     """Return all comparisons as Markdown. Foreign texts are escaped."""
     return "\n\n".join(render_markdown(comparison.sections_of(pairs, flips))) + "\n"
 

@@ -22,7 +22,7 @@ from pytest_touchstone.document import (
 from pytest_touchstone.document.formatting import number
 from pytest_touchstone.reports import best, comparison
 from pytest_touchstone.reports.charts import line_charts
-from pytest_touchstone.reports.page.items import ItemRow, Kind, PagePart
+from pytest_touchstone.reports.page.items import ItemRow, PageBenchmark, PagePart
 from pytest_touchstone.reports.page.payload import JudgedPair, PageRun, counterpart_of
 from pytest_touchstone.reports.plots import draw_curves, svg
 from pytest_touchstone.reports.score_table import ScoreCell, ScoreTable, table_of_run, table_of_study
