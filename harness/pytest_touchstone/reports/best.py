@@ -176,8 +176,8 @@ def cost_sentences(study: Study) -> list[str]:
         for standing in study.compute_once(standings_without_estimate)
     ]:
         lines.append(
-            f"not told of {join_names(names, 3)}: how much of the best value is luck, since it is no mean of "
-            "item scores"
+            f"not told of {join_names(names, 3)}: how much of the best value is luck, since it is not a mean "
+            "of item scores"
         )
     return lines
 
