@@ -167,7 +167,7 @@ MODEL_ARGS: Final[Mapping[str, Rule]] = {
     "max_model_len": _to("--eval-seq-len"),
     "max_gen_toks": _to("--eval-max-new-tokens"),
     "think_end_token": _key("think_end"),
-    "enable_thinking": lambda value: ("--eval-thinking", "on" if value == "True" else "off"),
+    "enable_thinking": lambda value: (SET, f"thinking={'on' if value == 'True' else 'off'}"),
     "num_concurrent": _to("--eval-concurrency"),
     "device": _to("--eval-device"),
     "tokenizer": _key("tokenizer"),

@@ -296,7 +296,7 @@ KEPT: Final = {
     "epochs-reducer": "--eval-samples N has avg@N (mean), maj@N (mode) and pass@k (pass_at_k)",
     "fewshot-as-multiturn": "few-shot examples are always turns in a chat",
     "reasoning-history": "a reasoning is never part of what was said before",
-    "reasoning-effort": "chat templates are told --eval-thinking on or off, and nothing between",
+    "reasoning-effort": "chat templates are told --eval-set thinking=on or off, and nothing between",
     "reasoning-tokens": "--eval-max-new-tokens bounds a reasoning and its answer together",
 }
 """Options of others that are to be left out, and why: most have an effect that we always have."""

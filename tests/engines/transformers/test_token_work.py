@@ -318,7 +318,7 @@ def test_thinking_is_told_to_a_template_that_knows_it_alone() -> None:
     said = {how: plain.with_reasoning("auto", how).conversation(turns) for how in (None, "on", "off")}
     assert said == {None: "<user>q\n", "on": "<user>q\nT", "off": "<user>q\n"}
     chat_mode_of(INFO, tokenizer(WITH_SYSTEM), ModelSettings(thinking="on"))
-    with pytest.raises(CheckpointError, match=naming("--eval-thinking on", "enable_thinking")):
+    with pytest.raises(CheckpointError, match=naming("--eval-set thinking=on", "enable_thinking")):
         chat_mode_of(INFO, tokenizer(USERS_ALONE), ModelSettings(thinking="on"))
 
 

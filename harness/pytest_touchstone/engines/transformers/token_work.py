@@ -185,8 +185,8 @@ def chat_mode_of(info: CheckpointInfo, tokenizer: Any, settings: ModelSettings) 
     template, chat, thinking = bool(written), settings.chat, settings.thinking
     if thinking is not None and not (chat != "off" and any(name in str(written) for name in THINKING)):
         raise CheckpointError(
-            f"{info.path}: --eval-thinking {thinking}, but its chat template is not used, or knows no enable_thinking; "
-            "leave the option out"
+            f"{info.path}: --eval-set thinking={thinking}, but its chat template is not used, or knows no "
+            "enable_thinking; leave the option out"
         )
     if (
         settings.system is not None
