@@ -73,7 +73,7 @@ def run_ours(folder: Path, checkpoint: Path, names: Sequence[str], output: Path,
         command, cwd=output.parent, capture_output=True, text=True, check=False, env={**os.environ, **OFFLINE}
     )
     assert done.returncode in (0, 1), done.stdout + done.stderr
-    return max(output.iterdir())
+    return max(path.parent for path in output.glob("*/summary.json"))
 
 
 def compare_task(name: str, theirs: Mapping[str, Any], run: Path) -> Agreement:
