@@ -17,7 +17,6 @@ import argparse
 import getpass
 import subprocess
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -141,11 +140,12 @@ def show_add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def show_run(options: argparse.Namespace) -> Output:
     """Show all metrics and conditions of the results of a name, a run or a file of references."""
-    name: NamedBaseline | None = None
-    if is_reference_file(path := Path(options.target)):
-        results = [entry.saved for entry in read_references(path).values()]
-    else:
-        name, results = _find_baseline(options.output, options.target)
+    path = Path(options.target)
+    name, results = (
+        (None, [entry.saved for entry in read_references(path).values()])
+        if is_reference_file(path)
+        else _find_baseline(options.output, options.target)
+    )
 
     def text() -> str:
         sections = [] if name is None else [Section(parts=(_meaning(name),))]
@@ -170,8 +170,12 @@ def show_run(options: argparse.Namespace) -> Output:
 
 def save_add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``baseline save``."""
-    text = "a run, or RUN#CHECKPOINT: best four, each with its own start of the server"
-    parser.add_argument("runs", nargs="+", metavar="RUN", help=text)
+    parser.add_argument(
+        "runs",
+        nargs="+",
+        metavar="RUN",
+        help="a run, or RUN#CHECKPOINT: best four, each with its own start of the server",
+    )
     parser.add_argument("file", type=Path, metavar="FILE", help=f"the file to write, such as model{SUFFIX}")
     parser.add_argument("--metric", metavar="NAME", help="take this metric where a benchmark has it")
     parser.add_argument("--soft", action="store_true", help="keep p_right too, where a benchmark has it")
@@ -184,18 +188,16 @@ def save_run(options: argparse.Namespace) -> Output:
     if path.suffix != SUFFIX:
         raise GateError(f"{path}: a file of references ends in {SUFFIX}; name it last, after the runs")
     runs = [load_candidate(run, options.output, {}) for run in options.runs]
-    entries = [entry.saved for run in runs for entry in run.entries.values()]
-    twice = Counter((saved.run_id, saved.benchmark) for saved in entries).most_common(1)
-    if twice and twice[0][1] > 1:
-        raise GateError(f"{twice[0][0][0]}: is given twice; name each run once")
     write(path, format_references(runs, metric=options.metric, soft=options.soft))
     references = read_references(path)
     items = sum(len(entry.items.examples) for entry in references.values())
     text = f"{shown_path(path)} written: {count(len(references), 'benchmark')}, {count(items, 'item')}; commit it"
     if any(entry.saved.reference_runs < FEWEST_RUNS for entry in references.values()):
         text += f"\nnote: one run says nothing of the noise; save {FEWEST_RUNS} at least, best four from four starts"
-    rows = {name: asdict(entry.header) for name, entry in references.items() if entry.header is not None}
-    return Output({"file": str(path), "benchmarks": rows}, text)
+    return Output(
+        {"file": str(path), "benchmarks": {name: asdict(entry.header) for name, entry in references.items()}},
+        text,
+    )
 
 
 def set_add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -25,7 +25,7 @@ from typing import Final
 from pytest_touchstone.compare.baselines import BaselineSource
 from pytest_touchstone.compare.load import read_file
 from pytest_touchstone.core import disk
-from pytest_touchstone.core.errors import DataError, GateError, HarnessError
+from pytest_touchstone.core.errors import GateError, HarnessError
 from pytest_touchstone.core.files import (
     SCHEMA,
     DamagedError,
@@ -225,13 +225,11 @@ def _run_source(text: str, saved: Sequence[StoredResult], store: ResultStore) ->
 def _open_file(text: str, path: Path) -> BaselineSource:
     try:
         saved = saved_from_json(read_checked(path))
-        return _source_of_pairs(text, [(saved, read_items(path.with_suffix(ITEMS_SUFFIX)))])
     except DamagedError as error:
         raise GateError(f"{text}: cannot be read ({error}); name another result") from None
-    except DataError:
-        raise
     except (OSError, ValueError, HarnessError):
         return _open_results_file(text, path)
+    return _source_of_pairs(text, [(saved, read_items(path.with_suffix(ITEMS_SUFFIX)))])
 
 
 def _open_results_file(text: str, path: Path) -> BaselineSource:

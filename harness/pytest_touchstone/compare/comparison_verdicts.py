@@ -225,8 +225,7 @@ def compare(
         return _not_compared(new, baselines, metric, lacking, chosen=index, level=level)
     runs = baselines[0].saved.reference_runs
     if runs and not (runs == 1 and is_binary(aligned.new)):
-        (means,) = aligned.baselines
-        compared = compare_with_references(means, aligned.new, aligned.clusters, level=level)
+        compared = compare_with_references(aligned.baselines[0], aligned.new, aligned.clusters, level=level)
         selection = nothing_chosen(0, 1, compared)
     else:
         selection = compare_aligned(

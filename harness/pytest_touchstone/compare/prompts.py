@@ -56,16 +56,9 @@ def other_prompts(baseline: BenchmarkScores, new: BenchmarkScores) -> OtherPromp
 
     Runs by the same code ask the same, so their journals are not read.
     """
-    sides = [result.saved for result in (baseline, new)]
-    folders = [answers_of(saved) for saved in sides]
-    same = sides[0].code is not None and sides[0].code == sides[1].code
-    if same or not all(folder is not None and folder.is_dir() for folder in folders):
+    if baseline.saved.code is not None and baseline.saved.code == new.saved.code:
         return None
-    before, after = (
-        _requests_of(folder.resolve(), journal_size(folder), saved.benchmark, saved.checkpoint)
-        for folder, saved in zip(folders, sides, strict=True)
-        if folder is not None
-    )
+    before, after = prompt_digests(baseline), prompt_digests(new)
     both = sorted(before.keys() & after.keys())
     differ = sum(before[item] != after[item] for item in both)
     if not differ:
@@ -98,10 +91,10 @@ def edited_text(baseline: BenchmarkScores, new: BenchmarkScores) -> str:
 
 def prompt_digests(entry: BenchmarkScores) -> Mapping[tuple[str, str], str]:
     """Return the hash of the first prompt of each item, by id and hash of the row; empty where its run is gone."""
-    folder = entry.answers or answers_of(entry.saved)
+    saved = entry.saved
+    folder = entry.answers or answers_of(saved)
     if folder is None or not folder.is_dir():
         return {}
-    saved = entry.saved
     return _requests_of(folder.resolve(), journal_size(folder), saved.benchmark, saved.checkpoint)
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +25,7 @@ from pytest_touchstone.compare.prompts import prompt_digests
 from pytest_touchstone.core.aggregation import P_RIGHT
 from pytest_touchstone.core.errors import GateError
 from pytest_touchstone.core.files import shipped_evals, shown_path
-from pytest_touchstone.core.settings import OF_ENGINES, manifest_conditions
+from pytest_touchstone.core.settings import OF_ENGINES, OF_RESULTS, differences, manifest_conditions
 from pytest_touchstone.results.store_entry import StoredResult
 from pytest_touchstone.results.summary import load_summary
 
@@ -47,41 +46,40 @@ def format_references(runs: Sequence[CheckpointResults], *, metric: str | None, 
             another run's in items or conditions.
 
     """
-    by_benchmark: dict[str, list[BenchmarkScores]] = {}
-    for run in runs:
-        for name, entry in run.entries.items():
-            by_benchmark.setdefault(name, []).append(entry)
-    if not by_benchmark:
+    names = dict.fromkeys(name for run in runs for name in run.entries)
+    if not names:
         raise GateError("the runs have no results to save")
-    blocks = [_block(entries, metric, soft=soft) for entries in by_benchmark.values()]
+    blocks = [
+        _block([run.entries[name] for run in runs if name in run.entries], metric, soft=soft)
+        for name in names
+    ]
     return "\n\n".join([FIRST_LINE, *("\n".join(block) for block in blocks)]) + "\n"
 
 
 def _block(entries: Sequence[BenchmarkScores], wanted: str | None, *, soft: bool) -> Iterator[str]:
     """Yield the lines of one benchmark."""
-    first, saved = entries[0], entries[0].saved
-    metric = wanted if wanted in saved.metrics else saved.primary
+    first = entries[0]
+    if len({entry.saved.run_id for entry in entries}) < len(entries):
+        raise GateError(f"{first.saved.benchmark}: a run is given twice; name each run once")
+    metric = wanted if wanted in first.saved.metrics else first.saved.primary
     for entry in entries:
         _check_entry(entry, first, metric)
-    score = score_name(saved, metric)
-    soft_name = P_RIGHT if soft and all(P_RIGHT in entry.items.scores for entry in entries) else None
-    items = first.items
-    totals = _sums(entries, score)
-    softs = _sums(entries, soft_name) if soft_name else []
-    digits = DIGITS
-    while len(set(map(partial(item_hash, digits=digits), items.examples, items.rows))) < len(totals):
-        digits += 1
-    hashes = list(map(partial(item_hash, digits=digits), items.examples, items.rows))
-    ordered = sorted(range(len(hashes)), key=hashes.__getitem__)
-    header = _header(
-        entries, metric, [(items.examples[index], items.rows[index]) for index in ordered[:PROMPTED]]
+    pairs = list(zip(first.items.examples, first.items.rows, strict=True))
+    hashes = [item_hash(*pair, digits=64) for pair in pairs]
+    digits = next(
+        size for size in range(DIGITS, 65) if len({digest[:size] for digest in hashes}) == len(hashes)
     )
-    for name, value in asdict(replace(header, soft=soft_name)).items():
+    ordered = sorted(range(len(hashes)), key=hashes.__getitem__)
+    header = _header(entries, metric, [pairs[index] for index in ordered[:PROMPTED]])
+    for name, value in asdict(header).items():
         if value not in (None, [], {}):
             yield f"{name}: {json.dumps(value, ensure_ascii=False, sort_keys=True)}"
+    totals = _sums(entries, header.score)
+    has_soft = soft and all(P_RIGHT in entry.items.scores for entry in entries)
+    softs = _sums(entries, P_RIGHT) if has_soft else []
     for index in ordered:
         soft_score = f" {round(softs[index] / len(entries) * SOFT_STEPS):02x}" if softs else ""
-        yield f"{hashes[index]} {round(totals[index], DECIMALS):g}{soft_score}"
+        yield f"{hashes[index][:digits]} {round(totals[index], DECIMALS):g}{soft_score}"
 
 
 def _sums(entries: Sequence[BenchmarkScores], score: str) -> list[float]:
@@ -105,17 +103,9 @@ def _check_entry(entry: BenchmarkScores, first: BenchmarkScores, metric: str) ->
         )
     if saved.conditions.get("judged_by"):
         raise GateError(f"{where}: a judge has answered, and is no part of the file; leave the benchmark out")
-    known, expected = (
-        {name: value for name, value in result.saved.known.items() if name not in OF_ENGINES}
-        for result in (entry, first)
-    )
-    if known != expected:
-        names = ", ".join(name for name in known if known[name] != expected.get(name))
+    known, expected = ({**each.saved.known, "items": each.items.digest()} for each in (entry, first))
+    if names := ", ".join(differences(known, expected, OF_ENGINES)):
         raise GateError(f"{where}: {names} differ from {first.saved.run_id}; save runs of the same questions")
-    if (entry.items.examples, entry.items.rows) != (first.items.examples, first.items.rows):
-        raise GateError(
-            f"{where}: its items are not those of {first.saved.run_id}; save runs of the same items"
-        )
 
 
 def _header(
@@ -123,7 +113,7 @@ def _header(
 ) -> ReferenceHeader:
     first, saved = entries[0], entries[0].saved
     prompts = prompt_digests(first)
-    defaults, known = manifest_conditions({}), saved.known
+    settings = differences(saved.known, manifest_conditions({}), (*OF_ENGINES, *OF_RESULTS, "limit"))
     return ReferenceHeader(
         benchmark=saved.benchmark,
         version=saved.conditions["version"],
@@ -134,11 +124,7 @@ def _header(
         template=saved.conditions["template"],
         shots=saved.conditions["shots"],
         few_shot=saved.conditions["few_shot"],
-        settings={
-            name: known[name]
-            for name, default in defaults.items()
-            if name not in OF_ENGINES and known.get(name, default) != default and name != "limit"
-        },
+        settings={name: value for name, (value, _) in settings.items()},
         code=saved.code,
         file=_own_file(first),
         metric=metric,
@@ -153,17 +139,17 @@ def _header(
 
 def request_limits(entry: BenchmarkScores) -> dict[str, Any]:
     """Return the stop sequences and the limit of tokens of a result's first request, as far as it has any."""
-    requests: Iterable[Mapping[str, Any]] = (exchange["request"] for exchange in first_exchanges(entry)[:1])
-    return {name: request[name] for request in requests for name in _LIMITS if request.get(name) is not None}
+    request: Mapping[str, Any] = next((exchange["request"] for exchange in first_exchanges(entry)), {})
+    return {name: request[name] for name in _LIMITS if request.get(name) is not None}
 
 
 def _own_file(entry: BenchmarkScores) -> str | None:
     """Return the path of a benchmark's file from the current folder, None for a shipped one."""
     if entry.answers is None or not entry.answers.is_dir():
         return None
-    declared = {spec.name: spec.file for spec in load_summary(entry.answers).declarations}
-    file = declared.get(entry.saved.benchmark, "")
-    return None if not file or Path(file).is_relative_to(shipped_evals()) else shown_path(Path(file))
+    files = {spec.name: Path(spec.file) for spec in load_summary(entry.answers).declarations if spec.file}
+    file = files.get(entry.saved.benchmark)
+    return None if file is None or file.is_relative_to(shipped_evals()) else shown_path(file)
 
 
 def _engine(saved: StoredResult) -> str:

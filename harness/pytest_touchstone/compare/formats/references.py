@@ -10,7 +10,7 @@
 
 A file has a block per benchmark: lines ``KEY: JSON`` (``ReferenceHeader``), then a line per item in the order of the
 hashes. It has the first digits of the SHA-256 of the item's id and of the hash of its row, and the sum of its scores
-over all runs: of right and wrong answers the number of right ones. With a soft score its mean follows as two
+over all runs: of right and wrong answers the number of right ones. Saved with ``p_right``, its mean follows as two
 hexadecimal digits.
 
 The first N lines are the same sample of the items in every build. An item whose row has changed is not found.
@@ -28,6 +28,7 @@ from typing import Any, Final
 
 from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults, published
 from pytest_touchstone.compare.formats.base import ResultTable
+from pytest_touchstone.core.aggregation import P_RIGHT
 from pytest_touchstone.core.dataset import Example
 from pytest_touchstone.core.errors import DataError, HarnessError
 from pytest_touchstone.core.files import (
@@ -65,7 +66,7 @@ class ReferenceHeader:
     ``rows`` is the hash of the dataset, ``file`` the path of a benchmark that is not shipped. ``prompts`` are hashes of
     the first prompts of the first items, ``request`` has the stop sequences and the limit of tokens of such a request.
     ``settings`` are those that are not the defaults, ``models`` and ``engines`` what was asked, ``date`` is the last
-    run's. ``metric`` is the mean of ``score``, ``soft`` the name of the soft score, if there is one.
+    run's. ``metric`` is the mean of ``score``.
     """
 
     __pydantic_config__ = FINITE
@@ -85,7 +86,6 @@ class ReferenceHeader:
     metric: str
     score: str
     temperature: float | None = None
-    soft: str | None = None
     runs: int
     models: list[str] = field(default_factory=list)
     engines: list[str] = field(default_factory=list)
@@ -95,9 +95,15 @@ class ReferenceHeader:
     def asking(self) -> dict[str, Any]:
         """Return the arguments of ``evaluate``, but for shots, by which a candidate is asked like the references."""
         # A file is no command line: of a value that switches a protection off it says nothing.
-        known = (row for row in settings_table().values() if row.affects == "answers" and row.option)
-        names = [row.name for row in known if not row.typed and row.name not in OF_ENGINES]
-        asked = {name: self.settings[name] for name in names if self.settings.get(name) is not None}
+        asked = {
+            row.name: self.settings[row.name]
+            for row in settings_table().values()
+            if row.affects == "answers"
+            and row.option
+            and not row.typed
+            and row.name not in OF_ENGINES
+            and self.settings.get(row.name) is not None
+        }
         pick = str(self.few_shot.get("pick") or "")
         return {
             **asked,
@@ -112,21 +118,16 @@ class ReferenceItems(ItemScores):
 
     def named_as(self, other: ItemScores) -> ItemScores:
         """Return the items that another result has, under its ids; the file may have more than are asked."""
-        if not self.examples or self.rows[0]:  # they have their names
-            return self
-        digits = len(self.examples[0])
         pairs = {
-            item_hash(example, row, digits): (example, row)
+            item_hash(example, row, len(self.examples[0])): (example, row)
             for example, row in zip(other.examples, other.rows, strict=True)
         }
-        kept = [index for index, digest in enumerate(self.examples) if digest in pairs]
-        names = [pairs[self.examples[index]] for index in kept]
-        unknown: list[str | None] = [None] * len(kept)
+        kept = {index: pairs[digest] for index, digest in enumerate(self.examples) if digest in pairs}
         return ItemScores(
-            examples=[example for example, _ in names],
-            rows=[row for _, row in names],
-            groups=unknown,
-            clusters=unknown,
+            examples=[example for example, _ in kept.values()],
+            rows=[row for _, row in kept.values()],
+            groups=[None] * len(kept),
+            clusters=[None] * len(kept),
             scores={name: [column[index] for index in kept] for name, column in self.scores.items()},
         )
 
@@ -135,7 +136,7 @@ class ReferenceItems(ItemScores):
 class References(BenchmarkScores):
     """The references of one benchmark."""
 
-    header: ReferenceHeader | None = None
+    header: ReferenceHeader = field(kw_only=True)
 
 
 def item_hash(example: str, row: str, digits: int = DIGITS) -> str:
@@ -157,10 +158,7 @@ class ReferenceFile:
         """Read the references as one checkpoint."""
         del sizes  # the file has its items
         references = read_references(path)
-        models = dict.fromkeys(
-            model for entry in references.values() if entry.header for model in entry.header.models
-        )
-        name = " and ".join(models) or path.stem
+        name = " and ".join(dict.fromkeys(entry.saved.checkpoint for entry in references.values()))
         return ResultTable((CheckpointResults(name, f"references {path.name}", entries={**references}),))
 
 
@@ -195,11 +193,10 @@ def sampled_examples(
     chosen = hashes[: math.ceil(limit * len(hashes)) if isinstance(limit, float) else limit]
     by_hash = {item_hash(example.id, example.sha256, len(hashes[0])): example for example in examples}
     if missing := sum(digest not in by_hash for digest in chosen):
-        saved = references.saved
         raise DataError(
-            f"{saved.benchmark}: {missing:,} of the {len(chosen):,} items of {saved.run_id} are not among the "
-            f"{len(examples):,} rows of {where}; give the rows that it was saved with: data=FOLDER or data='hub' "
-            "(--eval-data)"
+            f"{references.saved.benchmark}: {missing:,} of the {len(chosen):,} items of {references.saved.run_id} "
+            f"are not among the {len(examples):,} rows of {where}; give the rows that it was saved with: "
+            "data=FOLDER or data='hub' (--eval-data)"
         )
     return [by_hash[digest] for digest in chosen]
 
@@ -209,8 +206,7 @@ def read_references(path: Path) -> dict[str, References]:
     try:
         lines = read_regular(path, MOST_SETTINGS).decode("utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise DataError(f"{shown_path(path)}: cannot be read: {reason}") from None
+        raise DataError(f"{shown_path(path)}: cannot be read: {error}") from None
     if lines[0].strip() != FIRST_LINE:
         raise DataError(
             f"{shown_path(path)}: no file of references, which begins with {FIRST_LINE!r}; "
@@ -218,14 +214,12 @@ def read_references(path: Path) -> dict[str, References]:
         )
     references: dict[str, References] = {}
     keys: dict[str, Any] = {}
-    items: dict[str, tuple[float, int | None]] = {}
+    items: dict[str, re.Match[str]] = {}
     for number, line in enumerate([*lines[1:], ""], 2):
         try:
             if item := _ITEM.fullmatch(line):
-                digest, total, soft = item.groups()
-                if digest in items:
-                    raise ValueError(f"the item {digest} is there twice")
-                items[digest] = float(total), None if soft is None else int(soft, 16)
+                if items.setdefault(item[1], item) is not item:
+                    raise ValueError(f"the item {item[1]} is there twice")
             elif pair := _KEY.fullmatch(line):
                 keys[pair[1]] = parse_json(pair[2])
             elif line.strip():
@@ -244,33 +238,20 @@ def read_references(path: Path) -> dict[str, References]:
     return references
 
 
-def _references(
-    keys: dict[str, Any], items: Mapping[str, tuple[float, int | None]], path: Path
-) -> References:
+def _references(keys: dict[str, Any], items: Mapping[str, re.Match[str]], path: Path) -> References:
     """Return the references of one block. Raises ``ValueError`` for what no writer has written."""
     header = from_plain(ReferenceHeader, keys)
     if not 1 <= header.runs <= MOST_RUNS:
         raise ValueError(f"runs is {header.runs}; expected 1 to {MOST_RUNS}")
-    if len({len(digest) for digest in items}) > 1 or any(total > header.runs for total, _ in items.values()):
+    ordered = sorted(items)
+    means = [float(items[digest][2]) / header.runs for digest in ordered]
+    if len({len(digest) for digest in ordered}) > 1 or any(mean > 1 for mean in means):
         raise ValueError(
             f"{header.benchmark[:60]}: items with hashes of several lengths, or more right than runs"
         )
-    ordered = sorted(items)
-    means: list[float | None] = [items[digest][0] / header.runs for digest in ordered]
     scores = {header.score: means, header.metric: means}
-    soft = [items[digest][1] for digest in ordered]
-    if header.soft is not None and None not in soft:
-        scores[header.soft] = [(step or 0) / SOFT_STEPS for step in soft]
-    unknown: list[str | None] = [None] * len(ordered)
-    conditions = {
-        **manifest_conditions({}),
-        **header.settings,
-        "version": header.version,
-        "data": header.rows,
-        "shots": header.shots,
-        "few_shot": header.few_shot,
-        "template": header.template,
-    }
+    if all(item[3] for item in items.values()):
+        scores[P_RIGHT] = [int(items[digest][3], 16) / SOFT_STEPS for digest in ordered]
     saved = StoredResult(
         run_id=path.name,
         directory="",
@@ -281,10 +262,18 @@ def _references(
         step=None,
         benchmark=header.benchmark,
         primary=header.metric,
-        conditions=conditions,
+        conditions={
+            **manifest_conditions({}),
+            **header.settings,
+            "version": header.version,
+            "data": header.rows,
+            "shots": header.shots,
+            "few_shot": header.few_shot,
+            "template": header.template,
+        },
         aggregate={},
         metrics={
-            name: published(name, math.fsum(value or 0.0 for value in column) / len(column), n=len(column))
+            name: published(name, math.fsum(column) / len(column), n=len(column))
             for name, column in scores.items()
         },
         collected=len(ordered),
@@ -298,13 +287,20 @@ def _references(
         of=header.of,
         reference_runs=header.runs,
     )
-    named = ReferenceItems(
-        examples=ordered, rows=[""] * len(ordered), groups=unknown, clusters=unknown, scores=scores
+    return References(
+        saved,
+        ReferenceItems(
+            examples=ordered,
+            rows=[""] * len(ordered),
+            groups=[None] * len(ordered),
+            clusters=[None] * len(ordered),
+            scores={name: [*column] for name, column in scores.items()},
+        ),
+        header=header,
     )
-    return References(saved, named, header=header)
 
 
-def noise_of(references: References | BenchmarkScores) -> float | None:
+def noise_of(references: BenchmarkScores) -> float | None:
     """Return the share of items that flip between two reference runs; None for one run.
 
     Of an item that was right in r of k runs, 2 r (k - r) / (k (k - 1)) of their pairs differ.
@@ -312,5 +308,5 @@ def noise_of(references: References | BenchmarkScores) -> float | None:
     runs, column = references.saved.reference_runs, references.items.scores[references.saved.primary]
     if runs < 2:
         return None
-    shares = [value or 0.0 for value in column]
-    return math.fsum(2 * share * (1 - share) for share in shares) / len(shares) * runs / (runs - 1)
+    flips = math.fsum(2 * share * (1 - share) for share in column if share is not None)
+    return flips / len(column) * runs / (runs - 1)
