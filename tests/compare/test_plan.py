@@ -278,11 +278,11 @@ def test_what_takes_more_items_than_there_are_cannot_be_told_with_this_set() -> 
     assert max(map(len, text.splitlines())) <= 80
     words = " ".join(text.split())
     told = re.findall(
-        r"(\w+), ([^,:]+): it would take about ([\d,]+) items, and there are ([\d,]+): ([^:]+?) may", words
+        r"(\w+), ([^,:]+): it would take about ([\d,]+) items, and there are ([\d,]+): ([^:]+?) pooled", words
     )
     assert [(name, what, size) for name, what, _, size, _ in told] == [("a", "2 points", "400")]
     assert int(told[0][2].replace(",", "")) > 400
-    assert not missing(told[0][4], "this set", "larger margin", "pooled")
+    assert not missing(told[0][4], "larger margin", "benchmarks")
 
 
 def test_the_command_plans_for_saved_results_and_says_what_is_wrong_in_one_line(

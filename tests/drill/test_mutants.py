@@ -96,8 +96,8 @@ MUTANTS: Final = (
     Mutant("the settings in the key", reuse, "_is_same_benchmark", "same_answers(*asked)", "True",
            errors.ask_otherwise),
     Mutant("the order of an entry and its scores", store.ResultStore, "save",
-           "write_checked(path.with_suffix(_ITEMS), items_json(items))",
-           "write_checked(path, saved_json(saved)); write_checked(path.with_suffix(_ITEMS), items_json(items))",
+           "write_checked(path.with_suffix(ITEMS_SUFFIX), items_json(items))",
+           "write_checked(path, saved_json(saved)); write_checked(path.with_suffix(ITEMS_SUFFIX), items_json(items))",
            _crash),
     Mutant("the former merge until the new one is there", merging, "_replace_journal",
            "write_atomic(journal, map(encode_record, records))", "[disk.unlink(old) for old in journal_files(target)]; "

@@ -28,7 +28,6 @@ from pytest_touchstone.results.run_directory import (
     remove_progress,
     write_progress,
 )
-from tests.support.lines import naming
 
 STARTS = 20
 
@@ -146,7 +145,7 @@ def test_a_run_does_not_write_its_results_into_a_folder_that_was_made_anew(tmp_p
     second.make()
     second.write_manifest({})
     second.check_kept()
-    with pytest.raises(HarnessError, match=naming(tmp_path / "run")):
+    with pytest.raises(HarnessError, match=r"\brun was removed\b"):
         first.check_kept()
 
 

@@ -23,9 +23,9 @@ from tests.support.lines import naming
 
 PRODUCT = """
 import torch
-from pytest_touchstone.engines.transformers.cpu.packing import Native
+from pytest_touchstone.engines.transformers.cpu.packing import NativeKernels
 torch.set_num_threads(2)
-native, x, weight = Native(), torch.randn(50, 40), torch.randn(300, 40)
+native, x, weight = NativeKernels(), torch.randn(50, 40), torch.randn(300, 40)
 found = native.product(x, native.packed(weight), None, (300, 40))
 print(torch.get_num_threads(), torch.allclose(found, x @ weight.t(), atol=1e-4))
 """
