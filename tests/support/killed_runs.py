@@ -175,6 +175,12 @@ def newest(folder: Path, pattern: str) -> Path:
     return max(runs, key=lambda run: float(json.loads((run / "run.json").read_text())["began"]))
 
 
+def without_seconds(exchange: dict[str, Any]) -> dict[str, Any]:
+    """An exchange without the time that its program took, which no two runs share."""
+    answer = {name: value for name, value in exchange["answer"].items() if name != "seconds"}
+    return {**exchange, "answer": answer}
+
+
 def outcome(folder: Path, way: Way) -> Outcome:
     """All scores and statistics of the last run, and the files that a way leaves."""
     found: Outcome = {name: SECONDS.sub(b"", (folder / name).read_bytes()) for name in way.files}
@@ -183,7 +189,11 @@ def outcome(folder: Path, way: Way) -> Outcome:
     run = newest(folder, way.last)
     summary = read_checked(run / "summary.json")
     found["records"] = {
-        (one.checkpoint, one.item): (one.status, one.scores, one.exchanges)
+        (one.checkpoint, one.item): (
+            one.status,
+            one.scores,
+            [without_seconds(pair) for pair in one.exchanges],
+        )
         for one in latest_records(read_journal(run)).values()
     }
     found["results"] = [
