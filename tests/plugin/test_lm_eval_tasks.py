@@ -103,8 +103,8 @@ def test_scores_are_taken_again_until_a_file_of_the_task_is_edited(
 @pytest.mark.parametrize(
     ("more", "name", "word"),
     [
-        ("", "nine", "mine"),
-        ("process_docs: !function utils.lost", "mine", "lost"),
+        pytest.param("", "nine", "mine", marks=pytest.mark.slow),
+        pytest.param("process_docs: !function utils.lost", "mine", "lost", marks=pytest.mark.slow),
         ("process_docs: !function utils.lost\nunsafe_code: true", "mine", "sandbox"),
     ],
 )

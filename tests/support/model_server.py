@@ -32,6 +32,12 @@ if TYPE_CHECKING:
 Style = Literal["vllm", "openai", "llama.cpp"]
 
 
+class PatientServer(ThreadingHTTPServer):
+    """A server that lets all calls of a client connect at once: others would be tried again after seconds."""
+
+    request_queue_size = 1024
+
+
 class ApiError(Exception):
     """A request that the server refuses."""
 
@@ -319,7 +325,7 @@ def serving(folder: Path, **how: Any) -> Iterator[ModelServer]:
             except ApiError as error:
                 return error.status, {"error": {"message": str(error), "code": error.status}}
 
-    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    listening = PatientServer(("127.0.0.1", 0), Handler)
     listening.daemon_threads = True
     thread = threading.Thread(target=listening.serve_forever, args=(0.02,), daemon=True)
     thread.start()
@@ -399,7 +405,7 @@ def main(arguments: list[str]) -> None:
         time.sleep(600)
     ProgramHandler.model = arguments[arguments.index("serve") + 1]
     port = int(arguments[arguments.index("--port") + 1])
-    ThreadingHTTPServer(("127.0.0.1", port), ProgramHandler).serve_forever(0.05)
+    PatientServer(("127.0.0.1", port), ProgramHandler).serve_forever(0.05)
 
 
 def install(folder: Path, name: str) -> Path:
