@@ -31,7 +31,8 @@ def select_answered(items: list[pytest.Item]) -> list[pytest.Item]:
             file = answers_of(info)
         except (DataError, OSError) as error:
             raise pytest.UsageError(str(error)) from None
-        matching = match_rows(file, [_asked(planned) for planned in members])
+        order = [example.id for example in members[0].given.loaded.dataset.examples]
+        matching = match_rows(file, [_asked(planned) for planned in members], order)
         if not matching.rows:
             raise pytest.UsageError(_nothing(file, benchmark, members))
         for planned in members:

@@ -82,12 +82,21 @@ class Matching:
         return text
 
 
-def match_rows(file: AnswerFile, asked: Sequence[AskedRow]) -> Matching:
-    """Match the rows of a file with those of a benchmark."""
+def match_rows(file: AnswerFile, asked: Sequence[AskedRow], order: Sequence[str]) -> Matching:
+    """Match the rows of a file with those of a benchmark.
+
+    Args:
+        file: The file.
+        asked: The rows that a run asks, in any order.
+        order: The ids of the items of all rows of the benchmark's data.
+
+    """
     matching = Matching()
     by_prompt = {prompt.strip(): row.example for row in asked for prompt in row.prompts}
     by_id = {name: row.example for row in reversed(asked) for name in row.ids}
     index = _WindowIndex(asked)
+    selected = {row.example for row in asked}
+    by_position = {index: example for index, example in enumerate(order) if example in selected}
     positions = _positions(file.rows)
     for number, row in enumerate(file.rows):
         ids = [(name, _bare(text)) for name, text in row.ids.items()]
@@ -98,8 +107,8 @@ def match_rows(file: AnswerFile, asked: Sequence[AskedRow]) -> Matching:
             matching.found("question", example, row)
         elif example := next((by_id[name] for name in _id_keys(ids, prompt) if name in by_id), ""):
             matching.found("id", example, row)
-        elif positions and positions[number] < len(asked):
-            matching.found("order", asked[positions[number]].example, row)
+        elif positions and (example := by_position.get(positions[number])) is not None:
+            matching.found("order", example, row)
         else:
             matching.unmatched.append(row)
     return matching
