@@ -118,6 +118,8 @@ def test_the_answer_of_any_json_is_found_or_named(tmp_path: Path) -> None:
     assert read_answers(path, answer="mine").rows[0].texts == ("A",)
     assert read_answers(path).rows[0].provenance.verdicts == {"correct": 1.0}
     assert read_answers(path, id_field="mine").rows[0].ids == {"mine": "A"}
+    rows = read(tmp_path / "a.json", [{"mine": "A", "key": 3, "k": 1}], answer="mine", id_field="k").rows
+    assert (rows[0].texts, rows[0].ids) == (("A",), {"k": "1"})
 
 
 @pytest.mark.parametrize(
@@ -138,6 +140,8 @@ def test_samples_are_a_list_or_lines_of_one_name(tmp_path: Path, rows: list[Any]
         ('{"id": 1}', "no field that could be its answer"),
         ('{"id": 1, "response": {"a": 1}, "prompt": 3}', "is no text|and no text"),
         ('{"id": 1, "response": null}', "and no text"),
+        (f'{{"id": 1, "response": 1{"0" * 400}}}', "too large"),
+        (f'{{"id": 1, "response": "x", "score": 1{"0" * 400}}}', "too large"),
         ("[1]", "a list, not a JSON object"),
         ('{"id": 1, "response": NaN}', "is 'nan' and no text"),
         (json.dumps({**lm_eval("none", 1.0), "resps": [[[float("nan"), True]]]}), "no log-likelihood"),
@@ -157,6 +161,23 @@ def test_a_file_that_is_none_of_answers_is_one_line(tmp_path: Path, content: str
         read_answers(path)
     assert str(error.value).startswith(f"{path}: ") or "a.jsonl" in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_log_that_is_packed_wrongly_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "a.eval"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("header.json", json.dumps(INSPECT))
+    content = bytearray(path.read_bytes())
+    content[60:70] = bytes(10)
+    path.write_bytes(content)
+    with pytest.raises(DataError, match="no file of answers"):
+        read_answers(path)
+
+
+def test_the_model_of_results_beside_samples_is_a_text(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "samples_t_D.jsonl", [lm_eval("none", 1.0)])
+    (tmp_path / "results_D.json").write_text('{"model_name": {"a": 1}}')
+    assert read_answers(tmp_path / "samples_t_D.jsonl").model == "{'a': 1}"
 
 
 def test_a_log_that_unpacks_to_far_more_than_its_size_is_refused(

@@ -16,14 +16,13 @@ from __future__ import annotations
 import hashlib
 import math
 import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.core.dataset import read_lines
-from pytest_touchstone.core.errors import DataError
+from pytest_touchstone.core.errors import DataError, HarnessError
 from pytest_touchstone.core.files import parse_json, read_regular, shown_path
 from pytest_touchstone.core.requests import Provenance
 from pytest_touchstone.core.text import join_names
@@ -50,11 +49,6 @@ MOST_UNPACKED: Final = 4 << 30
 """Bytes that a log may unpack to; and at most a thousand times its own size, as a bomb would."""
 
 MOST_PACKED: Final = 1000
-
-
-_BROKEN: Final = (ValueError, TypeError, LookupError, AttributeError, StopIteration, RuntimeError, EOFError,
-                 zipfile.BadZipFile, zlib.error)  # fmt: skip
-"""The errors of a file whose form is not that of its kind."""
 
 
 class RecordedChoice(NamedTuple):
@@ -132,13 +126,15 @@ def read_answers(path: Path, *, answer: str = "", id_field: str = "") -> AnswerF
         elif zipfile.is_zipfile(path) and path.suffix != ".gz":
             kind, rows, facts = "log of inspect_ai", *_inspect(_unpacked(path))
         elif path.suffix == ".json":
-            kind, rows, facts = _json_answers(parse_json(content))
+            kind, rows, facts = _json_answers(parse_json(content), answer, id_field)
         else:
             lines = [(line.number, line.data) for line in read_lines(path)]
             kind, rows, facts = _line_answers(path, lines, answer, id_field)
+    except HarnessError:
+        raise
     except OSError as error:
         raise DataError(f"{shown}: cannot be read: {error.strerror or error}; check the path") from None
-    except _BROKEN as error:
+    except Exception as error:  # whatever the form of somebody's file leads to
         raise DataError(f"{shown}: no file of answers: {str(error)[:200] or type(error).__name__}") from None
     if not rows:
         raise DataError(f"{shown}: holds no answers; give one JSON object per line, with an answer in each")
@@ -312,7 +308,7 @@ def _lm_eval_run(path: Path) -> dict[str, Any]:
     if not results.is_file():
         return {}
     run = _table(parse_json(read_regular(results)))
-    return {"model": run.get("model_name"), "shots": _table(run.get("n-shot")).get(task)}
+    return {"model": str(run.get("model_name") or ""), "shots": _table(run.get("n-shot")).get(task)}
 
 
 def _values(container: object) -> list[Any]:
@@ -349,7 +345,9 @@ def _choices(
 # JSON
 
 
-def _json_answers(value: object) -> tuple[str, Sequence[AnswerRow], Mapping[str, Any]]:
+def _json_answers(
+    value: object, answer: str, id_field: str
+) -> tuple[str, Sequence[AnswerRow], Mapping[str, Any]]:
     if isinstance(value, Mapping) and "eval" in value and isinstance(value.get("samples"), list):
         return "log of inspect_ai", *_inspect({"header.json": value})
     if isinstance(value, Mapping) and isinstance(value.get("eval"), Mapping):
@@ -357,7 +355,7 @@ def _json_answers(value: object) -> tuple[str, Sequence[AnswerRow], Mapping[str,
     if isinstance(value, Mapping) and value and all(isinstance(row, Mapping) for row in value.values()):
         return "predictions of OpenCompass", _opencompass(value), {}
     if isinstance(value, list) and all(isinstance(row, dict) for row in value):
-        rows = [_line_row(number, row, "", "") for number, row in enumerate(value, 1)]
+        rows = [_line_row(number, row, answer, id_field) for number, row in enumerate(value, 1)]
         return "a list of JSON objects", rows, {}
     raise ValueError("it is neither a log of inspect_ai, predictions of OpenCompass nor a list of objects")
 
