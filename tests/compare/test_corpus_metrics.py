@@ -230,7 +230,7 @@ def test_code_that_a_file_of_results_names_is_not_run(
     outside, inside = written(tmp_path / "elsewhere"), written(run)
     (run / "summary.json").write_text("{}")
     monkeypatch.chdir(project)
-    for file in (outside, inside):
+    for file in (outside, inside, project / "../elsewhere/evil.py"):
         with pytest.raises(BenchmarkError, match=r"evil\.py"):
             draws_of(at(file), 10)
     assert not (tmp_path / "ran").exists()

@@ -60,7 +60,7 @@ def value_estimate(values: Sequence[Any], clusters: Sequence[str | None], how: A
 
 
 def _is_of_project(file: Path) -> bool:
-    here = Path.cwd().resolve()
+    here, file = Path.cwd().resolve(), file.resolve() if ".." in file.parts else file
     below = [folder for folder in file.parents if folder.is_relative_to(here)]
     return bool(below) and not any((folder / SUMMARY).exists() for folder in below)
 

@@ -96,18 +96,25 @@ def _function(reference: str, metric: str) -> Any:
 
     if not reference.startswith("/"):
         return AGGREGATION_REGISTRY[reference]
-    function: Any = _import_fun_from_str(reference)
+    file, name = _place_of(reference)
+    function: Any = _import_fun_from_str(f"{file}.{name}")
     if isinstance(function, type):
         of_class: Any = function
         function = of_class.aggregation(object.__new__(function))[metric]
     return function
 
 
+def _place_of(reference: str) -> tuple[Path, str]:
+    """Return the file of a function and its name there."""
+    module, _, name = reference.rpartition(".")
+    return Path(module if module.endswith(".py") else f"{module}.py"), name
+
+
 def source_of(reference: str) -> Path | None:
     """Return the file that a reference runs code of, None for what lm-evaluation-harness registers or ships."""
     if not reference.startswith("/"):
         return None
-    path = Path(reference).with_suffix(".py")
+    path, _ = _place_of(reference)
     spec = find_spec("lm_eval")
     shipped = [Path(root).resolve() for root in (spec and spec.submodule_search_locations) or ()]
     return None if any(path.resolve().is_relative_to(root) for root in shipped) else path
