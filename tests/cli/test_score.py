@@ -65,7 +65,8 @@ def test_a_benchmark_outside_the_root_folder_is_found_with_its_own_number_of_sho
 ) -> None:
     for folder in ("own", "root"):
         (tmp_path / folder).mkdir()
-    (tmp_path / "own" / "test_mine.py").write_text(
+    file = "test_lm_eval.py"  # the name of a shipped file, which this one is not
+    (tmp_path / "own" / file).write_text(
         "from pytest_touchstone import Loglikelihood, Shots, benchmark\n\n\n"
         'ROWS = [{"q": "a"}, {"q": "b"}, {"q": "c"}]\n\n\n'
         '@benchmark("mine", version=1, rows=ROWS, asks=Loglikelihood, primary="acc",\n'
@@ -75,7 +76,7 @@ def test_a_benchmark_outside_the_root_folder_is_found_with_its_own_number_of_sho
         '    return {"acc": 1.0}\n'
     )
     (tmp_path / "asked.json").write_text('{"tasks": {"mine": {"num_fewshot": 2}}}')
-    given = ("own/test_mine.py", "--rootdir", "root", "--eval-config", "asked.json")
+    given = (f"own/{file}", "--rootdir", "root", "--eval-config", "asked.json")
     done = touchstone("run", *given, *QUICK, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     (run,) = (tmp_path / "results").glob("2*")

@@ -247,18 +247,21 @@ def pytest_exception_interact(node: Any, call: Any, report: object) -> None:
         from pytest_touchstone.plugin.item_errors import declaration_error
 
         session = _session(node.config)
-        is_declared = (
-            node.path.name != LM_EVAL_FILE
-        )  # elsewhere a task is refused, which no line of a file declares
+        is_declared = not is_lm_eval_file(node.path)  # whose tasks no line of a file declares
         session.fault = session.fault or (declaration_error(error, node.path) if is_declared else str(error))
         if session.worker:  # its controller ends the run with that one line
             report.outcome, report.longrepr = "passed", None
 
 
+def is_lm_eval_file(path: Path) -> bool:
+    """Return whether a file is the shipped one that stands for the tasks of lm-evaluation-harness."""
+    return path.name == LM_EVAL_FILE and path.resolve().parent in SHIPPED
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
     """Collect the file that stands for the tasks of lm-evaluation-harness."""
-    if module_path.name != LM_EVAL_FILE or module_path.resolve().parent not in SHIPPED:
+    if not is_lm_eval_file(module_path):
         return None
     session = _session(parent.config)
     if session.fault is not None:

@@ -40,7 +40,7 @@ from pytest_touchstone.core.requests import (
 )
 from pytest_touchstone.engines.base import Done, Engine
 from pytest_touchstone.metrics.solutions import function_named
-from pytest_touchstone.plugin import LM_EVAL_FILE
+from pytest_touchstone.plugin import is_lm_eval_file
 from pytest_touchstone.plugin.collection import (
     OWN_ARGUMENTS,
     CollectedExample,
@@ -167,7 +167,7 @@ class Replay:
         shots = settings.get("shots", self._shots)
         if path not in self._modules:
             self._modules[path] = load_module(path, f"touchstone_replayed_{len(self._modules)}")
-        if path.name == LM_EVAL_FILE:
+        if is_lm_eval_file(path):
             task = name.removeprefix("test_")
             function = declare_tasks([task], {**self._settings, "data": self._data}, lambda _: shots)[0][task]
         else:
