@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -49,11 +50,12 @@ class AnsweredRequest:
     rows: tuple[AnswerRow, ...]
 
 
-def answers_of(info: CheckpointInfo) -> AnswerFile:
-    """Return the file of a checkpoint, read once. Raises ``DataError``."""
-    stat = info.path.stat()
-    options = info.answers["options"]
-    return _read(info.path, stat.st_mtime_ns, options.get("answer", ""), options.get("id", ""))
+def answers_of(path: Path, options: Mapping[str, str]) -> AnswerFile:
+    """Return the answers of a file, read once. Raises ``DataError``."""
+    changed = 0
+    with suppress(OSError, ValueError):  # which reading the file says
+        changed = path.stat().st_mtime_ns
+    return _read(path, changed, options.get("answer", ""), options.get("id", ""))
 
 
 @functools.lru_cache(maxsize=4)
@@ -78,7 +80,7 @@ class AnswersFactory(EngineFactory):
         path = Path(str(path).removeprefix(TARGET)).expanduser()
         options = dict(asked.options)
         try:
-            file = read_answers(path, answer=options.get("answer", ""), id_field=options.get("id", ""))
+            file = answers_of(path, options)
         except DataError as error:
             raise CheckpointError(str(error)) from None
         has_texts = any(row.texts for row in file.rows)
