@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pytest_touchstone.core.benchmark import Benchmark, BenchmarkCode, Dataset, Published, Shots, declare
 from pytest_touchstone.core.composite import Composite, WeightedMetric
 from pytest_touchstone.core.dataset import Example, apply_limit
+from pytest_touchstone.core.few_shot_sampling import LM_EVAL
 from pytest_touchstone.core.files import shipped_evals
 from pytest_touchstone.core.grade import Scores
 from pytest_touchstone.core.requests import Generate, Request
@@ -25,8 +26,6 @@ from pytest_touchstone.metrics.lm_eval.tasks import (
 if TYPE_CHECKING:
     from lm_eval.api.group import Group
     from lm_eval.api.task import Task
-
-PICK: Final = "lm-eval"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ def declare_task(loaded: LoadedTask, options: TaskOptions) -> Callable[..., Any]
         asks=_kinds(documents),
         primary=first[0],
         aggregate=aggregate,
-        shots=Shots(task.config.num_fewshot or 0, pick=PICK),
+        shots=Shots(task.config.num_fewshot or 0, pick=LM_EVAL),
         most_unusable=1.0,  # the limit of tokens is the task's own
         published=Published(
             len(documents.rows), source=f"lm-evaluation-harness, task {loaded.name} {task.VERSION}"
