@@ -237,6 +237,7 @@ def test_samples_of_lm_eval_have_the_scores_of_the_run_that_they_were_exported_f
     assert touchstone("export", str(run), "-o", "exported", cwd=tmp_path).returncode == 0
     for task in tasks:
         (file,) = (tmp_path / "exported").glob(f"*/samples_{task}_*.jsonl")
+        (tmp_path / task).mkdir()  # such as a folder of its data
         scored(tmp_path, task, str(file))
         after = records(tmp_path)
         assert len(after) == 4

@@ -28,6 +28,7 @@ from pytest_touchstone.cli.command import Output, add_output, add_places, add_ta
 from pytest_touchstone.core.dataset import read_lines
 from pytest_touchstone.core.errors import BenchmarkError, DataError, ExitCode, HarnessError, OptionError
 from pytest_touchstone.core.files import shipped, shown_path, unwritable_reason, write_atomic
+from pytest_touchstone.core.tasks import shipped_names
 from pytest_touchstone.document.formatting import number
 from pytest_touchstone.engines.answers.engine import TARGET, AnswersFactory
 from pytest_touchstone.engines.answers.files import read_answers
@@ -117,7 +118,8 @@ def _score_answers(options: argparse.Namespace) -> Output:
     if min(samples) > 1:  # at which temperature, nobody knows
         words += [f"--eval-samples={min(samples)}", "--eval-set=temperature=1"]
     words += [f"--eval-data={options.data}"] if options.data is not None else []
-    is_file = ".py" in benchmark or Path(benchmark).exists()
+    # A folder of data may have the name of its benchmark.
+    is_file = ".py" in benchmark or (Path(benchmark).exists() and benchmark not in shipped_names())
     words = [*([benchmark] if is_file else []), f"--eval-output={options.output}", *words, *options.rest]
     return run_command.run(argparse.Namespace(rest=words, tasks=[] if is_file else [benchmark]))
 
