@@ -117,6 +117,7 @@ def test_a_run_that_is_asked_to_print_streams_the_text_of_pytest(
         ({"workers": "two"}, "invalid workers 'two': expected a whole number from 0 up"),
         ({"benchmarks": "nowhere.py::test"}, "invalid benchmarks 'nowhere.py::test': no such file or folder"),
         ({"benchmarks": []}, "invalid benchmarks []: name a file or folder, or leave it out"),
+        ({"system": "a\0b"}, "the run cannot be started: embedded null byte; look at its settings"),
     ],
     ids=str,
 )

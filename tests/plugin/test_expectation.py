@@ -136,8 +136,9 @@ def test_a_benchmark_of_this_name_that_asks_otherwise_is_refused(project: Engine
         expect_like("adder.answers", url, data="data")
 
 
-def test_a_benchmarks_file_outside_of_the_project_is_not_run(project: EngineProject) -> None:
-    text = Path("adder.answers").read_text().replace('"evals/', '"../evals/')
+@pytest.mark.parametrize("folder", ["../evals/", "evals\\u0000/", "\\ud800/", "e" * 300])
+def test_a_benchmarks_file_outside_of_the_project_is_not_run(project: EngineProject, folder: str) -> None:
+    text = Path("adder.answers").read_text().replace('"evals/', f'"{folder}')
     Path("adder.answers").write_text(text)
     with pytest.raises(HarnessError, match="below the current folder"):
         expect_like("adder.answers", "fake:causal", data="data")

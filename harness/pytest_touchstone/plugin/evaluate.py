@@ -277,19 +277,23 @@ def _run(
     environment = {name: value for name, value in os.environ.items() if not name.startswith(OUTER)}
     ours, theirs = Pipe()
     with closing(ours):
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={**environment, "PYTHONIOENCODING": "utf-8"}
-            | ({} if live is None else {VARIABLE: str(theirs.fileno())}),
-            pass_fds=() if live is None else (theirs.fileno(),),
-            encoding="utf-8",
-            errors="replace",
-            start_new_session=True,  # Ctrl-C in a terminal comes here alone, and is passed on once
-        )
-        theirs.close()
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env={**environment, "PYTHONIOENCODING": "utf-8"}
+                | ({} if live is None else {VARIABLE: str(theirs.fileno())}),
+                pass_fds=() if live is None else (theirs.fileno(),),
+                encoding="utf-8",
+                errors="replace",
+                start_new_session=True,  # Ctrl-C in a terminal comes here alone, and is passed on once
+            )
+        except (OSError, ValueError) as error:  # a NUL, or a text longer than the system allows
+            raise OptionError(f"the run cannot be started: {error}; look at its settings") from None
+        finally:
+            theirs.close()
         lines: list[str] = []
 
         def read(output: IO[str]) -> None:
