@@ -52,8 +52,9 @@ def test_a_loss_that_a_second_scoring_does_not_show_is_none() -> None:
     assert verdict(right(400, 400), right(392, 400), again=False).kind == "worse"
 
 
-def test_a_loss_that_nobody_could_score_again_is_not_told() -> None:
-    found = verdict(right(400, 400), right(340, 400))
+@pytest.mark.parametrize("second", [[], [[]]], ids=["no time", "time for no item"])
+def test_a_loss_that_nobody_could_score_again_is_not_told(second: list[list[float]]) -> None:
+    found = verdict(right(400, 400), right(340, 400), *second)
     assert (found.kind, found.settled) == ("inconclusive", False)
 
 

@@ -66,10 +66,10 @@ def judge_candidate(
         again: Whether what is worse is scored a second time.
 
     """
-    scores = dict(score(references))
+    scores = _answered(score(references))
     lines = _judged(scores, references, max_loss)
     worse = [name for name, line in lines.items() if line.comparison.verdict == "worse"]
-    second = score(worse) if worse and again else {}
+    second = _answered(score(worse)) if worse and again else {}
     means = {name: _mean_scores(scores[name], entry, references[name]) for name, entry in second.items()}
     lines = _judged({**scores, **means}, references, max_loss)
     return {
@@ -85,11 +85,15 @@ def judge_candidate(
     }
 
 
+def _answered(scores: Scores) -> Scores:
+    """Return the scores of which there are any: of a run that was stopped early some benchmarks have none."""
+    return {name: entry for name, entry in scores.items() if entry.items.examples}
+
+
 def _judged(scores: Scores, references: Scores, max_loss: float) -> dict[str, BenchmarkComparison]:
     compared = {
         name: compare(entry, [references[name]], references[name].saved.primary)
         for name, entry in scores.items()
-        if entry.items.examples
     }
     return compute_verdicts(compared, margin=max_loss)
 
