@@ -21,6 +21,7 @@ from pytest_touchstone.compare.formats.references import (
     ReferenceHeader,
     item_hash,
 )
+from pytest_touchstone.compare.gate.config import check_names
 from pytest_touchstone.compare.prompts import prompt_digests
 from pytest_touchstone.core.aggregation import P_RIGHT
 from pytest_touchstone.core.errors import GateError
@@ -43,12 +44,16 @@ def format_references(runs: Sequence[CheckpointResults], *, metric: str | None, 
 
     Raises:
         HarnessError: If a result is not complete, is not a mean of scores in [0, 1], asks a judge, or differs from
-            another run's in items or conditions.
+            another run's in items or conditions; or if no benchmark has the metric.
 
     """
     names = dict.fromkeys(name for run in runs for name in run.entries)
     if not names:
         raise GateError("the runs have no results to save")
+    metrics = dict.fromkeys(
+        known for run in runs for entry in run.entries.values() for known in entry.saved.metrics
+    )
+    check_names([metric] if metric else (), metrics, "--metric", "metric")
     blocks = [
         _block([run.entries[name] for run in runs if name in run.entries], metric, soft=soft)
         for name in names

@@ -128,6 +128,11 @@ def test_runs_of_other_questions_are_not_added_up() -> None:
     assert format_references([first, other], metric=None, soft=False)
 
 
+def test_a_metric_that_no_benchmark_has_is_refused() -> None:
+    with pytest.raises(GateError, match=r"--metric: unknown metric 'ac'; did you mean 'acc'"):
+        format_references(runs([1, 0]), metric="ac", soft=False)
+
+
 def test_scores_beyond_one_are_no_answers() -> None:
     with pytest.raises(GateError, match="no mean of scores"):
         format_references(runs([-1.5, 0]), metric=None, soft=False)
