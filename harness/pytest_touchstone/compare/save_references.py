@@ -124,7 +124,7 @@ def _header(
         version=saved.conditions["version"],
         rows=saved.conditions["data"],
         of=saved.size,
-        prompts=[prompts[pair] for pair in prompted if pair in prompts],
+        prompts=[prompts.get(pair, "") for pair in prompted] if prompts else [],
         request=request_limits(first),
         template=saved.conditions["template"],
         shots=saved.conditions["shots"],

@@ -133,6 +133,19 @@ def test_a_metric_that_no_benchmark_has_is_refused() -> None:
         format_references(runs([1, 0]), metric="ac", soft=False)
 
 
+def test_an_item_that_asked_nothing_leaves_the_prompts_of_others_in_their_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompts = {(name, f"row of {name}"): name for name in ("b/0000", "b/0001", "b/0002", "b/0003")}
+    hashes = read_references(written(tmp_path / "a.answers", [1.0] * 4))["b"].items.examples
+    by_hash = {item_hash(*pair): prompt for pair, prompt in prompts.items()}
+    silent = by_hash.pop(hashes[0])
+    del prompts[silent, f"row of {silent}"]
+    monkeypatch.setattr(save_references, "prompt_digests", lambda _: prompts)
+    header = read_references(written(tmp_path / "b.answers", [1.0] * 4))["b"].header
+    assert header.prompts == ["", *(by_hash[digest] for digest in hashes[1:])]
+
+
 def test_scores_beyond_one_are_no_answers() -> None:
     with pytest.raises(GateError, match="no mean of scores"):
         format_references(runs([-1.5, 0]), metric=None, soft=False)

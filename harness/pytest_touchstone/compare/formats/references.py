@@ -64,7 +64,8 @@ class ReferenceHeader:
     """The header of a benchmark: what was asked, of what, and when.
 
     ``rows`` is the hash of the dataset, ``file`` the path of a benchmark that is not shipped. ``prompts`` are hashes of
-    the first prompts of the first items, ``request`` has the stop sequences and the limit of tokens of such a request.
+    the first prompts of the first items, empty for an item that asked nothing; ``request`` has the stop sequences and
+    the limit of tokens of such a request.
     ``settings`` are those that are not the defaults, ``models`` and ``engines`` what was asked, ``date`` is the last
     run's. ``metric`` is the mean of ``score``.
     """
