@@ -140,6 +140,7 @@ def test_a_summary_that_was_copied_alone_is_refused_with_a_way_out(output: Path,
         ("nowhere/at/all", r"nowhere/at/all: no run in "),
         ("empty", r"empty is the folder of no finished run \(no summary\.json\), and no results folder"),
         ("notes.txt", r"notes\.txt is no baseline; name a run's folder, its summary\.json, a saved"),
+        ("damaged.answers", r"damaged\.answers is no baseline; .*line 3: "),
         ("broken", r"broken/summary\.json: cannot be read"),
     ],
 )
@@ -148,6 +149,7 @@ def test_what_is_no_baseline_is_named_in_one_line(output: Path, text: str, words
     (output.parent / "broken").mkdir()
     (output.parent / "broken" / "summary.json").write_text("{")
     (output.parent / "notes.txt").write_text("hello")
+    (output.parent / "damaged.answers").write_text("touchstone answers 1\n\nbenchmark: [\n")
     with pytest.raises(GateError, match=words) as refused:
         opened(text, output)
     assert "\n" not in str(refused.value)

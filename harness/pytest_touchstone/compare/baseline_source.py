@@ -236,9 +236,10 @@ def _open_results_file(text: str, path: Path) -> BaselineSource:
     """Open the one checkpoint of a results file in any supported format."""
     try:
         candidates = read_file(path, {}).candidates
-    except HarnessError:
+    except HarnessError as error:
         raise GateError(
-            f"{text} is no baseline; name a run's folder, its {SUMMARY}, a saved result, or a file of results"
+            f"{text} is no baseline; name a run's folder, its {SUMMARY}, a saved result, or a file of results "
+            f"({error})"
         ) from None
     if len(candidates) != 1:
         raise GateError(f"{text} has {len(candidates)} checkpoints; name a file with the results of one")
