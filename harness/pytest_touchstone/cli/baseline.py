@@ -141,11 +141,11 @@ def show_add_arguments(parser: argparse.ArgumentParser) -> None:
 def show_run(options: argparse.Namespace) -> Output:
     """Show all metrics and conditions of the results of a name, a run or a file of references."""
     path = Path(options.target)
-    name, results = (
-        (None, [entry.saved for entry in read_references(path).values()])
-        if is_reference_file(path)
-        else _find_baseline(options.output, options.target)
-    )
+    name: NamedBaseline | None = None
+    if is_reference_file(path):
+        results = [entry.saved for entry in read_references(path).values()]
+    else:
+        name, results = _find_baseline(options.output, options.target)
 
     def text() -> str:
         sections = [] if name is None else [Section(parts=(_meaning(name),))]
