@@ -70,7 +70,7 @@ class Build:
     generator: np.random.Generator
 
     def answers(self) -> np.ndarray:
-        """Right or wrong for each item, at each call anew."""
+        """Return right or wrong for each item, drawn anew at each call."""
         return self.generator.random(self.bench.n) < self.chances
 
     def reference(self, runs: int) -> BenchmarkScores:
@@ -117,7 +117,10 @@ def damaged(chances: np.ndarray, loss: float, generator: np.random.Generator) ->
 def builds(
     runs: int, seed: int, n: int, flips: float, losses: Sequence[float] = (0.0,), *, kernel: bool = False
 ) -> Iterator[tuple[float, Build]]:
-    """So many builds at least, each with its loss; references are drawn anew after some builds, or a whole month."""
+    """Yield at least ``runs`` builds, each with its loss.
+
+    References are drawn anew after ``BUILDS`` builds, or after a whole month.
+    """
     generator = np.random.default_rng(seed)
     each = max(len(losses), BUILDS)
     for number in range(math.ceil(runs / each)):
@@ -135,7 +138,7 @@ def builds(
 
 
 def expect_like(build: Build, runs: int = 4) -> bool:
-    """Whether ``expect_like`` fails."""
+    """Return whether ``expect_like`` fails."""
 
     def score(names: Collection[str]) -> dict[str, BenchmarkScores]:
         return {name: build.bench.result(build.answers(), "engine", began=1.0) for name in names}
@@ -155,7 +158,7 @@ def below(floor: Callable[[float, int], float], runs: int = 1) -> Callable[[Buil
 
 
 def recovers_too_little(build: Build) -> bool:
-    """Whether llm-compressor's test fails."""
+    """Return whether llm-compressor's test fails."""
     reference = float(build.references[0].mean())
     return bool(reference) and round(float(build.answers().mean()) / reference, 2) < 0.95
 
@@ -216,7 +219,7 @@ def months(runs: int, seed: int) -> dict[str, tuple[float, float]]:
 
 
 def servers(runs: int, seed: int, share: float) -> dict[str, float]:
-    """How often a noisy server is taken for another, and how often another model is found."""
+    """Return how often a noisy server is taken for another, and how often another model is found."""
     generator = np.random.default_rng(seed)
 
     def asked(model: str) -> list[list[GenerateAnswer]]:
@@ -236,7 +239,7 @@ def servers(runs: int, seed: int, share: float) -> dict[str, float]:
 
 
 def simulations(runs: int, seed: int) -> dict[str, Callable[[], Mapping[str, float | tuple[float, float]]]]:
-    """All simulations by name; each has a generator of its own."""
+    """Return all simulations by name; each has a generator of its own."""
     cases: dict[str, Callable[[], Mapping[str, float | tuple[float, float]]]] = {}
     for n in (200, GSM8K):
         for flips in FLIPS:

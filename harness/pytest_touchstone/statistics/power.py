@@ -44,7 +44,7 @@ class Design:
 
     ``spread`` is the standard deviation of an item's difference where nothing is lost. ``flips`` is the share of items
     that one run has right and the other wrong, None for graded scores; ``bounded`` says that those lie in [0, 1].
-    ``effect`` is the design effect of clusters. ``churn``: a drop makes so many times as many items flip besides.
+    ``effect`` is the design effect of clusters. A drop d makes a share ``churn`` * d of the items flip too.
     """
 
     items: int
