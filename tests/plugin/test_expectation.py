@@ -24,7 +24,8 @@ from pytest_touchstone import Generate, benchmark
 @benchmark(name="adding", version=1, data="adding/test", asks=Generate, primary="right", metrics=("right",))
 def test_adding(example):
     """A sum of two numbers."""
-    answer = yield Generate(example["question"], max_new_tokens=8, stop=["\\n"])
+    tokens = 9 if example["question"] == "0+0=" else 8
+    answer = yield Generate(example["question"], max_new_tokens=tokens, stop=["\\n"])
     return {"right": answer.text.strip() == example["answer"]}
 '''
 
@@ -84,6 +85,12 @@ def test_a_sound_server_passes_and_nothing_is_written(project: EngineProject) ->
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
+def test_limits_of_tokens_may_differ_from_item_to_item(project: EngineProject) -> None:
+    with answer_server(project.answers) as url:
+        expect_like("adder.answers", url, limit=2, data="data")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_damaged_server_fails_with_items_and_both_answers(damaged: str) -> None:
     with pytest.raises(AssertionError) as caught:
         expect_like("adder.answers", damaged, limit=100, data="data")
@@ -129,10 +136,19 @@ def test_rows_that_are_not_those_of_the_file_are_refused(project: EngineProject)
 
 
 @pytest.mark.slow
-def test_a_benchmark_of_this_name_that_asks_otherwise_is_refused(project: EngineProject) -> None:
+@pytest.mark.parametrize(
+    ("text", "other", "fault"),
+    [
+        ('example["question"],', '"Q: " + example["question"],', "prompts"),
+        ("else 8", "else 7", "stops or limits"),
+    ],
+)
+def test_a_benchmark_of_this_name_that_asks_otherwise_is_refused(
+    project: EngineProject, text: str, other: str, fault: str
+) -> None:
     file = project.path / "evals" / "test_adding.py"
-    file.write_text(BENCHMARK.replace('example["question"],', '"Q: " + example["question"],'))
-    with answer_server(project.answers) as url, pytest.raises(HarnessError, match="prompts"):
+    file.write_text(BENCHMARK.replace(text, other))
+    with answer_server(project.answers) as url, pytest.raises(HarnessError, match=fault):
         expect_like("adder.answers", url, data="data")
 
 

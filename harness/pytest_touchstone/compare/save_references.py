@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from pytest_touchstone.compare.answers import first_exchanges
+from pytest_touchstone.compare.answers import read_records
 from pytest_touchstone.compare.baselines import incomplete_reason
 from pytest_touchstone.compare.candidate import BenchmarkScores, CheckpointResults
 from pytest_touchstone.compare.comparison_verdicts import are_pooled, score_name
@@ -125,7 +125,7 @@ def _header(
         rows=saved.conditions["data"],
         of=saved.size,
         prompts=[prompts.get(pair, "") for pair in prompted] if prompts else [],
-        request=request_limits(first),
+        request=request_limits(first, prompted[0][0]),
         template=saved.conditions["template"],
         shots=saved.conditions["shots"],
         few_shot=saved.conditions["few_shot"],
@@ -142,9 +142,10 @@ def _header(
     )
 
 
-def request_limits(entry: BenchmarkScores) -> dict[str, Any]:
-    """Return the stop sequences and the limit of tokens of a result's first request, as far as it has any."""
-    request: Mapping[str, Any] = next((exchange["request"] for exchange in first_exchanges(entry)), {})
+def request_limits(entry: BenchmarkScores, example: str) -> dict[str, Any]:
+    """Return the stop sequences and the limit of tokens of an item's first request, as far as it has any."""
+    exchanges = (exchange for record in read_records(entry, {example}) for exchange in record.exchanges)
+    request: Mapping[str, Any] = next((exchange["request"] for exchange in exchanges), {})
     return {name: request[name] for name in _LIMITS if request.get(name) is not None}
 
 

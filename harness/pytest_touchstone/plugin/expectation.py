@@ -224,12 +224,13 @@ def _own_benchmark(file: str) -> Path:
 
 def _check_prompts(references: References, entry: BenchmarkScores) -> None:
     """Raise ``DataError`` where the candidate was asked otherwise than the references."""
-    header, hashes, limits = references.header, references.items.examples, request_limits(entry)
-    prompts = {item_hash(*pair, len(hashes[0])): prompt for pair, prompt in prompt_digests(entry).items()}
+    header, hashes, prompts = references.header, references.items.examples, prompt_digests(entry)
+    asked = {item_hash(*pair, len(hashes[0])): pair for pair in prompts}
     differing = sum(
-        prompts.get(digest, prompt) != prompt
+        digest in asked and prompts[asked[digest]] != prompt
         for digest, prompt in zip(hashes, header.prompts, strict=False)  # of the first items
     )
+    limits = request_limits(entry, asked[hashes[0]][0]) if hashes[0] in asked else {}
     faults = [f"the prompts of {differing} of the first {len(header.prompts)} items"] if differing else []
     if limits and header.request and limits != header.request:
         faults.append("stops or limits")

@@ -65,7 +65,7 @@ class ReferenceHeader:
 
     ``rows`` is the hash of the dataset, ``file`` the path of a benchmark that is not shipped. ``prompts`` are hashes of
     the first prompts of the first items, empty for an item that asked nothing; ``request`` has the stop sequences and
-    the limit of tokens of such a request.
+    the limit of tokens of the first item's.
     ``settings`` are those that are not the defaults, ``models`` and ``engines`` what was asked, ``date`` is the last
     run's. ``metric`` is the mean of ``score``.
     """
