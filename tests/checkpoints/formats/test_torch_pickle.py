@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,16 @@ def test_values_are_appended_to_lists_alone(tmp_path: Path, append: bytes) -> No
     path.write_bytes(pickle.PROTO + b"\4" + pickle.EMPTY_DICT + value + pickle.STOP)
     with pytest.raises(CheckpointError, match=r"UnpicklingError"):
         read_objects(path)
+
+
+@pytest.mark.parametrize("flag", [0x1, 0x20, 0x40])
+def test_an_encrypted_or_patched_record_is_refused_in_one_line(flag: int, tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x/data.pkl", pickle.dumps({}, 2))
+    content = bytearray(path.read_bytes())
+    content[6] |= flag
+    content[content.index(b"PK\x01\x02") + 8] |= flag
+    path.write_bytes(content)
+    with pytest.raises(CheckpointError, match="broken, its pickle cannot be read"):
+        read_pickled(path)

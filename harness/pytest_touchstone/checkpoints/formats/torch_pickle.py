@@ -64,8 +64,9 @@ _OPCODES: Final = (
 
 _BROKEN: Final = (
     *(pickle.UnpicklingError, EOFError, KeyError, IndexError, ValueError, TypeError, AttributeError),
-    *(OverflowError, RecursionError, MemoryError, struct.error),
+    *(OverflowError, RuntimeError, MemoryError, struct.error),
 )
+"""The exceptions of broken pickles and archives; ``RuntimeError`` is ``zipfile``'s for an encrypted record."""
 
 
 class RefusedError(Exception):
@@ -181,7 +182,7 @@ def plain_pickle(path: Path) -> Iterator[None]:
         elif _starts(path, b"PK"):
             reason = "cut off or broken (no zip directory at its end); copy the checkpoint again"
         raise CheckpointError(f"{path}: {reason}") from error
-    except (*_BROKEN, NotImplementedError) as error:
+    except _BROKEN as error:
         raise CheckpointError(
             f"{path}: broken, its pickle cannot be read ({type(error).__name__}); save the checkpoint again"
         ) from error
