@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.resolve import find_checkpoints
 from pytest_touchstone.core.errors import CheckpointError, ServerError
 from pytest_touchstone.core.requests import Generate, Refusal, Request
+from pytest_touchstone.engines.answers.engine import AnswersEngine
 from pytest_touchstone.engines.fake import FakeEngine
 from pytest_touchstone.engines.registry import identity, open_engine
+from pytest_touchstone.engines.replicas import open_pool
 from pytest_touchstone.engines.replicas.engine import Replicas, ReplicatedEngine
 from pytest_touchstone.engines.replicas.ray_cluster import target_of
 from pytest_touchstone.engines.replicas.replica import LoadOutcome, Replica, UnitAnswers, WantedCheckpoint
@@ -324,3 +327,11 @@ def test_an_exception_of_the_caller_leaves_the_engine_able_to_answer(started: An
         engine.answer(asked(3000), leave)
     others = [Generate(f"{number} and", max_new_tokens=3) for number in range(300)]
     assert engine.answer(others) == right(others)
+
+
+def test_a_file_of_answers_is_opened_without_replicas(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    path.write_text('{"id": "1", "prompt": "a", "response": "b"}\n', encoding="utf-8")
+    (info,) = find_checkpoints([f"answers:{path}"]).infos
+    with closing(open_pool(SETTINGS)) as pool:
+        assert isinstance(pool.engine(info), AnswersEngine)

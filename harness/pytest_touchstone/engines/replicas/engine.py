@@ -436,7 +436,7 @@ class ReplicatedEngine(Engine):
 class ReplicatedPool(EnginePool):
     """Opens checkpoints by replicas, which are started with the first one.
 
-    Served models are opened in this process, because a server has its own replicas.
+    Served models and files of answers are opened in this process: a server has its own replicas, a file has no model.
     """
 
     _replicas: Replicas | None = None
@@ -449,7 +449,7 @@ class ReplicatedPool(EnginePool):
             self._replicas = None
 
     def _opener(self, info: CheckpointInfo) -> Callable[[CheckpointInfo], Engine]:
-        if info.served:
+        if info.served or info.answers:
             return super()._opener(info)
         if self._replicas is None:
             assert self._settings.engine is not None
