@@ -142,7 +142,8 @@ class Proof:
     @property
     def missed(self) -> list[str]:
         """Return the mutants that no benchmark finds worse."""
-        return [name for name in self.applicable if name not in self.worse.catches]
+        catches = self.worse.catches
+        return [name for name in self.applicable if name not in catches]
 
     @property
     def effects(self) -> dict[str, dict[str, float]]:
@@ -162,18 +163,33 @@ def smallest_suite(catches: Mapping[ProofCell, Catch | None]) -> ProvenSuite:
         if catch is not None:
             caught.setdefault(cell.mutant, {})[cell.benchmark] = catch
     names = dict.fromkeys(name for row in caught.values() for name in row)
-    suites: list[ProvenSuite] = []
-    for chosen in (chosen for size in range(len(names) + 1) for chosen in combinations(names, size)):
-        rows = [[(row[name], name) for name in chosen if name in row] for row in caught.values()]
-        if all(rows) and (not suites or len(chosen) == len(suites[0].items)):
-            best = {name: [catch for catch, other in map(min, rows) if other == name] for name in chosen}
-            items = {name: max([catch.items for catch in some], default=0) for name, some in best.items()}
-            metrics = {
-                name: sorted({catch.metric for catch in some if catch != ERRORS})
-                for name, some in best.items()
-            }
-            suites.append(ProvenSuite(items, metrics, tuple(caught)))
+    # Dozens of benchmarks have too many subsets: only those are tried that can be left out, the smallest sets first.
+    needed = {name for row in caught.values() if len(row) == 1 for name in row}
+    left = [row.keys() for row in caught.values() if row.keys().isdisjoint(needed)]
+    optional = [name for name in names if any(name in row for row in left)]
+    suites = next(
+        covers
+        for size in range(len(optional) + 1)
+        if (
+            covers := [
+                _suite_of(caught, [name for name in names if name in cover])
+                for cover in map(needed.union, combinations(optional, size))
+                if not any(row.isdisjoint(cover) for row in left)
+            ]
+        )
+    )
     return min(suites, key=lambda suite: sum(suite.items.values()))
+
+
+def _suite_of(caught: Mapping[str, Mapping[str, Catch]], chosen: Sequence[str]) -> ProvenSuite:
+    """Return the suite of the chosen benchmarks, each with the mutants that it catches with the fewest items."""
+    rows = [[(row[name], name) for name in chosen if name in row] for row in caught.values()]
+    best = {name: [catch for catch, other in map(min, rows) if other == name] for name in chosen}
+    items = {name: max([catch.items for catch in some], default=0) for name, some in best.items()}
+    metrics = {
+        name: sorted({catch.metric for catch in some if catch != ERRORS}) for name, some in best.items()
+    }
+    return ProvenSuite(items, metrics, tuple(caught))
 
 
 # The cells of a mutant
