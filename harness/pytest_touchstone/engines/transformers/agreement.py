@@ -81,10 +81,7 @@ class UnsupportedError(RuntimeError):
     """Says what it is in a model that does not support a way of computing."""
 
 
-CANNOT: Final = (
-    *(RuntimeError, ValueError, IndexError, TypeError),
-    *(AttributeError, KeyError, AssertionError, NotImplementedError),
-)
+CANNOT: Final = (RuntimeError, ValueError, LookupError, TypeError, AttributeError, AssertionError)
 """The exceptions that a model's code raises in a probe when it does not support the way that is tried."""
 
 
