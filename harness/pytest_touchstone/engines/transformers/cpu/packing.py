@@ -240,20 +240,20 @@ class UpcastKernels:
     each as it is read: half of the bytes, and of the time to read them.
     """
 
-    def __init__(self, library: PackedMatmul, dtype: torch.dtype, *, narrow: bool = False) -> None:
-        self.library, self.dtype, self._narrow = library, dtype, narrow
+    def __init__(self, kernels: PackedMatmul, dtype: torch.dtype, *, narrow: bool = False) -> None:
+        self.kernels, self.dtype, self._narrow = kernels, dtype, narrow
 
     def packed(self, plain: torch.Tensor) -> torch.Tensor:
-        return self.library.packed(plain.to(self.dtype) if self._narrow else plain.float())
+        return self.kernels.packed(plain.to(self.dtype) if self._narrow else plain.float())
 
     def product(
         self, rows: torch.Tensor, packed: torch.Tensor, bias: torch.Tensor | None, shape: tuple[int, int]
     ) -> torch.Tensor:
         wide = None if bias is None else bias.float()
-        return self.library.product(rows.float(), packed, wide, shape).to(rows.dtype)
+        return self.kernels.product(rows.float(), packed, wide, shape).to(rows.dtype)
 
     def plain(self, packed: torch.Tensor, shape: tuple[int, int]) -> torch.Tensor:
-        return self.library.plain(packed, shape).to(self.dtype)
+        return self.kernels.plain(packed, shape).to(self.dtype)
 
 
 @functools.cache
@@ -265,7 +265,7 @@ def _shape_placeholder(shape: tuple[int, int]) -> torch.Tensor:
         return torch.empty(1).expand(shape)
 
 
-def libraries_for(dtype: torch.dtype, *, wide: bool) -> tuple[Callable[[], PackedMatmul], ...]:
+def kernels_for(dtype: torch.dtype, *, wide: bool) -> tuple[Callable[[], PackedMatmul], ...]:
     """Return the factories of packed products to try for a type of weights, the fastest first.
 
     ``wide``: the products are computed in float32. None for float16 by itself: no processor that multiplies it has been
@@ -279,12 +279,12 @@ def libraries_for(dtype: torch.dtype, *, wide: bool) -> tuple[Callable[[], Packe
     if not wide:
         return (NativeKernels, *theirs) if multiplies_by_tiles() else theirs
     return (
-        library_for_steps(dtype, wide=True),
-        *(lambda library=library: UpcastKernels(library(), dtype) for library in theirs),
+        kernels_for_steps(dtype, wide=True),
+        *(lambda make=make: UpcastKernels(make(), dtype) for make in theirs),
     )
 
 
-def library_for_steps(dtype: torch.dtype, *, wide: bool) -> Callable[[], PackedMatmul]:
+def kernels_for_steps(dtype: torch.dtype, *, wide: bool) -> Callable[[], PackedMatmul]:
     """Return the factory of the products that are fastest for few rows, where they can be used."""
     if not wide:
         return BFloat16Kernels if str(dtype) == "torch.bfloat16" else NativeKernels
@@ -383,7 +383,7 @@ def _pack(layer: Any, files: MappedFiles, tried: PackingChecks, *, shared: bool)
         return False
     wide = computes_in_float32(plain.dtype, plain.device)
     with torch.inference_mode(False), torch.no_grad():
-        for make in libraries_for(plain.dtype, wide=wide):
+        for make in kernels_for(plain.dtype, wide=wide):
             try:
                 kernels = make()
                 packed = kernels.packed(plain)
@@ -410,11 +410,11 @@ def _pack_again(layer: Any, tried: PackingChecks) -> bool:
 
     before, old = layer.kernels, layer._parameters[PACKED]
     wide = isinstance(before, UpcastKernels)
-    if isinstance(before.library if wide else before, (NativeKernels, BFloat16Kernels)):
+    if isinstance(before.kernels if wide else before, (NativeKernels, BFloat16Kernels)):
         return True
     with torch.inference_mode(False), torch.no_grad():
         try:
-            wanted = library_for_steps(before.dtype if wide else old.dtype, wide=wide)()
+            wanted = kernels_for_steps(before.dtype if wide else old.dtype, wide=wide)()
         except RuntimeError:  # not here
             return False
         plain = before.plain(old, (layer.out_features, layer.in_features))
@@ -437,8 +437,8 @@ class PackingChecks:
 
     def same(self, plain: torch.Tensor, packed: torch.Tensor, kernels: PackedMatmul) -> bool:
         """Return whether packed and plain weight give the same products."""
-        library = type(kernels.library if isinstance(kernels, UpcastKernels) else kernels)
-        kind = (library, plain.dtype, tuple(plain.shape), plain.stride(), plain.data_ptr() % _ALIGNED)
+        product = type(kernels.kernels if isinstance(kernels, UpcastKernels) else kernels)
+        kind = (product, plain.dtype, tuple(plain.shape), plain.stride(), plain.data_ptr() % _ALIGNED)
         if kind in self._right and math.isfinite(float(plain.sum())):
             return True
         right = _gives_same_products(plain, packed, kernels)

@@ -49,19 +49,19 @@ class StepKernels:
 
     def __init__(self, layers: Sequence[Any]) -> None:
         """Raise ``ValueError`` where there are no kernels, or where a layer is not one that they compute."""
-        library = kernels()
+        compiled = kernels()
         packed = [getattr(product, "kernels", None) for layer in layers for product in _linears(layer)]
-        libraries = [library.library if isinstance(library, UpcastKernels) else library for library in packed]
-        kinds: set[tuple[Any, int]] = {(type(library), getattr(library, "type", 0)) for library in libraries}
+        plain = [product.kernels if isinstance(product, UpcastKernels) else product for product in packed]
+        kinds: set[tuple[Any, int]] = {(type(product), getattr(product, "type", 0)) for product in plain}
         (kind, self._type), *others = kinds or {(None, 0)}
         if (
-            library is None
+            compiled is None
             or others
             or kind not in (NativeKernels, BFloat16Kernels)
             or not all(map(_is_supported, layers))
         ):
             raise ValueError("not a model for the kernels")
-        self._library: Any = library
+        self._kernels: Any = compiled
         self._kept: list[torch.Tensor] = []  # numbers that the kernels read as float32 ones
         self._half = kind is BFloat16Kernels
         self._weights = [weight for layer in layers for weight in _weights_of(layer)]
@@ -126,7 +126,7 @@ class StepKernels:
         # tile unit waits for memory, so that one more than the model's own type has takes no time.
         pieces = 0
         if self._half:
-            pieces = 3 if str(states.dtype) == "torch.float32" else 1 + self._library.by_tiles
+            pieces = 3 if str(states.dtype) == "torch.float32" else 1 + self._kernels.by_tiles
         step = _Step(
             *(len(self._layers), len(caches), rows, tokens, states.shape[2], self._features),
             *(self._heads, self._groups, self._width),
@@ -134,9 +134,9 @@ class StepKernels:
             *(cos.data_ptr(), sin.data_ptr(), wide.data_ptr(), None, torch.get_num_threads(), 0),
             *(pieces, caches[0].layers[0][0].dtype == torch.bfloat16, self._type),
         )
-        scratch = wide.new_empty(self._library.scratch_size(ctypes.byref(step)))
+        scratch = wide.new_empty(self._kernels.scratch_size(ctypes.byref(step)))
         step.scratch = scratch.data_ptr()
-        self._library.step(ctypes.byref(step))
+        self._kernels.step(ctypes.byref(step))
         if wide is not states:
             states.copy_(wide)
         return True
