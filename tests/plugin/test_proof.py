@@ -103,6 +103,15 @@ def test_a_mutant_that_the_engine_refuses_is_caught_by_items_in_error(
     assert (cell["state"], cell["faults"], cell["worse"]) == ("caught", 4, [1, "failed items"])
 
 
+def test_a_benchmark_that_the_sound_model_has_no_score_of_is_left_out_and_named(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "test_both.py").write_text(BENCHMARK.replace('float("a" in answer.text)', "answer.missing"))
+    proof, progress = prove(capsys, "--classes", "eos")
+    assert proof["benchmarks"] == {"choices": 40}
+    assert "texts: left out" in progress
+
+
 def _break_head(model: Any, _: Any) -> None:
     import torch
 

@@ -108,7 +108,10 @@ class _Suite:
             self._requests = probes_of(run)
             self._replies = {name: model.replies(requests) for name, requests in self._requests.items()}
         self._sound = read_scores(run.directory)
-        self.sizes = {name: entry.saved.scored for name, entry in self._sound.entries.items()}
+        entries = self._sound.entries
+        self.sizes = {name: entry.saved.scored for name, entry in entries.items() if entry.saved.scored}
+        for name in sorted(entries.keys() - self.sizes.keys()):
+            say(f"{name}: left out, since no item of the sound model is scored")
         say("before the mutants: the sound model with other rounding")
         with model.damaged(ROUNDING):
             rounded = read_scores(self._score(list(self.sizes)).directory)
