@@ -187,6 +187,51 @@ def test_metadata_that_run_code_are_refused_by_name_and_run_nothing(saved: Path)
     assert not (saved / "ran").exists()
 
 
+def test_members_of_enums_are_read_as_python_3_11_0_pickled_them(
+    saved: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING
+
+    whole = read_distributed(saved)
+    monkeypatch.setattr(
+        _MEM_FORMAT_ENCODING, "__reduce_ex__", lambda member, _: (getattr, (type(member), member.name))
+    )
+    changed_metadata(saved, lambda _: None)
+    assert b"getattr" in (saved / ".metadata").read_bytes()
+    assert read_distributed(saved) == whole
+
+
+def lookups() -> dict[str, tuple[Any, ...]]:
+    """The arguments of calls of ``getattr`` that name no member of torch's enum."""
+    from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, Metadata
+
+    return {
+        "dunder": (_MEM_FORMAT_ENCODING, "__class__"),
+        "private": (_MEM_FORMAT_ENCODING, "_member_map_"),
+        "number": (_MEM_FORMAT_ENCODING, 7),
+        "other class": (Metadata, "TORCH_CONTIGUOUS_FORMAT"),
+        "function": (getattr, "TORCH_CONTIGUOUS_FORMAT"),
+        "table": ({}, "clear"),
+        "default": (_MEM_FORMAT_ENCODING, "TORCH_CONTIGUOUS_FORMAT", 7),
+    }
+
+
+@pytest.mark.parametrize(
+    "kind", ["dunder", "private", "number", "other class", "function", "table", "default"]
+)
+def test_any_other_attribute_is_refused(kind: str, saved: Path) -> None:
+    class Lookup:
+        def __reduce__(self) -> Any:
+            return getattr, lookups()[kind]
+
+    def change(metadata: Any) -> None:
+        metadata.planner_data = Lookup()
+
+    line = refusal(changed_metadata(saved, change))
+    assert ".metadata" in line
+    assert "getattr" in line or kind == "default"
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"x", b"\x80\x04.", b"\x80\x04K\x01.", b"\x80\x04}\x94h\x00h\x00s."]
 )

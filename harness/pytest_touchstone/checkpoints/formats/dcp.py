@@ -12,7 +12,7 @@ all others are not read.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from math import prod
 from pathlib import Path
@@ -20,7 +20,12 @@ from typing import Any, Final, NamedTuple, TypeGuard
 
 from pytest_touchstone.checkpoints.config_files import check_inside, readable, shard_path
 from pytest_touchstone.checkpoints.formats.content import Tensor, TensorPart, Tensors, size_of
-from pytest_touchstone.checkpoints.formats.torch_pickle import PickledObject, read_objects, read_pickled
+from pytest_touchstone.checkpoints.formats.torch_pickle import (
+    PickledObject,
+    RefusedError,
+    read_objects,
+    read_pickled,
+)
 from pytest_touchstone.core.errors import CheckpointError
 
 INDEX: Final = ".metadata"
@@ -41,9 +46,22 @@ _CLASSES: Final = frozenset(
         *(f"{module}.filesystem._StorageInfo" for module in (_TORCH, "olmo_core.distributed.checkpoint")),
     }
 )
-_CALLS: Final = {
-    f"{_TORCH}.metadata._MEM_FORMAT_ENCODING": lambda _number: None,
-    f"{_OLD}.MEM_FORMAT_ENCODING": lambda _number: None,
+
+
+def _memory_format(_number: object) -> None:
+    """Stand in for torch's enum of memory formats, which decide nothing here."""
+
+
+def _member(enum: object, name: object) -> None:
+    """Stand in for ``getattr`` of that enum, by which Python 3.11.0 to 3.11.3 pickled its members."""
+    if enum is not _memory_format or not isinstance(name, str) or name.startswith("_"):
+        raise RefusedError("builtins.getattr")
+
+
+_CALLS: Final[dict[str, Callable[..., Any]]] = {
+    f"{_TORCH}.metadata._MEM_FORMAT_ENCODING": _memory_format,
+    f"{_OLD}.MEM_FORMAT_ENCODING": _memory_format,
+    "builtins.getattr": _member,
     "torch.serialization._get_layout": lambda name: name,
     **{
         f"{module}.{kind}Path": lambda *_parts: None
