@@ -221,7 +221,7 @@ def test_a_checkpoint_without_whole_distributions_is_refused(
         with pytest.raises(HarnessError, match=why):
             fidelity(whole, source)
     (info,) = resolve(str(whole), seq_len=None)
-    found = FoundCheckpoints([replace(info, served={"url": "http://a"})], [], [])
+    found = FoundCheckpoints([replace(info, engine_facts={"served": {"url": "http://a"}})], [], [])
     monkeypatch.setattr(module, "find", lambda *_, **__: found)
     with pytest.raises(HarnessError, match=r"server .*most probable"):
         fidelity("http://a", whole)

@@ -66,8 +66,8 @@ class CheckpointInfo:
     ``base`` is the checkpoint that an adapter was trained on, ``tokenizer`` the folder that holds its tokenizer, and
     ``training`` what it says of its training.
 
-    ``served`` is what is known of the server of a served model (``engines.http.engine``), and ``answers`` of a file of
-    answers (``engines.answers.engine``), plain values; empty for all others.
+    ``engine_facts`` are what an engine's factory knows of the checkpoint, plain values: ``served`` of a server
+    (``engines.http.engine``), ``answers`` of a file of answers (``engines.answers.engine``).
     """
 
     name: str
@@ -89,8 +89,17 @@ class CheckpointInfo:
     takes_adapters: bool = False
     by_peft: bool = False
     cacheable: bool = True
-    served: dict[str, Any] = field(default_factory=dict, hash=False)
-    answers: dict[str, Any] = field(default_factory=dict, hash=False)
+    engine_facts: dict[str, dict[str, Any]] = field(default_factory=dict, hash=False)
+
+    @property
+    def served(self) -> dict[str, Any]:
+        """The facts about the server of a served model; empty for all others."""
+        return self.engine_facts.get("served", {})
+
+    @property
+    def answers(self) -> dict[str, Any]:
+        """The facts about a file of answers; empty for all others."""
+        return self.engine_facts.get("answers", {})
 
     @property
     def step(self) -> float | None:
@@ -117,6 +126,8 @@ class CheckpointInfo:
     def plain(self) -> dict[str, Any]:
         """Return all fields as a table of plain values; kinds of request by name, a base as such a table."""
         row = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        del row["engine_facts"]
+        row |= {"served": self.served, "answers": self.answers}
         row |= asdict(row.pop("weights")) | asdict(row["training"])
         row["training"] = row.pop("settings")
         row["path"] = str(self.path)
@@ -132,6 +143,7 @@ def info_from_plain(row: dict[str, Any]) -> CheckpointInfo:
     fields["weights"] = WeightsInfo(
         **{name: row[name] for name in WeightsInfo.__dataclass_fields__ if name in row}
     )
+    fields["engine_facts"] = {name: row[name] for name in ("served", "answers") if row.get(name)}
     state = {name: row[name] for name in TrainingState.__dataclass_fields__ if name in row}
     fields["training"] = TrainingState(**state, settings=row.get("training", {}))
     names = row.get("serves", [kind.__name__ for kind in SERVES[row["kind"]]])

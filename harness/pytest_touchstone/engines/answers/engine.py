@@ -106,7 +106,7 @@ class AnswersFactory(EngineFactory):
             serves=serves,
             engine=NAME,
             extra={LACKS: f"has {'texts' if has_texts else 'log-likelihoods'} alone"},
-            answers=facts,
+            engine_facts={"answers": facts},
         )
 
     def fingerprint(self, info: CheckpointInfo) -> str:

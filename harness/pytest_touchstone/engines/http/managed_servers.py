@@ -355,7 +355,7 @@ def _with_weights_path(
         info,
         path=Path(start.path),
         extra={"server": " ".join((command.what, *arguments))},
-        served=served,
+        engine_facts={"served": served},
     )
 
 
