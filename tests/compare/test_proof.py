@@ -111,13 +111,13 @@ def test_the_smallest_suite_catches_all_that_can_be_caught_with_the_fewest_bench
 def test_the_smallest_suite_of_dozens_of_benchmarks_is_found_at_once() -> None:
     catches = {
         cell(f"m{mutant}", f"b{benchmark}"): Catch(1 + benchmark, "acc")
-        for mutant in range(30)
+        for mutant in range(25)
         for benchmark in range(60)
         if benchmark % 30 == mutant or benchmark == 0 < mutant < 25
     }
     catches |= {cell(f"only{number}", f"c{number}"): Catch(7, "acc") for number in range(20)}
     suite = smallest_suite(catches)
-    assert list(suite.items) == ["b0", *(f"b{n}" for n in range(25, 30)), *(f"c{n}" for n in range(20))]
+    assert list(suite.items) == ["b0", *(f"c{n}" for n in range(20))]
 
 
 def test_a_mutant_is_caught_by_the_metric_that_needs_the_fewest_items_or_by_items_in_error() -> None:
