@@ -319,9 +319,9 @@ def _stack_columns(table: Table) -> Table:
 def _blocks(table: Table, shown: Sequence[Sequence[str]], width: int) -> Iterator[list[int]]:
     """Yield the columns of each table; all have the first columns, and as many others as fit."""
     needed = list(map(_width, shown))
-    first = list(range(table.left))
+    first = list(range(table.text_columns))
     block: list[int] = []
-    for column in range(table.left, len(table.header)):
+    for column in range(table.text_columns, len(table.header)):
         if block and not table.words and sum(needed[other] for other in (*first, *block, column)) > width + 1:
             yield [*first, *block]
             block = []
@@ -372,15 +372,18 @@ def render_markdown(
 
     Headings are ``deeper`` levels below their own.
     """
-    blocks = []
+    blocks: list[str] = []
     for section in (section for section in sections if "markdown" in section.views):
         title = markdown_text(section.title)
         is_folded = section.folded and not section.urgent
         heading = f"{'#' * (section.level + deeper)} {title}"
         heading = f"<details><summary>{title}</summary>" if is_folded else heading
         blocks += [heading] if title else []
-        for content in section.parts:
-            blocks += _markdown_blocks(content, most_rows)
+        for block in (block for content in section.parts for block in _markdown_blocks(content, most_rows)):
+            if block.startswith("- ") and blocks and blocks[-1].startswith("- "):  # which are one list
+                blocks[-1] += f"\n{block}"
+            else:
+                blocks.append(block)
         blocks += ["</details>"] * is_folded
     return blocks
 

@@ -1,7 +1,7 @@
 """Reports for jobs of continuous integration: Markdown, JUnit's test cases and properties, annotations for GitHub.
 
 Markdown is for a comment on a pull request or the summary of a job. A run begins with the gate's decision; where that
-is red, with how to look at what dropped, and how to accept it. A comparison has one table per pair, its lists and
+is red, with what dropped, how to look at it, and how to accept it. A comparison has one table per pair, its lists and
 notes below, and flips folded.
 
 The forms of GitHub's workflow commands are those of its page "Workflow commands for GitHub Actions". The escaping is

@@ -20,7 +20,7 @@ from pytest_touchstone.compare.gate.result import (
     shown_lines,
 )
 from pytest_touchstone.core.composite import COMPOSITE
-from pytest_touchstone.core.text import join_names
+from pytest_touchstone.core.text import count, join_names
 from pytest_touchstone.document import Facts, Section, Table
 from pytest_touchstone.document.formatting import NOTHING, interval, number, p_short
 from pytest_touchstone.statistics.comparison import POINTS, MetricUnit
@@ -106,6 +106,26 @@ def gate_section(gate: Mapping[str, Any]) -> Section:
     table = Table(header=(*header, "baseline and reasons"), rows=rows, left=3, words=True)
     parts = (*([table] if rows else []), f"Judged: {heading(gate)}.", *gate.get("notes", ()))
     return Section(key="gate", title="Gate", parts=parts, views=("markdown", "page"))
+
+
+def failure_facts(gate: Mapping[str, Any]) -> Facts:
+    """Return what dropped in the lines that the decision names: by how much, and against what."""
+    lines = [line for line in lines_from_json(gate) if line.fails][:NAMED]
+    return Facts(
+        tuple((f"{_label(line, several=False)} of {line.checkpoint}", _drop_text(line)) for line in lines)
+    )
+
+
+def _drop_text(line: BenchmarkComparison) -> str:
+    compared, against = line.comparison, line.against
+    values = [number(line.as_measured.baseline)] * (against is not None) + [number(compared.new)]
+    texts = [" to ".join(values)]
+    if compared.difference is not None:
+        p = f", p {p_short(compared.p_adjusted)}" * (compared.p_adjusted is not None)
+        texts.append(f"{difference_text(line)}{p} over {count(compared.n, 'item')}")
+    if against is not None:
+        texts.append(f"against {against.checkpoint} of run {against.run_id}")
+    return ", ".join([*texts, *(reason for reason in line.fails if reason != "worse")])
 
 
 def detectable_text(line: BenchmarkComparison) -> str:
@@ -204,7 +224,10 @@ def decision_text(gate: GateResult, code: int | None = None) -> str:
 
 
 def sign_key(gate: Mapping[str, Any]) -> str:
-    """Return the decision as a key of ``SIGNS``. "first" and "unsure" pass, but are no plain success."""
+    """Return the decision as a key of ``document.SIGNS_OF_VERDICTS``.
+
+    "first" and "unsure" pass, but are no plain success.
+    """
     kinds = {line.kind for line in lines_from_json(gate)}
     if gate["decision"] != "passed":
         return str(gate["decision"])

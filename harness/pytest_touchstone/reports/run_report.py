@@ -15,7 +15,7 @@ from pytest_touchstone.compare.gate.result import lines_from_json
 from pytest_touchstone.document import VIEWS, Commands, Facts, Headline, Section, formatting
 from pytest_touchstone.reports import notes
 from pytest_touchstone.reports.best import best_of_run, changes_section
-from pytest_touchstone.reports.gate import gate_sections, sign_key
+from pytest_touchstone.reports.gate import failure_facts, gate_sections, sign_key
 from pytest_touchstone.reports.next_steps import NextStep, next_steps, steps_after_gate
 from pytest_touchstone.reports.page.payload import PageRun
 from pytest_touchstone.reports.page.summary import (
@@ -83,13 +83,14 @@ def demonstration_sections(summary: Summary) -> Iterator[Section]:
 
 
 def decision_sections(summary: Summary) -> Iterator[Section]:
-    """Yield the gate's decision, and after a failed gate how to look at the drop, and to accept it."""
+    """Yield the gate's decision, and after a failed gate what dropped, how to look at it, and how to accept it."""
     if summary.gate is None:
         return
     headline = Headline(str(summary.gate.get("text", "")), sign_key(summary.gate))
     yield Section(key=DECISION, parts=(headline,), rank=6)
     if has_failed(summary):
         rows = tuple(("", step.command, step.what) for step in steps_after_gate(summary))
+        yield Section(key="failures", parts=(failure_facts(summary.gate),), views=("markdown",))
         yield Section(key="drop", parts=(Commands(rows),) * bool(rows), views=("markdown", "page"))
 
 
