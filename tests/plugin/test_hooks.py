@@ -78,6 +78,17 @@ def test_a_hook_that_fails_costs_one_line_and_no_result(project: Project, hook: 
     assert len(project.records) == 20
 
 
+def test_a_key_in_a_section_is_in_no_file(project: Project) -> None:
+    key = f"hf_{'aB3' * 12}"
+    (project.path / "conftest.py").write_text(
+        f"def pytest_touchstone_terminal_sections(summary):\n    return 'title', 'with {key}'\n"
+    )
+    assert project.run().ret == 0
+    (run,) = project.runs
+    assert [path for path in run.rglob("*") if path.is_file() and key in path.read_text()] == []
+    assert load_summary(run).sections[0]["text"].startswith("with ")
+
+
 def test_a_misspelt_hook_is_refused_by_pytest(project: Project) -> None:
     (project.path / "conftest.py").write_text("def pytest_touchstone_run_begun(run): pass\n")
     result = project.run()

@@ -20,6 +20,7 @@ import pytest
 from pytest_touchstone.core.errors import ExitCode, HarnessError, JournalError
 from pytest_touchstone.core.files import shown_path, unwritable_reason, write_atomic
 from pytest_touchstone.core.hooks import add_specifications
+from pytest_touchstone.core.keys import redact
 from pytest_touchstone.document.formatting import busy_text, command_lines, wrapped
 from pytest_touchstone.plugin.plain_stream import install_plain_stream, stream_of
 from pytest_touchstone.reports import ci, files, terminal
@@ -373,7 +374,7 @@ class HookCaller:
         sections = []
         for returned in self.call("pytest_touchstone_terminal_sections", summary=summary):
             if isinstance(returned, tuple) and list(map(type, returned)) == [str, str]:
-                sections.append(dict(zip(("title", "text"), returned, strict=True)))
+                sections.append(dict(zip(("title", "text"), map(redact, returned), strict=True)))
             else:
                 self.note(f"pytest_touchstone_terminal_sections: {returned!r:.80} is no title with a text", 1)
         return sections
