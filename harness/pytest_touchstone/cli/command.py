@@ -355,7 +355,7 @@ def add_value(
     default: str | None = None,
     **limits: Any,
 ) -> None:
-    """Add an option with a value that ``parse`` reads, as ``core.settings.read_as`` does."""
+    """Add an option with a value that ``parse`` reads, as ``core.settings.parse_option`` does."""
 
     def read(value: str) -> Any:
         return parse_option(flag, value, parse, **limits)

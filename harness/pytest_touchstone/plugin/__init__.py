@@ -2,7 +2,7 @@
 
 Everything is imported inside the hooks, and only when needed. The rest of the package is imported when the first
 benchmark is collected, or an ordinary test asks for ``checkpoint`` or ``model_engine``. From then on
-``plugin.pytest_hooks`` has the hooks of the run, and ``plugin.session`` its life cycle.
+``plugin.session`` and ``plugin.controller`` have the hooks of the run.
 
 PYTEST_DONT_REWRITE: no assert in here needs rewriting, and start-up time counts.
 """
@@ -201,8 +201,6 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
     """Register our fixtures, except for names that exist already, and our hooks if they are implemented.
 
     Ctrl-C while benchmarks are collected is one line in place of a line of a user's code.
-
-    Ctrl-C while benchmarks are collected is one line in place of a line of somebody's code.
     """
     # Private: nothing public tells whether a fixture has a name.
     fixtures_named = session._fixturemanager.getfixturedefs

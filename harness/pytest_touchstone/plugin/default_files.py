@@ -1,7 +1,7 @@
 """The plugin of ``touchstone run``: it runs the shipped benchmarks if no file or folder is given.
 
-They belong to no project. With ``results.run_directory.APART`` pytest reads no configuration and no conftest of the
-repository in which it is started, and loads no plug-ins but those that stand here.
+They belong to no project. With ``results.run_directory.ISOLATION_ARGUMENTS`` pytest reads no configuration and no
+conftest of the repository in which it is started, and loads no plug-ins but those that stand here.
 
 PYTEST_DONT_REWRITE: there is no assert in here to rewrite.
 """

@@ -42,8 +42,6 @@ class ReporterWarning(NamedTuple):
     """A line about something that a reporter could not do, and the exit code of an otherwise good run.
 
     The code is 0 if the report was not asked for.
-
-    The code is 0 where nobody had asked for it.
     """
 
     line: str

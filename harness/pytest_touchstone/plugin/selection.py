@@ -2,8 +2,6 @@
 
 pytest selects by ``-k``, ``-m``, paths, node ids, ``--lf`` and others. Only benchmarks that are selected may stop a
 run, or say why they are left out.
-
-Only benchmarks that somebody selects may stop a run, or say why they are left out.
 """
 
 from __future__ import annotations

@@ -100,8 +100,7 @@ def summarize(
 
     Args:
         records: The records, in order of writing, or one record for each item. The last one of an item counts, except
-            that
-            "lost" never replaces "scored".
+            that "lost" never replaces "scored".
         declarations: The benchmarks by name.
         collected: The items of the run; those without a record are lost.
         run_id: The name of the run.

@@ -409,7 +409,7 @@ class ScoredItems(NamedTuple):
 def read_scores(
     directory: Path, beside: Mapping[str, Collection[str]] = MappingProxyType({})
 ) -> dict[tuple[str, str], ScoredItems]:
-    """Return the scored items by checkpoint and benchmark, one record each as ``journal.latest`` chooses.
+    """Return the scored items by checkpoint and benchmark, one record each as ``latest_records`` chooses.
 
     ``beside`` is as ``extra_facts_of`` gives it. Raises ``JournalError`` naming file and line of an invalid record.
     """

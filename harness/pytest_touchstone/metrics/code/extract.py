@@ -17,7 +17,7 @@ marked as Python, else the last with code in it (the others are inputs and outpu
 A text with a fence is a completion when code stands before the first fence: its first line is indented, or a line of it
 begins as a statement does. Nothing is parsed, as the text is untrusted; only for a program that reads and prints must
 what stands before the fence be Python as a whole. Tags of a family around the answer are taken off first
-(``core.reasoning.unwrapped``).
+(``core.reasoning.strip_answer_tags``).
 
 Where a benchmark asks a chat for a function in EvalPlus's words, ``chat_program`` cuts as EvalPlus does: of the longest
 run of lines that is Python, what the tests need. The rules are those of EvalPlus 0.3.1 (evalplus/sanitize.py), read
