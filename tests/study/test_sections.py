@@ -40,10 +40,10 @@ def test_texts_of_others_cannot_break_out_of_markdown() -> None:
 
 def test_unless_more_is_asked_for_sections_have_their_brief_parts_and_lines() -> None:
     sections = [
-        Section(key="a", title="A title", parts=("Short.", "Long."), brief=1),
+        Section(key="a", title="A title", parts=("Short.", "Long."), brief_parts=1),
         Section(key="b", title="Another", parts=("Long.",), line="none of 3 tests"),
         Section(key="c", title="A third", parts=("Long.",)),
-        Section(key="d", title="Last", parts=("End.", "Long."), brief=1, line="none of 2"),
+        Section(key="d", title="Last", parts=("End.", "Long."), brief_parts=1, line="none of 2"),
     ]
     text = render_study(sections, width=80, color=False, brief=True)
     assert "Long." not in text

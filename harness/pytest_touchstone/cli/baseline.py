@@ -119,7 +119,7 @@ def list_run(options: argparse.Namespace) -> Output:
                 remarks = "; ".join(filter(None, (*called, text if differ else "", _flaw(saved))))
                 rows.append((saved.checkpoint, saved.run_id, number(metric.value), f"{metric.n:,}", remarks))
             header = ("checkpoint", "run", "value", "n", "")
-            table = Table(header=header, rows=tuple(rows), left=2, words=True)
+            table = Table(header=header, rows=tuple(rows), text_columns=2, words=True)
             parts = (table,) if differ else (table, conditions[0])
             sections.append(Section(title=f"{benchmark} {group[0].primary}", parts=parts))
         lines = [_meaning(name) for name in names]

@@ -192,7 +192,7 @@ def _table(rows: Sequence[dict[str, Any]], groups: Iterable[str]) -> str:
         version = [str(row["version"])] * wide
         cells.append((row["name"], kinds, metric, *version, str(row["shots"]), *counts))
     header = ("benchmark", *(("tags", "metrics", "v", "shots") if wide else ("kind", "metric", "shot")))
-    table = Table(header=(*header, "here", "full"), rows=tuple(cells), left=3)
+    table = Table(header=(*header, "here", "full"), rows=tuple(cells), text_columns=3)
     named = ("groups", f"{', '.join(groups)}: several benchmarks by one name")
     return render_text([Section(parts=(table, Facts((*LEGEND, named))))], width=width, color=color)
 
@@ -291,7 +291,7 @@ def table_of(file: EvalConfig, rows: Sequence[dict[str, Any]], notes: Sequence[s
         numbers = (row["shots"], row["limit"], row["batch_size"] or "auto", timeout, row["priority"])
         cells.append((row["benchmark"], named, *map(str, numbers), ", ".join(row["metrics"]) or "all"))
     header = ("benchmark", "named", "shots", "limit", "batch", "timeout", "priority", "metrics")
-    parts: list[Part] = [Table(header=header, rows=tuple(cells), left=2, words=True)]
+    parts: list[Part] = [Table(header=header, rows=tuple(cells), text_columns=2, words=True)]
     for label, texts in (
         ("off", [f"{where}: {why}" for where, why in file.off]),
         ("note", notes or file.notes),

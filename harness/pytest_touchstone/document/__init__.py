@@ -75,7 +75,7 @@ SIGNS_OF_VERDICTS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Table:
-    """A table; its first ``left`` columns, and the last one with ``words``, are texts, the others numbers.
+    """A table; its first ``text_columns``, and the last one with ``words``, are texts, the others numbers.
 
     ``signs`` stand behind cells, by row and column: ``*`` the best value, ``!`` one that is not valid. ``stacked`` are
     the columns that stand below each other on a terminal that is too narrow for all; such a table has no signs.
@@ -87,7 +87,7 @@ class Table:
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    left: int = 1
+    text_columns: int = 1
     words: bool = False
     signs: Mapping[tuple[int, int], str] = field(default_factory=dict)
     title: str = ""
@@ -99,7 +99,7 @@ class Table:
 
     def is_text(self, column: int) -> bool:
         """Return whether a column has texts, which may fold."""
-        return column < self.left or (self.words and column == len(self.header) - 1)
+        return column < self.text_columns or (self.words and column == len(self.header) - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +151,8 @@ VIEWS: Final = ("terminal", "markdown", "page")
 class Section:
     """A section: its title, its parts, and its findings as plain data under ``key``, which is its name too.
 
-    ``brief`` is the number of parts that a reader sees who asks for no section, and ``line`` says what of the section's
-    tests is more than noise. ``folded``: where a form can, it shows the title alone until somebody asks.
+    ``brief_parts`` is the number of parts that a reader sees who asks for no section, and ``line`` says what of the
+    section's tests is more than noise. ``folded``: where a form can, it shows the title alone until somebody asks.
 
     ``views`` are the forms that show the section. ``rank``: the report of a run on a terminal, which is read from its
     end, shows sections of a higher rank further down; from rank 1 they are lines that follow each other closely.
@@ -163,7 +163,7 @@ class Section:
     key: str = ""
     title: str = ""
     parts: tuple[Part, ...]
-    brief: int = 0
+    brief_parts: int = 0
     line: str = ""
     folded: bool = False
     data: Any = None
@@ -201,7 +201,7 @@ def render_text(sections: Iterable[Section], *, width: int, color: bool, dense: 
 LABEL: Final = 10
 """Characters of the labels in the report of a run."""
 
-ABOUT: Final = 3
+PURPOSE_INDENT: Final = 3
 """Spaces between a command and its purpose."""
 
 
@@ -243,14 +243,14 @@ def _print_command(console: Console, label: str, command: str, purpose: str) -> 
     style = "bold" if label.startswith("next") else ""
     left = len(label) + 2
     lines = command_lines(command, console.width - left)
-    beside = len(lines) == 1 and left + len(lines[0]) + ABOUT + len(purpose) <= console.width
+    beside = len(lines) == 1 and left + len(lines[0]) + PURPOSE_INDENT + len(purpose) <= console.width
     for number, line in enumerate(lines):
         text = Text.assemble((f"{'' if number else label:{left}}", "dim"), (line, style))
         if beside and purpose:
-            text.append(f"{'':{ABOUT}}{purpose}", "dim")
+            text.append(f"{'':{PURPOSE_INDENT}}{purpose}", "dim")
         console.print(text, soft_wrap=True)
     if purpose and not beside:
-        console.print(Text(f"{'':{left + ABOUT}}{purpose}", style="dim"))
+        console.print(Text(f"{'':{left + PURPOSE_INDENT}}{purpose}", style="dim"))
 
 
 def _render_part(content: Part, width: int, label: int) -> Iterator[RenderableType]:

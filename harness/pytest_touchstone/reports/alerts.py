@@ -47,7 +47,7 @@ class CheckpointAlert:
 def alerts_section(alerts: Iterable[CheckpointAlert]) -> Section:
     """Return a line for each checkpoint, with its score and verdict."""
     rows = tuple((alert.checkpoint, alert.score, alert.verdict) for alert in alerts)
-    return Section(key="alerts", parts=(Table(header=("", "", ""), rows=rows, left=3),), urgent=True)
+    return Section(key="alerts", parts=(Table(header=("", "", ""), rows=rows, text_columns=3),), urgent=True)
 
 
 def checkpoint_alert(summary: Summary, others: Mapping[str, Mapping[str, Any]]) -> CheckpointAlert:

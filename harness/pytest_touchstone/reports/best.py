@@ -118,7 +118,7 @@ def best_sections(study: Study) -> list[Section]:
     parts: list[Part] = [best_line(standings, benchmarks_of(study)) or no_best_reason(study)]
     if rows:
         header = ("benchmark", "metric", "best", "value", "told apart from")
-        parts.append(Table(header=header, rows=tuple(rows), left=3, words=True))
+        parts.append(Table(header=header, rows=tuple(rows), text_columns=3, words=True))
     if len(costs) > 1:
         cost_rows = tuple(
             (
@@ -299,7 +299,7 @@ def _table_of_changes(rows: Sequence[Mapping[str, Any]], *, several: bool) -> Ta
         *("points" if in_points else "change", "%"),
         f"against the\nbest of {same}" if same > 1 else "against",
     )
-    return Table(header=header, rows=tuple(cells), left=2, words=True)
+    return Table(header=header, rows=tuple(cells), text_columns=2, words=True)
 
 
 def change_text(row: Mapping[str, Any]) -> str:

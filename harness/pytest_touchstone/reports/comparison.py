@@ -391,7 +391,7 @@ def _table(pair: PairComparison) -> Table:
         rows.append(row)
         before = line.benchmark
     header = HEADER._replace(interval=f"{100 * pair.lines[0].comparison.level:g} % interval")
-    return Table(header=header, rows=tuple(rows), left=2, words=True, stacked=STACKED)
+    return Table(header=header, rows=tuple(rows), text_columns=2, words=True, stacked=STACKED)
 
 
 def _flip_rows(flip: Flip) -> Iterator[tuple[str, str]]:

@@ -83,7 +83,7 @@ def _verdicts_section(gate: Mapping[str, Any], *, details: bool) -> Section:
         reasons += [detectable_text(line)] if details and line.comparison.verdict != "inconclusive" else []
         rows.append((POOLED, "\n".join(filter(None, reasons))))
     rows += [("note", note) for note in gate.get("notes", ())]
-    table = Table(header=("", ""), rows=tuple(rows), left=2)
+    table = Table(header=("", ""), rows=tuple(rows), text_columns=2)
     return Section(key="gate", parts=(Facts((("gate", heading(gate)),)), table), views=("terminal",))
 
 
@@ -103,7 +103,7 @@ def gate_section(gate: Mapping[str, Any]) -> Section:
     )
     level = 100 * (1 - float(gate["alpha"]))
     header = ("verdict", "checkpoint", "benchmark", "value", f"points [{level:g} %]", "p (Holm)")
-    table = Table(header=(*header, "baseline and reasons"), rows=rows, left=3, words=True)
+    table = Table(header=(*header, "baseline and reasons"), rows=rows, text_columns=3, words=True)
     parts = (*([table] if rows else []), f"Judged: {heading(gate)}.", *gate.get("notes", ()))
     return Section(key="gate", title="Gate", parts=parts, views=("markdown", "page"))
 

@@ -40,7 +40,7 @@ def harness_sections(difference: HarnessDifference) -> list[Section]:
             for cause in difference.causes
             if cause.items
         ),
-        left=0,
+        text_columns=0,
         words=True,
     )
     settings = Table(
@@ -49,7 +49,7 @@ def harness_sections(difference: HarnessDifference) -> list[Section]:
             (name, *(NOT_KNOWN if value is None else str(value) for value in pair))
             for name, pair in difference.settings.items()
         ),
-        left=3,
+        text_columns=3,
     )
     why = Section(
         key=f"why-{difference.benchmark}",

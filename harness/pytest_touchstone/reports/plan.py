@@ -191,7 +191,7 @@ def render_dry_run(plan: DryRun, *, width: int, color: bool) -> str:
     ]
     parts.append(Facts(tuple(_notes_on_questions(plan))))
     cells = tuple((row.flag, _value(row.value), row.origin) for row in plan.settings)
-    parts.append(Table(header=("setting", "value", "from"), rows=cells, left=3))
+    parts.append(Table(header=("setting", "value", "from"), rows=cells, text_columns=3))
     return render_text([Section(parts=tuple(parts))], width=width, color=color)
 
 

@@ -83,7 +83,8 @@ def proof_sections(
     facts = Facts(tuple(_facts(proof, survivors)))
     return [
         Section(
-            key="proof", parts=(headline, Table(header=header, rows=tuple(rows), left=2), explained, facts)
+            key="proof",
+            parts=(headline, Table(header=header, rows=tuple(rows), text_columns=2), explained, facts),
         ),
         Section(
             key="gate",
@@ -94,7 +95,11 @@ def proof_sections(
             key="metrics",
             title="Every metric: standard errors, losses negative; the share of items that moved",
             parts=(
-                Table(header=("benchmark", "mutant", "metrics", "moved"), rows=tuple(metric_rows), left=3),
+                Table(
+                    header=("benchmark", "mutant", "metrics", "moved"),
+                    rows=tuple(metric_rows),
+                    text_columns=3,
+                ),
             ),
             folded=True,
         ),

@@ -129,7 +129,12 @@ def _tables_by_benchmark(summary: Summary, *, details: bool, groups: bool) -> It
     for name, about in formatting.checkpoints(summary).items():
         rows = tuple(_benchmark_rows(summary, name, details, most))
         yield Table(
-            header=HEADER, rows=rows, left=2, words=True, close=True, title=f"{name}  {about}".rstrip()
+            header=HEADER,
+            rows=rows,
+            text_columns=2,
+            words=True,
+            close=True,
+            title=f"{name}  {about}".rstrip(),
         )
 
 
@@ -146,7 +151,7 @@ def _table_of_one_benchmark(summary: Summary) -> Table:
     return Table(
         header=("  checkpoint", *HEADER[1:]),
         rows=tuple(rows),
-        left=2,
+        text_columns=2,
         words=True,
         close=True,
         title=f"{results[0].benchmark}  {', '.join(filter(None, about))}".rstrip(),

@@ -340,7 +340,7 @@ def advice_section(study: Study) -> Section:
         key="advice",
         title="What to do next",
         parts=(first, *plan, *more),
-        brief=min(2, 1 + len(plan)),
+        brief_parts=min(2, 1 + len(plan)),
         data=facts_of(study_advice),
     )
 

@@ -129,7 +129,7 @@ def _tests_table(measure: StudyMetric, curves: Sequence[Curve], kinds: Sequence[
     return Table(
         header=("series", "curve", "change", "95 % interval", "peak less\nluck", "p\n(Holm)"),
         rows=tuple(rows),
-        left=2,
+        text_columns=2,
         title=f"{measure.label}, changes in {measure.difference_unit.name or 'own unit'}",
     )
 
@@ -383,7 +383,7 @@ def forecast_section(study: Study, at: float | None = None) -> Section | None:
         key="forecast",
         title="The end from the beginning",
         parts=tuple(parts),
-        brief=1 if position else 0,
+        brief_parts=1 if position else 0,
         line=_forecast_line(past) if past else "",
         data={
             name: [
@@ -439,6 +439,6 @@ def _forecast_table(forecasts: Sequence[CurveForecast], title: str) -> Table:
             )
             for forecast in forecasts
         ),
-        left=2,
+        text_columns=2,
         title=title,
     )

@@ -262,7 +262,7 @@ def forgetting_section(study: Study) -> Section:
             )
             for forgetting in forgettings
         ),
-        left=2,
+        text_columns=2,
     )
     return Section(
         key="forgetting",

@@ -45,13 +45,13 @@ def overview_section(study: Study) -> Section:
             )
             for measure, point, value in bests
         ),
-        left=2,
+        text_columns=2,
     )
     return Section(
         key="best",
         title="The study",
         parts=(*first, best, *_series_parts(study)),
-        brief=len(first) + (not study.compute_once(curves_of)),
+        brief_parts=len(first) + (not study.compute_once(curves_of)),
         data=[
             {"measure": measure.key, "point": point.name, **fields_of(value, "value", "low", "high")}
             for measure, point, value in bests
@@ -91,7 +91,7 @@ def _series_parts(study: Study) -> Iterator[Part]:
     yield Table(
         header=("series", *columns, "length", "checkpoints", "from - to", "steps\nper epoch"),
         rows=tuple(rows),
-        left=1 + len(columns),
+        text_columns=1 + len(columns),
     )
     lacking = [
         f"{name} of {'all series' if len(names) == len(study.series) else join_names(names)}"
@@ -153,7 +153,7 @@ def contradictions_section(study: Study) -> Section | None:
             )
             for contradiction in wrong
         ),
-        left=2,
+        text_columns=2,
         title=join_names(f"{name} = {formulas[name]}" for name in names),
     )
     bad = [Facts(tuple(("not read", f"{path}, {row}") for path, row in study.bad))] if study.bad else []
@@ -161,7 +161,7 @@ def contradictions_section(study: Study) -> Section | None:
         key="faults_of_data",
         title="What the data contradict",
         parts=(*([text] if wrong else []), *bad, *([table] if wrong else [])),
-        brief=bool(wrong) + len(bad),
+        brief_parts=bool(wrong) + len(bad),
         data={
             "contradictions": [contradiction._asdict() for contradiction in wrong],
             "not_read": [{"file": path, "row": str(row)} for path, row in study.bad],

@@ -102,8 +102,10 @@ def brief_sections(sections: Sequence[Section]) -> list[Section]:
     for section in sections:
         if section.line:
             brief.setdefault("told", Section(key="told", title=TITLE, parts=(lines,)))
-        if section.brief:
-            parts = [part for full_part in section.parts[: section.brief] for part in _first_rows(full_part)]
+        if section.brief_parts:
+            parts = [
+                part for full_part in section.parts[: section.brief_parts] for part in _first_rows(full_part)
+            ]
             brief[section.key] = replace(section, parts=tuple(parts))
     return list(brief.values())
 

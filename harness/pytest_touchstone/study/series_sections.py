@@ -77,7 +77,7 @@ def series_section(study: Study) -> Section | None:
                 )
             ),
         ),
-        brief=0 if study.compute_once(curves_of) else 1,
+        brief_parts=0 if study.compute_once(curves_of) else 1,
         line="; ".join(filter(None, lines)) or "no pair of series can be tested",
         data={
             "measures": [
@@ -151,7 +151,7 @@ def _bests_table(comparison: SeriesComparison) -> Table:
         title=f"{measure.label}: the best of each series{unit}",
         header=("series", "best at", "value", "corrected", "gap", "95 % interval", "verdict"),
         rows=tuple(rows),
-        left=2,
+        text_columns=2,
         words=True,
         signs={(index, 2): BEST for index, row in enumerate(rows) if row[-1] == HIGHEST},
     )
@@ -193,7 +193,7 @@ def _lengths_table(duels: Sequence[BestVsBest]) -> Table:
             for duel in duels
             for short, long in [duel.series]
         ),
-        left=2,
+        text_columns=2,
         words=True,
     )
 
@@ -216,7 +216,9 @@ def _epoch_parts(pairs: Sequence[EpochComparison], title: str) -> Iterable[Part]
             rows += [("", "", epoch, unit.moved(moved), "", "") for epoch, moved in each]
     if rows:
         header = ("first", "second", "at epochs", "gap", "95 % interval", "second is")
-        yield Table(title=f"{title}, second less first", header=header, rows=tuple(rows), left=3, words=True)
+        yield Table(
+            title=f"{title}, second less first", header=header, rows=tuple(rows), text_columns=3, words=True
+        )
     reasons: dict[str, list[str]] = {}
     for pair in pairs:
         if pair.why:
@@ -280,7 +282,7 @@ def matrix_section(study: Study) -> Section | None:
             *(table for more_tables in tables[1:] for table in more_tables),
             AT_A_GLANCE,
         ),
-        brief=2 if len(tables[0]) == 2 else 1,
+        brief_parts=2 if len(tables[0]) == 2 else 1,
         data=[
             {
                 "measure": comparison.measure.key,

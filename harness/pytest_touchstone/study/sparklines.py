@@ -208,7 +208,7 @@ def sparklines_section(study: Study) -> Section | None:
         key="sparklines",
         title="Curves at a glance",
         parts=(*blocks[:shown], "\n".join(about), *blocks[shown:]),
-        brief=min(shown, len(blocks)) + 1,
+        brief_parts=min(shown, len(blocks)) + 1,
     )
 
 

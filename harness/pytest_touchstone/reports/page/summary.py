@@ -256,7 +256,7 @@ def _bar_table(first: str, rows: Sequence[BarRow]) -> Table:
             )
             for row in rows
         ),
-        left=2,
+        text_columns=2,
         signs={(index, 2): "!" for index, row in enumerate(rows) if row.mark == "NOT VALID"},
         below={(index, 2): row.mark for index, row in enumerate(rows)},
         bars={(index, 4): row.bar for index, row in enumerate(rows)},
@@ -295,7 +295,7 @@ def source_sections(run: PageRun) -> Iterator[Section]:
         ("Checkpoints", ("name", "what", "source", "fingerprint"), checkpoints),
         ("Settings", ("setting", "value"), tuple((name, setting(value)) for name, value in settings.items())),
     ):
-        table = Table(header=header, rows=rows, left=len(header))
+        table = Table(header=header, rows=rows, text_columns=len(header))
         yield Section(title=title, parts=(table,), folded=True, views=("page",))
     command = Commands((("command", " ".join(command_words(summary.manifest)), ""),))
     yield Section(title="Command", parts=(command,), folded=True, views=("page",))
@@ -400,7 +400,7 @@ def comparison_sections(runs: Sequence[PageRun], pairs: Sequence[JudgedPair]) ->
         table = Table(
             header=header,
             rows=tuple((name, *map(setting, values)) for name, values in rows),
-            left=len(header),
+            text_columns=len(header),
         )
         yield Section(key="settings", title="Settings that differ", parts=(table,))
 
