@@ -75,21 +75,21 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
         if wrong := next((name for name in ("checkpoint", "run_id") if name in settings), None):
             raise OptionError(f"{wrong} is the callback's own; leave it out")
         judged = {} if stop_after is None else {"baseline": settings.get("baseline") or "best", "gate": True}
-        self._given = {"tasks": tasks, **settings, **judged}
-        check_settings(self._given, live=True)
+        self._settings = {"tasks": tasks, **settings, **judged}
+        check_settings(self._settings, live=True)
         self._every, self._stop_after = every, stop_after
         self._output, self._tokenizer, self._benchmarks = output, tokenizer, benchmarks
         self._log: Any = None
-        self._first: FirstProcess | None = None
+        self._first_process: FirstProcess | None = None
         self._worse = 0
         self._values: tuple[int, dict[str, float]] = (-1, {})
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Check everything that can be checked, and take up what an earlier life of the training has found."""
         del control
-        self._first = FirstProcess()
+        self._first_process = FirstProcess()
         self._log = _handler_above()
-        self._given["output"] = str(self._output or Path(args.output_dir, "results"))
+        self._settings["output"] = str(self._output or Path(args.output_dir, "results"))
         fault = None
         if state.is_world_process_zero:
             try:
@@ -101,26 +101,26 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
                         "at others; let it evaluate by steps, with eval_steps a multiple of every"
                     )
                 with self._live(args, state, more) as live:
-                    check_evaluation(self._given, self._benchmarks, live)
+                    check_evaluation(self._settings, self._benchmarks, live)
                 for step, worse in sorted(dict(self._verdicts(args)).items()):
                     if step <= state.global_step:
-                        self._count(worse)
+                        self._count_verdict(worse)
             except HarnessError as error:
                 fault = error
-        if (fault := self._first.broadcast(fault)) is not None:
+        if (fault := self._first_process.broadcast(fault)) is not None:
             raise fault
 
     def on_step_end(self, args: Any, state: Any, control: Any, **more: Any) -> None:
         """Score the model if it is time to."""
         due = not state.global_step % self._every or state.global_step >= state.max_steps
-        if not due or self._first is None:
+        if not due or self._first_process is None:
             return
         values: dict[str, float] = {}
         if state.is_world_process_zero:
             try:
                 with self._live(args, state, more) as live:
-                    run = evaluate_with(self._given, self._benchmarks, live)
-                self._count(gate_failed(run.summary))
+                    run = evaluate_with(self._settings, self._benchmarks, live)
+                self._count_verdict(gate_failed(run.summary))
                 for problem in run.problems[:1]:
                     LOG.warning("%s", one_line(f"{run.directory}: {problem}"))
                 values = dict(values_of(run))
@@ -131,7 +131,7 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
                 message = f"step {state.global_step} is not scored, and the training goes on: {kind}{error}"
                 LOG.warning("%s", one_line(message))
             self._write(values, args, state, control)
-        values, worse = self._first.broadcast((values, self._worse))
+        values, worse = self._first_process.broadcast((values, self._worse))
         self._values = state.global_step, values
         is_over = self._stop_after is not None and worse >= self._stop_after
         if is_over and not control.should_training_stop:
@@ -153,7 +153,7 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
         path = Path(args.output_dir, f"checkpoint-{state.global_step}")
         return LiveModel(more["model"], tokenizer, str(path), state)
 
-    def _count(self, worse: bool | None) -> None:
+    def _count_verdict(self, worse: bool | None) -> None:
         """Count a verdict, unless the gate found nothing."""
         if worse is not None:
             self._worse = self._worse + 1 if worse else 0
@@ -171,7 +171,7 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
 
     def _verdicts(self, args: Any) -> Iterator[tuple[int, bool | None]]:
         """Yield the step of each finished run of this training with its verdict, the newest run of a step last."""
-        paths = Path(self._given["output"]).glob(f"*/{SUMMARY}")
+        paths = Path(self._settings["output"]).glob(f"*/{SUMMARY}")
         for path in sorted(paths, key=lambda path: path.stat().st_mtime_ns):
             try:
                 summary = load_summary(path.parent)
@@ -184,7 +184,7 @@ class EvaluationCallback(TrainerCallback):  # type: ignore[misc]
 
     def _best_metric(self, args: Any) -> str | None:
         """Return the value by which the trainer chooses its best checkpoint, if it is one of this callback."""
-        name, tasks = args.metric_for_best_model or "", self._given["tasks"]
+        name, tasks = args.metric_for_best_model or "", self._settings["tasks"]
         name = name if name.startswith(PREFIX) else f"{PREFIX}{name}"
         prefixes = [logged_name(str(task), "") for task in ([tasks] if isinstance(tasks, str) else tasks)]
         return name if name.startswith(tuple(prefixes)) else None

@@ -648,8 +648,8 @@ DEEPEST: Final = 50
 
 _AS_IT_IS: Final = frozenset({type(None), bool, float, bytes, complex})
 
-_NEVER: Final = object()
-"""Stands for no value."""
+_ALWAYS_WRITTEN: Final = object()
+"""The omitted value of a field that is never left out."""
 
 
 def to_plain(value: object, where: str = "value", depth: int = 0) -> Any:  # noqa: PLR0911 -- one per type
@@ -680,8 +680,9 @@ def to_plain(value: object, where: str = "value", depth: int = 0) -> Any:  # noq
     if is_dataclass(value) and not isinstance(value, type):
         return {
             name: to_plain(inner, f"{where}.{name}", depth + 1)
-            for name, later in _fields_of(type(value))
-            if (inner := getattr(value, name)) is not later and (later is _NEVER or inner != later)
+            for name, omitted in _fields_of(type(value))
+            if (inner := getattr(value, name)) is not omitted
+            and (omitted is _ALWAYS_WRITTEN or inner != omitted)
         }
     if isinstance(value, Mapping):
         plain: dict[str, Any] = {}
@@ -705,7 +706,7 @@ def to_plain(value: object, where: str = "value", depth: int = 0) -> Any:  # noq
 def _fields_of(kind: type[Any]) -> tuple[tuple[str, object], ...]:
     """Return the names of a dataclass's fields, each with its omitted value."""
     return tuple(
-        (field_info.name, field_info.default if field_info.metadata.get("later") else _NEVER)
+        (field_info.name, field_info.default if field_info.metadata.get("later") else _ALWAYS_WRITTEN)
         for field_info in fields(kind)
     )
 
