@@ -203,7 +203,7 @@ def make_run(
                     row=f"{number:016x}",
                     seconds=words.chance(),
                     outputs=int(kind in ("texts", "programs")),
-                    told={"length": len(questions[number]), "gold": questions[number][-9:]},
+                    facts={"length": len(questions[number]), "gold": questions[number][-9:]},
                     exchanges=exchanges_of(kind, words, questions[number], shots),
                 )
                 journal.append(record)

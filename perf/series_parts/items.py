@@ -91,7 +91,7 @@ def answers_of(records: Iterable[Record], primary: str) -> Answers:
     rights, wrongs = [], []
     for record in found:
         choices = [_normalised(one, primary) for one in record.exchanges]
-        (gold,) = (record.told or {})["right"]
+        (gold,) = (record.facts or {})["right"]
         rights.append(choices.pop(gold))
         wrongs.append(choices)
     wrong = np.full((len(found), max(map(len, wrongs))), -np.inf)

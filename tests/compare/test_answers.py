@@ -48,7 +48,7 @@ def shown(
         scores={metric: score},
         row="r",
         exchanges=list(exchanges),
-        told=told,
+        facts=told,
     )
     with Journal(tmp_path, "main") as journal:
         for record in (dataclasses.replace(one, item="other", checkpoint="new", exchanges=[]), one):

@@ -196,7 +196,7 @@ def test_a_sequential_gate_asks_it_to_the_end() -> None:
             status="scored",
             scores={"acc": float(len(set(answers[example])) == 1)},
             row=row,
-            told={"right": [answers[example][0]], "chosen": [answers[example][1]]},
+            facts={"right": [answers[example][0]], "chosen": [answers[example][1]]},
         )
         for item, example, row in zip(schedule.items, schedule.examples, schedule.rows, strict=True)
     }

@@ -34,7 +34,7 @@ def record(number: int, logprobs: Sequence[float], checkpoint: str = "checkpoint
         checkpoint=checkpoint,
         status="scored",
         scores={"acc": right, "acc_norm": right, "bits_per_byte": 2.0},
-        told={"right": [0]},
+        facts={"right": [0]},
         exchanges=exchanges,
     )
 

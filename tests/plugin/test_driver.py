@@ -113,7 +113,7 @@ def tells_by_code_that_raises(n: int) -> Any:
 
 def test_the_record_keeps_what_the_benchmark_tells_beside_scores(tmp_path: Path) -> None:
     records, _ = run(tmp_path, tells_what_it_read, tells_by_code_that_raises, asks_twice)
-    told = [record.told for record in records.values()]
+    told = [record.facts for record in records.values()]
     assert told == [{"extracted": {"strict": "b"}, "gold": "c", "length": 10}, {"length": 1}, {"length": 1}]
     assert [record.status for record in records.values()] == ["scored"] * 3
 

@@ -68,8 +68,8 @@ def test_scores_of_all_kinds_of_texts_are_the_same_with_a_reasoning_before_them(
         reasoning(monkeypatch)
     plain, traced = found
     assert len(plain) > 10
-    assert {name: (one.scores, one.told) for name, one in plain.items()} == {
-        name: (one.scores, one.told) for name, one in traced.items()
+    assert {name: (one.scores, one.facts) for name, one in plain.items()} == {
+        name: (one.scores, one.facts) for name, one in traced.items()
     }
     assert {one.reasoned for one in plain.values()} == {0}
     assert {one.reasoned for one in traced.values()} == {1}

@@ -393,7 +393,7 @@ def test_a_result_says_how_its_texts_were_asked_for(chat, said):
 def test_an_aggregation_gets_what_the_benchmark_told_beside_the_score():
     items = collect(["winogrande"], ["c"], 4)
     told = [{"right": [one], "chosen": [two]} for one, two in ((0, 0), (0, 1), (1, 1), (1, 1))]
-    records = [record(item, {"acc": 1.0}, told=one) for item, one in zip(items, told, strict=True)]
+    records = [record(item, {"acc": 1.0}, facts=one) for item, one in zip(items, told, strict=True)]
     declared = declaration("winogrande", aggregate={"f1": MACRO_F1.plain()})
     assert only(summarised(records, items, winogrande=declared)).metrics["f1"].value == pytest.approx(11 / 15)
     records[0] = record(items[0], {"acc": 1.0})

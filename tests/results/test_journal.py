@@ -104,7 +104,7 @@ def test_records_are_chosen_by_their_fields_and_not_by_what_models_wrote(tmp_pat
 def test_records_without_exchanges_are_the_others_without_theirs(tmp_path: Path) -> None:
     said = [{"kind": "Generate", "answer": {"exchanges": ["}]}"], "text": '"exchanges":[]}'}}]
     told = {"exchanges": [{"exchanges": 1}], "text": '{"schema":1'}
-    records = [replace(plain(str(n)), exchanges=said[:n], told=told if n else None) for n in range(2)]
+    records = [replace(plain(str(n)), exchanges=said[:n], facts=told if n else None) for n in range(2)]
     with Journal(tmp_path, "main") as journal:
         for record in records:
             journal.append(record)

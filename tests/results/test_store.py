@@ -230,8 +230,8 @@ def test_they_are_those_of_the_records(tmp_path: Path, records: list[Record]) ->
 
 
 def test_what_a_metric_takes_beside_the_score_is_kept_of_those_that_told_it(tmp_path: Path) -> None:
-    told = record(told={"right": [1], "chosen": [0], "gold": "b"})
-    write(tmp_path, told, record(item="j", example="f", told=None), record(item="k", benchmark="other"))
+    told = record(facts={"right": [1], "chosen": [0], "gold": "b"})
+    write(tmp_path, told, record(item="j", example="f", facts=None), record(item="k", benchmark="other"))
     found = read_scores(tmp_path, {"b": ("right", "chosen")})
     assert found["c", "b"].items.facts == {"right": [1, None], "chosen": [0, None]}
     assert found["c", "other"].items.facts == {}

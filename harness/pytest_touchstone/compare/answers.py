@@ -97,7 +97,7 @@ def read_records(entry: BenchmarkScores, wanted: set[str] | None = None) -> list
 
 def shown_record(record: Record, metric: str) -> ShownAnswer:
     """Return the question and the answer of a record."""
-    details = record.told or {}
+    details = record.facts or {}
     right = is_right(record.scores.get(metric))
     asked = questions_of(record, metric, right, lambda *_: details.get("right"), [])
     verdicts = [question.answers[0].remark for question in asked if question.kind == "RunProgram"]

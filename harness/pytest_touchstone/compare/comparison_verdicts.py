@@ -118,7 +118,7 @@ def score_name(saved: StoredResult, metric: str) -> str:
         raise GateError(
             f"{saved.benchmark}: {metric} is a mean over groups, which cannot be compared item by item; use {plain}"
         )
-    return saved.aggregation(metric).of
+    return saved.aggregation(metric).score
 
 
 def item_differences(new: ItemScores, baseline: ItemScores, score: str) -> ItemDifferences:
@@ -250,14 +250,14 @@ def _compare_corpus_metric(
         replace(
             result.items,
             scores={
-                aggregation.of: [
+                aggregation.score: [
                     None if value is None else index for index, value in enumerate(result_values)
                 ]
             },
         )
         for result, result_values in zip((*baselines, new), values, strict=True)
     ]
-    aligned = columns(numbered[-1], numbered[:-1], aggregation.of)
+    aligned = columns(numbered[-1], numbered[:-1], aggregation.score)
     selection, why = None, _lacking(new, baselines, values)
     if aligned.new:
         *others, mine = (

@@ -71,6 +71,6 @@ def values_of(items: ItemScores, how: Aggregation) -> list[Any]:
     None if an item lacks any.
     """
     none = [None] * len(items.examples)
-    columns = [items.scores.get(how.of, none), *(items.facts.get(name, none) for name in how.beside)]
+    columns = [items.scores.get(how.score, none), *(items.facts.get(name, none) for name in how.beside)]
     rows = [None if None in row else row for row in zip(*columns, strict=True)]
     return rows if how.beside else columns[0]

@@ -142,7 +142,7 @@ def _answer_of(record: Record, metric: str) -> HarnessAnswer | None:
     answers = [exchange["answer"].get("provenance") for exchange in record.exchanges]
     provenance: Mapping[str, Any] = next(filter(None, answers), {})
     verdicts, prompt = provenance.get("verdicts", {}), provenance.get("prompt", "")
-    shown, read = shown_record(record, metric), (record.told or {}).get("extracted", {})
+    shown, read = shown_record(record, metric), (record.facts or {}).get("extracted", {})
     score = record.scores[metric]
     return HarnessAnswer(
         prompt=prompt or shown.question,

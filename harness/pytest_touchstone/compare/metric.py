@@ -171,7 +171,7 @@ def by_score(entry: BenchmarkScores, metric: str) -> str:
     A perplexity whose score is not a metric of the result is compared by itself, too.
     """
     how = entry.saved.aggregation(metric)
-    return how.of if how.is_perplexity and how.of in entry.saved.metrics else metric
+    return how.score if how.is_perplexity and how.score in entry.saved.metrics else metric
 
 
 def best_scorer(entry: BenchmarkScores) -> str:

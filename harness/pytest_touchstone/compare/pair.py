@@ -159,7 +159,7 @@ def extract_group(entry: BenchmarkScores, group: str) -> BenchmarkScores:
     kept = {
         name: aggregation
         for name, aggregation in aggregations.items()
-        if aggregation.of in group_items.scores and not aggregation.is_perplexity
+        if aggregation.score in group_items.scores and not aggregation.is_perplexity
     }
     metrics = {name: _group_metric(name, aggregation, group_items) for name, aggregation in kept.items()}
     saved = replace(

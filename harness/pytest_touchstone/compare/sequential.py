@@ -252,7 +252,7 @@ def interim_analyses(
 def _all_items(schedule: InterimSchedule, saved: StoredResult) -> ItemScores:
     """Return all items of the schedule with scores of 0, to match them with those of baselines."""
     count = len(schedule.items)
-    made_of = [saved.aggregation(name).of for name in saved.aggregate]
+    made_of = [saved.aggregation(name).score for name in saved.aggregate]
     pairs = sorted(zip(schedule.examples, schedule.rows, strict=True))
     return ItemScores(
         examples=[example for example, _ in pairs],

@@ -49,7 +49,7 @@ Function: TypeAlias = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """The function that makes a metric of the score ``of``.
+    """The function that makes a metric of a ``score``.
 
     ``by`` is the name that messages use. ``function`` is None for the aggregations of this package. ``rises`` says
     whether the metric rises with the score: a perplexity falls as the log-probability rises. ``unit`` stands beside
@@ -61,7 +61,7 @@ class Aggregation:
     """
 
     by: str
-    of: str
+    score: str
     function: Function | None = None
     higher_is_better: bool = True
     rises: bool = True
@@ -112,7 +112,7 @@ class Aggregation:
 
         Raises ``BenchmarkError`` for a function without a name to find it by.
         """
-        plain: dict[str, Any] = {"by": self.by, "of": self.of}
+        plain: dict[str, Any] = {"by": self.by, "of": self.score}
         options = {
             "higher_is_better": (self.higher_is_better, True),
             "rises": (self.rises, True),
@@ -168,13 +168,13 @@ def is_of_samples(metric: str) -> bool:
 
 
 def mean(
-    of: str, *, higher_is_better: bool = True, unit: str = "", margin: float | None = None
+    score: str, *, higher_is_better: bool = True, unit: str = "", margin: float | None = None
 ) -> Aggregation:
-    """Aggregate the score ``of`` by its arithmetic mean over the items.
+    """Aggregate a score by its arithmetic mean over the items.
 
     Every score without an aggregation gets this one.
     """
-    return Aggregation("mean", of, higher_is_better=higher_is_better, unit=unit, margin=margin)
+    return Aggregation("mean", score, higher_is_better=higher_is_better, unit=unit, margin=margin)
 
 
 STANDARD: Final[Mapping[str, Aggregation]] = {
@@ -185,12 +185,12 @@ STANDARD: Final[Mapping[str, Aggregation]] = {
 """The metrics of this package's own scores, where a benchmark, or a result of a former version, declares no other."""
 
 
-def perplexity(of: str) -> Aggregation:
-    """Aggregate the score ``of``, a log-probability in nats per item, by exp(-mean).
+def perplexity(score: str) -> Aggregation:
+    """Aggregate a score, a log-probability in nats per item, by exp(-mean).
 
     It is per item, not per token; lower is better.
     """
-    return Aggregation("perplexity", of, higher_is_better=False, rises=False)
+    return Aggregation("perplexity", score, higher_is_better=False, rises=False)
 
 
 def aggregation_of(aggregate: Mapping[str, Mapping[str, Any]], metric: str) -> Aggregation:

@@ -292,7 +292,7 @@ class Benchmark:
     def primary_score(self) -> str:
         """The item score from which the primary metric is computed."""
         made = self.aggregate.get(self.primary)
-        return self.primary if made is None else made.of
+        return self.primary if made is None else made.score
 
     def letter_score(self, scores: Mapping[str, float]) -> float | None:
         """Return the score that an item's letter shows, 1 for right.

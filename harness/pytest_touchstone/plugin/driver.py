@@ -511,7 +511,7 @@ def _finish(state: _RunningItem, returned: object, journal: Recorder) -> None:
         message = f"{returned.failed} of {returned.samples} samples: {assertion_message(failure)}"
     soft = soft_of(returned, state.job.spec)
     scores |= {name: value for name, value in soft.items() if name not in scores}
-    _record_outcome(state, journal, "scored", failure, scores=scores, told=facts, message=message)
+    _record_outcome(state, journal, "scored", failure, scores=scores, facts=facts, message=message)
 
 
 def fail(state: _RunningItem, error: BaseException, journal: Recorder) -> None:
@@ -531,7 +531,7 @@ def fail(state: _RunningItem, error: BaseException, journal: Recorder) -> None:
             "scored",
             error,
             scores={PASSED: 0.0},
-            told=facts,
+            facts=facts,
             message=assertion_message(error),
         )
         return

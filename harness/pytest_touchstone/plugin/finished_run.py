@@ -276,7 +276,7 @@ class Items(Sequence[Item]):
             declaration.name: aggregation_of(declaration.aggregate, declaration.primary)
             for declaration in declarations
         }
-        self._primary = {name: how.of for name, how in hows.items() if how.higher_score_is_better}
+        self._primary = {name: how.score for name, how in hows.items() if how.higher_score_is_better}
 
     @cached_property
     def _places(self) -> list[RecordLocation]:
@@ -370,8 +370,8 @@ def _full_record(item: Item, notes: list[str]) -> Record:
 
 def _right_choices(item: Item, count: int, notes: list[str]) -> list[int] | None:
     """Return the choices for which the benchmark gives its primary score; None where that cannot be found out."""
-    if item.record.told and "right" in item.record.told:
-        return list(item.record.told["right"])
+    if item.record.facts and "right" in item.record.facts:
+        return list(item.record.facts["right"])
     right_choices = []
     try:
         for preferred_one in range(count):
@@ -412,7 +412,7 @@ def _benchmark_facts(
     if item.failed or "Generate" not in shown:
         return {}, None, others
     try:
-        facts = item.record.told or grade_details(item.again().returned)
+        facts = item.record.facts or grade_details(item.again().returned)
     except HarnessError as error:
         notes.append(f"what was read out of the text is not known: {error}")
         return {}, None, others

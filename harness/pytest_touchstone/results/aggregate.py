@@ -195,7 +195,7 @@ def _results(bucket: _Bucket) -> list[Result]:
         how = aggregation_of(declaration.aggregate, name)
         # A score that only some items have (such as that of one level) is not spread evenly over the groups.
         if how.by == "mean" and how.at is None and metric.n >= sum(map(len, scored)):
-            values = [_values(how.of, _records_with(how.of, members)) for members in scored]
+            values = [_values(how.score, _records_with(how.score, members)) for members in scored]
             estimate = _from_zero(macro_estimate(values), how)
             metrics[name + MACRO] = as_metric(name + MACRO, estimate, metric.n)
     results = [_result(bucket, group, members) for group, members in groups.items()]
@@ -304,11 +304,11 @@ def _metric(name: str, how: Aggregation, declaration: Declaration, scored: Seque
         raise BenchmarkError(
             f"{declaration.name!r}: metric {name!r} is aggregated by {how.by!r}; use {choices}"
         )
-    having = _records_with(how.of, scored)
-    values: list[Any] = _values(how.of, having)
+    having = _records_with(how.score, scored)
+    values: list[Any] = _values(how.score, having)
     if how.beside:
         try:
-            facts = [[(record.told or {})[fact][0] for fact in how.beside] for record in having]
+            facts = [[(record.facts or {})[fact][0] for fact in how.beside] for record in having]
         except KeyError as error:
             why = f"an item has no {error} beside its score"
             return as_metric(name, Estimate(None, None, None, None, "none", why), len(having))

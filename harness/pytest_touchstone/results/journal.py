@@ -273,7 +273,7 @@ class JournalFollower:
     """
 
     def __init__(self, directory: Path, kept_facts: Collection[str] | None = None) -> None:
-        self._directory, self._told = directory, kept_facts
+        self._directory, self._kept_facts = directory, kept_facts
         self._next: dict[Path, RecordLocation] = {}
         self._once: dict[str, Any] = {}
 
@@ -296,9 +296,9 @@ class JournalFollower:
         """Return the fields of a record, with values replaced by equal ones of earlier records."""
         check_kind(fields, "item", JournalError)
         fields["exchanges"] = []  # else each record makes a list of its own
-        if self._told is not None and fields.get("told") is not None:
+        if self._kept_facts is not None and fields.get("told") is not None:
             fields["told"] = {
-                name: value for name, value in fields["told"].items() if name in self._told
+                name: value for name, value in fields["told"].items() if name in self._kept_facts
             } or None
         for name in ("item", "example"):
             if isinstance(text := fields.get(name), str):

@@ -78,8 +78,8 @@ class Record(OutputCounts):
     assertion failed. ``seconds`` is the item's own share of its batches. ``truncated`` counts its requests whose
     context was cut.
 
-    ``told`` is what the benchmark told of it beside its scores (``core.grade.grade_details``), and ``length``, the
-    characters of its first question; None where it was not scored.
+    ``facts`` are what the benchmark returned beside its scores (``core.grade.grade_details``), and ``length``, the
+    characters of its first question; None where it was not scored. A line has them as "told".
 
     ``reused_from`` is the run that scored it, if that is another one. ``exchanges`` holds each request with its
     answer, as plain data.
@@ -97,7 +97,7 @@ class Record(OutputCounts):
     message: str | None = None
     seconds: float = 0.0
     truncated: int = 0
-    told: dict[str, Any] | None = None
+    facts: dict[str, Any] | None = None
     reused_from: str | None = None
     exchanges: list[dict[str, Any]] = field(default_factory=list)
 
@@ -105,11 +105,10 @@ class Record(OutputCounts):
 _COUNTS: Final = tuple(OutputCounts.__dataclass_fields__)
 _OWN: Final = tuple(name for name in Record.__dataclass_fields__ if name not in _COUNTS)
 
-FIELDS: Final = (*_OWN[:-1], *_COUNTS, _OWN[-1])
-"""The fields of a line in their order: readers stop before the message, or before the exchanges."""
+FIELDS: Final = {"told" if name == "facts" else name: name for name in (*_OWN[:-1], *_COUNTS, _OWN[-1])}
+"""The names in a line and in a record, in order: readers stop before the message, or before the exchanges."""
 
-_VALUES: Final = operator.attrgetter(*FIELDS)
-_KNOWN: Final = frozenset(FIELDS)
+_VALUES: Final = operator.attrgetter(*FIELDS.values())
 
 
 def to_json(record: Record) -> dict[str, Any]:
@@ -125,7 +124,7 @@ def from_json(data: dict[str, Any]) -> Record:
     """Return the record that ``to_json`` wrote. Raises ``JournalError`` naming what is wrong with any other
     object."""
     check_kind(data, "item", JournalError)
-    fields = {name: value for name, value in data.items() if name in _KNOWN}
+    fields = {FIELDS[name]: value for name, value in data.items() if name in FIELDS}
     try:
         record = Record(**fields)
     except TypeError as error:

@@ -368,7 +368,9 @@ def item_scores_of(records: Iterable[Record], beside: Iterable[str] = ()) -> Ite
         clusters=[record.cluster for record in ordered],
         scores=columns,
         # A fact is told as a list of one number; there is none where the benchmark told nothing.
-        facts={name: [((record.told or {}).get(name) or [None])[0] for record in ordered] for name in beside},
+        facts={
+            name: [((record.facts or {}).get(name) or [None])[0] for record in ordered] for name in beside
+        },
     )
 
 

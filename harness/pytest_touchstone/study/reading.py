@@ -638,7 +638,7 @@ def _collect_measures(
 def _displayed_metric(saved: StoredResult, metric: str) -> str:
     """Return the name of a metric in tables; log-probabilities are named after their perplexity."""
     aggregation = saved.aggregation(saved.primary)
-    stands_for_perplexity = metric == aggregation.of != saved.primary and not aggregation.is_mean
+    stands_for_perplexity = metric == aggregation.score != saved.primary and not aggregation.is_mean
     return aggregation.compared(saved.primary) if stands_for_perplexity else metric
 
 

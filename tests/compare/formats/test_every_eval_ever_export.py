@@ -76,7 +76,7 @@ def test_items_and_conditions_are_those_of_the_run(tmp_path: Path) -> None:
         for metric in entry.saved.metrics.values():
             result = results[f"{name}#{metric.name}"]
             how = entry.saved.aggregation(metric.name)
-            column = entry.items.scores.get(how.of)  # none where no item has a score of it
+            column = entry.items.scores.get(how.score)  # none where no item has a score of it
             of_items = dict(zip(entry.items.examples, column, strict=True)) if column else {}
             assert scores.get(f"{name}#{metric.name}", {}) == of_items
             assert result["score_details"]["score"] == metric.value

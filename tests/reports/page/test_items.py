@@ -40,7 +40,7 @@ def record(number, text="42", **fields):
         "status": "scored",
         "scores": {"exact": number % 2},
         "row": f"row {number}",
-        "told": told,
+        "facts": told,
         "exchanges": [exchange],
     }
     return Record(**{**plain, **fields})
@@ -104,14 +104,14 @@ def test_the_right_choice_is_the_one_that_the_benchmark_has_told():
         }
         for number in (3, 4)
     ]
-    _, (item,) = items_of(part_of([record(0, told={"right": [1]}, exchanges=choices)]))
+    _, (item,) = items_of(part_of([record(0, facts={"right": [1]}, exchanges=choices)]))
     assert [one.get("right", False) for one in item["asked"][0]["choices"]] == [False, True]
 
 
 def test_a_key_in_an_answer_reaches_no_part_of_the_page_and_its_item_is_named():
     redaction = Redaction()
     records = [record(number, f"use {KEY} now" if number in (2, 5) else "42") for number in range(6)]
-    records.append(record(6, status="error", scores={}, told=None, message=f"ValueError: bad {KEY}"))
+    records.append(record(6, status="error", scores={}, facts=None, message=f"ValueError: bad {KEY}"))
     columns, texts = items_of(part_of(records, redaction=redaction))
     assert KEY not in f"{columns}{texts}"
     assert texts[2]["asked"][0]["answers"][0]["text"] == f"use {MARK.format('an API key')} now"

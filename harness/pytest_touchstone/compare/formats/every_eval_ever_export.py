@@ -252,8 +252,8 @@ def _lines(record: _Record) -> Iterator[dict[str, Any]]:
         for metric in result.metrics.values():
             how = record.saved[benchmark].aggregation(metric.name)
             for sample in own if metric.value is not None else ():
-                if math.isfinite(sample.record.scores.get(how.of, math.nan)):
-                    yield _line(record, result, metric, how.of, sample)
+                if math.isfinite(sample.record.scores.get(how.score, math.nan)):
+                    yield _line(record, result, metric, how.score, sample)
 
 
 def _line(

@@ -612,7 +612,7 @@ def benchmark_line(
     how = saved.aggregation(metric)
     notes = (
         *choice.notes,
-        *([f"values are means of {how.of}, by which {metric} is compared"] * how.is_perplexity),
+        *([f"values are means of {how.score}, by which {metric} is compared"] * how.is_perplexity),
         *([] if how.compared_higher_is_better else [f"lower is better for {metric}"]),
         *(
             [f"asked to the end: {metric} is not a mean of item scores"]
@@ -695,7 +695,7 @@ def _contradictions(
 def _same_answers(entry: BenchmarkScores, baseline: BenchmarkScores) -> bool:
     """Return whether every shared item scores as before by the primary metric."""
     how = entry.saved.aggregation(entry.saved.primary)
-    shared = columns(entry.items, [baseline.items], how.of)
+    shared = columns(entry.items, [baseline.items], how.score)
     return how.is_mean and bool(shared.new) and shared.baselines[0] == shared.new
 
 

@@ -118,7 +118,7 @@ class PagePart:
         if record.message:
             record = replace(record, message=redact_own_text(record.message))
         right = is_right(record.scores.get(self.kind.right_by or ""))
-        recorded, notes = record.told or {}, list[str]()
+        recorded, notes = record.facts or {}, list[str]()
         asked = questions_of(
             record, self.kind.right_by, right, lambda _count, _notes: recorded.get("right"), notes
         )

@@ -162,8 +162,8 @@ def _benchmark_kind(declared: Declaration, rows: Mapping[str, str]) -> PageBench
     fields = filter_fields(map(json.loads, rows.values()))
     return PageBenchmark(
         declared.name,
-        aggregation.of,
-        aggregation.of if aggregation.higher_score_is_better else None,
+        aggregation.score,
+        aggregation.score if aggregation.higher_score_is_better else None,
         fields,
         {},
         {},
