@@ -56,7 +56,7 @@ class ExportedTask:
 
     def score(self, sample: ExportedSample, metric: str) -> float | None:
         """Return the score of an item that a metric is made of: a perplexity's is the log-probability."""
-        return sample.record.scores.get(aggregation_of(self.aggregate, metric).of)
+        return sample.record.scores.get(aggregation_of(self.aggregate, metric).score)
 
 
 def lm_eval_files(export: ExportedCheckpoint) -> Files:
