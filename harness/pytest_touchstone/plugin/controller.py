@@ -488,13 +488,17 @@ class Interrupts:
             self._before.setdefault(number, signal.signal(number, handler))
 
     def arm(self) -> None:
-        """Ignore Ctrl-C while pytest ends the run, where it would show a traceback of pytest."""
+        """Ignore Ctrl-C and SIGTERM while pytest ends the run, where they would show a traceback of pytest."""
         self._handle(signal.SIGINT, signal.SIG_IGN)
+        if signal.SIGTERM in self._before:
+            self._handle(signal.SIGTERM, signal.SIG_IGN)
 
     def finished(self, work: Callable[[], None]) -> bool:
-        """Do some work that Ctrl-C may end; return whether it was done."""
+        """Do some work that Ctrl-C and SIGTERM may end; return whether it was done."""
         try:
             self._handle(signal.SIGINT, signal.default_int_handler)
+            if signal.SIGTERM in self._before:
+                self._handle(signal.SIGTERM, _forward_interrupt)
             work()
         except KeyboardInterrupt:
             return False

@@ -12,7 +12,7 @@ import gc
 import os
 import time
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -484,8 +484,7 @@ class EvalSession:
         if "_pool" in vars(self):
             self._pool.close()
         if self.fault is None:
-            with suppress(KeyboardInterrupt):  # all is written: whoever presses Ctrl-C here waits no longer
-                self.collection.close()
+            self.collection.close()
         if self._lasting.logs is not None and not self.directory.is_claimed():
             self._lasting.logs = None
         self._lasting.close()
