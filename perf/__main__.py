@@ -13,6 +13,7 @@ PROGRAMS: Final = {
     "demonstration": "the run without options: cost and results",
     "generation": "generated texts: speed and equality",
     "house": "the size of this project: code, modules, tests of the repository, words",
+    "lm_eval_tasks": "tasks of lm-evaluation-harness, here and by its own command",
     "mtp_memory": "memory of reading weights for multi-token prediction",
     "number_types": "scores in float32 and in half precision",
     "overhead": "time and memory of items that cost nothing",

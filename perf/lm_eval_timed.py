@@ -3,7 +3,8 @@
     PYTHON lm_eval_timed.py NOTES.json THREADS run --model hf --tasks ...
 
 It imports nothing of this project, which its environment need not have. The seconds are those within
-``HFLM.loglikelihood`` and ``HFLM.generate_until``: tokenization, batching and the model, without loading it.
+``HFLM.loglikelihood``, ``loglikelihood_rolling`` and ``generate_until``: tokenization, batching and the model, without
+loading it.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ def main() -> None:
         return answered
 
     HFLM.loglikelihood = timed(HFLM.loglikelihood)
+    HFLM.loglikelihood_rolling = timed(HFLM.loglikelihood_rolling)
     HFLM.generate_until = timed(HFLM.generate_until)
     sys.argv = ["lm-eval", *sys.argv[3:]]
     cli_evaluate()

@@ -133,13 +133,15 @@ class Forks:
         self.python.write_text(PYTHON.format(python=sys.executable, address=self._address))
         self.python.chmod(0o755)
         words = [sys.executable, "-m", "tests.support.forking", self._address, str(self.python)]
-        found = os.pathsep.join((str(SOURCE), str(ROOT)))
+        # The test that asks first may have set these for what it runs; each fork is given its own.
+        variables = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+        paths = os.pathsep.join((str(SOURCE), str(ROOT)))
         self._server = subprocess.Popen(
             words,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
-            env={**os.environ, "PYTHONPATH": found, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+            env={**variables, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
         )
         assert self._server.stdout is not None
         assert self._server.stdout.readline() == b"ready\n"
