@@ -236,6 +236,7 @@ TEXT: dict[str, Callable[[dict[str, Any]], str]] = {
     "mbpp_sanitized": lambda row: f"{row['code']}\n",
     "mbpp_docstring": lambda row: f"```python\n{row['code']}\n```\n",
     "codecontests": lambda row: str(row["solution"]),
+    "livecodebench": lambda row: str(row["solution"]),
 }
 
 RIGHT: dict[str, Callable[[dict[str, Any]], set[str]]] = {

@@ -303,6 +303,25 @@ def test_the_configurations_of_a_set_on_the_hub_are_its_files(monkeypatch: pytes
     assert loaded == [("a/b", name, split) for split in ("test", "dev") for name in ("Law", "Math")]
 
 
+def test_the_files_of_a_set_with_a_script_are_fetched_by_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, number in (("test.jsonl", 0), ("test2.jsonl", 1)):
+        (tmp_path / name).write_text(row(number) + "\n", encoding="utf-8")
+
+    def download(repo_id: str, filename: str, *, repo_type: str) -> str:
+        if (repo_id, repo_type) != ("a/b", "dataset") or not (tmp_path / filename).exists():
+            raise OSError(f"404 of {filename}\nand more")
+        return str(tmp_path / filename)
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
+    found = load_dataset(spec(data=Dataset("a/b", files=("test.jsonl", "test2.jsonl"))), "hub")
+    assert [example.row for example in found.examples] == [json.loads(row(0)), json.loads(row(1))]
+    assert (found.info.origin, found.info.path) == ("hub", "a/b")
+    with pytest.raises(DataError, match=naming("a/b", "test3.jsonl", 404)):
+        load_dataset(spec(data=Dataset("a/b", files=("test.jsonl", "test3.jsonl"))), "hub")
+
+
 EXAMPLES = [
     Example(f"x/{g}/{n}", g, {"question": str(n), "answer": n}, "") for g in ("a", "b") for n in range(10)
 ]

@@ -18,7 +18,10 @@ from tests.support.code_runs import Bench, by_word, functions
 from tests.support.lines import naming
 
 SAMPLED = Sampling(5, 0.2, 0.95, 1234)
-SHIPPED = {"humaneval": 164, "mbpp": 32, "mbpp_sanitized": 32, "mbpp_docstring": 32, "codecontests": 12}
+SHIPPED = {
+    **{"humaneval": 164, "mbpp": 32, "mbpp_sanitized": 32, "mbpp_docstring": 32, "codecontests": 12},
+    "livecodebench": 16,
+}
 
 
 @pytest.fixture(scope="module")

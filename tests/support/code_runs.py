@@ -31,7 +31,7 @@ from tests.support.places import ROOT
 GREEDY = Sampling(seed=1234)
 FILES = (
     *("test_humaneval", "test_mbpp", "test_mbpp_sanitized", "test_mbpp_docstring"),
-    *("test_codecontests", "test_apps_stdin"),
+    *("test_codecontests", "test_apps_stdin", "test_livecodebench"),
 )
 
 

@@ -63,7 +63,8 @@ class Dataset:
 
     On the Hub (``--eval-data hub``) they are ``datasets.load_dataset(path, config, split=split)``; without ``path``
     they are not there. ``config`` may be a tuple of several, whose rows follow each other; each is then a file
-    (``group="file"``), as in a folder. In a folder of data they are ``local``, as ``NAME/FILE`` (or ``NAME/FOLDER``,
+    (``group="file"``), as in a folder. ``files`` are files of JSON lines in the repository, for a set with a script,
+    which ``datasets`` does not run. In a folder of data they are ``local``, as ``NAME/FILE`` (or ``NAME/FOLDER``,
     one file per group); without it, ``NAME`` is the last part of ``path`` and ``FILE`` the split. A ``local`` that ends
     in ``.jsonl`` is a file beside the benchmark's module, one that ends in ``/`` a folder of such files. ``rows`` are
     rows themselves, or a function that returns them. All these belong to the benchmark and are used whatever the data.
@@ -78,6 +79,7 @@ class Dataset:
     fewshot: str | Dataset | None = None
     local: str | None = None
     rows: Rows | None = None
+    files: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.path is not None and self.path.endswith(".jsonl"):

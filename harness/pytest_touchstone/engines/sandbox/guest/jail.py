@@ -15,6 +15,8 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -227,16 +229,31 @@ class ProgramClock:
     def __init__(self, connection: int, wall: float) -> None:
         """Wait until the program's process exists. Raises ``Closed`` if it has ended before."""
         self._wall, self._waited = wall, 0.0
-        self._limit, self._until = 0.0, float("inf")
+        self._limit, self._until, self._began = 0.0, float("inf"), 0.0
         self._process = _sender(connection)
 
     def limit(self, seconds: float) -> None:
-        """Limit the program to ``seconds`` of CPU time from now on, for a single request."""
-        self._limit, self._until = seconds, cpu_seconds(self._process) + seconds
+        """Limit the program to ``seconds`` of CPU time from now on, for a single request.
+
+        One that has less than ``LEAST_SHARE`` of a core meanwhile waits, and ends, too.
+        """
+        self._limit, self._until, self._began = seconds, cpu_seconds(self._process) + seconds, self._waited
 
     def unlimit(self) -> None:
         """Restore the limit of the program's whole time."""
         self._until = float("inf")
+
+    @contextmanager
+    def limited(self, seconds: float | None) -> Iterator[None]:
+        """Limit the program to ``seconds`` of CPU time within the context; None changes nothing."""
+        if seconds is None:
+            yield
+            return
+        self.limit(seconds)
+        try:
+            yield
+        finally:
+            self.unlimit()
 
     def wait(self, descriptor: int, event: int) -> None:
         """Wait for an event at the program's connection. Raises ``TooLate`` when the program's time is up."""
@@ -263,6 +280,8 @@ class ProgramClock:
                 raise framing.DeadlinePassed(
                     f"more CPU time on one input than its limit of {self._limit:.2g} s"
                 )
+            if passed - self._began > self._limit / LEAST_SHARE:
+                raise framing.DeadlinePassed(f"still there after {self._limit / LEAST_SHARE:g} s")
             # Even on all cores it cannot use up the remaining CPU time sooner than this.
             left = min(left, computes / CORES)
         return max(SHORTEST, left)

@@ -237,11 +237,13 @@ class TestProxy:
         self._last_raised: tuple[BaseException, str] | None = None
         self._failed: BaseException | None = None
         self._unordered = False
+        self._call_seconds: float | None = None
 
     def verdict(self, job: dict[str, Any]) -> dict[str, Any]:
         """Return the outcome and the detail of a job (``program``, ``code``, ``trusted``, ``names``)."""
         space: dict[str, Any] = {"__name__": "tests"}
         passed: list[Any] = []
+        self._call_seconds = job["call_seconds"]
         try:
             exec(compile_trusted(job["trusted"]), space)
             if "PASSED" in space:
@@ -253,8 +255,9 @@ class TestProxy:
         except Exception as error:
             return {"outcome": "fault", "detail": f"the task's own code fails: {exception_summary(error)}"}
         try:
-            self._send({"program": job["program"], "imports": imports_of(module)})
-            self._reply("ready")
+            with self._clock.limited(self._call_seconds):
+                self._send({"program": job["program"], "imports": imports_of(module)})
+                self._reply("ready")
             for name in job["names"]:
                 space.pop(name, None)
             wanted = [
@@ -301,8 +304,9 @@ class TestProxy:
         encoded = {name: values.encode(value, self._encode_object) for name, value in extra.items()}
         self._check_last_exception()
         try:
-            self._send({"ask": request, "of": handle, **encoded})
-            return self._decode(self._reply("value", request))
+            with self._clock.limited(self._call_seconds):
+                self._send({"ask": request, "of": handle, **encoded})
+                return self._decode(self._reply("value", request))
         except _FATAL as error:
             self._failed = self._failed or error  # whatever the tests do with it
             raise
