@@ -248,7 +248,9 @@ RIGHT: dict[str, Callable[[dict[str, Any]], set[str]]] = {
 }
 """The answers of which one makes a row right, where a right text has more than these."""
 
-WITHOUT_GOLD = {"ifeval": "a prompt has no one right answer, and the data set none at all"}
+WITHOUT_GOLD = dict.fromkeys(
+    ("ifbench", "ifeval"), "a prompt has no one right answer, and the data set none at all"
+)
 
 
 def metric_of(kit: Kit, example: Example) -> str:

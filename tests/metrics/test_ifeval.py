@@ -101,7 +101,7 @@ def test_counts_may_be_floats_and_null_values_do_not_count() -> None:
 @pytest.mark.parametrize(
     ("kind", "values", "said"),
     [
-        ("keywords:rhyme", {}, "'keywords:rhyme' is none of IFEval's 25 kinds"),
+        ("keywords:rhyme", {}, "'keywords:rhyme' is none of the 25 kinds"),
         (
             "keywords:existence",
             {"keywords": None},

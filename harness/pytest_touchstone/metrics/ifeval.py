@@ -91,22 +91,9 @@ def _detector_factory() -> Any:
 
 
 Values: TypeAlias = Mapping[str, Any]
+Rules: TypeAlias = Mapping[str, Callable[[Values, str], bool]]
 
 ANSWERS: Final = ("My answer is yes.", "My answer is no.", "My answer is maybe.")
-
-
-def follows(kind: str, values: Values, text: str) -> bool:
-    """Return whether a text follows an instruction.
-
-    Raises ``BenchmarkError`` for an unknown kind, or a missing value.
-    """
-    rule = INSTRUCTIONS.get(kind)
-    if rule is None:
-        raise BenchmarkError(f"{kind!r} is none of IFEval's 25 kinds of instruction")
-    try:
-        return rule({name: value for name, value in values.items() if value is not None}, text)
-    except KeyError as error:
-        raise BenchmarkError(f"an instruction {kind} has no value {error}") from None
 
 
 def _satisfies(count: int, values: Values, bound_key: str, relation_key: str = "relation") -> bool:
@@ -192,7 +179,7 @@ def _quoted(_: Values, text: str) -> bool:
     return len(text) > 1 and text[0] == text[-1] == '"'
 
 
-INSTRUCTIONS: Final[Mapping[str, Callable[[Values, str], bool]]] = {
+INSTRUCTIONS: Final[Rules] = {
     "keywords:existence": lambda values, text: all(_count_matches(word, text) for word in values["keywords"]),
     "keywords:frequency": lambda values, text: _satisfies(
         _count_matches(values["keyword"].strip(), text), values, "frequency"
@@ -242,6 +229,20 @@ INSTRUCTIONS: Final[Mapping[str, Callable[[Values, str], bool]]] = {
 """The rule of each kind."""
 
 
+def follows(kind: str, values: Values, text: str, rules: Rules = INSTRUCTIONS) -> bool:
+    """Return whether a text follows an instruction, by the rule of its kind.
+
+    Raises ``BenchmarkError`` for an unknown kind, or a missing value.
+    """
+    rule = rules.get(kind)
+    if rule is None:
+        raise BenchmarkError(f"{kind!r} is none of the {len(rules)} kinds of instruction")
+    try:
+        return rule({name: value for name, value in values.items() if value is not None}, text)
+    except KeyError as error:
+        raise BenchmarkError(f"an instruction {kind} has no value {error}") from None
+
+
 # Grades
 
 
@@ -289,11 +290,13 @@ def loose_readings(text: str) -> list[str]:
     return [*texts, *(reading.replace("*", "") for reading in texts)]
 
 
-def grade_ifeval(kinds: Sequence[str], values: Sequence[Mapping[str, Any]], text: str) -> Graded:
+def grade_ifeval(
+    kinds: Sequence[str], values: Sequence[Values], text: str, *, rules: Rules = INSTRUCTIONS
+) -> Graded:
     """Grade a text under instructions of these kinds with their values; a blank text follows none."""
     strict, loose = (
         [
-            any(reading.strip() and follows(kind, kind_values, reading) for reading in texts)
+            any(reading.strip() and follows(kind, kind_values, reading, rules) for reading in texts)
             for kind, kind_values in zip(kinds, values, strict=True)
         ]
         for texts in ([text], loose_readings(text))

