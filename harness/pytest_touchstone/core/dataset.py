@@ -227,12 +227,12 @@ def _load_source(spec: Benchmark, source: Dataset, data: str | None, *, scored: 
     files = data_files(folder, source.name, scored=scored)
     if not files:
         return None
-    lines = [line for file in files for line in read_lines(file)]
+    lines = (line for file in files for line in read_lines(file))
     path = files[0] if len(files) == 1 else files[0].parent
     return _check_rows(spec, source.name, origin, str(path), lines, scored=scored)
 
 
-def _hub_lines(hub: Dataset) -> list[RawRow]:
+def _hub_lines(hub: Dataset) -> Iterable[RawRow]:
     """Load the rows of a Hub dataset, or of a folder that ``datasets`` reads.
 
     Each of several configurations counts as a file of its own, as each of the repository's ``files`` is.
@@ -246,14 +246,14 @@ def _hub_lines(hub: Dataset) -> list[RawRow]:
         ) from error
     has_configs = isinstance(hub.config, tuple)
     lines: list[RawRow] = []
+    paths: list[Path] = []
     for name in hub.files:
         try:
-            path = huggingface_hub.hf_hub_download(str(hub.path), name, repo_type="dataset")
+            paths.append(Path(huggingface_hub.hf_hub_download(str(hub.path), name, repo_type="dataset")))
         except Exception as error:  # of the network, the disk, or a name that is not there
             raise _unavailable(f"{hub.path}, file {name}", error) from error
-        lines += read_lines(Path(path))
-    if hub.files:
-        return lines
+    if paths:
+        return (line for path in paths for line in read_lines(path))
     for config in hub.config if isinstance(hub.config, tuple) else (hub.config,):
         source = f"{hub.path}/{config}" if has_configs else str(hub.path)
         try:
@@ -271,7 +271,7 @@ def _unavailable(dataset: str, error: Exception) -> DataError:
 
 
 def _check_rows(
-    spec: Benchmark, name: str, origin: str, path: str, lines: list[RawRow], *, scored: bool
+    spec: Benchmark, name: str, origin: str, path: str, lines: Iterable[RawRow], *, scored: bool
 ) -> DatasetRows:
     """Select and check the benchmark's rows.
 

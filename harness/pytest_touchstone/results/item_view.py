@@ -307,8 +307,12 @@ def _common_context(texts: Sequence[tuple[str, str]]) -> str:
     return start[: max(start.rfind(" "), start.rfind("\n")) + 1]
 
 
+MOST_SHOWN: Final = 20_000
+"""Characters of a field that are shown: a row may have megabytes of tests."""
+
+
 def data_rows(summary: Summary, benchmark: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the hash and the fields of each readable row of a benchmark."""
+    """Yield the hash and the fields of each readable row of a benchmark, long texts without their end."""
     root = Path(summary.manifest.get("rootdir", "."))
     paths = [
         Path(declaration.dataset.path)
@@ -320,6 +324,12 @@ def data_rows(summary: Summary, benchmark: str) -> Iterator[tuple[str, dict[str,
             for file in sorted(path.glob("*.jsonl")) if path.is_dir() else [path] if path.is_file() else []:
                 for line in read_lines(file):
                     canonical = CANONICAL.encode(line.data).encode("utf-8", "backslashreplace")
-                    yield hashlib.sha256(canonical).hexdigest()[:16], line.data  # the hash as in records
+                    shown = {
+                        name: f"{value[:MOST_SHOWN]} ..."
+                        if isinstance(value, str) and len(value) > MOST_SHOWN
+                        else value
+                        for name, value in line.data.items()
+                    }
+                    yield hashlib.sha256(canonical).hexdigest()[:16], shown  # the hash as in records
     except HarnessError:  # the data has changed since; items are shown without it
         return
