@@ -139,8 +139,11 @@ def test_the_benchmarks_run_from_an_empty_folder_in_two_ways_that_are_the_same(
     assert {name for name, _ in results(tmp_path / "pytest")} == {"arc_easy", "gsm8k", "mmlu_stem"}
     again = installed.run("touchstone", "score", "last", cwd=tmp_path / "touchstone")
     assert not missing(again.stdout, "3 items", "0 with another verdict", "0 not scored again"), again.stderr
-    exported = installed.run("touchstone", "export", "last", "--format", "json", cwd=tmp_path / "touchstone")
-    assert json.loads(exported.stdout)["without_row"] == 0
+    exported = installed.run("touchstone", "export", "last", cwd=tmp_path / "touchstone")
+    assert exported.returncode == 0, exported.stderr
+    samples = [json.loads(line) for path in tmp_path.rglob("samples_*.jsonl") for line in path.open()]
+    assert len(samples) == 3
+    assert all(sample["doc"] for sample in samples)
 
 
 @pytest.mark.slow
