@@ -120,6 +120,20 @@ def test_the_smallest_suite_of_dozens_of_benchmarks_is_found_at_once() -> None:
     assert list(suite.items) == ["b0", *(f"c{n}" for n in range(20))]
 
 
+def test_the_smallest_suite_of_more_benchmarks_than_can_be_tried_is_found_too() -> None:
+    """Each mutant is caught by 3 of 80 benchmarks: some 20 are needed, and so many have too many subsets."""
+    draw = random.Random(2)
+    catches = {
+        cell(f"m{mutant}", f"b{benchmark}"): Catch(1 + benchmark, "acc")
+        for mutant in range(40)
+        for benchmark in draw.sample(range(80), 3)
+    }
+    suite = smallest_suite(catches)
+    chosen = {made.mutant for made in catches if made.benchmark in suite.items}
+    assert chosen == set(suite.catches) == {f"m{mutant}" for mutant in range(40)}
+    assert 14 <= len(suite.items) <= 24
+
+
 def test_a_mutant_is_caught_by_the_metric_that_needs_the_fewest_items_or_by_items_in_error() -> None:
     caught = cell("a", "x", 50)
     assert caught.worse == Catch(50, "bits_per_byte")

@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from pathlib import Path
 from statistics import NormalDist, fmean
 from typing import Annotated, Final, NamedTuple
@@ -157,28 +156,29 @@ class Proof:
 
 
 def smallest_suite(catches: Mapping[ProofCell, Catch | None]) -> ProvenSuite:
-    """Return the fewest benchmarks, then the fewest items, that catch every mutant that any benchmark catches."""
+    """Return the fewest benchmarks, then those of few items, that catch every mutant that any benchmark catches."""
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
     caught: dict[str, dict[str, Catch]] = {}
     for cell, catch in catches.items():
         if catch is not None:
             caught.setdefault(cell.mutant, {})[cell.benchmark] = catch
-    names = dict.fromkeys(name for row in caught.values() for name in row)
-    # Dozens of benchmarks have too many subsets: only those are tried that can be left out, the smallest sets first.
-    needed = {name for row in caught.values() if len(row) == 1 for name in row}
-    left = [row.keys() for row in caught.values() if row.keys().isdisjoint(needed)]
-    optional = [name for name in names if any(name in row for row in left)]
-    suites = next(
-        covers
-        for size in range(len(optional) + 1)
-        if (
-            covers := [
-                _suite_of(caught, [name for name in names if name in cover])
-                for cover in map(needed.union, combinations(optional, size))
-                if not any(row.isdisjoint(cover) for row in left)
-            ]
-        )
-    )
-    return min(suites, key=lambda suite: sum(suite.items.values()))
+    names = list(dict.fromkeys(name for row in caught.values() for name in row))
+    if not names:
+        return _suite_of(caught, [])
+    # A set cover: a benchmark costs 1, and its items a small part of that.
+    most = [max(row[name].items for row in caught.values() if name in row) for name in names]
+    cover = milp(
+        [1 + items / (1 + sum(most)) for items in most],
+        constraints=LinearConstraint(
+            [[float(name in row) for name in names] for row in caught.values()], lb=1
+        ),
+        bounds=Bounds(0, 1),
+        integrality=[1] * len(names),
+        options={"mip_rel_gap": 0},
+    ).x
+    assert cover is not None, "all benchmarks together catch all"
+    return _suite_of(caught, [name for name, share in zip(names, cover, strict=True) if share > 0.5])
 
 
 def _suite_of(caught: Mapping[str, Mapping[str, Catch]], chosen: Sequence[str]) -> ProvenSuite:
