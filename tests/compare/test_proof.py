@@ -158,6 +158,18 @@ def test_what_does_not_apply_is_neither_caught_nor_missed() -> None:
     assert proof.effects == {"x": {"acc": 0.1, "bits_per_byte": 0.2}}
 
 
+def test_what_could_not_be_run_is_neither_caught_nor_missed_nor_not_applicable() -> None:
+    cells = (
+        ProofCell(mutant="big", kind="weights", benchmark="x", error="MemoryError"),
+        ProofCell(mutant="half", kind="weights", benchmark="x", error="MemoryError"),
+        cell("half", "y", 50),
+    )
+    proof = Proof(checkpoint="m", benchmarks={"x": 100, "y": 100}, cells=cells, control=())
+    assert (set(proof.applicable), proof.missed) == ({"half"}, [])
+    assert set(proof.failed) == {"big"}
+    assert proof.worse.catches == ("half",)
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -39,14 +39,15 @@ def texts_of_the_code() -> str:
             found += [
                 one.value for one in nodes if isinstance(one, ast.Constant) and isinstance(one.value, str)
             ]
-    found += [path.read_text("utf-8") for path in (PACKAGE / "reports/page").glob("*.j2")]
+    others = ((PACKAGE / "reports/page").glob("*.j2"), (PACKAGE / "engines/transformers").glob("mut*.py"))
+    found += [path.read_text("utf-8") for paths in others for path in paths]
     return "\n".join(" ".join(text.split()) for text in found)
 
 
 SPEAKING = (
     *(
         f"reports/{name}.py"
-        for name in ("comparison", "gate", "notes", "best", "run_report", "result_tables")
+        for name in ("comparison", "gate", "notes", "best", "proof", "run_report", "result_tables")
     ),
     *("document/formatting.py", "reports/next_steps.py", "reports/page/summary.py"),
     *(f"study/{name}.py" for name in ("advice", "curve_sections", "forgetting", "overview", "pool")),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,10 @@ def test_texts(example):
     answer = yield Generate(f"The fox {example['n']}", max_new_tokens=3)
     return {"exact": float("a" in answer.text)}
 """
+
+
+PROBES = 3
+"""The forward passes of a mutant's probes: two items and the longest one."""
 
 
 @pytest.fixture
@@ -101,6 +106,39 @@ def test_a_mutant_that_the_engine_refuses_is_caught_by_items_in_error(
     proof, _ = prove(capsys, "--must-catch", "heads", "--tasks", "texts")
     cell = cells_of(proof)["broken head", "texts"]
     assert (cell["state"], cell["faults"], cell["worse"]) == ("caught", 4, [1, "failed items"])
+
+
+def test_a_mutant_that_cannot_be_run_is_neither_caught_nor_not_applicable(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Any, __: Any) -> None:
+        raise MemoryError("no room")
+
+    def exhaust(model: Any, _: Any) -> None:
+        """Let the model compute the probes, and fail in the run of the suite."""
+        import torch
+
+        passes, head = itertools.count(), model.get_output_embeddings()
+        head.weight = torch.nn.Parameter(2 * head.weight.detach(), requires_grad=False)
+
+        def check(_module: Any, given: Any) -> None:
+            if next(passes) > PROBES:
+                raise RuntimeError("can't allocate memory")
+
+        head.register_forward_pre_hook(check)
+
+    faults = (Mutant("too big", "heads", fail), Mutant("too big later", "weights", exhaust))
+    monkeypatch.setattr("pytest_touchstone.engines.transformers.mutants.MUTANTS", faults)
+    proof, _ = prove(capsys, "--must-catch", "heads,weights", "--tasks", "choices", "-o", "out", code=9)
+    cells = cells_of(proof)
+    for mutant, reason in (("too big", "MemoryError: no room"), ("too big later", "can't allocate memory")):
+        cell = cells[mutant, "choices"]
+        assert (cell["state"], cell["worse"], cell["other"], cell["why"]) == ("not run", None, None, "")
+        assert reason in cell["error"]
+    assert (proof["missed"], proof["survivors"]) == ([], [])
+    text = (folder / "out" / "proof.md").read_text()
+    assert "too big: could not be run: cannot be put in (MemoryError: no room)" in text
+    assert "heads must be caught, and could not be run: too big" in text
 
 
 def test_a_benchmark_that_the_sound_model_has_no_score_of_is_left_out_and_named(

@@ -1,7 +1,7 @@
 """``touchstone proof CHECKPOINT``: damage a checkpoint on purpose, and say which faults a suite would notice.
 
 touchstone proof models/a --tasks arc_easy,piqa --limit 100
-touchstone proof models/a evals/ --must-catch positions,norms      exit code 8 if one of these survives
+touchstone proof models/a evals/ --must-catch positions,norms      exit code 8 if one of these survives, 9 if not run
 touchstone proof models/a --tasks piqa -o proof                    proof.md, proof.json and the page too
 """
 
@@ -13,6 +13,7 @@ import sys
 
 from pytest_touchstone.cli.command import (
     Output,
+    add_language,
     add_output,
     add_settings,
     add_target,
@@ -40,8 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_settings(parser, *_SETTINGS, "device", "base_model")
     text = f"mutants of these classes alone: {', '.join(CLASSES)}"
     parser.add_argument("--classes", type=_parse_classes, default=[], metavar="CLASS,...", help=text)
-    text = "exit with 8 if a mutant of these classes is not found worse"
+    text = "exit with 8 if a mutant of these classes is not found worse, with 9 if one could not be run"
     parser.add_argument("--must-catch", type=_parse_classes, default=[], metavar="CLASS,...", help=text)
+    add_language(parser)
     add_output(parser)
     add_target(parser, "write proof.md, proof.json and the page there")
 
@@ -58,13 +60,17 @@ def run(options: argparse.Namespace) -> Output:
         device=options.device or "auto",
         say=lambda text: say(escape_invisible(text), sys.stderr),
     )
-    kinds = proof.applicable
-    survivors = {
-        kind: names
-        for kind in options.must_catch
-        if (names := [name for name in proof.missed if kinds[name] == kind])
-    }
-    sections, facts = proof_sections(proof, survivors), proof_facts(proof, list(survivors))
+    kinds = {cell.mutant: cell.kind for cell in proof.cells}
+    survivors, failed = (
+        {
+            kind: chosen
+            for kind in options.must_catch
+            if (chosen := [name for name in names if kinds[name] == kind])
+        }
+        for names in (proof.missed, proof.failed)
+    )
+    sections, facts = proof_sections(proof, survivors, failed), proof_facts(proof, list(survivors))
+    fault = ExitCode.NOT_VALID if failed else ExitCode.OK
 
     def text() -> str:
         width, color = terminal()
@@ -74,7 +80,7 @@ def run(options: argparse.Namespace) -> Output:
         facts,
         text,
         markdown=lambda: "\n\n".join(render_markdown(sections)),
-        exit_code=ExitCode.WORSE if survivors else ExitCode.OK,
+        exit_code=ExitCode.WORSE if survivors else fault,
     )
     if options.to is not None:
         from pytest_touchstone.reports.pages import FILE, live_page

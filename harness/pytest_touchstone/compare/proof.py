@@ -34,6 +34,7 @@ from pytest_touchstone.results.journal import iter_records
 
 QUANTILE: Final = 0.95
 MOST_ITEMS: Final = 10_000
+MISSED: Final = "missed"
 
 Loss = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 """A loss in the unit of its metric."""
@@ -75,6 +76,7 @@ ERRORS: Final = Catch(1, "failed items")
 class ProofCell:
     """A mutant on a benchmark; ``why`` says why it is not applicable there, and is empty where it is.
 
+    ``error`` says why it could not be run there, and is empty where it was or is not applicable.
     ``moved`` is the share of items whose log-probabilities moved, None without any; ``items_to_move`` is about how
     many items show that it is another model. ``faults`` counts items that only the mutant has in error.
     """
@@ -83,11 +85,23 @@ class ProofCell:
     kind: str
     benchmark: str
     why: str = ""
+    error: str = ""
     n: int = 0
     tests: tuple[MetricTest, ...] = ()
     moved: float | None = None
     items_to_move: int | None = None
     faults: int = 0
+
+    @property
+    def is_measured(self) -> bool:
+        """Return whether the mutant is applicable there, and was run."""
+        return not (self.why or self.error)
+
+    @property
+    def state(self) -> str:
+        """Return "not run", "not applicable", "caught" or "missed"."""
+        unmeasured = "not run" if self.error else "not applicable"
+        return unmeasured if not self.is_measured else MISSED if self.worse is None else "caught"
 
     @property
     def worse(self) -> Catch | None:
@@ -125,8 +139,8 @@ class Proof:
 
     @property
     def applicable(self) -> dict[str, str]:
-        """Return the class of each mutant that applies to any benchmark."""
-        return {cell.mutant: cell.kind for cell in self.cells if not cell.why}
+        """Return the class of each mutant that applies to any benchmark, and was run on it."""
+        return {cell.mutant: cell.kind for cell in self.cells if cell.is_measured}
 
     @property
     def worse(self) -> ProvenSuite:
@@ -143,6 +157,12 @@ class Proof:
         """Return the mutants that no benchmark finds worse."""
         catches = self.worse.catches
         return [name for name in self.applicable if name not in catches]
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """Return why mutants that nothing caught could not be run, where that was so."""
+        catches = self.worse.catches
+        return {cell.mutant: cell.error for cell in self.cells if cell.error and cell.mutant not in catches}
 
     @property
     def effects(self) -> dict[str, dict[str, float]]:

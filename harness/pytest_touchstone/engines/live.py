@@ -32,6 +32,8 @@ from pytest_touchstone.engines.settings import ModelSettings
 
 VARIABLE: Final = "TOUCHSTONE_LIVE"
 TARGET: Final = "live:"
+RAISED: Final = "the model's code raised "
+"""The beginning of what an item says of an unexpected error of the engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ def _ask(connection: Connection, *asked: Any) -> Any:
     except (EOFError, OSError):
         raise ServerError("the process that has the model has ended; the same call goes on") from None
     if isinstance(reply, RemoteFault):
-        raise CheckpointError(reply.message) if reply.known else RuntimeError(reply.message)
+        raise CheckpointError(reply.message) if reply.known else RuntimeError(f"{RAISED}{reply.message}")
     return reply
 
 

@@ -20,10 +20,12 @@ from pytest_touchstone.compare.proof import (
     measure,
     read_scores,
 )
+from pytest_touchstone.core.errors import HarnessError
 from pytest_touchstone.core.files import from_plain
 from pytest_touchstone.core.requests import Generate, Loglikelihood
 from pytest_touchstone.core.text import one_line
-from pytest_touchstone.document.formatting import duration
+from pytest_touchstone.document.formatting import clip, duration
+from pytest_touchstone.engines.live import RAISED
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.plugin.evaluate import (
     EvaluationError,
@@ -37,6 +39,9 @@ from pytest_touchstone.plugin.finished_run import FinishedRun
 if TYPE_CHECKING:
     from pytest_touchstone.engines.transformers.mutants import Mutant
     from pytest_touchstone.engines.transformers.mutated import MutatedModel
+
+LONGEST: Final = 160
+"""The characters of an error that a report has."""
 
 _FIRST: Final = 2
 """The items of a benchmark whose logits are compared, beside its longest one."""
@@ -135,6 +140,9 @@ class _Suite:
                     damaged = read_scores(self._score(names).directory)
         except NotApplicableError as error:
             return [replace(cell, why=str(error)) for cell in self._cells(mutant)]
+        except HarnessError as error:  # lack of memory, for instance: the sound model has none
+            reason = clip(str(error).removeprefix(f"{mutant.name}: "), LONGEST)
+            return [replace(cell, error=reason) for cell in self._cells(mutant)]
         return [cell if damaged is None or cell.why else self._measured(cell, damaged) for cell in cells]
 
     def _cells(self, mutant: Mutant) -> list[ProofCell]:
@@ -147,8 +155,12 @@ class _Suite:
         return measure(cell, self._sound, damaged, self._changes[cell.benchmark])
 
     def _score(self, names: Sequence[str] | None) -> FinishedRun:
+        """Return a run of the model. Raises ``HarnessError`` where its code failed, which no item is to blame for."""
         given = self._given if names is None else {**self._given, "tasks": names}
-        return evaluate_with(given, self._benchmarks, self._model)
+        run = evaluate_with(given, self._benchmarks, self._model)
+        if raised := [fault["message"] for fault in run.summary.faults if RAISED in fault["message"]]:
+            raise HarnessError(raised[0])
+        return run
 
 
 def probes_of(run: FinishedRun) -> dict[str, list[Loglikelihood | Generate]]:

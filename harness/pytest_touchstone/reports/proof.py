@@ -9,10 +9,10 @@ from dataclasses import asdict
 from operator import itemgetter
 from statistics import NormalDist
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from pytest_touchstone.compare.gate.decide import LEAST_Z
-from pytest_touchstone.compare.proof import Proof, ProofCell, ProvenSuite
+from pytest_touchstone.compare.proof import ERRORS, MISSED, Proof, ProofCell, ProvenSuite
 from pytest_touchstone.core.aggregation import LOG_ODDS
 from pytest_touchstone.core.files import SCHEMA
 from pytest_touchstone.core.text import count, join_names
@@ -21,9 +21,13 @@ from pytest_touchstone.document.formatting import NOTHING
 from pytest_touchstone.results.summary import replace_non_finite
 from pytest_touchstone.statistics.verdicts import POWER
 
-MISSED: Final = "missed"
+FAILED: Final = ERRORS.metric
 SURE: Final = (1 + NormalDist().inv_cdf(POWER) / -LEAST_Z) ** 2
 """How many times as many items show a loss in 80 % of samples, rather than in half of them."""
+
+
+NamesByClass: TypeAlias = Mapping[str, Sequence[str]]
+"""The names of mutants by class."""
 
 
 def proof_facts(proof: Proof, survivors: Sequence[str] = ()) -> dict[str, Any]:
@@ -31,7 +35,7 @@ def proof_facts(proof: Proof, survivors: Sequence[str] = ()) -> dict[str, Any]:
     rows = [
         {
             **asdict(cell),
-            "state": "not applicable" if cell.why else "caught" if cell.worse else MISSED,
+            "state": cell.state,
             "worse": cell.worse,
             "other": cell.other,
         }
@@ -47,6 +51,7 @@ def proof_facts(proof: Proof, survivors: Sequence[str] = ()) -> dict[str, Any]:
                 "cells": rows,
                 "suites": {"worse": proof.worse._asdict(), "other": proof.other._asdict()},
                 "missed": proof.missed,
+                "failed": proof.failed,
                 "effects": proof.effects,
                 "survivors": list(survivors),
             }
@@ -55,32 +60,34 @@ def proof_facts(proof: Proof, survivors: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def proof_sections(
-    proof: Proof, survivors: Mapping[str, Sequence[str]] = MappingProxyType({})
+    proof: Proof,
+    survivors: NamesByClass = MappingProxyType({}),
+    failed: NamesByClass = MappingProxyType({}),
 ) -> list[Section]:
-    """Return the report; ``survivors`` are the missed mutants of the classes that must be caught."""
+    """Return the report; of the classes that must be caught, ``survivors`` were missed, and ``failed`` not run."""
     names = list(proof.benchmarks)
     by_mutant: dict[str, list[ProofCell]] = {}
     for cell in (*proof.cells, *proof.control):
         by_mutant.setdefault(cell.mutant, []).append(cell)
-    applicable = {name: row for name, row in by_mutant.items() if not all(cell.why for cell in row)}
+    applicable = {name: row for name, row in by_mutant.items() if any(cell.is_measured for cell in row)}
     rows = [(row[0].kind, name, *map(_caught_text, row)) for name, row in applicable.items()]
     metric_rows = [
         (cell.benchmark, name, *_measurements(cell))
         for name, row in applicable.items()
         for cell in row
-        if not cell.why
+        if cell.is_measured
     ]
     sizes = join_names([f"{name} ({n:,} items)" for name, n in proof.benchmarks.items()])
     headline = (
-        f"proof  {proof.checkpoint} on {sizes}: {len(proof.worse.catches)} of "
-        f"{count(len(proof.applicable), 'mutant')} are found worse, {len(proof.other.catches)} another model"
+        f"proof  {proof.checkpoint} on {sizes}: {len(proof.worse.catches)} of {len(proof.applicable)} mutants are "
+        f"found worse, {len(proof.other.catches)} another model"
     )
     header = ("class", "mutant", *names)
     explained = (
         "Each cell has the metrics that find the mutant worse, with about how many items that takes, and after / about "
         "how many items show that it is another model."
     )
-    facts = Facts(tuple(_facts(proof, survivors)))
+    facts = Facts(tuple(_facts(proof, survivors, failed)))
     return [
         Section(
             key="proof",
@@ -107,11 +114,11 @@ def proof_sections(
 
 
 def _caught_text(cell: ProofCell) -> str:
-    if cell.why:
-        return "n/a"
+    if not cell.is_measured:
+        return "n/a" if cell.why else cell.state
     tests = sorted((test for test in cell.tests if test.is_caught), key=lambda test: test.items or 0)
     caught = [f"{test.metric} {test.items:,}" for test in tests]
-    lines = ["failed items"] * bool(cell.faults) + caught or [MISSED]
+    lines = [FAILED] * bool(cell.faults) + caught or [MISSED]
     return "\n".join(lines) + f" / {cell.other.items if cell.other else NOTHING}"
 
 
@@ -121,9 +128,10 @@ def _measurements(cell: ProofCell) -> tuple[str, str]:
 
 
 def suite_text(suite: ProvenSuite) -> str:
-    """Return a suite as its benchmarks, items and metrics: ``piqa (14 items; bits_per_byte)``."""
+    """Return a suite as its items, benchmarks and metrics: ``14 items of piqa by bits_per_byte``."""
     parts = [
-        f"{name} ({count(n, 'item')}; {join_names(suite.metrics[name])})" for name, n in suite.items.items()
+        f"{count(n, 'item')} of {name} by {' and '.join(suite.metrics[name]) or FAILED}"
+        for name, n in suite.items.items()
     ]
     return join_names(parts) if parts else "nothing is caught"
 
@@ -139,7 +147,7 @@ def gate_lines(suite: ProvenSuite) -> Iterator[str]:
         yield from ["margin = 0.01"] * (LOG_ODDS in metrics)
 
 
-def _facts(proof: Proof, survivors: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
+def _facts(proof: Proof, survivors: NamesByClass, failed: NamesByClass) -> Iterator[tuple[str, str]]:
     yield "worse", f"the smallest suite: {suite_text(proof.worse)}"
     yield "another model", f"the smallest suite: {suite_text(proof.other)}"
     if items := proof.worse.items.values():
@@ -148,7 +156,13 @@ def _facts(proof: Proof, survivors: Mapping[str, Sequence[str]]) -> Iterator[tup
         yield COMMAND, f"touchstone run --tasks {tasks} --eval-limit {limit} --checkpoint NEW --gate"
     if proof.missed:
         yield MISSED, join_names(proof.missed)
-    reasons = {cell.mutant: cell.why for cell in proof.cells if cell.mutant not in proof.applicable}
+    reasons = {
+        cell.mutant: cell.why for cell in proof.cells if cell.why and cell.mutant not in proof.applicable
+    }
     yield from (("n/a", f"{name}: {why}") for name, why in reasons.items())
+    errors = {cell.mutant: cell.error for cell in proof.cells if cell.error}
+    yield from (("not run", f"{name}: could not be run: {error}") for name, error in errors.items())
     for kind, names in survivors.items():
         yield "failed", f"{kind} must be caught, and survive: {join_names(list(names))}"
+    for kind, names in failed.items():
+        yield "not valid", f"{kind} must be caught, and could not be run: {join_names(list(names))}"

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Turn
 from pytest_touchstone.engines.transformers.adapters import scale_adapter
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer, special_token_frame
@@ -32,7 +33,7 @@ TEXTS_ONLY: Final = ("template", "eos")
 """The classes that change generated texts alone."""
 
 
-class NotApplicableError(Exception):
+class NotApplicableError(CheckpointError):
     """Says why a model cannot have a mutant."""
 
 

@@ -17,16 +17,15 @@ from pytest_touchstone.checkpoints import CheckpointInfo, fingerprint
 from pytest_touchstone.checkpoints.info import clean_name
 from pytest_touchstone.core.errors import CheckpointError
 from pytest_touchstone.core.requests import Generate, Loglikelihood, Refusal
-from pytest_touchstone.core.text import one_line
 from pytest_touchstone.engines.base import Engine
 from pytest_touchstone.engines.live import TARGET
 from pytest_touchstone.engines.settings import ModelSettings
 from pytest_touchstone.engines.transformers.adapters import Adapters
-from pytest_touchstone.engines.transformers.agreement import CANNOT, hash_code
+from pytest_touchstone.engines.transformers.agreement import hash_code
 from pytest_touchstone.engines.transformers.compat import collector_paused, import_libraries
 from pytest_touchstone.engines.transformers.live import LiveModel, at_rest
-from pytest_touchstone.engines.transformers.loading import LoadedModel
-from pytest_touchstone.engines.transformers.mutants import SOUND, TEXTS_ONLY, Mutant, NotApplicableError
+from pytest_touchstone.engines.transformers.loading import LoadedModel, one_line_errors
+from pytest_touchstone.engines.transformers.mutants import SOUND, TEXTS_ONLY, Mutant
 from pytest_touchstone.engines.transformers.pool import engine_of, load_weights, with_own_tokenizer
 from pytest_touchstone.engines.transformers.token_work import chat_mode_of, plan, prepare
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
@@ -36,6 +35,8 @@ if TYPE_CHECKING:
 
 EQUAL: Final = 1e-4
 """The difference of a float32 logit below which a mutant does not differ from the model."""
+
+_REMEDY: Final = "free memory, or leave its class out"
 
 _LAST: Final = 8
 """The places at the end of a request whose logits are compared."""
@@ -55,15 +56,6 @@ class ProbeReply(NamedTuple):
         if self.logits is None or other.logits is None or self.tokens != other.tokens:
             return self.tokens != other.tokens
         return not bool((self.logits - other.logits).abs().max() < EQUAL)
-
-
-@contextmanager
-def cannot(what: str) -> Iterator[None]:
-    """Raise ``NotApplicableError`` for what a model's or tokenizer's code raises within the block."""
-    try:
-        yield
-    except CANNOT as error:
-        raise NotApplicableError(f"{what} ({type(error).__name__}: {one_line(str(error))[:80]})") from error
 
 
 class MutatedModel(LiveModel):
@@ -93,13 +85,14 @@ class MutatedModel(LiveModel):
     def damaged(self, mutant: Mutant) -> Iterator[None]:
         """Make the model that mutant within the block.
 
-        Afterwards it is the sound one to the bit. Raises ``NotApplicableError`` for a mutant that it cannot have.
+        Afterwards it is the sound one to the bit. Raises ``NotApplicableError`` for a mutant that it cannot have, and
+        ``CheckpointError`` where putting it in fails.
         """
         loaded, sound_info = self._loaded, self.info
         name = clean_name(f"{self._checkpoint.name}-{mutant.name}")
         with at_rest(loaded.model):
             try:
-                with cannot("it cannot be put in"):
+                with one_line_errors(f"{mutant.name}: cannot be put in", _REMEDY):
                     tokenizer = mutant.damage(loaded.model, loaded.tokenizer)
                 self._loaded = replace(loaded, tokenizer=tokenizer or loaded.tokenizer)
                 self._mutant, self.info = mutant, replace(sound_info, name=name, source=f"{TARGET}{name}")
@@ -118,7 +111,10 @@ class MutatedModel(LiveModel):
             return engine_of(info, loaded, settings, remembers=False)
 
     def replies(self, requests: Sequence[Loglikelihood | Generate]) -> list[ProbeReply]:
-        """Return the tokens of requests and their logits, by the model's own code."""
+        """Return the tokens of requests and their logits, by the model's own code.
+
+        Raises ``CheckpointError`` where that fails.
+        """
         import torch
 
         model, tokenizer = self._loaded.model, TextTokenizer(self._loaded.tokenizer)
@@ -126,30 +122,26 @@ class MutatedModel(LiveModel):
         rows = int(model.get_input_embeddings().weight.shape[0])
         limits: dict[str, Any] = {"seq_len": self.info.seq_len, "rows": rows}
         replies = []
-        for request in requests:
-            if isinstance(request, Generate):
-                prompt = prepare(request, tokenizer, asking=asking, **limits)
-                tokens = () if isinstance(prompt, Refusal) else prompt.tokens
-            else:
-                scoring = plan(request, tokenizer, **limits)
-                tokens = () if isinstance(scoring, Refusal) else scoring.work[0].inputs
-            inputs = torch.tensor([tokens], device=model.device)
-            with torch.no_grad():
+        with torch.no_grad(), one_line_errors(f"{self._mutant.name}: cannot be computed", _REMEDY):
+            for request in requests:
+                if isinstance(request, Generate):
+                    prompt = prepare(request, tokenizer, asking=asking, **limits)
+                    tokens = () if isinstance(prompt, Refusal) else prompt.tokens
+                else:
+                    scoring = plan(request, tokenizer, **limits)
+                    tokens = () if isinstance(scoring, Refusal) else scoring.work[0].inputs
+                inputs = torch.tensor([tokens], device=model.device)
                 logits = model(input_ids=inputs, use_cache=False).logits[0, -_LAST:] if tokens else None
-            replies.append(ProbeReply(tokens, None if logits is None else logits.float().cpu()))
+                replies.append(ProbeReply(tokens, None if logits is None else logits.float().cpu()))
         return replies
 
     def reason_not_applicable(
         self, mutant: Mutant, sound: Sequence[ProbeReply], requests: Sequence[Any]
     ) -> str:
-        """Return why requests cannot show the mutant that is in the model; empty where they may.
-
-        Raises ``NotApplicableError`` where the model's code fails with it.
-        """
+        """Return why requests cannot show the mutant that is in the model; empty where they may."""
         if mutant.kind in TEXTS_ONLY and not any(isinstance(request, Generate) for request in requests):
             return "it changes generated texts alone"
         if mutant.kind == "eos" or not requests:  # the end of a text shows in no logit
             return ""
-        with cannot("the model cannot compute with it"):
-            differs = any(map(ProbeReply.differs, self.replies(requests), sound))
+        differs = any(map(ProbeReply.differs, self.replies(requests), sound))
         return "" if differs else f"the float32 logits of its requests differ by less than {EQUAL:g}"
