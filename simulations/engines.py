@@ -51,9 +51,6 @@ MOST_VARIED: Final = 0.95
 
 KERNEL: Final = 0.03
 BROKEN, MENDED = 1.5, 0.5
-BUILDS: Final = 20
-"""The builds against one set of references."""
-
 MONTH: Final = (*([0.0] * 60), 0.01, 0.03, 0.03, 0.05, 0.1)
 GSM8K: Final = 1319
 FLIPS: Final = (0.0, 0.01, 0.05, 0.1)
@@ -119,16 +116,14 @@ def builds(
 ) -> Iterator[tuple[float, Build]]:
     """Yield at least ``runs`` builds, each with its loss.
 
-    References are drawn anew after ``BUILDS`` builds, or after a whole month.
+    References are drawn anew for each build, or for a whole month: their luck decides as much as a build's.
     """
     generator = np.random.default_rng(seed)
-    each = max(len(losses), BUILDS)
-    for number in range(math.ceil(runs / each)):
+    for number in range(math.ceil(runs / len(losses))):
         accuracy = ACCURACIES[number % len(ACCURACIES)]
         chances = item_chances(accuracy, flips, n, generator)
         references = generator.random((4, n)) < chances
-        for index in range(each):
-            loss = losses[index % len(losses)]
+        for loss in losses:
             changed = changed_for_good(chances, KERNEL, generator) if kernel else chances
             changed = damaged(changed, loss, generator) if loss else changed
             yield loss, Build(Bench("bench", n), references, changed, generator)

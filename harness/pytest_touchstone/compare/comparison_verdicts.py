@@ -47,7 +47,6 @@ from pytest_touchstone.statistics.best_of_many import (
 )
 from pytest_touchstone.statistics.comparison import LEVEL, TOO_LARGE, are_too_large, undefined
 from pytest_touchstone.statistics.composites import SharedItems, WeightedPart
-from pytest_touchstone.statistics.intervals import is_binary
 from pytest_touchstone.statistics.paired import compare_flips, compare_with_references
 from pytest_touchstone.statistics.resampling import compare_resampled
 from pytest_touchstone.statistics.verdicts import ALPHA, MARGIN
@@ -223,8 +222,7 @@ def compare(
     aligned = columns(new.items, [baseline.items for baseline in baselines], score)
     if lacking := aligned.lacking:
         return _not_compared(new, baselines, metric, lacking, chosen=index, level=level)
-    runs = baselines[0].saved.reference_runs
-    if runs and not (runs == 1 and is_binary(aligned.new)):
+    if baselines[0].saved.reference_runs:
         compared = compare_with_references(aligned.baselines[0], aligned.new, aligned.clusters, level=level)
         selection = nothing_chosen(0, 1, compared)
     else:

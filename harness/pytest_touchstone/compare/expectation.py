@@ -1,9 +1,8 @@
 """Whether a candidate answers like the references of a file: the rule of ``expect_like``, and what it could have found.
 
-Each benchmark is compared with the mean of its reference runs (``statistics.paired``), or with a single run by
-McNemar's exact test; Holm's correction is over all benchmarks. One that is worse is scored again, and is worse only
-where the mean of both scorings is, so that references by chance too good seldom fail an equal engine
-(``simulations.engines``).
+Each benchmark is compared with the mean of its reference runs (``statistics.paired``); Holm's correction is over all
+benchmarks. One that is worse is scored again, and is worse only where the mean of both scorings is, so that references
+by chance too good seldom fail an equal engine (``simulations.engines``).
 """
 
 from __future__ import annotations

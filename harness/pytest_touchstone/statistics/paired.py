@@ -5,7 +5,7 @@
     right/wrong   in clusters     signs of cluster totals        Tango's, with an effective number of items
     graded        independent     Gaffke's, of items             Gaffke's
     graded        in clusters     Gaffke's, of cluster totals    Gaffke's
-    means of several runs         t, observed variance           t
+    means of reference runs       t, observed variance           t
 
 - Standard error of the difference: that of a mean of the items' differences (``intervals``).
 - **Effective number of items**: n / design effect * (z / t)^2 as in ``intervals`` (Korn and Graubard 1998). For
@@ -20,10 +20,11 @@
   the differences' skewness exceeds a quarter of the root of their number, with its tail against the measured
   difference, there is no p.
 
-**A baseline of several runs** of a model, of which each item has the mean: the new scores differ from it by the noise
+**A baseline of reference runs** of a model, of which each item has the mean: the new scores differ from it by the noise
 of both sides, and by what another engine changes for good. Only the observed variance has both, so t takes that; two
 items more, which differ by +1 and -1, stand for what was not seen. The variance of repeats alone calls 8 to 16 % of
-equal engines worse where 3 % of the items change for good (``simulations.engines``).
+equal engines worse where 3 % of the items change for good (``simulations.engines``). Of a single run, t finds more
+losses than McNemar's test.
 
 Exchanging the runs reverses every sign; the order of the items does not matter.
 
@@ -94,7 +95,7 @@ DRAWS: Final = 9_999
 SEEN: Final = "largest difference seen"
 """The words in a method that takes no difference to be larger."""
 OF_REFERENCES: Final = "t test and interval with the observed variance"
-"""The method of a comparison with the mean of several runs."""
+"""The method of a comparison with the mean of reference runs."""
 TOO_SKEWED: Final = "a few items differ far more than the others, the other way: too few for a test"
 SEED: Final = 0
 """The seed of all generators: the same items give the same numbers."""
@@ -135,7 +136,7 @@ def compare_with_references(
     *,
     level: float = LEVEL,
 ) -> Comparison:
-    """Compare new scores with the mean scores of several reference runs, by t with the observed variance.
+    """Compare new scores with the mean scores of reference runs, by t with the observed variance.
 
     Undefined: everything for no items. Raises ``ValueError`` as ``compare_paired``.
     """
