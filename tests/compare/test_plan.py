@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Sequence
@@ -118,6 +119,42 @@ def test_results_on_other_items_or_asked_otherwise_are_no_pair() -> None:
     (row,) = plan(source(one, asked)).rows
     assert row.assumed
     assert row.basis.startswith("assumed: ")
+
+
+def served(*runs: list[float], reused: bool = False, **more: Any) -> list[BenchmarkScores]:
+    """Runs of one served model, oldest first; the later ones may be of the first one's answers."""
+    made = [entry(scores, run_id=f"run-{n}", began=float(n), **more) for n, scores in enumerate(runs)]
+    about = {"served": {"model": "m"}}
+    return [
+        replace(
+            one,
+            saved=replace(
+                one.saved,
+                checkpoint_info=about,
+                reused_from=["run-0"] if reused and one is not made[0] else [],
+            ),
+        )
+        for one in made
+    ]
+
+
+def test_runs_of_one_served_model_tell_how_many_items_flip_by_themselves() -> None:
+    runs = served(*(answers(400, seed, lucky=0.05) for seed in range(3)))
+    (row,) = plan(source(*runs)).rows
+    shares = [(flips(*pair) + 0.5) / 401 for pair in itertools.pairwise(runs)]
+    assert row.design.flips == pytest.approx(np.mean(shares))
+    assert not row.assumed
+    assert not missing(row.basis, "measured", "2 pairs", "old")
+
+
+def test_runs_of_a_checkpoint_that_is_not_served_or_of_the_same_answers_tell_no_noise() -> None:
+    runs = [answers(400, seed) for seed in range(2)]
+    local = [entry(scores, run_id=f"run-{n}", began=float(n)) for n, scores in enumerate(runs)]
+    for saved in (local, served(*runs, reused=True)):
+        (row,) = plan(source(*saved)).rows
+        assert row.assumed
+    (given,) = plan(source(*served(*runs)), flips=0.3).rows
+    assert given.design.flips == pytest.approx(0.3)
 
 
 def test_a_single_result_is_taken_to_correlate_by_half_with_another_one() -> None:

@@ -14,7 +14,7 @@ The share of items that flip from one checkpoint to the next determines the powe
 3. without any result, a given share or ``FLIPS``.
 
 A file of references (``compare.formats.references``) tells the noise of two runs of one model; the plan is then for one
-more of its runs.
+more of its runs. So do several runs of a served model, where nothing else is saved.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ from pytest_touchstone.results.summary import Declaration
 from pytest_touchstone.statistics.comparison import POINTS
 from pytest_touchstone.statistics.intervals import are_shares, is_binary, moments_of
 from pytest_touchstone.statistics.power import (
+    CHURN,
     Design,
     binary_design,
     composite_design,
@@ -83,11 +84,15 @@ class PlannedBenchmark:
 
 @dataclass(frozen=True, slots=True)
 class PlannedComponent:
-    """A metric of a benchmark, with its weight in the comparison and its saved results."""
+    """A metric of a benchmark, with its weight in the comparison and its saved results.
+
+    ``group`` has one for each checkpoint, and ``reruns`` all of the last one that were asked anew, if it is served.
+    """
 
     target: PlannedBenchmark
     group: Sequence[StoredResult]
     weight: float = 1.0
+    reruns: Sequence[StoredResult] = ()
 
     @property
     def metric(self) -> str:
@@ -159,9 +164,15 @@ class _SavedResults:
             return PlannedComponent(target, (), weight)
         unique = {(saved.run_id, saved.checkpoint): saved for saved in (*others, *baselines)}
         comparable = comparable_results(replace(first, run_id="", began=math.inf), unique.values())
-        return PlannedComponent(
-            target, best_per_checkpoint(comparable, target.metric or first.primary), weight
-        )
+        group = best_per_checkpoint(comparable, target.metric or first.primary)
+        reruns = [
+            saved
+            for saved in sorted(comparable, key=lambda saved: saved.began)
+            if saved.checkpoint_info.get("served")
+            and saved.checkpoint_key == group[-1].checkpoint_key
+            and not saved.reused_from
+        ]
+        return PlannedComponent(target, group, weight, reruns)
 
 
 def _power_input(name: str, components: Sequence[PlannedComponent], saved: _SavedResults) -> PowerInput:
@@ -209,8 +220,11 @@ def _power_input(name: str, components: Sequence[PlannedComponent], saved: _Save
 
 
 def _has_noise(component: PlannedComponent, saved: _SavedResults) -> bool:
-    """Return whether the last result is of several runs of one model, whose noise it tells."""
-    return saved.flips is None and bool(component.group) and component.group[-1].reference_runs > 1
+    """Return whether there are several runs of one model, which tell its noise."""
+    last = component.group[-1:]
+    return saved.flips is None and (
+        len(component.reruns) > 1 or any(result.reference_runs > 1 for result in last)
+    )
 
 
 def _weighted_design(weighted: Sequence[tuple[float, Design]]) -> Design:
@@ -291,6 +305,11 @@ def _assumed_design(component: PlannedComponent, saved_results: _SavedResults) -
             target.items, share
         ), f"{origin}: {100 * share:g} % of the items flip; no result is saved"
     saved = component.group[-1]
+    if _has_noise(component, saved_results) and not saved.reference_runs:
+        pairs = list(pairwise((BenchmarkScores(rerun),) for rerun in component.reruns))[-PAIRS:]
+        designs = [_design_of_pair(target.benchmark, [component], *pair, saved_results) for pair in pairs]
+        text = f"measured: {count(len(pairs), 'pair')} of runs of {saved.checkpoint} itself"
+        return replace(mean_design(designs), churn=CHURN), text
     if _has_noise(component, saved_results):
         references = saved_results.load(BenchmarkScores(saved))
         noise, runs = noise_of(references) or 0.0, saved.reference_runs
