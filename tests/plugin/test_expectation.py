@@ -14,6 +14,8 @@ import pytest
 import pytest_touchstone
 from pytest_touchstone.cli.command import run_command
 from pytest_touchstone.core.errors import ExitCode, HarnessError, OptionError
+from pytest_touchstone.core.settings import settings_table
+from pytest_touchstone.plugin import expectation
 from pytest_touchstone.plugin.expectation import expect_like, parse_budget
 from tests.support.answer_server import answer_server, read_answers
 
@@ -160,6 +162,26 @@ def test_a_benchmarks_file_outside_of_the_project_is_not_run(project: EngineProj
         expect_like("adder.answers", "fake:causal", data="data")
 
 
+def test_a_system_prompt_of_the_file_names_no_file(
+    project: EngineProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = Path("adder.answers").read_text()
+    Path("adder.answers").write_text(
+        text.replace("\nversion: ", '\nsettings: {"system": "secret.txt"}\nversion: ', 1)
+    )
+    Path("secret.txt").write_text("a key")
+    asked: list[str] = []
+
+    def evaluated(given: dict[str, object], *_: object, **__: object) -> None:
+        asked.append(settings_table()["system"].value(str(given["system"])))
+        raise HarnessError("enough")
+
+    monkeypatch.setattr(expectation, "evaluate_with", evaluated)
+    with pytest.raises(HarnessError, match="enough"):
+        expect_like("adder.answers", "http://127.0.0.1:9/v1", data="data")
+    assert asked == ["secret.txt"]
+
+
 def test_a_server_that_is_not_there_is_a_mistake(project: EngineProject) -> None:
     with pytest.raises(HarnessError, match=r"127\.0\.0\.1:9"):
         expect_like("adder.answers", "http://127.0.0.1:9/v1", data="data")
@@ -253,14 +275,20 @@ def test_commands_refuse_a_hostile_file_in_one_line(
     assert len(capsys.readouterr().err.splitlines()) == 2
 
 
-def test_a_gate_compares_with_the_file(project: EngineProject, damaged: str) -> None:
-    arguments = ["evals", "--checkpoint", damaged, "--eval-data", "data", "--gate", "--baseline"]
-    command = [sys.executable, "-m", "pytest", *arguments]
-    done = subprocess.run(
-        [*command, "adder.answers", "--eval-limit", "100"], capture_output=True, text=True, check=False
-    )
+@pytest.mark.parametrize("table", ["", "tool.touchstone", "tool.touchstone.gate"])
+def test_a_gate_compares_the_items_of_the_file_wherever_it_is_named(
+    project: EngineProject, damaged: str, table: str
+) -> None:
+    project.rows.write_text(project.rows.read_text() + '{"question": "1+1=", "answer": "2"}\n')
+    arguments = ["evals", "--checkpoint", damaged, "--eval-data", "data", "--gate"]
+    if table:
+        Path("pyproject.toml").write_text(f'[{table}]\nbaseline = "adder.answers"\n')
+    else:
+        arguments += ["--baseline", "adder.answers"]
+    command = [sys.executable, "-m", "pytest", *arguments, "--eval-baseline-allow", "data"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == ExitCode.WORSE, done.stdout
-    assert "100 scored" in done.stdout
+    assert f"{ITEMS} scored" in done.stdout
 
 
 def test_a_plan_takes_the_noise_of_the_file(

@@ -116,7 +116,7 @@ class Collection:
     them selected. ``unchosen`` are those that --eval-tasks does not name. ``selected`` says whether any benchmark is.
     ``deselected`` counts what was left out; ``unasked`` are the benchmarks that are skipped for want of a checkpoint.
     ``nothing`` is the line about a selection that matches no item. ``lasting`` holds what is started for the
-    checkpoints. ``references`` are those of the file that --baseline names, if it names one.
+    checkpoints. ``references`` are those of the file that is the ``baseline``, if one is.
     """
 
     settings: Settings
@@ -133,6 +133,7 @@ class Collection:
     nothing: str | None = None
     sandbox: SelfCheckingSandbox | None = None
     lasting: CheckpointResources | None = None
+    baseline: Path | None = None
     references: dict[str, References] | None = None
 
     @property
@@ -148,9 +149,9 @@ class Collection:
         return list(dict.fromkeys(filter(None, (example.group for example in loaded.dataset.examples))))
 
     def references_of(self, spec: Benchmark) -> References | None:
-        """Return the references of a benchmark, None where --baseline names no file of any. Raises ``DataError``."""
+        """Return the references of a benchmark, None where the baseline is no file of any. Raises ``DataError``."""
         if self.references is None:
-            path = Path(self.settings.baseline or "")
+            path = self.baseline or Path()
             self.references = read_references(path) if is_reference_file(path) else {}
         return self.references.get(spec.name)
 

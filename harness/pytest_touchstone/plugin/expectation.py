@@ -30,6 +30,7 @@ from pytest_touchstone.compare.formats.run import read_run
 from pytest_touchstone.compare.prompts import prompt_digests
 from pytest_touchstone.compare.save_references import request_limits
 from pytest_touchstone.core.errors import DataError, OptionError
+from pytest_touchstone.core.files import write_atomic
 from pytest_touchstone.core.text import count, escape_invisible, one_line
 from pytest_touchstone.document.formatting import clip
 from pytest_touchstone.plugin.evaluate import GRACE, EvaluationError, evaluate_with
@@ -163,12 +164,16 @@ def _score_alike(
         return {}
     seconds = None if left == math.inf else max(left / 2, left - GRACE)  # to write what was answered
     headers = [entry.header for entry in references.values()]
-    file = headers[0].file
+    file, asking = headers[0].file, headers[0].asking
+    if (system := asking.get("system")) is not None:
+        # The setting takes a path too, and a text that somebody else wrote must not name a file of this machine.
+        asking["system"] = Path(str(settings["output"]), "system.txt")
+        write_atomic(asking["system"], str(system).encode("utf-8", "surrogatepass"), lasting=False)
     try:
         run = evaluate_with(
             {
                 "tasks": [f"{header.benchmark} {header.shots}-shot" for header in headers],
-                **headers[0].asking,
+                **asking,
                 **settings,
             },
             None if file is None else _own_benchmark(file),

@@ -150,11 +150,11 @@ ALONE: Final = ("gate_sequential", "gate_config", "gate_metric", "baseline_allow
 class GateSession:
     """The gate of a run; ``plan`` is None without --gate."""
 
-    def __init__(self, config: pytest.Config, settings: Settings, output: Path) -> None:
+    def __init__(self, config: pytest.Config, plan: GateConfig | None, output: Path) -> None:
         self._config, self._output = config, output
         self._exit_code = ExitCode.OK
         self.published: list[StoredResult] = []  # of somebody's file that is named as the baseline
-        self.plan = _plan(config, settings)
+        self.plan = plan
         try:
             if self.plan is not None:
                 source = self.source()
@@ -333,8 +333,11 @@ def apply_gate(
         return replace(plain, fault=str(error))
 
 
-def _plan(config: pytest.Config, settings: Settings) -> GateConfig | None:
-    """Return what the options and the configuration ask for together; None without --gate and --baseline."""
+def gate_plan(config: pytest.Config, settings: Settings) -> GateConfig | None:
+    """Return what the options and the configuration ask for together; None without --gate and --baseline.
+
+    Raises ``GateError``.
+    """
     gate = settings.gate or settings.gate_mode is not None
     if not gate and settings.baseline is None:
         for name in ALONE:

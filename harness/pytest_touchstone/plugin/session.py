@@ -49,7 +49,7 @@ from pytest_touchstone.plugin.collection import (
     collected_example,
     parametrize_benchmark,
 )
-from pytest_touchstone.plugin.gate import GateSession, InterimGate
+from pytest_touchstone.plugin.gate import GateSession, InterimGate, gate_plan
 from pytest_touchstone.plugin.item_errors import SAME, forbid_exit, one_line, place_of, whole_sentence
 from pytest_touchstone.plugin.options import runs_nothing, settings_of
 from pytest_touchstone.plugin.plain_stream import mask_keys
@@ -118,7 +118,9 @@ class EvalSession:
             run_id = f"{settings.run_id or new_run_id(self._began)}{ending}"
             path = self.config.invocation_params.dir / settings.output / run_id
         self.directory = RunDirectory(path, self._told.get("token") or new_token())
-        self.collection = Collection(settings, lasting=self._lasting)
+        self._gate_plan = plan = gate_plan(self.config, settings)
+        baseline = None if plan is None else self.config.invocation_params.dir / plan.baseline
+        self.collection = Collection(settings, lasting=self._lasting, baseline=baseline)
         self._lasting.logs = self.directory.path / DETAILS
 
     def _say(self, text: str) -> None:
@@ -131,7 +133,7 @@ class EvalSession:
                 reporter.write_line(text)
 
     def _open_gate(self) -> GateSession:
-        gate = GateSession(self.config, self.settings, self.directory.path.parent)
+        gate = GateSession(self.config, self._gate_plan, self.directory.path.parent)
         if self.settings.gate_sequential:
             self._sequential = InterimGate(self.settings.seed, gate)
         return gate
