@@ -53,6 +53,18 @@ def test_without_a_checkpoint_they_are_skipped(plain: Project) -> None:
     result.stdout.fnmatch_lines(["*no checkpoint; give --checkpoint PATH*"])
 
 
+@pytest.mark.parametrize(("options", "told"), [((), False), (("--checkpoint", "fake:causal"), True)])
+def test_a_mistake_in_the_options_of_others_is_no_run_of_benchmarks(
+    plain: Project, options: tuple[str, ...], told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    conftest = "def pytest_addoption(parser):\n    parser.addoption('--level', type=int)\n"
+    (plain.path / "conftest.py").write_text(conftest)
+    result = plain.pytester.runpytest("--level=high", *options)
+    assert result.ret == 4
+    assert ("::error" in f"{result.stdout}{result.stderr}") is told
+
+
 def test_beside_a_benchmark_they_have_pytests_own_outcome(plain: Project) -> None:
     plain.write()
     result = plain.run()

@@ -74,20 +74,25 @@ def pytest_load_initial_conftests(
     _add_short_names(parser)
     if not any(arg.startswith("--") for arg in args):
         return result
+    ours_alone = early_config.pluginmanager.has_plugin(OURS_ALONE)
+    is_ours = ours_alone or _given(early_config.known_args_namespace)
     try:
         _, unknown = parser.parse_known_and_unknown_args(args, namespace=copy.copy(early_config.option))
         if any(arg.startswith("--") for arg in unknown):
             from pytest_touchstone.plugin.options import unknown_option_message
 
-            ours_alone = early_config.pluginmanager.has_plugin(OURS_ALONE)
             # An unknown option that is meant for us; pytest refuses others itself.
             if (message := unknown_option_message(unknown, args, ours_alone=ours_alone)) is not None:
+                is_ours = True
                 raise pytest.UsageError(message)
     except pytest.UsageError as error:
-        from pytest_touchstone.plugin.reporters import tell_failure
+        if is_ours:  # and no mistake in the options of somebody else's tests
+            from pytest_touchstone.plugin.reporters import tell_failure
 
-        markdown = markdown_given(early_config.known_args_namespace)
-        tell_failure(early_config.invocation_params.dir, markdown, pytest.ExitCode.USAGE_ERROR, str(error))
+            markdown = markdown_given(early_config.known_args_namespace)
+            tell_failure(
+                early_config.invocation_params.dir, markdown, pytest.ExitCode.USAGE_ERROR, str(error)
+            )
         raise
     return result
 

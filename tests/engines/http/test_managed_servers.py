@@ -219,7 +219,7 @@ def test_a_server_that_ends_by_itself_is_told_of(notes: Path, model: Path, tmp_p
         subprocess.run(["kill", "-9", str(start["pids"][0])], check=True)
         assert gone(start["pids"])
         time.sleep(0.5)
-    assert naming("vllm", "exit code").search(said[-1])
+    assert naming("vllm", "signal 9").search(said[-1])
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])

@@ -85,7 +85,7 @@ class ManagedServer:
             if (code := self._guard.poll()) is not None or waited > seconds:
                 self._failed = True
                 late = f"does not answer {seconds:.0f} s after its start"
-                why = late if code is None else f"ended with exit code {code} before it answered"
+                why = late if code is None else f"ended {_describe_end(code)} before it answered"
                 raise CheckpointError(f"{self._what} {why}; its last words: {self._last_words()}")
             if waited > SILENT_SECONDS and silent:
                 silent = False
@@ -101,7 +101,7 @@ class ManagedServer:
             self._keep_log(lasting.logs, wanted=self._failed or code is not None)
         if code is not None and not self._failed:
             lasting.say(
-                f"{self._what} had ended by itself, with exit code {code}; its last words: {self._last_words()}"
+                f"{self._what} had ended by itself, {_describe_end(code)}; its last words: {self._last_words()}"
             )
 
     def _last_words(self) -> str:
@@ -129,6 +129,11 @@ class ManagedServer:
     def _is_ready(self) -> bool:
         """Return whether the model is loaded; llama-server lists it before that, but is not healthy yet."""
         return _status(self.port, "/health") in (200, 404) and _status(self.port, "/v1/models") == 200
+
+
+def _describe_end(code: int) -> str:
+    """Return how a server has ended, by the exit code of its ``parent_watch``."""
+    return f"by signal {code - 128}" if code > 128 else f"with exit code {code}"
 
 
 def free_port() -> int:

@@ -3,8 +3,8 @@
 The other process, number PID, holds the writing end of the pipe that is this one's standard input. When it closes the
 pipe, or dies in whatever way, the server is asked to end (SIGTERM), and killed after ``GRACE`` seconds, together with
 all that it has started: vLLM's workers may have process groups of their own, and would hold their GPU for ever. The
-exit code is the server's. Only the standard library is imported, and nothing of ours: this process lives as long as
-the server, and costs little.
+exit code is the server's, or as in a shell 128 + N where signal N ended it. Only the standard library is imported, and
+nothing of ours: this process lives as long as the server, and costs little.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the command until it ends or its parent does; return its exit code."""
+    """Run the command until it ends or its parent does; return its exit code, 128 + N after signal N."""
     parent, command = int(arguments[0]), arguments[1:]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     if sys.platform == "linux":  # the parent of the server's orphans
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
                 for pid in map(int, orphans):
                     os.kill(pid, signal.SIGKILL)
                     os.waitpid(pid, 0)
-    return server.returncode
+    return server.returncode if server.returncode >= 0 else 128 - server.returncode
 
 
 def _signal(group: int, number: int) -> None:
@@ -60,4 +60,4 @@ def _signal(group: int, number: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]) % 256)
+    sys.exit(main(sys.argv[1:]))
