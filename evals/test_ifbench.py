@@ -589,7 +589,8 @@ def test_ifbench(example: Row, fewshot: FewShot) -> Scores:
     The rules are those of the authors' program in 2026, for 58 kinds of instruction. ``words:start_verb`` asks NLTK's
     tagger (``python -m nltk.downloader averaged_perceptron_tagger_eng``; no shipped prompt does). Where their program
     ends in an exception (CSV data), the instruction is not followed here, and where a row lacks a value it draws one at
-    random, while such a row is refused here.
+    random, while such a row is refused here. Words are counted as with NLTK 3.9: later ones take the mark that follows
+    some emoji for a word.
 
     Not comparable: scores by copies of older rules, such as lighteval 0.13 and evalscope 1.14. Their sentences are
     IFEval's, fewer words are pronouns, and curly quotation marks count; lighteval compares trigrams of characters and

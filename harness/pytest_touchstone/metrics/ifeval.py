@@ -1,7 +1,7 @@
 """IFEval (Zhou et al. 2023, arXiv 2311.07911): whether a text follows instructions that a program can verify.
 
 ``grade_ifeval`` has the strict and the loose reading of a text, by prompt and by instruction. ``follows`` has a rule
-for each of the 25 kinds of instruction, for a text that is not blank.
+for each of the 25 kinds of instruction, for a text that is not blank. Both take other tables of ``rules``.
 
 ``values`` are those of the row's ``kwargs``: counts, with "at least" or "less than" where the kind has a relation,
 keywords, phrases. Keys that are null do not count. Keywords are regular expressions, as in the authors' program; none
