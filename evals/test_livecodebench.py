@@ -79,10 +79,10 @@ def problem(row: dict[str, Any]) -> dict[str, Any]:
 # Tests
 
 
-def parse_cases(text: str) -> list[tuple[str, str]]:
+def parse_cases(published: str) -> list[tuple[str, str]]:
     """Parse a JSON list of tests: their inputs and outputs."""
-    cases = [(case["input"], case["output"]) for case in json.loads(text)]
-    if not all(isinstance(part, str) for case in cases for part in case):
+    cases = [(case["input"], case["output"]) for case in json.loads(published)]
+    if not all(isinstance(text, str) for case in cases for text in case):
         raise TypeError("a test has an input or an output that is no text")
     return cases
 
@@ -195,19 +195,19 @@ def request(row: Mapping[str, Any], program: str, benchmark: str) -> RunProgram:
     cases = problem_cases(row["question_id"], *published, name)
     tests: CallTests | InputOutputTests
     if name:
-        made, called = module, f"Solution().{name}" if "class Solution" in program else name
+        wrap, called = module, f"Solution().{name}" if "class Solution" in program else name
         with unlimited_int_digits():
             code = f"{CALLS}\n\ncheck({called}, json.loads({json.dumps(cases)!r}))\n"
         tests = CallTests(code=code, names=(called.partition("(")[0],), calls=len(cases))
     else:
-        made, tests = script, InputOutputTests(cases, rule="lines")
+        wrap, tests = script, InputOutputTests(cases, rule="lines")
     return RunProgram(
-        made(program.strip()),
+        wrap(program.strip()),
         tests,
         task=f"{benchmark}/{row['question_id']}",
         seconds=SECONDS,
         memory=MEMORY,
-        reference=made(row["solution"].strip()) if row["solution"] else None,
+        reference=wrap(row["solution"].strip()) if row["solution"] else None,
     )
 
 
@@ -218,8 +218,8 @@ class DifficultyGrader(ProgramGrader):
     def scores(self, row: Mapping[str, Any], answers: Sequence[RunProgramAnswer]) -> dict[str, float]:
         """Return ``pass@k``, and the same as ``pass@k_easy`` and so on."""
         scores = ProgramGrader.scores(self, row, answers)
-        level = {f"{name}_{row['difficulty']}": score for name, score in scores.items() if name in PASSES}
-        return scores | level
+        passes = {f"{name}_{row['difficulty']}": scores[name] for name in PASSES if name in scores}
+        return scores | passes
 
 
 PASSES = tuple(name for name in PROGRAM_METRICS if name.startswith("pass@"))
@@ -302,14 +302,13 @@ def plain_question(row: Mapping[str, Any]) -> str:
 def test_livecodebench(example: Row, fewshot: FewShot) -> Scores:
     """LiveCodeBench (Jain et al. 2024), code generation, 0-shot, 2000 new tokens; ``--eval-samples`` per problem.
 
-    The rows are those of ``code_generation_lite``, release_v6: 1055 problems of May 2023 to April 2025, of which 400,
-    111, 101, 101, 167 and 175 came with releases v1 to v6, a file each. ``--eval-data hub`` takes all six, a folder
-    ``livecodebench/code_generation_lite`` below ``--eval-data DIR`` those that it has. The shipped problems are
-    our own.
+    The rows are those of ``code_generation_lite``, release_v6: 1055 problems of May 2023 to April 2025. Releases v1 to
+    v6 added 400, 111, 101, 101, 167 and 175 of them, a file each. ``--eval-data hub`` takes all six files, and
+    ``--eval-data DIR`` those in ``DIR/livecodebench/code_generation_lite/``. The shipped problems are our own.
 
-    Months are groups: ``livecodebench/2024-08`` is one, and ``--eval-tasks 'livecodebench/2024-0[89],
-    livecodebench/2024-1*,livecodebench/2025-*'`` chooses those from August 2024 on, after a model's training. The
-    report with ``-v`` has the score of every month, oldest first.
+    Months are groups. To ask what is newer than a model's training, choose them, here from August 2024 on:
+    ``--eval-tasks 'livecodebench/2024-0[89],livecodebench/2024-1*,livecodebench/2025-*'``. Without a choice the report
+    has the score of every month, so that those before a date stand beside those after it.
 
     Prompt of a chat: the authors' system message, then "### Question:", the statement, "### Format:" with their words,
     the starter code in a block or the line "# YOUR CODE HERE", and "### Answer: (use the provided format with
@@ -332,9 +331,9 @@ def test_livecodebench(example: Row, fewshot: FewShot) -> Scores:
     with theirs for the same months, samples and limit. Not comparable: other windows of time; a model's answers without
     a chat template; answers that the authors' vLLM runner ends at "###", here only those of the plain form are.
 
-    Verdicts differ where the reference's process does not behave as Python: it gives ``sys.stdin.read()`` the whole
-    input every time, has no ``sys.stdout.buffer`` nor ``quit()``, and can be made to pass any program. A program is
-    limited to 1 GiB here. Numpy is not there.
+    Verdicts differ where the reference's process does not behave as Python does: it has no ``open(0)``, no
+    ``sys.stdin.buffer`` and ``sys.stdout.buffer``, and no ``quit()``; and it can be made to pass any program. Here a
+    program has 1 GiB of memory at most, and no numpy.
     """
     asked = fewshot.generate(
         plain_question(EXAMPLES[bool(example["starter_code"])]) + plain_question(example),

@@ -176,6 +176,16 @@ def test_a_grouped_benchmark_has_a_result_a_group_before_its_whole():
     assert names == [*(f"mmlu_stem/{subject}" for subject in SUBJECTS), "mmlu_stem"]
 
 
+@pytest.mark.parametrize("ordered", [("2023-11", "2024-02", "2024-10"), ("9", "10", "100")])
+def test_groups_that_are_months_or_numbers_are_in_their_order(ordered):
+    items = [
+        replace(item, group=ordered[(index + 2) % 3])
+        for index, item in enumerate(collect(["mmlu_stem"], ["c"], 6))
+    ]
+    groups = [result.group for result in summarised(score(items), items).results]
+    assert groups == [*ordered, None]
+
+
 def test_micro_is_over_items_and_macro_over_groups():
     items = collect(["mmlu_stem"], ["c"], 4)  # two of the first group, one each of the others
     records = [record(item, {"acc": float(item.group == SUBJECTS[0])}) for item in items]

@@ -189,6 +189,8 @@ def _results(bucket: _Bucket) -> list[Result]:
     groups: dict[str, list[Record]] = {}
     for record in bucket.records:
         groups.setdefault(record.group or "", []).append(record)
+    if all(name[:1].isdigit() for name in groups):  # months or numbers, in their order whatever the rows' is
+        groups = dict(sorted(groups.items(), key=lambda group: (len(group[0]), group[0])))
     scored = [_scored(members) for members in groups.values()]
     metrics = dict(whole.metrics)
     for name, metric in whole.metrics.items():
