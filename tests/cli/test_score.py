@@ -197,6 +197,31 @@ def test_answers_to_a_benchmark_of_ones_own_are_an_ordinary_run(own: Path) -> No
     assert touchstone("score", "last", "--format", "json", cwd=own).returncode == 0
 
 
+def test_a_row_with_the_selected_question_among_its_examples_answers_its_own(own: Path) -> None:
+    rows = [
+        {"prompt": f"Q: What is 0 and 0? A: 0 Q: What is {n} and {n}?", "response": str(2 * n)}
+        for n in (1, 3)
+    ]
+    rows.append({"prompt": "What is 0 and 0?", "response": "0"})
+    write_jsonl(own / "theirs.jsonl", rows)
+    told = " ".join(scored(own, "test_sums.py", "theirs.jsonl", "--eval-limit", "2").split())
+    assert "3 of its 3 rows answer sums (3 by question); 2 of them" in told
+    assert {name: record.scores["acc"] for name, record in records(own).items()} == {
+        "sums/0": 1.0,
+        "sums/1": 1.0,
+    }
+    assert "0 of them" in scored(own, "test_sums.py", "theirs.jsonl", "-k", "sums/2", code=4)
+
+
+def test_rows_in_order_answer_the_selected_items(own: Path) -> None:
+    write_jsonl(own / "theirs.jsonl", [{"response": str(2 * n)} for n in range(4)])
+    scored(own, "test_sums.py", "theirs.jsonl", "-k", "sums/2 or sums/3")
+    assert {name: record.scores["acc"] for name, record in records(own).items()} == {
+        "sums/2": 1.0,
+        "sums/3": 1.0,
+    }
+
+
 def test_samples_of_a_row_are_scored_together(own: Path) -> None:
     rows = [{"responses": [str(2 * n), "x", str(2 * n)]} for n in range(4)]
     write_jsonl(own / "theirs.jsonl", rows)

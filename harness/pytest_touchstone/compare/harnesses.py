@@ -129,7 +129,7 @@ def explain_difference(a: BenchmarkScores, b: BenchmarkScores, metric: str) -> H
         verdicts=(verdicts[0], verdicts[1]),
         scores=(scores[0], scores[1]),
         causes=tuple(causes_of(before, after)),
-        rules=(_rule_of(before, sides), _rule_of(after, sides)),
+        rules=(_rule_of(before, sides, metric), _rule_of(after, sides, metric)),
         settings=_differing_settings(a, b, sides),
         answers=sides,
     )
@@ -142,6 +142,7 @@ def _answer_of(record: Record, metric: str) -> HarnessAnswer | None:
     answers = [exchange["answer"].get("provenance") for exchange in record.exchanges]
     provenance: Mapping[str, Any] = next(filter(None, answers), {})
     verdicts, prompt = provenance.get("verdicts", {}), provenance.get("prompt", "")
+    read_there = provenance.get("extracted", {})
     shown, read = shown_record(record, metric), (record.facts or {}).get("extracted", {})
     score = record.scores[metric]
     return HarnessAnswer(
@@ -151,7 +152,7 @@ def _answer_of(record: Record, metric: str) -> HarnessAnswer | None:
         else prompt_hash(asked),
         answer=shown.answer,
         read=str(next((text for rule, text in read.items() if metric.endswith(rule)), None) or ""),
-        read_there=next(iter(provenance.get("extracted", {}).values()), ""),
+        read_there=read_there.get(metric, next(iter(read_there.values()), "")),
         verdict=verdicts.get(metric, next(iter(verdicts.values()), score)),
         score=score,
         scores=record.scores,
@@ -193,14 +194,19 @@ def _cause_of(a: HarnessAnswer, b: HarnessAnswer) -> str:
     return "answers" if a.prompt_sha256 == b.prompt_sha256 else "prompts"
 
 
-def _rule_of(side: Mapping[str, HarnessAnswer], sides: Sequence[Mapping[str, HarnessAnswer]]) -> Rule | None:
-    """Return our metric that agrees most often with a side's harness, and both sides' values by it."""
+def _rule_of(
+    side: Mapping[str, HarnessAnswer], sides: Sequence[Mapping[str, HarnessAnswer]], metric: str
+) -> Rule | None:
+    """Return our metric that agrees most often with a side's harness, and both sides' values by it.
+
+    Of several it is the compared ``metric``.
+    """
     judged = [answer for answer in side.values() if answer.has_verdict]
     names = set.intersection(*(set(answer.scores) for found in sides for answer in found.values()))
     if not judged or not names:
         return None
     equal = {name: sum(answer.scores[name] == answer.verdict for answer in judged) for name in sorted(names)}
-    best = max(equal, key=lambda name: equal[name])
+    best = max(equal, key=lambda name: (equal[name], name == metric))
     first, second = (mean_of([answer.scores[best] for answer in found.values()]) for found in sides)
     return Rule(best, equal[best], len(judged), (first, second))
 

@@ -458,14 +458,15 @@ def read_text(path: Path, most: int | None = None) -> str:
         raise DataError(f"{shown_path(path)}: cannot be read: {error.strerror or error}") from error
 
 
-def read_lines(path: Path) -> Iterator[RawRow]:
+def read_lines(path: Path, content: bytes | None = None) -> Iterator[RawRow]:
     """Yield the JSON objects of a file, one per line; ``.gz`` is unpacked.
 
-    Raises ``DataError`` naming file and row number of an invalid line.
+    ``content`` is that of the file, where it was read already. Raises ``DataError`` naming file and row number of an
+    invalid line.
     """
     shown = shown_path(path)
     try:
-        data = read_regular(path)
+        data = read_regular(path) if content is None else content
         text = (decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"{shown}: not UTF-8 text (byte {error.start}); save it as UTF-8") from error

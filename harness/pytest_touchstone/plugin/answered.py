@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from pytest_touchstone.core.requests import Generate, Loglikelihood
 from pytest_touchstone.core.text import join_names
 from pytest_touchstone.engines.answers.engine import answers_of
 from pytest_touchstone.engines.answers.files import IDS, AnswerFile
-from pytest_touchstone.engines.answers.matching import SHOWN, AskedRow, match_rows
+from pytest_touchstone.engines.answers.matching import SHOWN, AskedRow, Matching, match_rows
 from pytest_touchstone.plugin.planned import PlannedItem, planned_items
 
 
@@ -31,14 +32,18 @@ def select_answered(items: list[pytest.Item]) -> list[pytest.Item]:
             file = answers_of(info.path, info.answers["options"])
         except DataError as error:
             raise pytest.UsageError(str(error)) from None
-        order = [example.id for example in members[0].given.loaded.dataset.examples]
-        matching = match_rows(file, [_asked(planned) for planned in members], order)
-        if not matching.rows:
-            raise pytest.UsageError(_nothing(file, benchmark, members))
+        given = members[0].given
+        rows = [
+            replace(members[0], given=replace(given, example=row)) for row in given.loaded.dataset.examples
+        ]
+        matching = match_rows(file, list(map(_asked, rows)))
         for planned in members:
             planned.answers = tuple(matching.rows.get(planned.given.example.id, ()))
+        used = sum(len(planned.answers) for planned in members)
+        if not used:
+            raise pytest.UsageError(_nothing(file, benchmark, members, matching))
         unanswered |= {planned.item for planned in members if not planned.answers}
-        info.answers.setdefault("matched", {})[benchmark] = matching.summary(file, benchmark)
+        info.answers.setdefault("matched", {})[benchmark] = matching.summary(file, benchmark, used)
     dropped = [item for item in items if item in unanswered]
     if dropped:
         items[:] = [item for item in items if item not in unanswered]
@@ -53,8 +58,13 @@ def _asked(planned: PlannedItem) -> AskedRow:
     return AskedRow(planned.given.example.id, planned.given.example.row, tuple(dict.fromkeys(prompts)))
 
 
-def _nothing(file: AnswerFile, benchmark: str, members: Sequence[PlannedItem]) -> str:
-    """Return the line about a file whose rows answer nothing: what was tried."""
+def _nothing(file: AnswerFile, benchmark: str, members: Sequence[PlannedItem], matching: Matching) -> str:
+    """Return the line about a file whose rows answer no selected item: what was tried."""
+    if matching.rows:
+        return (
+            f"{file.path}: {matching.summary(file, benchmark, 0)}; select others "
+            f"({join_names(list(matching.rows), SHOWN)})"
+        )
     example = members[0].given.example
     ids = " or ".join([example.id, *(f"{name} {example.row[name]}" for name in IDS if name in example.row)])
     return (

@@ -62,13 +62,15 @@ def test_the_lines_of_several_filters_are_one_document_of_lm_eval(tmp_path: Path
     folder = tmp_path / "ORG__MODEL"
     folder.mkdir()
     path = folder / "samples_gsm8k_2026.jsonl"
-    write_jsonl(path, [lm_eval("strict", 0.0), lm_eval("flexible", 1.0)])
+    write_jsonl(
+        path, [lm_eval("strict-match", 0.0), lm_eval("flexible-extract", 1.0, filtered_resps=["four"])]
+    )
     (folder / "results_2026.json").write_text('{"n-shot": {"gsm8k": 5}}')
     file = read_answers(path)
     (row,) = file.rows
     assert (row.texts, row.provenance.prompt) == ((" It is 4.",), "Q: What is 2 + 2?")
-    assert row.provenance.verdicts == {"exact_match,strict": 0.0, "exact_match,flexible": 1.0}
-    assert row.provenance.extracted == {"strict": "4", "flexible": "4"}
+    assert row.provenance.verdicts == {"exact_match_strict": 0.0, "exact_match_flexible": 1.0}
+    assert row.provenance.extracted == {"exact_match_strict": "4", "exact_match_flexible": "four"}
     assert (file.model, file.asked["shots"], file.asked["max_new_tokens"]) == ("ORG/MODEL", 5, 9)
 
 
@@ -211,19 +213,56 @@ def test_parquet_without_pyarrow_says_what_to_install(
         read_answers(tmp_path / "details.parquet")
 
 
-def test_details_of_lighteval_are_read_in_their_present_form(tmp_path: Path) -> None:
+def write_parquet(path: Path, rows: list[dict[str, Any]]) -> Path:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
+    parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    return path
+
+
+def test_parquet_of_any_program_is_read_as_its_lines_would_be(tmp_path: Path) -> None:
+    rows = [{"id": n, "response": f"{n}", "k": "x"} for n in range(200)]
+    path = write_parquet(tmp_path / "a.parquet", rows)
+    assert read_answers(path).rows == read_answers(write_jsonl(tmp_path / "a.jsonl", rows)).rows
+    assert read_answers(path, answer="k", id_field="response").rows[199].ids == {"response": "199"}
+
+
+def test_parquet_that_unpacks_to_more_than_its_metadata_may_say_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_parquet(tmp_path / "a.parquet", [{"id": n, "response": "x" * 10_000} for n in range(5_000)])
+    assert path.stat().st_size < 100_000
+    monkeypatch.setattr(files, "MOST_UNPACKED", 10_000_000)
+    with pytest.raises(DataError, match="it unpacks to"):
+        read_answers(path)
+
+
+def test_details_of_lighteval_are_read_in_their_present_form(tmp_path: Path) -> None:
     row = {
         "doc": {"query": "What is 2 + 2?", "choices": ["4", "5"], "id": "0"},
         "model_response": {"input": "Q: What is 2 + 2?", "text": ["4"], "logprobs": [-1.0, -2.0]},
         "metric": {"acc": 1.0},
     }
-    parquet.write_table(pyarrow.Table.from_pylist([row]), tmp_path / "details_x.parquet")
-    (read_row,) = read_answers(tmp_path / "details_x.parquet").rows
+    path = write_parquet(tmp_path / "details_x.parquet", [row])
+    (read_row,) = read_answers(path).rows
     assert [choice.logprob for choice in read_row.choices] == [-1.0, -2.0]
     assert read_row.provenance.verdicts == {"acc": 1.0}
+    row["model_response"]["logprobs"][1] = float("nan")
+    with pytest.raises(DataError, match="no log-likelihood"):
+        read_answers(write_parquet(path, [row]))
+
+
+@pytest.mark.parametrize("options", [{"answer": "response"}, {"id_field": "id"}])
+def test_fields_are_not_named_in_a_file_that_has_its_own(tmp_path: Path, options: dict[str, str]) -> None:
+    row = {"full_prompt": "Q", "predictions": ["4"], "response": "5", "id": "1"}
+    rows = {"0": {"origin_prompt": "Q", "prediction": "4", "response": "5", "id": "1"}}
+    write_parquet(tmp_path / "a.parquet", [row])
+    (tmp_path / "a.json").write_text(json.dumps(rows))
+    (tmp_path / "b.json").write_text(json.dumps({**INSPECT, "samples": [SAMPLE]}))
+    for name in ("a.parquet", "a.json", "b.json"):
+        with pytest.raises(DataError, match="--answer and --id"):
+            read_answers(tmp_path / name, **options)
 
 
 JSON = st.recursive(

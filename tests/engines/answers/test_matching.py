@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ ASKED = [
 ]
 
 
-def match(*rows: dict[str, Any], asked: Sequence[AskedRow] = ASKED) -> Matching:
+def match(*rows: dict[str, Any]) -> Matching:
     answers = tuple(
         AnswerRow(
             number=number,
@@ -39,8 +38,7 @@ def match(*rows: dict[str, Any], asked: Sequence[AskedRow] = ASKED) -> Matching:
         )
         for number, row in enumerate(rows, 1)
     )
-    order = [row.example for row in ASKED]
-    return match_rows(AnswerFile(path=Path("a"), kind="", sha256="", rows=answers), asked, order)
+    return match_rows(AnswerFile(path=Path("a"), kind="", sha256="", rows=answers), ASKED)
 
 
 def examples(matching: Matching) -> dict[str, list[int]]:
@@ -77,12 +75,6 @@ def test_a_file_without_names_answers_in_order() -> None:
     assert examples(match({}, {}, {}, {})) == {"b/0": [1], "b/1": [2], "b/2": [3]}
     assert examples(match({"ids": {"id": "2"}}, {"ids": {"id": "1"}})) == {"b/1": [1], "b/0": [2]}
     assert examples(match({"ids": {"id": "2"}}, {"ids": {"id": "0"}})) == {"b/2": [1], "b/0": [2]}
-
-
-def test_the_order_is_that_of_all_rows_whichever_of_them_are_asked() -> None:
-    matching = match({}, {}, {}, asked=(ASKED[2], ASKED[1]))
-    assert examples(matching) == {"b/1": [2], "b/2": [3]}
-    assert [row.number for row in matching.unmatched] == [1]
 
 
 def test_a_number_beside_another_prompt_is_no_name() -> None:

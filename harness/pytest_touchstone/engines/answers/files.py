@@ -7,7 +7,7 @@
     predictions/MODEL/DATASET.json   of OpenCompass
     SAMPLES.jsonl, ..._eval_results.json    of human-eval, EvalPlus and CodeT: programs
     ..._eval_all.json                of LiveCodeBench: programs
-    details_TASK_DATE.parquet        of lighteval
+    details_TASK_DATE.parquet        of lighteval; other parquet files are read as JSON lines are
 
 The content decides which it is. Whatever is wrong with a file becomes a ``DataError`` of one line.
 """
@@ -15,6 +15,7 @@ The content decides which it is. Whatever is wrong with a file becomes a ``DataE
 from __future__ import annotations
 
 import hashlib
+import io
 import math
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ from pytest_touchstone.core.dataset import read_lines
 from pytest_touchstone.core.errors import DataError, HarnessError
 from pytest_touchstone.core.files import parse_json, read_regular, shown_path
 from pytest_touchstone.core.requests import Provenance
+from pytest_touchstone.core.tasks import filtered_metric
 from pytest_touchstone.core.text import join_names
 
 IDS: Final = (
@@ -46,10 +48,19 @@ ANSWERS: Final = (
 VERDICTS: Final = ("passed", "correct", "is_correct", "exact_match", "acc", "score", "pass@1")
 EXTRACTED: Final = ("extracted", "extracted_answer", "parsed_answer", "predicted", "pred")
 
+DETAILS: Final = frozenset({"model_response", "full_prompt"})
+"""Columns of lighteval's details, one of which each release has."""
+
+NAMED_FIELDS: Final = ("JSON lines", "samples of programs", "a list of JSON objects")
+"""The kinds of files in which a person may name the fields."""
+
 MOST_UNPACKED: Final = 4 << 30
 """Bytes that a log may unpack to; and at most a thousand times its own size, as a bomb would."""
 
 MOST_PACKED: Final = 1000
+
+BATCH: Final = 64
+"""The rows of a parquet file that are unpacked at once."""
 
 
 class RecordedChoice(NamedTuple):
@@ -123,14 +134,18 @@ def read_answers(path: Path, *, answer: str = "", id_field: str = "") -> AnswerF
         content = read_regular(path)
         digest = hashlib.sha256(content).hexdigest()
         if path.suffix == ".parquet":
-            kind, rows, facts = "details of lighteval", *_lighteval(path)
-        elif zipfile.is_zipfile(path) and path.suffix != ".gz":
-            kind, rows, facts = "log of inspect_ai", *_inspect(_unpacked(path))
+            kind, rows, facts = _parquet_answers(content, answer, id_field)
+        elif zipfile.is_zipfile(io.BytesIO(content)) and path.suffix != ".gz":
+            kind, rows, facts = "log of inspect_ai", *_inspect(_unpacked(content))
         elif path.suffix == ".json":
             kind, rows, facts = _json_answers(parse_json(content), answer, id_field)
         else:
-            lines = [(line.number, line.data) for line in read_lines(path)]
+            lines = [(line.number, line.data) for line in read_lines(path, content)]
             kind, rows, facts = _line_answers(path, lines, answer, id_field)
+        if (answer or id_field) and kind not in NAMED_FIELDS:
+            raise ValueError(f"--answer and --id do nothing with {kind}; leave them out")
+        if any(math.isnan(choice.logprob) for row in rows for choice in row.choices):
+            raise ValueError("a NaN in it is no log-likelihood")
     except HarnessError:
         raise
     except OSError as error:
@@ -282,7 +297,7 @@ def _lm_eval_row(number: int, row: Mapping[str, Any]) -> AnswerRow:
     """Return a document with what one filter made of it."""
     rule = str(row.get("filter", "none"))
     metrics = row["metrics"] if isinstance(row.get("metrics"), list) else VERDICTS
-    verdicts = _verdicts({name: row[name] for name in metrics if name in row})
+    verdicts = _verdicts({filtered_metric(name, rule): row[name] for name in metrics if name in row})
     arguments = [_values(request) for request in _values(row["arguments"])]
     responses = [_first(response) for response in _values(row["resps"])]
     is_choice = bool(responses) and all(isinstance(response, list) for response in responses)
@@ -297,10 +312,8 @@ def _lm_eval_row(number: int, row: Mapping[str, Any]) -> AnswerRow:
         chat=prompt.startswith('[{"role"'),
         provenance=Provenance(
             prompt=prompt,
-            extracted={rule: read} if read else {},
-            verdicts={
-                name if rule == "none" else f"{name},{rule}": score for name, score in verdicts.items()
-            },
+            extracted=dict.fromkeys(verdicts, read) if read else {},
+            verdicts=verdicts,
         ),
     )
 
@@ -338,8 +351,6 @@ def _choices(
     for argument, response in zip(arguments, responses, strict=False):
         try:
             logprob, greedy = float(response[0]), str(response[1]) == "True"
-            if math.isnan(logprob):
-                raise ValueError
             choices.append(RecordedChoice(str(argument[0]), str(argument[1]), logprob, greedy))
         except (TypeError, ValueError, IndexError):
             raise ValueError(f"row {number}: {str(response)[:40]!r} is no log-likelihood") from None
@@ -409,11 +420,11 @@ def _opencompass(rows: Mapping[str, Any]) -> list[AnswerRow]:
 # inspect_ai
 
 
-def _unpacked(path: Path) -> dict[str, Any]:
+def _unpacked(log: bytes) -> dict[str, Any]:
     """Return the JSON members of a log by name; of bounded size, whatever the archive says."""
     members: dict[str, Any] = {}
-    most = min(MOST_UNPACKED, MOST_PACKED * path.stat().st_size)
-    with zipfile.ZipFile(path) as archive:
+    most = min(MOST_UNPACKED, MOST_PACKED * len(log))
+    with zipfile.ZipFile(io.BytesIO(log)) as archive:
         for member in archive.infolist():
             if member.filename != "header.json" and not member.filename.startswith("samples/"):
                 continue
@@ -469,35 +480,39 @@ def _inspect_row(number: int, sample: Mapping[str, Any]) -> AnswerRow:
     )
 
 
-# lighteval
+# Parquet
 
 
-def _lighteval(path: Path) -> _Answers:
-    """Return the rows of a file of details; of old releases the columns are flat. Raises ``DataError``."""
+def _parquet_answers(
+    content: bytes, answer: str, id_field: str
+) -> tuple[str, Sequence[AnswerRow], Mapping[str, Any]]:
+    rows = _parquet_rows(content)
+    if rows and DETAILS & rows[0].keys():
+        return "details of lighteval", [_lighteval_row(number, row) for number, row in enumerate(rows, 1)], {}
+    return _json_answers(rows, answer, id_field)
+
+
+def _parquet_rows(content: bytes) -> list[dict[str, Any]]:
+    """Return the rows of a parquet file; of bounded size, whatever the file says."""
     try:
-        from pyarrow import ArrowException, parquet
+        from pyarrow import ArrowException, BufferReader, parquet
     except ImportError:
-        raise DataError(
-            f"{shown_path(path)}: a parquet file needs the package pyarrow: pip install pyarrow"
-        ) from None
+        raise ValueError("a parquet file needs the package pyarrow: pip install pyarrow") from None
+    rows: list[dict[str, Any]] = []
+    size = 0
     try:
-        table = parquet.ParquetFile(path)
-        if (
-            table.metadata.num_rows
-            and sum(
-                table.metadata.row_group(index).total_byte_size
-                for index in range(table.metadata.num_row_groups)
-            )
-            > MOST_UNPACKED
-        ):
-            raise ValueError("it unpacks to more than 4 GiB")
-        rows = table.read().to_pylist()
+        for batch in parquet.ParquetFile(BufferReader(content)).iter_batches(BATCH):
+            size += batch.nbytes
+            if size > MOST_UNPACKED:
+                raise ValueError("it unpacks to more than 4 GiB")
+            rows += batch.to_pylist()
     except ArrowException as error:
         raise ValueError(str(error).partition("\n")[0]) from None
-    return _Answers([_lighteval_row(number, row) for number, row in enumerate(rows, 1)], {})
+    return rows
 
 
 def _lighteval_row(number: int, row: Mapping[str, Any]) -> AnswerRow:
+    """Return a row of details; of old releases the columns are flat."""
     document, response = _table(row.get("doc")), _table(row.get("model_response"))
     prompt = response.get("input") or row.get("full_prompt") or document.get("query") or ""
     predictions = response.get("text") or row.get("predictions") or row.get("prediction") or []

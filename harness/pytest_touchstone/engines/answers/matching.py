@@ -72,31 +72,28 @@ class Matching:
         self.rows.setdefault(example, []).append(row)
         self.ways[way] += 1
 
-    def summary(self, file: AnswerFile, benchmark: str) -> str:
-        """Return in a line how rows were matched, and name those that match nothing."""
+    def summary(self, file: AnswerFile, benchmark: str, used: int) -> str:
+        """Return in a line how rows were matched, how many a run ``used``, and which match nothing."""
         ways = ", ".join(f"{number} by {way}" for way, number in self.ways.items())
         text = f"{self.ways.total()} of its {count(len(file.rows), 'row')} answer {benchmark} ({ways})"
+        if used < self.ways.total():
+            text += f"; {used} of them answer the items that were selected"
         if self.unmatched:
             names = join_names([row.name for row in self.unmatched], SHOWN)
             text += f"; {len(self.unmatched)} match no row: {names}"
         return text
 
 
-def match_rows(file: AnswerFile, asked: Sequence[AskedRow], order: Sequence[str]) -> Matching:
-    """Match the rows of a file with those of a benchmark.
+def match_rows(file: AnswerFile, asked: Sequence[AskedRow]) -> Matching:
+    """Match the rows of a file with all rows of a benchmark's data, in their order.
 
-    Args:
-        file: The file.
-        asked: The rows that a run asks, in any order.
-        order: The ids of the items of all rows of the benchmark's data.
-
+    Among fewer, a row with another question before its own, as an example, would answer that.
     """
     matching = Matching()
     by_prompt = {prompt.strip(): row.example for row in asked for prompt in row.prompts}
     by_id = {name: row.example for row in reversed(asked) for name in row.ids}
     index = _WindowIndex(asked)
-    selected = {row.example for row in asked}
-    by_position = {index: example for index, example in enumerate(order) if example in selected}
+    by_position = dict(enumerate(row.example for row in asked))
     positions = _positions(file.rows)
     for number, row in enumerate(file.rows):
         ids = [(name, _bare(text)) for name, text in row.ids.items()]
