@@ -467,6 +467,18 @@ def test_a_unit_without_a_margin_has_no_verdict_but_its_difference() -> None:
     assert comparison.line_cells(line).points == "+0.2500 nats (+23.8 %)"
 
 
+@pytest.mark.parametrize("theirs_first", [True, False])
+def test_the_items_of_a_file_are_those_of_a_run_of_lm_evals_task(theirs_first: bool) -> None:
+    ours = ran("ours", {"lm_eval:mc": {"acc": right(10, 20)}})
+    (entry,) = ours.entries.values()
+    examples = [name.removeprefix("lm_eval:") for name in entry.items.examples]
+    saved = replace(entry.saved, benchmark="mc")
+    entry = replace(entry, saved=saved, items=replace(entry.items, examples=examples))
+    theirs = replace(ours, name="theirs", entries={"mc": entry})
+    pair = compare_pair(*((theirs, ours) if theirs_first else (ours, theirs)))
+    assert pair.judged["lm_eval:mc"].counts.each == (20, 20, 20)
+
+
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [("lm_eval:arc_easy", "arc_easy"), ("lm_eval:mmlu_virology", "mmlu_virology"), ("lm_eval:a::b", "a::b")],

@@ -66,8 +66,10 @@ def align_names(
 ) -> tuple[CheckpointResults, CheckpointResults]:
     """Return both candidates with matching benchmark names, those of the baseline.
 
-    The groups of a run's benchmark become the tasks that they are in the other candidate's file.
+    The groups of a run's benchmark become the tasks that they are in the other candidate's file. A file's tasks and
+    items are called as those of a run of lm-evaluation-harness's own tasks.
     """
+    baseline, new = _with_prefix(baseline, new), _with_prefix(new, baseline)
     baseline, new = _split_groups(baseline, new), _split_groups(new, baseline)
     theirs = {_canonical_name(name): name for name in baseline.entries if name not in new.entries}
     renamed = {
@@ -84,6 +86,17 @@ def align_names(
             _with_own_score_name(after[name], before[name]),
         )
     return replace(baseline, entries=before), replace(new, entries=after)
+
+
+def _with_prefix(candidate: CheckpointResults, other: CheckpointResults) -> CheckpointResults:
+    """Return the candidate with the tasks and items called ``lm_eval:...`` that are so called in the other."""
+    entries = dict(candidate.entries)
+    for name in [name for name in entries if LM_EVAL_PREFIX + name in other.entries]:
+        entry = entries.pop(name)
+        examples = [LM_EVAL_PREFIX + example for example in entry.items.examples]
+        entry = replace(entry, items=replace(entry.items, examples=examples))
+        entries[LM_EVAL_PREFIX + name] = _rename(entry, LM_EVAL_PREFIX + name)
+    return replace(candidate, entries=entries)
 
 
 def _split_groups(candidate: CheckpointResults, other: CheckpointResults) -> CheckpointResults:

@@ -241,7 +241,7 @@ def _conditions(content: Mapping[str, Any], task: str) -> dict[str, Any]:
         "version": table_of(content.get("versions")).get(task),
         "shots": _shots(content, task),
         "limit": config.get("limit"),
-        "dtype": config.get("model_dtype"),
+        "dtype": str(config.get("model_dtype") or "").removeprefix("torch.") or None,
     }
     if "chat_template" in content:
         found["template"] = "chat" if content["chat_template"] else "plain"
