@@ -12,13 +12,15 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pytest
 
+from pytest_touchstone.core.requests import Turn
+from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
 from tests.support.lm_eval_folder import GROUPS, TASKS, write_lm_eval_folder
 from tests.support.places import ROOT
 from tests.support.tiny import tiny_causal
@@ -31,7 +33,20 @@ OFFLINE: Final = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "TQDM_DISAB
 SCORED_ON_OTHERS: Final = ("mc_shuffled_docs",)
 """Tasks whose documents lm-evaluation-harness shuffles once more before it scores the answers."""
 
-_THEIRS: Final = "--theirs"
+CHATS: Final = tuple(name for name in TASKS if name.startswith("gen_"))
+"""The tasks that are asked as conversations, too."""
+
+SYSTEM: Final = "You are brief."
+
+TEMPLATE: Final = (
+    "{% for turn in messages %}<{{ turn.role }}>{{ turn.content }}\n{% endfor %}"
+    "{% if add_generation_prompt %}<assistant>{% endif %}"
+)
+
+_THEIRS, _CHAT = "--theirs", "--chat"
+
+
+Render: TypeAlias = Callable[[Sequence[Turn]], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +58,7 @@ class Agreement:
     metrics: list[str]
 
 
-def run_theirs(folder: Path, checkpoint: Path, names: Sequence[str]) -> dict[str, Any]:
+def run_theirs(folder: Path, checkpoint: Path, names: Sequence[str], *, chat: bool) -> dict[str, Any]:
     """Return lm-evaluation-harness's results and samples of each task or group, run alone."""
     import lm_eval
     from lm_eval.models.huggingface import HFLM
@@ -58,6 +73,9 @@ def run_theirs(folder: Path, checkpoint: Path, names: Sequence[str]) -> dict[str
             tasks=[name],
             task_manager=TaskManager(include_defaults=False, include_path=str(folder)),
             bootstrap_iters=0,
+            apply_chat_template=chat,
+            fewshot_as_multiturn=chat,
+            system_instruction=SYSTEM if chat else None,
         )
         theirs[name] = {"results": made["results"], "samples": made["samples"]}
     return theirs
@@ -68,7 +86,7 @@ def run_ours(folder: Path, checkpoint: Path, names: Sequence[str], output: Path,
     tasks = ",".join(f"lm_eval:{name}" for name in names)
     command = [sys.executable, "-m", "pytest_touchstone.cli", "run", f"--tasks={tasks}", "-q"]
     command += [f"--eval-lm-eval-path={folder}", f"--checkpoint={checkpoint}", f"--eval-output={output}"]
-    command += ["--eval-chat=off", "--eval-no-cache", "--eval-dtype=float32", *more]
+    command += ["--eval-no-cache", "--eval-dtype=float32", *(more or ["--eval-chat=off"])]
     done = subprocess.run(
         command, cwd=output.parent, capture_output=True, text=True, check=False, env={**os.environ, **OFFLINE}
     )
@@ -76,8 +94,8 @@ def run_ours(folder: Path, checkpoint: Path, names: Sequence[str], output: Path,
     return max(path.parent for path in output.glob("*/summary.json"))
 
 
-def compare_task(name: str, theirs: Mapping[str, Any], run: Path) -> Agreement:
-    """Compare a task's run with theirs."""
+def compare_task(name: str, theirs: Mapping[str, Any], run: Path, render: Render | None = None) -> Agreement:
+    """Compare a task's run with theirs; conversations as the chat template renders them."""
     summary = json.loads((run / "summary.json").read_text())
     records = {record["example"]: record for record in _records(run)}
     result = next(result for result in summary["results"] if result["name"] == f"lm_eval:{name}")
@@ -85,7 +103,7 @@ def compare_task(name: str, theirs: Mapping[str, Any], run: Path) -> Agreement:
     for sample in theirs["samples"][name]:
         where = f"{name}/{sample['doc_id']}"
         record = records[f"lm_eval:{where}"]
-        asked = [_arguments(exchange["request"]) for exchange in record["exchanges"]]
+        asked = [_arguments(exchange["request"], render) for exchange in record["exchanges"]]
         if asked != [list(arguments[:1]) + _continuation(arguments) for arguments in sample["arguments"]]:
             agreement.prompts.append(where)
         for metric in sample["metrics"]:
@@ -121,7 +139,9 @@ def _records(run: Path) -> Iterator[dict[str, Any]]:
         yield from (json.loads(line) for line in path.read_text().splitlines())
 
 
-def _arguments(request: Mapping[str, Any]) -> list[Any]:
+def _arguments(request: Mapping[str, Any], render: Render | None) -> list[Any]:
+    if render is not None:
+        return [render([Turn(**turn) for turn in request["turns"]])]
     if "continuation" in request:
         return [request["context"], request["continuation"]]
     return [request.get("prompt", request.get("text"))]
@@ -150,9 +170,9 @@ def _is_close(ours: Any, theirs: Any) -> bool:
     return bool(ours == theirs)
 
 
-def theirs_in_process(folder: Path, checkpoint: Path, names: Sequence[str]) -> dict[str, Any]:
+def theirs_in_process(folder: Path, checkpoint: Path, names: Sequence[str], *chat: str) -> dict[str, Any]:
     """Return what ``run_theirs`` returns in a process of its own, since it sets the seeds of its process."""
-    command = [sys.executable, "-m", __spec__.name, _THEIRS, str(folder), str(checkpoint), *names]
+    command = [sys.executable, "-m", __spec__.name, _THEIRS, *chat, str(folder), str(checkpoint), *names]
     paths = os.pathsep.join(filter(None, (str(ROOT / "harness"), os.environ.get("PYTHONPATH"))))
     done = subprocess.run(
         command,
@@ -185,10 +205,28 @@ def test_all_kinds_of_tasks_have_the_prompts_the_item_scores_and_the_metrics_of_
     assert not [line for name in GROUPS for line in compare_group(name, theirs[name], run)]
 
 
+@pytest.mark.slow
+def test_conversations_are_those_of_lm_eval_with_system_prompt_and_examples_as_turns(tmp_path: Path) -> None:
+    pytest.importorskip("lm_eval")
+    from transformers import AutoTokenizer
+
+    folder = write_lm_eval_folder(tmp_path / "tasks", tmp_path / "rows")
+    checkpoint = tiny_causal(tmp_path / "tiny", seq_len=1024)
+    (checkpoint / "chat_template.jinja").write_text(TEMPLATE)
+    theirs = theirs_in_process(folder, checkpoint, CHATS, _CHAT)
+    chat = ("--eval-chat=on", f"--eval-set=system={SYSTEM}")
+    run = run_ours(folder, checkpoint, CHATS, tmp_path / "results", *chat)
+    render = TextTokenizer(AutoTokenizer.from_pretrained(checkpoint)).conversation
+    for name in CHATS:
+        assert compare_task(name, theirs[name], run, render) == Agreement([], [], []), name
+
+
 def main(arguments: Sequence[str]) -> None:
     """Print their results as JSON, or the table of agreement."""
     if arguments[0] == _THEIRS:
-        made = run_theirs(Path(arguments[1]), Path(arguments[2]), arguments[3:])
+        chat = arguments[1] == _CHAT
+        tasks, model, *names = arguments[1 + chat :]
+        made = run_theirs(Path(tasks), Path(model), names, chat=chat)
         print(
             json.dumps(made, default=lambda value: value.tolist() if hasattr(value, "tolist") else str(value))
         )

@@ -86,6 +86,14 @@ def test_an_item_that_is_asked_alone_has_the_prompt_of_the_whole_run(project: Pr
     assert project.pytester.run(*score).ret == 0
 
 
+def test_node_ids_of_another_file_of_that_name_are_no_tasks(project: Project, tasks: Path) -> None:
+    (project.path / "test_lm_eval.py").write_text("def test_mine():\n    pass\n")
+    run(project, tasks, file="test_lm_eval.py::test_mine").assert_outcomes(passed=1)
+    args = (f"--eval-lm-eval-path={tasks}", "--checkpoint=fake:causal", "-p", "no:cacheprovider")
+    both = project.pytester.runpytest_subprocess("test_lm_eval.py::test_mine", EVALS, *args)
+    both.assert_outcomes(passed=1)
+
+
 def test_scores_are_taken_again_until_a_file_of_the_task_is_edited(
     project: Project, tasks: Path, tmp_path: Path
 ) -> None:

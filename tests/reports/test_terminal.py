@@ -262,6 +262,23 @@ def test_requests_that_lm_eval_scores_otherwise_are_counted_for_its_tasks_alone(
     assert "7 requests" not in text
 
 
+def test_likelihoods_that_a_chat_was_asked_for_are_named():
+    summary = sample(1)
+    (winogrande,) = [result for result in summary.results if result.benchmark == "winogrande"]
+    results = [
+        replace(winogrande, name=name, benchmark=name, outputs=n) for name, n in (("mc", 0), ("gen", 9))
+    ]
+
+    def note(**settings: object) -> list[str]:
+        manifest = {**summary.manifest, "settings": settings}
+        return notes.plain_likelihoods(replace(summary, results=results, manifest=manifest))
+
+    (line,) = note(chat="on", system="Be brief.")
+    assert not missing(line, "mc", "--eval-chat on", "--eval-set system")
+    assert "gen" not in line
+    assert note(chat="auto", system=None) == note(chat="off") == []
+
+
 def test_notes_of_one_kind_are_one_line():
     slow = [{"way": "generating", "reason": "chunks", "computed": 300, "enough": 100}]
     effort = [

@@ -306,6 +306,13 @@ TASKS: Final[dict[str, dict[str, Any]]] = {
             {"metric": "maybe", "aggregation": "nanmean", "higher_is_better": True},
         ],
     },
+    "gen_begun": {
+        **TEXT,
+        **TRAIN,
+        "description": "Answer with a word.",
+        "gen_prefix": "It is",
+        "fewshot_delimiter": "\n###\n",
+    },
     "gen_parquet": {**TEXT, "dataset_path": "parquet"},
     "two_kinds": {"class": "!two_kinds.TwoKinds", **TEXT},
 }

@@ -470,11 +470,15 @@ class LoglikelihoodAnswer:
 
 @dataclass(frozen=True, slots=True)
 class RollingAnswer:
-    """Sum of all token log-probabilities (nats) and the number of tokens scored."""
+    """Sum of all token log-probabilities (nats) and the number of tokens scored.
+
+    ``after_bos``: the tokenizer puts BOS before a text; it is no token of this one.
+    """
 
     logprob: float
     tokens: int
     truncated: int = 0
+    after_bos: bool = field(default=False, metadata=LATER)
 
 
 FinishReason: TypeAlias = Literal["stop", "length", "eos"]

@@ -437,7 +437,7 @@ def _journal_exchanges(state: _RunningItem, answers: Sequence[Answered]) -> None
         state.length = len(getattr(first, TEXT_FIELDS[type(first)][0]))
     for request, answer in zip(state.requests, answers, strict=True):
         state.counts["truncated"] += bool(getattr(answer, "truncated", 0))
-        state.counts["joins"] += getattr(answer, "spans_join", False)
+        state.counts["joins"] += getattr(answer, "spans_join", False) or getattr(answer, "after_bos", False)
         if isinstance(request, Generate) and isinstance(answer, GenerateAnswer):
             state.counts.update(_counts_of(answer))
         elif isinstance(answer, JudgeAnswer):

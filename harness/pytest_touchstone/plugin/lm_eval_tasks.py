@@ -19,11 +19,13 @@ from pytest_touchstone.core.dataset import HUB
 from pytest_touchstone.core.few_shot_sampling import LM_EVAL
 from pytest_touchstone.metrics.lm_eval.benchmarks import TaskOptions, declare_task, group_composites
 from pytest_touchstone.metrics.lm_eval.index import asked_names, resolve_names, task_manager
-from pytest_touchstone.metrics.lm_eval.tasks import load_tasks, task_errors
-from pytest_touchstone.plugin import LM_EVAL_FILE
+from pytest_touchstone.metrics.lm_eval.tasks import files_digest, load_tasks, task_errors
+from pytest_touchstone.plugin import is_lm_eval_file
 from pytest_touchstone.plugin.collection import Collection
 
 CACHE = "lm-eval"
+
+_NODE_ID = re.compile(r"(?P<file>.+?)::test_(?P<task>[^\[]+)(?:\[.*)?", re.DOTALL)
 
 
 def declare_tasks(
@@ -51,7 +53,8 @@ def declare_tasks(
         shots=shots,
         fewshot=settings.get("fewshot", LM_EVAL),
         chat=settings.get("chat") != "off",
-        folder=folder,
+        system=settings.get("system"),
+        code="" if folder is None else files_digest(folder.rglob("*.py")),
     )
     functions = {}
     for name, task in loaded.tasks.items():
@@ -83,8 +86,9 @@ class LmEvalModule(pytest.Module):
 
     def _names_of_node_ids(self) -> list[str]:
         """Return the tasks in arguments such as ``evals/test_lm_eval.py::test_arc_easy[lm_eval:arc_easy/0]``."""
-        pattern = re.compile(rf"(?:.*/)?{re.escape(LM_EVAL_FILE)}::test_([^\[]+)(?:\[.*)?")
-        return [match[1] for argument in self.config.args if (match := pattern.fullmatch(argument))]
+        folder = self.config.invocation_params.dir
+        matches = filter(None, map(_NODE_ID.fullmatch, self.config.args))
+        return [match["task"] for match in matches if is_lm_eval_file(folder / match["file"])]
 
     def _declared(self, names: list[str]) -> dict[str, Any]:
         """Return the content of the module for these names."""

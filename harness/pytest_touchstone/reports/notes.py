@@ -114,6 +114,7 @@ def warnings_section(summary: Summary, *, details: bool) -> Section:
         ("slow", slow_ways(summary), 2),
         ("prompts", other_prompts(summary), ALL),
         ("samples", missing_samples(summary), ALL),
+        ("chat", plain_likelihoods(summary), ALL),
         ("note", engine_notes(summary), 1),
         ("no sandbox", unsafe, ALL),
         *((("not valid", invalid_lines(summary), ALL),) if details else ()),
@@ -168,10 +169,10 @@ def faults_section(summary: Summary) -> Section:
 
 
 def joined_requests(summary: Summary) -> list[str]:
-    """Return a line for each task of lm-evaluation-harness that it scores otherwise, by how tokens join."""
+    """Return a line for each task of lm-evaluation-harness that it scores otherwise, by its tokens."""
     return [
-        f"{_name(summary, result)}: a token reaches over the end of the context in {result.joins:,} requests; "
-        "lm-evaluation-harness leaves it out of the continuation"
+        f"{_name(summary, result)}: lm-evaluation-harness scores {count(result.joins, 'request')} otherwise: it leaves "
+        "out a token that begins in the context, and scores the BOS that a tokenizer puts before a whole text"
         for result in whole_results(summary)
         if result.joins and result.benchmark.startswith(LM_EVAL_PREFIX)
     ]
@@ -240,6 +241,19 @@ def missing_samples(summary: Summary) -> list[str]:
     if samples == 1 or any(result.outputs or not result.scored for result in whole_results(summary)):
         return []
     return [f"--eval-samples {samples} has no effect: no benchmark of this run asks for texts"]
+
+
+def plain_likelihoods(summary: Summary) -> list[str]:
+    """Return a warning if a chat was asked for, but likelihoods were, which are of plain text."""
+    settings = summary.manifest.get("settings", {})
+    given = {
+        "--eval-chat on": settings.get("chat") == "on",
+        "--eval-set system": bool(settings.get("system")),
+    }
+    options = ", ".join(option for option, is_given in given.items() if is_given)
+    results = (result for result in whole_results(summary) if result.scored and not result.outputs)
+    names = _distinct(result.benchmark for result in results) if options else ""
+    return [f"{names}: asked in plain text; likelihoods have no chat ({options})"] * bool(names)
 
 
 def other_prompts(summary: Summary) -> list[str]:

@@ -41,7 +41,8 @@ class OutputCounts:
     ``judged`` are the questions to the judge of the run, of which ``no_verdict`` had none; in ``verdicts_at_limit`` the
     text of the judge was cut at its limit of tokens.
 
-    ``joins`` counts likelihoods of which a token reaches over the end of the context.
+    ``joins`` counts the likelihoods that lm-evaluation-harness computes otherwise: of a continuation whose first token
+    begins in the context, and of a whole text before which the tokenizer puts BOS.
 
     ``programs`` counts programs by outcome, ``unsandboxed`` those that ran without isolation. ``weak_tests`` has, by
     task, the wrong programs that its tests accept, ``missing_modules`` the number of programs by the module that they

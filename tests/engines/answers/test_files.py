@@ -248,7 +248,7 @@ def test_details_of_lighteval_are_read_in_their_present_form(tmp_path: Path) -> 
     (read_row,) = read_answers(path).rows
     assert [choice.logprob for choice in read_row.choices] == [-1.0, -2.0]
     assert read_row.provenance.verdicts == {"acc": 1.0}
-    row["model_response"]["logprobs"][1] = float("nan")
+    row = {**row, "model_response": {"logprobs": [-1.0, float("nan")]}}
     with pytest.raises(DataError, match="no log-likelihood"):
         read_answers(write_parquet(path, [row]))
 

@@ -10,13 +10,16 @@ import pytest
 
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.requests import Generate, Refusal, Turn
+from pytest_touchstone.core.requests import Generate, Refusal, RollingAnswer, RollingLoglikelihood, Turn
 from pytest_touchstone.engines.settings import Chat, ModelSettings
 from pytest_touchstone.engines.transformers.token_work import (
     ChatMode,
+    ScoringPlan,
+    TargetScore,
     TokenizedPrompt,
     apply_chat_mode,
     chat_mode_of,
+    plan,
     prepare,
 )
 from pytest_touchstone.engines.transformers.tokenizer import TextTokenizer
@@ -300,6 +303,36 @@ def test_a_system_prompt_is_written_by_the_template() -> None:
     )
     assert isinstance(prompt, TokenizedPrompt)
     assert prompt.request.turns == (Turn("system", "Be brief."), Turn("user", "q"))
+
+
+@pytest.mark.parametrize(
+    ("own", "system"),
+    [
+        ((), "Be brief."),
+        ((Turn("system", "Find it."),), "Be brief.\n\nFind it."),
+        ((Turn("system", "Be brief.\n#\nFind it."),), "Be brief.\n#\nFind it."),
+        ((Turn("system", ""),), "Be brief."),
+    ],
+)
+def test_a_system_prompt_stands_once_before_the_questions_own(own: tuple[Turn, ...], system: str) -> None:
+    request = replace(REQUEST, turns=(*own, Turn("user", "q")))
+    asked = apply_chat_mode(request, chat=True, asking=ChatMode(chat=True, system="Be brief."))
+    assert asked.turns == (Turn("system", system), Turn("user", "q"))
+
+
+@pytest.mark.parametrize(
+    ("metaspace", "text", "after_bos"), [(True, "q", True), (True, "<s>q", False), (False, "q", False)]
+)
+def test_a_whole_text_is_scored_without_the_bos_that_a_tokenizer_puts_before_it(
+    metaspace: bool, text: str, after_bos: bool
+) -> None:
+    made = TextTokenizer(tokenizer(metaspace=metaspace))
+    scoring = plan(RollingLoglikelihood(text), made, seq_len=128, rows=10**6)
+    assert isinstance(scoring, ScoringPlan)
+    answer = scoring.answer([TargetScore(-1.0, is_greedy=True)])
+    assert isinstance(answer, RollingAnswer)
+    assert answer.after_bos is after_bos
+    assert not made.begins(scoring.work[0].targets) or text.startswith("<s>")
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,24 @@ def test_a_document_that_is_asked_alone_has_the_prompt_of_the_whole_run() -> Non
     assert len({str(prompt) for prompt in prompts}) == 6
 
 
+class FailingTask(DrawingTask):
+    """A task that fails for one document."""
+
+    def fewshot_context(self, doc: Any, **how: Any) -> str:
+        if doc["n"] == 2:
+            raise KeyError("two")
+        return super().fewshot_context(doc, **how)
+
+
+def test_a_document_that_a_task_fails_for_is_an_error_of_its_own() -> None:
+    task: Any = FailingTask()
+    documents = Documents(LoadedTask("mine", task, RandomState()), chat=False)
+    assert documents.requests(4)[1]
+    for _ in range(2):
+        with pytest.raises(KeyError, match="two"):
+            documents.requests(2)
+
+
 def test_a_conversation_has_the_examples_of_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("lm_eval")
     import datasets

@@ -11,9 +11,10 @@ import pytest
 from pytest_touchstone.core.errors import OptionError
 from pytest_touchstone.core.tasks import TaskSelection
 from pytest_touchstone.metrics.lm_eval.index import asked_names, resolve_names, task_manager
+from tests.support.lines import missing
 
 MANAGER: Any = SimpleNamespace(
-    task_index=dict.fromkeys(["arc_easy", "arc_challenge", "mmlu", "mmlu_(x)"], None)
+    include_path=None, task_index=dict.fromkeys(["arc_easy", "arc_challenge", "mmlu", "mmlu_(x)"], None)
 )
 
 
@@ -32,6 +33,17 @@ def test_a_task_within_a_group_is_found_by_the_group() -> None:
 def test_an_unknown_name_is_refused_with_similar_ones() -> None:
     with pytest.raises(OptionError, match=r"lm_eval:arc_esy: .*arc_easy"):
         resolve_names(["arc_esy"], MANAGER)
+
+
+def test_a_file_of_the_task_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("lm_eval")
+    (tmp_path / "mine.yaml").write_text("task: mine\nmetric_list: [\n")
+    (tmp_path / "other.yaml").write_text("task: [")
+    manager: Any = SimpleNamespace(task_index={}, include_path=str(tmp_path))
+    with pytest.raises(OptionError, match=r"lm_eval:mine: .*mine\.yaml.* line 3") as error:
+        resolve_names(["mine"], manager)
+    assert not missing(str(error.value), "mine.yaml")
+    assert "\n" not in str(error.value)
 
 
 def test_only_terms_with_the_prefix_that_take_tasks_in_are_asked_for() -> None:

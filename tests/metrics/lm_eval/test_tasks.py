@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import random
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +16,9 @@ from pytest_touchstone.metrics.lm_eval.tasks import (
     RandomState,
     _local_reader,
     check_task,
+    conditions_digest,
     generation_fault,
+    task_errors,
 )
 
 
@@ -60,6 +64,45 @@ def test_generation_arguments_are_taken_or_refused_by_name(
     pytest.importorskip("lm_eval")
     told = generation_fault(arguments)
     assert (told is None) if fault is None else (fault in (told or ""))
+
+
+def test_code_that_ends_the_process_is_an_error_of_its_task() -> None:
+    with pytest.raises(DataError, match=r"lm_eval:mine: .*SystemExit"), task_errors("mine"):
+        sys.exit(5)
+
+
+def test_the_hash_of_a_task_sees_the_files_of_its_functions_wherever_they_are(tmp_path: Path) -> None:
+    pytest.importorskip("lm_eval")
+    from lm_eval.api.task import ConfigurableTask
+
+    def digest(source: str, code: str = "") -> str:
+        (tmp_path / "elsewhere.py").write_text(source)
+        scope: dict[str, Any] = {}
+        exec(compile(source, tmp_path / "elsewhere.py", "exec"), scope)
+        task = ConfigurableTask.__new__(ConfigurableTask)
+        values = {"metadata": {}, "num_fewshot": 0, "metric_list": [{"metric": scope["score"]}]}
+        task._config = SimpleNamespace(**values, process_docs=functools.partial(scope["score"], 1))
+        return conditions_digest(task, code)
+
+    first = digest("def score(items):\n    return 1\n")
+    assert first == digest("def score(items):\n    return 1\n")
+    assert first != digest("def score(items):\n    return 2\n")
+    assert first != digest("def score(items):\n    return 1\n", "other files below the folder")
+
+
+def test_parquet_of_the_hub_is_read_from_a_folder(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    place = tmp_path / "org__set" / "main"
+    place.mkdir(parents=True)
+    rows = [{"q": f"Question {n}", "choices": ["a", "b"], "deep": {"n": n}} for n in range(3)]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), place / "test.parquet")
+    load = _local_reader(
+        tmp_path, functools.partial(datasets.load_dataset, cache_dir=str(tmp_path / "cache"))
+    )
+    assert list(load("org/set", "main")["test"]) == rows
 
 
 def test_data_of_the_hub_are_read_from_a_folder(tmp_path: Path) -> None:

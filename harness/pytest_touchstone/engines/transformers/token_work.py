@@ -67,6 +67,7 @@ class ScoringPlan:
     work: tuple[TokenWork, ...]
     truncated: int = 0
     spans_join: bool = False
+    after_bos: bool = False
     rolling: bool = False
 
     @property
@@ -79,7 +80,7 @@ class ScoringPlan:
         score = sum_scores(scores)
         tokens = sum([len(work.targets) for work in self.work])
         if self.rolling:
-            return RollingAnswer(score.logprob, tokens, self.truncated)
+            return RollingAnswer(score.logprob, tokens, self.truncated, self.after_bos)
         return LoglikelihoodAnswer(*score, tokens, self.truncated, self.spans_join)
 
 
@@ -105,7 +106,10 @@ def plan(request: Scored, tokenizer: TextTokenizer, *, seq_len: int, rows: int) 
             if isinstance(tokens, Refusal):
                 return tokens
             assert tokenizer.start is not None, "TextTokenizer.text refuses without a start token"
-            made = ScoringPlan(tuple(windows(tokens, tokenizer.start, seq_len)), rolling=True)
+            after_bos = tokenizer.begins(tokenizer.front_of(text))
+            made = ScoringPlan(
+                tuple(windows(tokens, tokenizer.start, seq_len)), after_bos=after_bos, rolling=True
+            )
         case FillMask() | PseudoLoglikelihood():
             return Refusal("a causal language model fills no masks; give a masked language model")
         case RunProgram() | Judge():
@@ -297,8 +301,9 @@ def apply_chat_mode(request: Generate, chat: bool, asking: ChatMode) -> Generate
         most = request.turns_max_new_tokens or most
         if asking.system is not None:
             request_system = turns[0].text if turns[0].role == "system" else ""
-            system = Turn("system", "\n\n".join(filter(None, (asking.system, request_system))))
-            turns = (system, *turns[bool(request_system) :])
+            if not request_system.startswith(asking.system):
+                request_system = "\n\n".join(filter(None, (asking.system, request_system)))
+            turns = (Turn("system", request_system), *turns[turns[0].role == "system" :])
         if not asking.takes_system and len(turns) > 1 and turns[0].role == "system":
             turns = (replace(turns[1], text=f"{turns[0].text}\n\n{turns[1].text}"), *turns[2:])
     return replace(request, stop=stop, max_new_tokens=asking.max_new_tokens or most, turns=turns)

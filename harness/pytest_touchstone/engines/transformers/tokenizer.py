@@ -150,7 +150,7 @@ class TextTokenizer:
             return fault
         ids = self._encode(text)
         join, spans = self._join(ids, text, len(bare))
-        before = self._front_of(text) + tuple(ids[:join])
+        before = self.front_of(text) + tuple(ids[:join])
         after = tuple(ids[join:])
         if not before:
             if self.start is None:
@@ -210,7 +210,7 @@ class TextTokenizer:
 
     def prompt(self, text: str) -> tuple[int, ...] | Refusal:
         """Return the tokens of a prompt, at least one, after the special tokens that begin it."""
-        ids = self._tokens(text, self._front_of(text), "prompt")
+        ids = self._tokens(text, self.front_of(text), "prompt")
         if ids or self.start is None:
             return ids or Refusal(
                 "the prompt is empty, and the tokenizer has neither a BOS nor an EOS token to start from"
@@ -292,7 +292,7 @@ class TextTokenizer:
     def _encode(self, text: str) -> list[int]:
         return self._encoded.get(text) or list(self._tokenizer.encode(text, add_special_tokens=False))
 
-    def _front_of(self, text: str) -> tuple[int, ...]:
+    def front_of(self, text: str) -> tuple[int, ...]:
         """Return the special tokens at the start of a text; none if the text itself begins with BOS."""
         return () if self._bos and text.startswith(self._bos) else self._front
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_touchstone.core.benchmark import Benchmark, BenchmarkCode, Dataset, Published, Shots, declare
@@ -33,13 +32,15 @@ class TaskOptions:
     """The options of a run that a task's prompts depend on.
 
     ``shots`` tells the number of few-shot examples that somebody gives for a benchmark, if any, and ``fewshot`` is the
-    value of ``--eval-set fewshot``. With ``chat``, texts may be asked for as conversations.
+    value of ``--eval-set fewshot``. With ``chat``, texts may be asked for as conversations, after a ``system`` prompt.
+    ``code`` is the hash of the Python files below ``--eval-lm-eval-path``.
     """
 
     shots: Callable[[Benchmark], int | None]
     fewshot: str
     chat: bool
-    folder: Path | None
+    system: str | None
+    code: str
 
 
 def declare_task(loaded: LoadedTask, options: TaskOptions) -> Callable[..., Any]:
@@ -55,7 +56,7 @@ def declare_task(loaded: LoadedTask, options: TaskOptions) -> Callable[..., Any]
         code=BenchmarkCode(folder=shipped_evals()),
     )
     _set_shots(task, options.shots(spec), options.fewshot)
-    documents = Documents(loaded, chat=options.chat)
+    documents = Documents(loaded, chat=options.chat, system=options.system)
     metrics = {
         filtered_metric(metric, ensemble.name): metric
         for ensemble in task._filters
@@ -85,7 +86,7 @@ def declare_task(loaded: LoadedTask, options: TaskOptions) -> Callable[..., Any]
         code=BenchmarkCode(
             rule=task.config.description if isinstance(task.config.description, str) else "",
             folder=shipped_evals(),
-            digest=conditions_digest(task, options.folder),
+            digest=conditions_digest(task, options.code),
         ),
     )
     return declare(ask, spec)

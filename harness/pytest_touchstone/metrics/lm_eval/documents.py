@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,13 +36,13 @@ RAW: Final = "raw_"
 class Documents:
     """The documents of a task, and the requests about each (lm-evaluation-harness's instances)."""
 
-    def __init__(self, loaded: LoadedTask, *, chat: bool) -> None:
-        """With ``chat``, texts are asked for as conversations too."""
+    def __init__(self, loaded: LoadedTask, *, chat: bool, system: str | None = None) -> None:
+        """With ``chat``, texts are asked for as conversations too, which begin with a ``system`` prompt."""
         self.name, self.task = loaded.name, loaded.task
-        self._state, self._chat = loaded.state, chat
+        self._state, self._chat, self._system = loaded.state, chat, system
         with self._state.applied():
             self.rows: list[Any] = list(self.task.eval_docs)
-        self._made: list[tuple[list[Instance], list[Request]]] = []
+        self._made: list[tuple[list[Instance], list[Request]] | Exception] = []
 
     def plain_rows(self) -> list[dict[str, Any]]:
         """Return the documents as plain data."""
@@ -55,8 +55,13 @@ class Documents:
         """Return what is asked about a document, as instances and as our requests."""
         with self._state.applied():
             while len(self._made) <= index:
-                self._made.append(self._make(len(self._made)))
-        return self._made[index]
+                try:
+                    self._made.append(self._make(len(self._made)))
+                except Exception as error:  # which is told when it is the document's turn
+                    self._made.append(error)
+        if isinstance(made := self._made[index], Exception):
+            raise made
+        return made
 
     def _make(self, index: int) -> tuple[list[Instance], list[Request]]:
         task, doc = self.task, self.rows[index]
@@ -66,7 +71,8 @@ class Documents:
         turns: Sequence[Any] = ()
         if self._chat and task.OUTPUT_TYPE == "generate_until" and sampler is not None:
             sampler.rnd.setstate(before)  # a conversation has the examples of the text
-            turns = json.loads(self._context(doc, fewshot_as_multiturn=True, apply_chat_template=True))
+            chat = {"fewshot_as_multiturn": True, "apply_chat_template": True}
+            turns = json.loads(self._context(doc, system_instruction=self._system, **chat))
         instances = task.construct_requests(
             doc=doc,
             ctx=context,
@@ -78,7 +84,7 @@ class Documents:
         instances = sorted(instances, key=lambda instance: instance.idx)
         return instances, [self._request(instance, turns) for instance in instances]
 
-    def _context(self, doc: Any, **chat: bool) -> Any:
+    def _context(self, doc: Any, **chat: Any) -> Any:
         task = self.task
         arguments: dict[str, Any] = {
             "system_instruction": None,
@@ -126,7 +132,7 @@ class Documents:
         task = self.task
         instances = [
             replace(instance, resps=_responses(answer, instance.repeats or 1), filtered_resps={})
-            for instance, answer in zip(self._made[index][0], answers, strict=True)
+            for instance, answer in zip(self.requests(index)[0], answers, strict=True)
         ]
         for ensemble in task._filters:
             ensemble.apply(instances)
@@ -135,7 +141,10 @@ class Documents:
         extracted: dict[str, str | None] = {}
         for filtering in instances[0].filtered_resps:
             results = [instance.filtered_resps[filtering] for instance in instances]
-            for metric, value in task.process_results(instances[0].doc, results).items():
+            values = task.process_results(instances[0].doc, results)
+            if not isinstance(values, Mapping):
+                raise BenchmarkError(f"{LM_EVAL_PREFIX}{self.name}: process_results returns {values!r}")
+            for metric, value in values.items():
                 name = filtered_metric(metric, filtering)
                 number = item_number(value)
                 if name in corpus:

@@ -105,9 +105,22 @@ def resolve_names(names: Sequence[str], manager: TaskManager) -> list[str]:
             near = [known for known in index if name in known][:MOST_NAMES]
             near = near or similar_names(name, index, MOST_NAMES)
             hint = f"did you mean {join_choices(near)}?" if near else "`lm_eval ls tasks` lists them"
+            hint = next(_broken_files(manager.include_path, name), hint)
             raise OptionError(f"{LM_EVAL_PREFIX}{name}: lm-evaluation-harness has no such task; {hint}")
         resolved |= dict.fromkeys(matches)
     return list(resolved)
+
+
+def _broken_files(folder: str | None, name: str) -> Iterator[str]:
+    """Yield what is wrong with the YAML files below ``folder`` that have a name and cannot be read."""
+    from lm_eval.tasks._yaml_loader import load_yaml
+
+    for path in sorted(Path(folder).rglob("*.yaml")) if folder else ():
+        try:
+            load_yaml(path, resolve_func=False)
+        except Exception as error:  # a file of somebody's
+            if name.encode() in path.read_bytes():
+                yield f"{path} cannot be read: {' '.join(str(error).split())}"
 
 
 def asked_names(terms: Sequence[TaskPattern]) -> list[str]:

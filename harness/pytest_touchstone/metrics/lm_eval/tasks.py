@@ -158,7 +158,7 @@ def task_errors(name: str) -> Iterator[None]:
         yield
     except HarnessError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         reason = str(error).strip().partition("\n")[0]
         raise DataError(
             f"{LM_EVAL_PREFIX}{name}: cannot be loaded: {type(error).__name__}: {reason}"
@@ -276,32 +276,47 @@ def config_text(task: Task) -> str:
     return json.dumps(config, sort_keys=True, default=named)
 
 
-def conditions_digest(task: Task, folder: Path | None) -> str:
+def conditions_digest(task: Task, code: str) -> str:
     """Return the hash of all that a task's prompts and scores come from.
 
-    That is its resolved configuration, the chain of its YAML files, the Python files beside these and below
+    That is its resolved configuration, the chain of its YAML files, the Python files beside these, the ``code`` below
     ``--eval-lm-eval-path``, its few-shot rows, and the versions of the libraries that score.
     """
-    digest = hashlib.sha256(config_text(task).encode())
+    digest = hashlib.sha256(f"{config_text(task)}\0{code}".encode())
     for name in _LIBRARIES:
         with suppress(importlib.metadata.PackageNotFoundError):
             digest.update(f"{name} {importlib.metadata.version(name)}\0".encode())
-    for path in sorted(_source_files(task, folder)):
-        digest.update(f"{path.name}\0".encode() + path.read_bytes())
+    digest.update(files_digest(_source_files(task)).encode())
     if task.config.num_fewshot:
         for row in getattr(getattr(task, "sampler", None), "df", None) or ():
             digest.update(json.dumps(row, sort_keys=True, default=str).encode())
     return digest.hexdigest()
 
 
-def _source_files(task: Task, folder: Path | None) -> set[Path]:
+def files_digest(paths: Iterable[Path]) -> str:
+    """Return the hash of files' names and contents."""
+    digest = hashlib.sha256()
+    for path in sorted(paths):
+        digest.update(f"{path.name}\0".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def _source_files(task: Task) -> set[Path]:
     """Return the files that make a task: YAML, and Python beside it."""
     source = (task.config.metadata or {}).get("config_source", "")
     files = _yaml_chain(Path(source), set()) if Path(source).is_file() else set()
     files.add(Path(inspect.getfile(type(task))))
     folders = {path.parent for path in files}
     files |= {path for parent in folders for path in parent.glob("*.py")}
-    return files | (set(folder.rglob("*.py")) if folder is not None else set())
+    # A function of an importable module may be anywhere.
+    json.dumps(vars(task.config), default=lambda value: files.update(_code_file(value)))
+    return {path for path in files if path.is_file()}
+
+
+def _code_file(value: Any) -> set[Path]:
+    """Return the file of a function, none of anything else."""
+    code = getattr(getattr(value, "func", value), "__code__", None)
+    return set() if code is None else {Path(code.co_filename)}
 
 
 def _yaml_chain(path: Path, seen: set[Path]) -> set[Path]:
