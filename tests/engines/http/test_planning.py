@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from transformers import AutoTokenizer
 
 from pytest_touchstone.checkpoints import CheckpointInfo
 from pytest_touchstone.checkpoints.formats.base import CheckpointRequest
 from pytest_touchstone.core.errors import CheckpointError
-from pytest_touchstone.core.requests import Generate, Loglikelihood
+from pytest_touchstone.core.requests import Generate, Loglikelihood, Turn
+from pytest_touchstone.engines.http.calls import CallFailure
 from pytest_touchstone.engines.http.engine import planner_of, served_checkpoint
 from pytest_touchstone.engines.http.planning import estimate, parse_price, token_cost
 from pytest_touchstone.engines.http.probe import Probe
@@ -69,3 +73,33 @@ def test_a_template_that_is_demanded_and_missing_is_a_mistake(whole: Path) -> No
     info = replace(info_of(ModelServer(whole), None), source="http://h:8000")
     with pytest.raises(CheckpointError, match=naming("--eval-chat on", "chats")):
         planner_of(info, ModelSettings(chat="on"))
+
+
+@pytest.mark.parametrize("refuses", [True, False])
+def test_a_questions_system_turn_is_sent_to_a_template_that_takes_one(
+    whole: Path, tmp_path: Path, refuses: bool
+) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(whole)
+    refusal = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+    tokenizer.chat_template = f"{refusal * refuses}{{% for m in messages %}}{{{{ m.content }}}}{{% endfor %}}"
+    tokenizer.save_pretrained(tmp_path)
+    server = ModelServer(whole)
+
+    def ask(path: str, body: Mapping[str, Any] | None) -> Any | CallFailure:
+        if not path.endswith("/chat/completions"):
+            return server.ask(path, body)
+        choice = {"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "length"}
+        return {"model": "tiny", "choices": [choice], "usage": {"prompt_tokens": 1}}
+
+    address = parse_address("http://h:8000")
+    probe = Probe(address, ask).run(None, str(tmp_path))
+    planner = planner_of(
+        served_checkpoint(address, probe, CheckpointRequest("http://h:8000")), ModelSettings()
+    )
+    turns = (Turn("system", "You add."), Turn("user", "1 + 1"))
+    [call] = planner.plan([Generate("1 + 1", max_new_tokens=5, turns=turns)]).calls
+    assert call.body is not None
+    sent = [(message["role"], message["content"]) for message in call.body["messages"]]
+    assert sent == (
+        [("user", "You add.\n\n1 + 1")] if refuses else [("system", "You add."), ("user", "1 + 1")]
+    )
