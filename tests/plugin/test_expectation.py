@@ -289,6 +289,7 @@ def test_a_gate_compares_the_items_of_the_file_wherever_it_is_named(
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == ExitCode.WORSE, done.stdout
     assert f"{ITEMS} scored" in done.stdout
+    assert "touchstone compare adder.answers" in done.stdout
 
 
 def test_a_plan_takes_the_noise_of_the_file(

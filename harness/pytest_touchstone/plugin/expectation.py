@@ -37,6 +37,7 @@ from pytest_touchstone.plugin.evaluate import GRACE, EvaluationError, evaluate_w
 from pytest_touchstone.plugin.finished_run import FinishedRun
 from pytest_touchstone.results.run_directory import NO_FILE
 from pytest_touchstone.results.summary import NOT_REACHED
+from pytest_touchstone.statistics.comparison import POINTS
 
 __tracebackhide__ = True  # pytest then shows a failure where the test calls expect_like
 
@@ -297,7 +298,7 @@ def _doubts(
     if verdict.finds is None or verdict.finds > max_loss:
         yield _power(verdict)
         if verdict.items is not None:
-            yield f"a loss of {100 * max_loss:g} points takes about {verdict.items:,} items"
+            yield f"a loss of {POINTS.size(max_loss)} takes about {verdict.items:,} items"
 
 
 def _power(verdict: CandidateVerdict) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from pytest_touchstone.compare.baseline_source import MAIN, replaced_baseline
+from pytest_touchstone.compare.formats.references import SUFFIX
 from pytest_touchstone.compare.gate.accepted import FILE as ACCEPTED
 from pytest_touchstone.compare.gate.result import PASSING, lines_from_json
 from pytest_touchstone.core.aggregation import SOFT
@@ -247,10 +248,10 @@ def steps_after_gate(summary: Summary) -> Iterator[NextStep]:
     lines = lines_from_json(gate)
     for line in lines:
         if line.fails and line.against is not None:
-            sides = [
-                f"{line.against.run_id}#{line.against.checkpoint}",
-                f"{summary.run_id}#{line.checkpoint}",
-            ]
+            run = line.against.run_id
+            # References are known by the name of their file, and found by its path.
+            before = gate["baseline"] if run.endswith(SUFFIX) else f"{run}#{line.against.checkpoint}"
+            sides = [before, f"{summary.run_id}#{line.checkpoint}"]
             yield NextStep(
                 _touchstone(summary, "compare", *sides, "--show-flips", "3"), "items gained and lost"
             )
