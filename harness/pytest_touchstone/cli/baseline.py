@@ -125,8 +125,7 @@ def list_run(options: argparse.Namespace) -> Output:
         lines = [_meaning(name) for name in names]
         lines += [] if results else [f"no saved results in {options.output}/"]
         sections += [Section(parts=("\n".join(lines),))] if lines else []
-        width, color = terminal()
-        return render_text(sections, width=width, color=color, dense=True)
+        return render_text(sections, **terminal(), dense=True)
 
     return Output(data, text)
 
@@ -161,8 +160,7 @@ def show_run(options: argparse.Namespace) -> Output:
             parts += [Facts((*([("", remarks)] if remarks else []), ("conditions", conditions)))]
             title = f"{saved.benchmark}, {saved.checkpoint} in {saved.run_id}"
             sections.append(Section(title=title, parts=tuple(parts)))
-        width, color = terminal()
-        return render_text(sections, width=width, color=color, dense=True)
+        return render_text(sections, **terminal(), dense=True)
 
     data = {"name": None if name is None else name.name, "results": [asdict(saved) for saved in results]}
     return Output(data, text)
@@ -438,11 +436,7 @@ def plan_run(options: argparse.Namespace) -> Output:
         effects=effects,
     )
 
-    def text() -> str:
-        width, color = terminal()
-        return render(plan, width=width, color=color)
-
-    return Output(plan_facts(plan), text)
+    return Output(plan_facts(plan), lambda: render(plan, **terminal()))
 
 
 def _points(text: str) -> float:

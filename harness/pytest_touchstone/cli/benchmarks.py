@@ -179,8 +179,7 @@ def _table(rows: Sequence[dict[str, Any]], groups: Iterable[str]) -> str:
     from pytest_touchstone.document import Facts, Section, Table, render_text
     from pytest_touchstone.document.formatting import NOTHING
 
-    width, color = terminal()
-    wide = width >= WIDE
+    wide = terminal()["width"] >= WIDE
     cells = []
     for row in sorted(rows, key=itemgetter("name")):
         counts = (NOTHING if n is None else f"{n:,}" for n in (row["rows"], row["published_rows"]))
@@ -194,13 +193,12 @@ def _table(rows: Sequence[dict[str, Any]], groups: Iterable[str]) -> str:
     header = ("benchmark", *(("tags", "metrics", "v", "shots") if wide else ("kind", "metric", "shot")))
     table = Table(header=(*header, "here", "full"), rows=tuple(cells), text_columns=3)
     named = ("groups", f"{', '.join(groups)}: several benchmarks by one name")
-    return render_text([Section(parts=(table, Facts((*LEGEND, named))))], width=width, color=color)
+    return render_text([Section(parts=(table, Facts((*LEGEND, named))))], **terminal())
 
 
 def _blocks(rows: Sequence[dict[str, Any]]) -> str:
     from pytest_touchstone.document import Facts, Section, render_text
 
-    width, color = terminal()
     sections = [
         Section(
             title=f"{row['name']}  version {row['version']}, {row['shots']}-shot",
@@ -208,7 +206,7 @@ def _blocks(rows: Sequence[dict[str, Any]]) -> str:
         )
         for row in rows
     ]
-    return render_text(sections, width=width, color=color, dense=True)
+    return render_text(sections, **terminal(), dense=True)
 
 
 def _facts(row: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -298,5 +296,4 @@ def table_of(file: EvalConfig, rows: Sequence[dict[str, Any]], notes: Sequence[s
     ):
         if texts:
             parts.append(Facts(tuple(("" if number else label, text) for number, text in enumerate(texts))))
-    width, color = terminal()
-    return render_text([Section(parts=tuple(parts))], width=width, color=color)
+    return render_text([Section(parts=tuple(parts))], **terminal())

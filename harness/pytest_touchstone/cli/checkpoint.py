@@ -298,8 +298,7 @@ def _text(divergence: Fidelity, verdicts: dict[str, dict[str, Any]]) -> str:
         flags = [f"--{name.replace('_', '-')}" for name in verdicts]
         limits = [f"{row['limit']:g}: {row['verdict']}" for row in verdicts.values()]
         parts.append(Facts(tuple(zip(flags, limits, strict=True))))
-    width, color = terminal()
-    return render_text([Section(parts=tuple(parts))], width=width, color=color)
+    return render_text([Section(parts=tuple(parts))], **terminal())
 
 
 def _number(value: float | None) -> str:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Final, NoReturn, TextIO, TypeAlias
+from typing import Any, Final, NoReturn, TextIO, TypeAlias, TypedDict
 
 from pytest_touchstone import __version__
 from pytest_touchstone.core.errors import ExitCode, HarnessError, OptionError
@@ -225,7 +225,7 @@ def format_output(output: Output, options: argparse.Namespace) -> str:
     text: Text | None = getattr(output, form, None)
     text = output.text if text is None else text
     text = text if isinstance(text, str) else text()
-    return text if form == "markdown" else escape_invisible(text, colours=terminal()[1])
+    return text if form == "markdown" else escape_invisible(text, colours=terminal()["color"])
 
 
 def say(text: str, stream: TextIO | None = None, end: str = "\n") -> None:
@@ -233,10 +233,17 @@ def say(text: str, stream: TextIO | None = None, end: str = "\n") -> None:
     print(escape_ci_commands(text) if is_ci_log() else text, file=stream or sys.stdout, end=end)
 
 
-def terminal() -> tuple[int, bool]:
+class Terminal(TypedDict):
+    """The options of ``document.render_text`` for a terminal."""
+
+    width: int
+    color: bool
+
+
+def terminal() -> Terminal:
     """Return the terminal's width, and whether to use colours."""
     color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    return shutil.get_terminal_size((100, 24)).columns, color
+    return {"width": shutil.get_terminal_size((100, 24)).columns, "color": color}
 
 
 def parser_for(arguments: Sequence[str]) -> Parser:

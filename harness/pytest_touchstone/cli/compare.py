@@ -69,8 +69,7 @@ def run(options: argparse.Namespace) -> Output:
     def text() -> str:
         from pytest_touchstone.reports.comparison import render
 
-        width, color = terminal()
-        table = render(pairs, flips, width=width, color=color)
+        table = render(pairs, flips, **terminal())
         if options.against is not None or len(others) < 2:
             return table
         how = (

@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> Output:
     views = [build_item_view(item, full=options.full) for item in chosen[:most]]
 
     def text() -> str:
-        width, _ = terminal()
+        width = terminal()["width"]
         blocks = [render_item(view, width, full=options.full) for view in views]
         if not chosen:
             return f"no {options.kind} item" if options.kind else "no item"

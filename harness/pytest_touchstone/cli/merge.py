@@ -88,7 +88,7 @@ def run(options: argparse.Namespace) -> Output:
     def text() -> str:
         from pytest_touchstone.reports.terminal import render
 
-        table = render(summary, *terminal(), details=False).rstrip("\n")
+        table = render(summary, **terminal(), details=False).rstrip("\n")
         return "\n".join([table, *_lines(merged), *filter(None, [gate.get("text")])])
 
     def markdown() -> str:

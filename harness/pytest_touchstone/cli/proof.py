@@ -72,13 +72,9 @@ def run(options: argparse.Namespace) -> Output:
     sections, facts = proof_sections(proof, survivors, failed), proof_facts(proof, list(survivors))
     fault = ExitCode.NOT_VALID if failed else ExitCode.OK
 
-    def text() -> str:
-        width, color = terminal()
-        return render_text(sections, width=width, color=color)
-
     output = Output(
         facts,
-        text,
+        lambda: render_text(sections, **terminal()),
         markdown=lambda: "\n\n".join(render_markdown(sections)),
         exit_code=ExitCode.WORSE if survivors else fault,
     )

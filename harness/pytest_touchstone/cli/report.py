@@ -131,7 +131,7 @@ def _list(summaries: Sequence[Summary]) -> str:
             names.append(f"{first} +{len(others)}" if others else first)
         rows.append((row["run"], began, *names, items, state))
     widths = [max(map(cell_width, column)) for column in zip(*rows, strict=True)]
-    spare = terminal()[0] - sum(widths) - (len(widths) - 1)
+    spare = terminal()["width"] - sum(widths) - (len(widths) - 1)
     if spare < 0:
         widths[BEGAN] -= YEAR
         spare += YEAR
@@ -229,7 +229,7 @@ def _report(options: argparse.Namespace) -> Output:
     def text() -> str:
         from pytest_touchstone.reports.terminal import render
 
-        return render(summary, *terminal(), details=options.verbose)
+        return render(summary, **terminal(), details=options.verbose)
 
     return Output(summary_json(summary), text, csv=lambda: results_csv(summary))
 

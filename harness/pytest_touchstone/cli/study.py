@@ -85,9 +85,8 @@ def run(options: argparse.Namespace) -> Output:
         files = _write_files(options.to, texts)
 
     def text() -> str:
-        width, color = terminal()
         brief = not (options.verbose or options.section)
-        shown = render_study(chosen, width=width, color=color, brief=brief)
+        shown = render_study(chosen, **terminal(), brief=brief)
         lines = [*(f"written: {shown_path(path)}" for path in files), *drawn]
         return "\n".join([fit_encoding(shown, sys.stdout.encoding), *([""] if lines else []), *lines])
 
@@ -126,10 +125,6 @@ def best_run(options: argparse.Namespace) -> Output:
 
     study = read_study(options.what or ["last"], options.output)
 
-    def text() -> str:
-        width, color = terminal()
-        return render_text(best_sections(study), width=width, color=color)
-
     standings = study.compute_once(standings_in)
     facts = {
         "schema": SCHEMA,
@@ -138,7 +133,12 @@ def best_run(options: argparse.Namespace) -> Output:
         "best": [standing._asdict() for standing in standings],
         "cost": cost_facts(study),
     }
-    return Output(facts, text, markdown=lambda: "\n\n".join(render_markdown(best_sections(study))))
+    sections = best_sections(study)
+    return Output(
+        facts,
+        lambda: render_text(sections, **terminal()),
+        markdown=lambda: "\n\n".join(render_markdown(sections)),
+    )
 
 
 def _parse_step(text: str) -> float:

@@ -168,7 +168,7 @@ def tell(text: str) -> None:
 
 
 def _width() -> int:
-    return terminal()[0] if sys.stdout.isatty() else WIDTH
+    return terminal()["width"] if sys.stdout.isatty() else WIDTH
 
 
 # What was asked for

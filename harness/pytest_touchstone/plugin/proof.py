@@ -134,7 +134,13 @@ class _Suite:
         try:
             with self._model.damaged(mutant):
                 cells = [
-                    replace(cell, why=self._why_not(mutant, cell.benchmark)) for cell in self._cells(mutant)
+                    replace(
+                        cell,
+                        why=self._model.reason_not_applicable(
+                            mutant, self._replies[cell.benchmark], self._requests[cell.benchmark]
+                        ),
+                    )
+                    for cell in self._cells(mutant)
                 ]
                 if names := [cell.benchmark for cell in cells if not cell.why]:
                     damaged = read_scores(self._score(names).directory)
@@ -147,9 +153,6 @@ class _Suite:
 
     def _cells(self, mutant: Mutant) -> list[ProofCell]:
         return [ProofCell(mutant=mutant.name, kind=mutant.kind, benchmark=name) for name in self.sizes]
-
-    def _why_not(self, mutant: Mutant, name: str) -> str:
-        return self._model.reason_not_applicable(mutant, self._replies[name], self._requests[name])
 
     def _measured(self, cell: ProofCell, damaged: RunScores) -> ProofCell:
         return measure(cell, self._sound, damaged, self._changes[cell.benchmark])

@@ -21,7 +21,6 @@ from pytest_touchstone.document.formatting import NOTHING
 from pytest_touchstone.results.summary import replace_non_finite
 from pytest_touchstone.statistics.verdicts import POWER
 
-FAILED: Final = ERRORS.metric
 SURE: Final = (1 + NormalDist().inv_cdf(POWER) / -LEAST_Z) ** 2
 """How many times as many items show a loss in 80 % of samples, rather than in half of them."""
 
@@ -72,7 +71,10 @@ def proof_sections(
     applicable = {name: row for name, row in by_mutant.items() if any(cell.is_measured for cell in row)}
     rows = [(row[0].kind, name, *map(_caught_text, row)) for name, row in applicable.items()]
     metric_rows = [
-        (cell.benchmark, name, *_measurements(cell))
+        (
+            *(cell.benchmark, name, ", ".join(f"{test.metric} {test.z:+.1f}" for test in cell.tests)),
+            NOTHING if cell.moved is None else f"{100 * cell.moved:.0f} %",
+        )
         for name, row in applicable.items()
         for cell in row
         if cell.is_measured
@@ -118,19 +120,14 @@ def _caught_text(cell: ProofCell) -> str:
         return "n/a" if cell.why else cell.state
     tests = sorted((test for test in cell.tests if test.is_caught), key=lambda test: test.items or 0)
     caught = [f"{test.metric} {test.items:,}" for test in tests]
-    lines = [FAILED] * bool(cell.faults) + caught or [MISSED]
+    lines = [ERRORS.metric] * bool(cell.faults) + caught or [MISSED]
     return "\n".join(lines) + f" / {cell.other.items if cell.other else NOTHING}"
-
-
-def _measurements(cell: ProofCell) -> tuple[str, str]:
-    tests = ", ".join(f"{test.metric} {test.z:+.1f}" for test in cell.tests)
-    return tests, NOTHING if cell.moved is None else f"{100 * cell.moved:.0f} %"
 
 
 def suite_text(suite: ProvenSuite) -> str:
     """Return a suite as its items, benchmarks and metrics: ``14 items of piqa by bits_per_byte``."""
     parts = [
-        f"{count(n, 'item')} of {name} by {' and '.join(suite.metrics[name]) or FAILED}"
+        f"{count(n, 'item')} of {name} by {' and '.join(suite.metrics[name]) or ERRORS.metric}"
         for name, n in suite.items.items()
     ]
     return join_names(parts) if parts else "nothing is caught"
