@@ -70,13 +70,12 @@ def run(options: argparse.Namespace) -> Output:
         for names in (proof.missed, proof.failed)
     )
     sections, facts = proof_sections(proof, survivors, failed), proof_facts(proof, list(survivors))
-    fault = ExitCode.NOT_VALID if failed else ExitCode.OK
 
     output = Output(
         facts,
         lambda: render_text(sections, **terminal()),
         markdown=lambda: "\n\n".join(render_markdown(sections)),
-        exit_code=ExitCode.WORSE if survivors else fault,
+        exit_code=ExitCode.WORSE if survivors else ExitCode.NOT_VALID if failed else ExitCode.OK,
     )
     if options.to is not None:
         from pytest_touchstone.reports.pages import FILE, live_page

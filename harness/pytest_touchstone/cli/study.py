@@ -90,11 +90,8 @@ def run(options: argparse.Namespace) -> Output:
         lines = [*(f"written: {shown_path(path)}" for path in files), *drawn]
         return "\n".join([fit_encoding(shown, sys.stdout.encoding), *([""] if lines else []), *lines])
 
-    def markdown() -> str:
-        return study_markdown(chosen).rstrip("\n")
-
     facts = study_facts(study, chosen) if options.format == "json" else None
-    return Output(facts, text, markdown=markdown)
+    return Output(facts, text, markdown=lambda: study_markdown(chosen).rstrip("\n"))
 
 
 def read_study(what: Sequence[str], output: Path, **more: Any) -> Study:

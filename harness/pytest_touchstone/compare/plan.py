@@ -244,10 +244,11 @@ def _neighbouring_pairs(checkpoints: Sequence[Entries]) -> list[tuple[Entries, E
         if (series := entries[0].saved.checkpoint_info.get("series")) is not None:
             by_series.setdefault(str(series), []).append(entries)
 
-    def step_of(entries: Entries) -> tuple[bool, float]:
-        return entries[0].saved.step is None, entries[0].saved.step or 0
-
-    neighbours = [pair for same in by_series.values() for pair in pairwise(sorted(same, key=step_of))]
+    in_order = (
+        sorted(same, key=lambda entries: (entries[0].saved.step is None, entries[0].saved.step or 0))
+        for same in by_series.values()
+    )
+    neighbours = [pair for same in in_order for pair in pairwise(same)]
     return neighbours or list(pairwise(checkpoints))
 
 
