@@ -141,9 +141,9 @@ def test_the_benchmarks_run_from_an_empty_folder_in_two_ways_that_are_the_same(
     assert not missing(again.stdout, "3 items", "0 with another verdict", "0 not scored again"), again.stderr
     exported = installed.run("touchstone", "export", "last", cwd=tmp_path / "touchstone")
     assert exported.returncode == 0, exported.stderr
-    samples = [json.loads(line) for path in tmp_path.rglob("samples_*.jsonl") for line in path.open()]
-    assert len(samples) == 3
-    assert all(sample["doc"] for sample in samples)
+    lines = [line for path in tmp_path.rglob("samples_*.jsonl") for line in path.read_text().splitlines()]
+    assert all(json.loads(line)["doc"] for line in lines)
+    assert len({json.loads(line)["doc_hash"] for line in lines}) == 3
 
 
 @pytest.mark.slow
