@@ -14,6 +14,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Final, Literal
@@ -217,15 +218,10 @@ def _scores_of(
 def _own_benchmark(file: str) -> Path:
     """Return the file of a benchmark that is not shipped. Raises ``DataError`` unless it is below this folder."""
     path = Path(file)
-    try:
-        own = not path.is_absolute() and path.resolve().is_relative_to(Path.cwd()) and path.is_file()
-    except (OSError, ValueError):  # a name that no file can have
-        own = False
-    if not own:
-        raise DataError(
-            f"{file[:200]}: no benchmark's file below the current folder, which the references name"
-        )
-    return path
+    with suppress(OSError, ValueError):  # a name that no file can have
+        if not path.is_absolute() and path.resolve().is_relative_to(Path.cwd()) and path.is_file():
+            return path
+    raise DataError(f"{file[:200]}: no benchmark's file below the current folder, which the references name")
 
 
 def _check_prompts(references: References, entry: BenchmarkScores) -> None:
