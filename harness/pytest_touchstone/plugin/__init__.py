@@ -75,7 +75,7 @@ def pytest_load_initial_conftests(
     if not any(arg.startswith("--") for arg in args):
         return result
     ours_alone = early_config.pluginmanager.has_plugin(OURS_ALONE)
-    is_ours = ours_alone or _given(early_config.known_args_namespace)
+    message = None
     try:
         _, unknown = parser.parse_known_and_unknown_args(args, namespace=copy.copy(early_config.option))
         if any(arg.startswith("--") for arg in unknown):
@@ -83,10 +83,10 @@ def pytest_load_initial_conftests(
 
             # An unknown option that is meant for us; pytest refuses others itself.
             if (message := unknown_option_message(unknown, args, ours_alone=ours_alone)) is not None:
-                is_ours = True
                 raise pytest.UsageError(message)
     except pytest.UsageError as error:
-        if is_ours:  # and no mistake in the options of somebody else's tests
+        # A mistake in the options of somebody else's tests is pytest's to tell.
+        if message or ours_alone or _given(early_config.known_args_namespace):
             from pytest_touchstone.plugin.reporters import tell_failure
 
             markdown = markdown_given(early_config.known_args_namespace)
