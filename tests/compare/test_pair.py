@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_touchstone.compare.candidate import NO_ITEMS, CheckpointResults
+from pytest_touchstone.compare.formats.lm_eval import read_lm_eval
 from pytest_touchstone.compare.pair import PairComparison, _canonical_name, compare_pair, split_by_group
+from pytest_touchstone.core.aggregation import mean
 from pytest_touchstone.core.errors import DataError
 from pytest_touchstone.reports import comparison
 from pytest_touchstone.reports.comparison import pair_facts
@@ -19,6 +23,7 @@ from pytest_touchstone.statistics.verdicts import P_DECIDES
 from tests.support.compared import Scores, printed, ran
 from tests.support.entries import right
 from tests.support.lines import missing
+from tests.support.rows import write_jsonl
 
 MIRROR = {"better": "worse", "worse": "better"}
 
@@ -475,8 +480,31 @@ def test_the_items_of_a_file_are_those_of_a_run_of_lm_evals_task(theirs_first: b
     saved = replace(entry.saved, benchmark="mc")
     entry = replace(entry, saved=saved, items=replace(entry.items, examples=examples))
     theirs = replace(ours, name="theirs", entries={"mc": entry})
+    (entry,) = ours.entries.values()
+    aggregate = {"acc": mean("acc", higher_is_better=False).plain()}
+    ours.entries["lm_eval:mc"] = replace(entry, saved=replace(entry.saved, aggregate=aggregate))
     pair = compare_pair(*((theirs, ours) if theirs_first else (ours, theirs)))
     assert pair.judged["lm_eval:mc"].counts.each == (20, 20, 20)
+    assert not pair.judged["lm_eval:mc"].comparison.higher_is_better
+
+
+def test_raw_values_in_samples_of_lm_eval_are_facts_of_the_items(tmp_path: Path) -> None:
+    content = {
+        "results": {"roll": {"word_perplexity,none": 5.0}},
+        "configs": {},
+        "n-samples": {"roll": {"original": 2, "effective": 2}},
+        "config": {"model": "hf", "model_dtype": "torch.float32"},
+    }
+    (tmp_path / "results_2026-01-02T03-04-05.6.json").write_text(json.dumps(content))
+    rows = [
+        {"doc_id": n, "filter": "none", "metrics": ["word_perplexity"], "word_perplexity": [-3.5 * n, 2]}
+        for n in (1, 2)
+    ]
+    write_jsonl(tmp_path / "samples_roll_2026-01-02T03-04-05.6.jsonl", rows)
+    entry = read_lm_eval(tmp_path / "results_2026-01-02T03-04-05.6.json", {}).entries["roll"]
+    assert entry.items.scores["word_perplexity"] == [-3.5, -7.0]
+    assert entry.items.facts == {"raw_word_perplexity": ["[-3.5, 2]", "[-7.0, 2]"]}
+    assert entry.saved.conditions["dtype"] == "float32"
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,9 @@ def _with_prefix(candidate: CheckpointResults, other: CheckpointResults) -> Chec
     for name in [name for name in entries if LM_EVAL_PREFIX + name in other.entries]:
         entry = entries.pop(name)
         examples = [LM_EVAL_PREFIX + example for example in entry.items.examples]
-        entry = replace(entry, items=replace(entry.items, examples=examples))
+        aggregate = other.entries[LM_EVAL_PREFIX + name].saved.aggregate
+        saved = replace(entry.saved, aggregate={**entry.saved.aggregate, **aggregate})
+        entry = replace(entry, saved=saved, items=replace(entry.items, examples=examples))
         entries[LM_EVAL_PREFIX + name] = _rename(entry, LM_EVAL_PREFIX + name)
     return replace(candidate, entries=entries)
 
@@ -389,7 +391,8 @@ def _comparable(a: BenchmarkScores, b: BenchmarkScores) -> list[str]:
     """Return the metrics that both results have, measured alike; none if different judges graded them."""
     if differing_judges(a, b):
         return []
-    names = dict.fromkeys(by_score(b, name) for name in b.saved.metrics)
+    scores = {name: by_score(b, name) for name in b.saved.metrics}
+    names = dict.fromkeys(score if metric_of(a, score) else name for name, score in scores.items())
     return [
         name
         for name in names

@@ -48,7 +48,7 @@ def declare_tasks(
     folder = None if settings.get("lm_eval_path") is None else Path(settings["lm_eval_path"])
     manager = task_manager(folder, cache_folder(CACHE))
     data = None if settings.get("data") in (None, HUB) else Path(settings["data"])
-    loaded = load_tasks(resolve_names(names, manager), manager, data)
+    tasks, groups = load_tasks(resolve_names(names, manager), manager, data)
     options = TaskOptions(
         shots=shots,
         fewshot=settings.get("fewshot", LM_EVAL),
@@ -57,10 +57,10 @@ def declare_tasks(
         code="" if folder is None else files_digest(folder.rglob("*.py")),
     )
     functions = {}
-    for name, task in loaded.tasks.items():
+    for name, task in tasks.items():
         with task_errors(name):
             functions[name] = declare_task(task, options)
-    return functions, loaded.groups
+    return functions, groups
 
 
 class LmEvalModule(pytest.Module):

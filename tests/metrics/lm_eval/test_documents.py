@@ -95,7 +95,7 @@ def test_a_conversation_has_the_examples_of_the_text(tmp_path: Path, monkeypatch
     asked: list[Any] = []
     for chat in (True, False):
         manager = TaskManager(include_defaults=False, include_path=str(folder))
-        loaded = load_tasks(["gen_few"], manager, None).tasks["gen_few"]
+        loaded = load_tasks(["gen_few"], manager, None)[0]["gen_few"]
         loaded.task.set_fewshot_seed(1)
         documents = Documents(loaded, chat=chat)
         documents.requests(1)

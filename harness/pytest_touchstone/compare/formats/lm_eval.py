@@ -15,6 +15,7 @@ Their id is TASK/doc_id, their row's hash is ``doc_hash``.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
@@ -46,6 +47,7 @@ from pytest_touchstone.compare.formats.task_metrics import (
 )
 from pytest_touchstone.core.dataset import RawRow, read_lines
 from pytest_touchstone.core.errors import DataError
+from pytest_touchstone.metrics.lm_eval.documents import RAW, item_number
 from pytest_touchstone.results.store_entry import ItemScores
 
 _SIGNS: Final = ("config", "configs", "versions", "n-shot")
@@ -178,6 +180,7 @@ def _items(path: Path, benchmark: str, names: Container[str], found: TaskMetrics
     """
     rows: dict[str, str] = {}
     scores: dict[str, dict[str, float]] = {}
+    raw: dict[str, dict[str, str]] = {}
     for line in read_lines(path):
         number = _example(line)
         rows[number] = str(line.data.get("doc_hash", ""))
@@ -185,8 +188,11 @@ def _items(path: Path, benchmark: str, names: Container[str], found: TaskMetrics
         listed_names = line.data.get("metrics")
         for base in map(str, listed_names) if isinstance(listed_names, list) else _numbers(line.data, names):
             value = line.data.get(base)
-            if isinstance(value, (bool, int, float)):
-                metric = metric_name(f"{base},{line.data.get('filter', 'none')}")
+            metric = metric_name(f"{base},{line.data.get('filter', 'none')}")
+            if isinstance(value, list) and (item := item_number(value)) is not None:
+                kept[metric] = item
+                raw.setdefault(RAW + metric, {})[number] = json.dumps(value)
+            elif isinstance(value, (bool, int, float)):
                 kept[f"{metric}_logprob" if base in PERPLEXITIES else metric] = float(value)
     ids = sorted(rows)
     metrics = dict.fromkeys(name for number in ids for name in scores[number])
@@ -202,6 +208,7 @@ def _items(path: Path, benchmark: str, names: Container[str], found: TaskMetrics
         groups=[None] * len(ids),
         clusters=[None] * len(ids),
         scores={name: [scores[number].get(name) for number in ids] for name in metrics},
+        facts={name: [values.get(number) for number in ids] for name, values in raw.items()},
     )
 
 

@@ -157,13 +157,6 @@ def read_answers(path: Path, *, answer: str = "", id_field: str = "") -> AnswerF
     return AnswerFile(path=path, kind=kind, sha256=digest, rows=tuple(rows), **facts)
 
 
-class _Answers(NamedTuple):
-    """What a file holds: its rows, and the facts of an ``AnswerFile``."""
-
-    rows: Sequence[AnswerRow]
-    facts: Mapping[str, Any]
-
-
 # Values of other programs
 
 
@@ -269,7 +262,9 @@ def _line_row(number: int, row: Mapping[str, Any], answer: str, id_field: str) -
 # lm-evaluation-harness
 
 
-def _lm_eval(path: Path, lines: Sequence[tuple[int, dict[str, Any]]]) -> _Answers:
+def _lm_eval(
+    path: Path, lines: Sequence[tuple[int, dict[str, Any]]]
+) -> tuple[Sequence[AnswerRow], Mapping[str, Any]]:
     """Return the documents; a document has a line for each filter, whose scores and extractions are joined."""
     documents: dict[tuple[object, object], AnswerRow] = {}
     for number, line in lines:
@@ -290,7 +285,7 @@ def _lm_eval(path: Path, lines: Sequence[tuple[int, dict[str, Any]]]) -> _Answer
         **_lm_eval_run(path),
     )
     model = known.pop("model", path.parent.name.replace("__", "/") if "__" in path.parent.name else "")
-    return _Answers([*documents.values()], {"model": model, "asked": known})
+    return [*documents.values()], {"model": model, "asked": known}
 
 
 def _lm_eval_row(number: int, row: Mapping[str, Any]) -> AnswerRow:
@@ -437,7 +432,7 @@ def _unpacked(log: bytes) -> dict[str, Any]:
     return members
 
 
-def _inspect(members: Mapping[str, Any]) -> _Answers:
+def _inspect(members: Mapping[str, Any]) -> tuple[Sequence[AnswerRow], Mapping[str, Any]]:
     header = _table(members.get("header.json"))
     samples = [sample for name, sample in members.items() if name != "header.json"] or header.get("samples")
     task, plan = _table(header.get("eval")), _table(_table(header.get("plan")).get("config"))
@@ -450,7 +445,7 @@ def _inspect(members: Mapping[str, Any]) -> _Answers:
         temperature=plan.get("temperature"),
         metric=next(iter(scorers), ""),
     )
-    return _Answers(rows, {"model": str(task.get("model") or ""), "asked": asked})
+    return rows, {"model": str(task.get("model") or ""), "asked": asked}
 
 
 def _inspect_row(number: int, sample: Mapping[str, Any]) -> AnswerRow:

@@ -114,16 +114,10 @@ class LoadedTask:
     names: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedTasks:
-    """Tasks by name, and the groups that they were loaded by."""
-
-    tasks: dict[str, LoadedTask]
-    groups: list[Group]
-
-
-def load_tasks(names: Iterable[str], manager: TaskManager, data: Path | None) -> LoadedTasks:
-    """Load tasks, groups and tags with their data.
+def load_tasks(
+    names: Iterable[str], manager: TaskManager, data: Path | None
+) -> tuple[dict[str, LoadedTask], list[Group]]:
+    """Load tasks, groups and tags with their data; return the tasks by name, and the groups.
 
     Raises ``OptionError`` for a task that cannot be asked, and ``DataError`` for one whose data are not there.
     """
@@ -148,7 +142,7 @@ def load_tasks(names: Iterable[str], manager: TaskManager, data: Path | None) ->
     for group in groups.values():
         for task in group.get_all_tasks():
             loaded[task.task_name].names.append(group.name)
-    return LoadedTasks(loaded, list(groups.values()))
+    return loaded, list(groups.values())
 
 
 @contextmanager
