@@ -19,7 +19,7 @@ from pytest_touchstone.core.dataset import HUB
 from pytest_touchstone.core.few_shot_sampling import LM_EVAL
 from pytest_touchstone.metrics.lm_eval.benchmarks import TaskOptions, declare_task, group_composites
 from pytest_touchstone.metrics.lm_eval.index import asked_names, resolve_names, task_manager
-from pytest_touchstone.metrics.lm_eval.tasks import files_digest, load_tasks, task_errors
+from pytest_touchstone.metrics.lm_eval.tasks import code_digest, load_tasks, task_errors
 from pytest_touchstone.plugin import is_lm_eval_file
 from pytest_touchstone.plugin.collection import Collection
 
@@ -54,7 +54,7 @@ def declare_tasks(
         fewshot=settings.get("fewshot", LM_EVAL),
         chat=settings.get("chat") != "off",
         system=settings.get("system"),
-        code="" if folder is None else files_digest(folder.rglob("*.py")),
+        code=code_digest(folder),
     )
     functions = {}
     for name, task in tasks.items():

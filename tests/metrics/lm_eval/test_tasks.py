@@ -16,6 +16,7 @@ from pytest_touchstone.metrics.lm_eval.tasks import (
     RandomState,
     _local_reader,
     check_task,
+    code_digest,
     conditions_digest,
     generation_fault,
     task_errors,
@@ -88,6 +89,18 @@ def test_the_hash_of_a_task_sees_the_files_of_its_functions_wherever_they_are(tm
     assert first == digest("def score(items):\n    return 1\n")
     assert first != digest("def score(items):\n    return 2\n")
     assert first != digest("def score(items):\n    return 1\n", "other files below the folder")
+
+
+def test_the_hash_of_all_tasks_sees_files_of_the_folder_and_versions_of_libraries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = code_digest(tmp_path)
+    assert first == code_digest(None)
+    monkeypatch.setattr("importlib.metadata.version", lambda name: "0")
+    versions = code_digest(tmp_path)
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "utils.py").write_text("x = 1\n")
+    assert len({first, versions, code_digest(tmp_path)}) == 3
 
 
 def test_parquet_of_the_hub_is_read_from_a_folder(tmp_path: Path) -> None:

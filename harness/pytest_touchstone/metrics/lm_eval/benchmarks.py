@@ -33,7 +33,7 @@ class TaskOptions:
 
     ``shots`` tells the number of few-shot examples that somebody gives for a benchmark, if any, and ``fewshot`` is the
     value of ``--eval-set fewshot``. With ``chat``, texts may be asked for as conversations, after a ``system`` prompt.
-    ``code`` is the hash of the Python files below ``--eval-lm-eval-path``.
+    ``code`` is the hash of what all tasks share (``code_digest``).
     """
 
     shots: Callable[[Benchmark], int | None]

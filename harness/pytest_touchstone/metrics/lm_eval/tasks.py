@@ -273,17 +273,23 @@ def config_text(task: Task) -> str:
 def conditions_digest(task: Task, code: str) -> str:
     """Return the hash of all that a task's prompts and scores come from.
 
-    That is its resolved configuration, the chain of its YAML files, the Python files beside these, the ``code`` below
-    ``--eval-lm-eval-path``, its few-shot rows, and the versions of the libraries that score.
+    That is its resolved configuration, the chain of its YAML files, the Python files beside these, the hash of what all
+    tasks share (``code_digest``), and its few-shot rows.
     """
     digest = hashlib.sha256(f"{config_text(task)}\0{code}".encode())
-    for name in _LIBRARIES:
-        with suppress(importlib.metadata.PackageNotFoundError):
-            digest.update(f"{name} {importlib.metadata.version(name)}\0".encode())
     digest.update(files_digest(_source_files(task)).encode())
     if task.config.num_fewshot:
         for row in getattr(getattr(task, "sampler", None), "df", None) or ():
             digest.update(json.dumps(row, sort_keys=True, default=str).encode())
+    return digest.hexdigest()
+
+
+def code_digest(folder: Path | None) -> str:
+    """Return the hash of the Python files below a folder, and of the versions of the libraries that score."""
+    digest = hashlib.sha256(files_digest(folder.rglob("*.py") if folder is not None else ()).encode())
+    for name in _LIBRARIES:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            digest.update(f"{name} {importlib.metadata.version(name)}\0".encode())
     return digest.hexdigest()
 
 
