@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from pytest_touchstone.core.files import shipped_evals
+from pytest_touchstone.metrics.lm_eval.index import task_manager
+from pytest_touchstone.plugin.lm_eval_tasks import CACHE
 from tests.support.project import Project
 from tests.support.tiny import tiny_causal
 
@@ -39,12 +41,24 @@ EVALS = str(shipped_evals() / "test_lm_eval.py")
 OFFLINE = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
 
 
-@pytest.fixture
-def tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a task, with the cache of this test alone and none of the installed tasks."""
+@pytest.fixture(scope="session")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the index of the installed tasks, of which making takes seconds."""
     pytest.importorskip("lm_eval")
+    folder = tmp_path_factory.mktemp("index")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**OFFLINE, "HF_DATASETS_CACHE": str(folder / "datasets")}.items():
+            patch.setenv(name, value)
+        task_manager(None, folder)
+    return folder
+
+
+@pytest.fixture
+def tasks(project: Project, index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a task."""
     for name, value in {**OFFLINE, "HF_DATASETS_CACHE": str(tmp_path / "datasets")}.items():
         monkeypatch.setenv(name, value)
+    (project.path / ".cache" / "touchstone" / CACHE).symlink_to(index)
     folder = tmp_path / "tasks"
     folder.mkdir()
     (tmp_path / "rows.jsonl").write_text(ROWS)
@@ -61,7 +75,7 @@ def run(
     project: Project, folder: Path, *more: str, file: str = EVALS, checkpoint: object = "fake:causal"
 ) -> pytest.RunResult:
     given = (f"--eval-lm-eval-path={folder}", f"--checkpoint={checkpoint}", "--eval-output=results")
-    return project.pytester.runpytest_subprocess(file, *given, *more)
+    return project.pytester.runpytest(file, *given, *more)
 
 
 def records(project: Project) -> dict[str, dict[str, Any]]:
