@@ -17,6 +17,7 @@ from pathlib import Path
 from perf.lm_eval_side import OFFLINE
 from perf.measure import OURS, ROOT, Cost, in_turn, mebibytes, ratios, run, spread, table
 from perf.our_side import model_folder, threads
+from pytest_touchstone.compare.formats.task_metrics import metric_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,17 +127,11 @@ def run_theirs(task: str, model: Path, folder: Path, number: int, options: argpa
     (path,) = output.rglob("results_*.json")
     values = json.loads(path.read_text())["results"][task]
     metrics = {
-        our_name(key): value
+        metric_name(key): value
         for key, value in values.items()
         if "," in key and not key.partition(",")[0].endswith("_stderr")
     }
     return TaskRun(cost, json.loads(notes.read_text())["seconds"], metrics)
-
-
-def our_name(key: str) -> str:
-    """Return our name of lm-eval's ``metric,filter``."""
-    metric, _, name = key.partition(",")
-    return metric if name == "none" else f"{metric}_{name}"
 
 
 if __name__ == "__main__":
