@@ -180,7 +180,7 @@ def test_a_broken_row_is_refused_before_anything_runs(tmp_path: Path, change: An
     path = tmp_path / "livecodebench" / "code_generation_lite.jsonl"
     path.parent.mkdir()
     path.write_text(json.dumps(row()) + "\n" + json.dumps(row(**change)) + "\n", encoding="utf-8")
-    with pytest.raises(DataError, match=naming(path, "row 2", named)):
+    with pytest.raises(DataError, match=naming(path.name, "row 2", named)):
         Bench("livecodebench", data=str(tmp_path))
 
 
